@@ -1,0 +1,69 @@
+"""Preparation of image batches on the device they live on: random augmentation, normalisation."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+KINDS = ("none", "crop", "crop_flip")
+
+
+def augment(images: Tensor, kind: str, generator: torch.Generator | None = None) -> Tensor:
+    """Augments each image of a batch independently.
+
+    ``crop`` pads with zeros by an eighth of the height and crops at random to the old size;
+    ``crop_flip`` also mirrors left to right with probability one half (the usual augmentation of
+    CIFAR: 4 pixels for 32x32; K. He et al., Deep Residual Learning, 2016, section 4.2).
+
+    Args:
+        images: (N, C, H, W), any dtype.
+        kind: ``"none"``, ``"crop"`` or ``"crop_flip"``.
+        generator: On the device of ``images``; equal states give equal results.
+
+    Returns:
+        A tensor of the same shape, dtype and device; ``images`` itself if ``kind`` is ``"none"``.
+
+    Raises:
+        ValueError: ``kind`` is unknown, or ``images`` has not four dimensions.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"unknown augmentation {kind!r}; known: {', '.join(KINDS)}")
+    if images.ndim != 4:
+        raise ValueError(f"images must be (N, C, H, W), not {tuple(images.shape)}")
+    if kind == "none":
+        return images
+    count, _, height, width = images.shape
+    device = images.device
+    pad = height // 8
+    padded = torch.nn.functional.pad(images, (pad, pad, pad, pad))
+    offsets = torch.randint(0, 2 * pad + 1, (2, count, 1), generator=generator, device=device)
+    rows = offsets[0] + torch.arange(height, device=device)
+    columns = offsets[1] + torch.arange(width, device=device)
+    if kind == "crop_flip":
+        flipped = torch.rand((count, 1), generator=generator, device=device) < 0.5
+        columns = torch.where(flipped, columns.flip(1), columns)
+    batch = torch.arange(count, device=device)
+    # Advanced indices around the channel slice put channels last: (N, H, W, C).
+    cropped = padded[batch[:, None, None], :, rows[:, :, None], columns[:, None, :]]
+    return cropped.permute(0, 3, 1, 2).contiguous()
+
+
+def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    """Scales uint8 images to 0..1, subtracts ``mean`` and divides by ``std``, per channel.
+
+    Args:
+        images: (N, C, H, W), uint8.
+        mean: C numbers on the scale 0..1.
+        std: Likewise, above 0.
+
+    Returns:
+        float32, of the same shape, on the same device.
+
+    Raises:
+        TypeError: ``images`` is not uint8.
+    """
+    if images.dtype != torch.uint8:
+        raise TypeError(f"images must be uint8, not {images.dtype}")
+    centre = torch.tensor(mean, device=images.device).view(-1, 1, 1)
+    spread = torch.tensor(std, device=images.device).view(-1, 1, 1)
+    return (images.float() / 255 - centre) / spread

@@ -1,0 +1,82 @@
+"""Datasets by name, or by the dotted path of the user's own loader.
+
+A loader is one function with keyword options that returns a :class:`Dataset`. To add one, write
+its file and name it in the table below. Nothing here imports torch.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from trainables.data.base import Augmentation, Dataset, Split
+from trainables.registry import check_options, options_of, resolve
+
+__all__ = [
+    "Augmentation",
+    "Dataset",
+    "Split",
+    "available_datasets",
+    "check_dataset_options",
+    "dataset_loader",
+    "dataset_options",
+    "load_dataset",
+]
+
+_LOADERS = {
+    "digits": "trainables.data.digits:load_digits",
+}
+_RESERVED = ("seed",)
+
+
+def available_datasets() -> tuple[str, ...]:
+    """Names that :func:`load_dataset` knows, sorted."""
+    return tuple(sorted(_LOADERS))
+
+
+def dataset_loader(name: str) -> Callable[..., Dataset]:
+    """Returns the function behind a name or behind ``package.module:function``.
+
+    Raises:
+        ValueError: There is no such dataset.
+    """
+    return resolve("dataset", name, _LOADERS)
+
+
+def dataset_options(name: str) -> dict[str, Any]:
+    """Returns each option of a dataset with its default, ``registry.REQUIRED`` where it has none.
+
+    Raises:
+        ValueError: There is no such dataset.
+    """
+    return options_of(dataset_loader(name), _RESERVED)
+
+
+def check_dataset_options(name: str, **options: Any) -> None:
+    """Checks names, types and ranges of a dataset's options without loading anything.
+
+    Raises:
+        ValueError: There is no such dataset, or its options are wrong; says what is allowed.
+    """
+    check_options(f"dataset {name!r}", dataset_loader(name), options, _RESERVED)
+
+
+def load_dataset(name: str, *, seed: int, **options: Any) -> Dataset:
+    """Loads a dataset and splits it.
+
+    Args:
+        name: One of :func:`available_datasets`, or ``package.module:function`` for a loader of
+            the user's own. That is called with ``seed`` and the options.
+        seed: At least 0. Chooses validation samples and subsets; equal seeds give equal splits.
+        **options: See :func:`dataset_options`.
+
+    Raises:
+        ValueError: The name, an option or the data is wrong.
+        FileNotFoundError: The data is not where the options say.
+        TypeError: A user's loader returned something else than a :class:`Dataset`.
+    """
+    check_dataset_options(name, **options)
+    if not seed >= 0:
+        raise ValueError(f"seed={seed!r} must be at least 0")
+    dataset = dataset_loader(name)(seed=seed, **options)
+    if not isinstance(dataset, Dataset):
+        raise TypeError(f"dataset {name!r} returned {type(dataset).__name__}, not a Dataset")
+    return dataset

@@ -1,0 +1,146 @@
+"""Stratified, seeded splits, and the one way from labelled images to a :class:`Dataset`."""
+
+from typing import Annotated, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from trainables.data.base import Augmentation, Dataset, Split
+from trainables.registry import Range
+
+HeldOut: TypeAlias = (
+    Annotated[float, Range(0, 1, open_low=True, open_high=True)] | Annotated[int, Range(1)]
+)
+"""How much to hold out: a fraction, or a number of samples."""
+
+SampleCount: TypeAlias = Annotated[int, Range(1)] | None
+"""How many samples to keep; ``None`` keeps all."""
+
+Images: TypeAlias = npt.NDArray[np.uint8]
+Labels: TypeAlias = npt.NDArray[np.int64]
+Indices: TypeAlias = npt.NDArray[np.intp]
+
+
+def stratified_split(
+    labels: Labels, held_out: float | int, *, seed: int, option: str = "validation"
+) -> tuple[Indices, Indices]:
+    """Divides samples in two, each class in proportion and in both parts.
+
+    Args:
+        labels: (N,), integers.
+        held_out: Size of the second part: a fraction of N (float) or a count (int).
+        seed: Equal seeds give equal parts.
+        option: What the user calls ``held_out``, for messages.
+
+    Returns:
+        Sorted indices of the first and of the second part.
+
+    Raises:
+        ValueError: A class has fewer than two samples, or a part is too small to hold each class.
+    """
+    counts = np.unique_counts(labels)
+    if counts.counts.min() < 2:
+        rare = counts.values[counts.counts.argmin()]
+        raise ValueError(
+            f"class {rare} has only one sample; {option}={held_out} needs at least two per class"
+        )
+    size = held_out if isinstance(held_out, int) else round(held_out * len(labels))
+    num_classes = len(counts.values)
+    if not num_classes <= size <= len(labels) - num_classes:
+        raise ValueError(
+            f"{option}={held_out} holds out {size} of {len(labels)} samples; with {num_classes} "
+            f"classes it must be {num_classes} to {len(labels) - num_classes}, so that each "
+            "class is in both parts"
+        )
+    second = _draw(labels, size, seed=seed, spare=1)
+    return np.setdiff1d(np.arange(len(labels)), second), second
+
+
+def stratified_sample(labels: Labels, size: int, *, seed: int) -> Indices:
+    """Draws ``size`` samples without replacement, each class in proportion and at least once.
+
+    Args:
+        labels: (N,), integers.
+        size: From the number of classes to N.
+        seed: Equal seeds give equal samples.
+
+    Returns:
+        Sorted indices, shape (size,).
+
+    Raises:
+        ValueError: ``size`` is out of range.
+    """
+    num_classes = len(np.unique(labels))
+    if not num_classes <= size <= len(labels):
+        raise ValueError(
+            f"train_samples={size} must be {num_classes} (one for each class) to {len(labels)} "
+            "(all that validation leaves)"
+        )
+    return _draw(labels, size, seed=seed, spare=0)
+
+
+def build_dataset(
+    name: str,
+    *,
+    train: tuple[Images, Labels],
+    test: tuple[Images, Labels],
+    classes: tuple[str, ...],
+    augmentation: Augmentation,
+    validation: float | int,
+    train_samples: int | None,
+    seed: int,
+) -> Dataset:
+    """Holds out validation data, thins the rest to ``train_samples``, and measures mean and std.
+
+    Validation samples depend on ``seed`` and ``validation`` alone, not on ``train_samples``.
+    """
+    inputs, labels = train
+    split_seed, sample_seed = np.random.SeedSequence(seed).generate_state(2).tolist()
+    kept, held = stratified_split(labels, validation, seed=split_seed)
+    if train_samples is not None:
+        kept = kept[stratified_sample(labels[kept], train_samples, seed=sample_seed)]
+    train_split = Split(inputs[kept], labels[kept])
+    mean, std = channel_statistics(train_split.inputs)
+    return Dataset(
+        name=name,
+        train=train_split,
+        validation=Split(inputs[held], labels[held]),
+        test=Split(*test),
+        classes=classes,
+        mean=mean,
+        std=std,
+        augmentation=augmentation,
+    )
+
+
+def channel_statistics(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation per channel over (N, C, H, W), on the scale 0..1."""
+    channels = images.shape[1]
+    total, squares = np.zeros(channels), np.zeros(channels)
+    for start in range(0, len(images), 1024):  # in pieces: float64 takes eight times the memory
+        piece = images[start : start + 1024].astype(np.float64) / 255
+        total += piece.sum(axis=(0, 2, 3))
+        squares += np.square(piece).sum(axis=(0, 2, 3))
+    count = images.size / channels
+    mean = total / count
+    std = np.sqrt(np.maximum(squares / count - np.square(mean), 0))
+    # A constant channel carries nothing; one grey level keeps it finite.
+    return tuple(mean.tolist()), tuple(np.maximum(std, 1 / 255).tolist())
+
+
+def _draw(labels: Labels, size: int, *, seed: int, spare: int) -> Indices:
+    """Draws ``size`` indices in proportion, at least one and all but ``spare`` of each class."""
+    values, inverse, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    exact = size * counts / len(labels)
+    quota = np.clip(np.floor(exact).astype(np.intp), 1, counts - spare)
+    # Hand out (or take back) what rounding left, where it hurts proportion least.
+    while (missing := size - quota.sum()) != 0:
+        free = quota < counts - spare if missing > 0 else quota > 1
+        step = 1 if missing > 0 else -1
+        quota[np.argmax(np.where(free, step * (exact - quota), -np.inf))] += step
+    generator = np.random.default_rng(seed)
+    drawn = [
+        generator.choice(np.flatnonzero(inverse == index), size=quota[index], replace=False)
+        for index in range(len(values))
+    ]
+    return np.sort(np.concatenate(drawn))

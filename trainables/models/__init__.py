@@ -1,0 +1,87 @@
+"""Models by name, or by the dotted path of the user's own builder.
+
+A builder is one function ``(*, input_shape, num_classes, ...options)`` that returns a
+:class:`Classifier` with freshly drawn weights. To add one, write its file and name it in the table
+below. Weights come from torch's default generator alone: seed that for equal weights.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from trainables.models.base import Classifier
+from trainables.registry import check_options, options_of, resolve
+
+__all__ = [
+    "Classifier",
+    "available_models",
+    "check_model_options",
+    "make_model",
+    "model_builder",
+    "model_options",
+]
+
+_BUILDERS = {
+    "small_cnn": "trainables.models.small_cnn:small_cnn",
+}
+_RESERVED = ("input_shape", "num_classes")
+
+
+def available_models() -> tuple[str, ...]:
+    """Names that :func:`make_model` knows, sorted."""
+    return tuple(sorted(_BUILDERS))
+
+
+def model_builder(name: str) -> Callable[..., Classifier]:
+    """Returns the function behind a name or behind ``package.module:function``.
+
+    Raises:
+        ValueError: There is no such model.
+    """
+    return resolve("model", name, _BUILDERS)
+
+
+def model_options(name: str) -> dict[str, Any]:
+    """Returns each option of a model with its default, ``registry.REQUIRED`` where it has none.
+
+    Raises:
+        ValueError: There is no such model.
+    """
+    return options_of(model_builder(name), _RESERVED)
+
+
+def check_model_options(name: str, **options: Any) -> None:
+    """Checks names, types and ranges of a model's options without building it.
+
+    Raises:
+        ValueError: There is no such model, or its options are wrong; says what is allowed.
+    """
+    check_options(f"model {name!r}", model_builder(name), options, _RESERVED)
+
+
+def make_model(
+    name: str, *, input_shape: tuple[int, int, int], num_classes: int, **options: Any
+) -> Classifier:
+    """Builds a model with freshly drawn weights.
+
+    Args:
+        name: One of :func:`available_models`, or ``package.module:function`` for a builder of the
+            user's own. That is called with ``input_shape``, ``num_classes`` and the options.
+        input_shape: Channels, height and width of one image.
+        num_classes: At least 2.
+        **options: See :func:`model_options`.
+
+    Raises:
+        ValueError: The name, an option, the input shape or the number of classes is wrong.
+        TypeError: A user's builder returned something else than a :class:`Classifier`.
+    """
+    check_model_options(name, **options)
+    if len(input_shape) != 3 or not min(input_shape) >= 1:
+        raise ValueError(f"input_shape={input_shape!r} must be (channels, height, width)")
+    if not num_classes >= 2:
+        raise ValueError(f"num_classes={num_classes!r} must be at least 2")
+    model = model_builder(name)(input_shape=input_shape, num_classes=num_classes, **options)
+    if not isinstance(model, Classifier):
+        raise TypeError(
+            f"model {name!r} returned {type(model).__name__}, not a Classifier(encoder, head)"
+        )
+    return model

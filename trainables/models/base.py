@@ -1,0 +1,31 @@
+"""What a model is: an encoder to features and a linear head to logits."""
+
+from typing import Literal, overload
+
+from torch import Tensor, nn
+
+
+class Classifier(nn.Module):
+    """Encoder and linear head, kept apart because some losses need the features.
+
+    Args:
+        encoder: Maps inputs (N, C, H, W) to features (N, D).
+        head: Linear layer from D features to K logits.
+    """
+
+    def __init__(self, encoder: nn.Module, head: nn.Linear) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = head
+
+    @overload
+    def forward(self, inputs: Tensor, return_features: Literal[False] = False) -> Tensor: ...
+    @overload
+    def forward(self, inputs: Tensor, return_features: Literal[True]) -> tuple[Tensor, Tensor]: ...
+    def forward(
+        self, inputs: Tensor, return_features: bool = False
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Returns logits (N, K), or logits and features (N, D) if ``return_features``."""
+        features = self.encoder(inputs)
+        logits = self.head(features)
+        return (logits, features) if return_features else logits
