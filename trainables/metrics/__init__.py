@@ -1,0 +1,51 @@
+"""Metrics of calibration, sharpness, refinement and out-of-distribution detection.
+
+Functions take probabilities (N, K) and labels (N,) as tensors on one device, CPU or GPU, and return
+floats: fractions, not percent. `evaluate` takes logits and returns all metrics by name.
+"""
+
+from trainables.metrics.calibration import (
+    ReliabilityBins,
+    adaptive_calibration_error,
+    classwise_calibration_error,
+    expected_calibration_error,
+    maximum_calibration_error,
+    reliability_bins,
+)
+from trainables.metrics.debiased import debiased_calibration_error, sweep_calibration_error
+from trainables.metrics.evaluation import evaluate
+from trainables.metrics.kernel_density import kde_calibration_error
+from trainables.metrics.ood import ood_metrics
+from trainables.metrics.proper_scores import (
+    accuracy,
+    brier_score,
+    negative_log_likelihood,
+    root_brier_score,
+)
+from trainables.metrics.ranking import aurc, e_aurc, failure_auroc, multiclass_auroc
+from trainables.metrics.resampling import bootstrap
+from trainables.metrics.smooth import smooth_calibration_error
+
+__all__ = [
+    "ReliabilityBins",
+    "accuracy",
+    "adaptive_calibration_error",
+    "aurc",
+    "bootstrap",
+    "brier_score",
+    "classwise_calibration_error",
+    "debiased_calibration_error",
+    "e_aurc",
+    "evaluate",
+    "expected_calibration_error",
+    "failure_auroc",
+    "kde_calibration_error",
+    "maximum_calibration_error",
+    "multiclass_auroc",
+    "negative_log_likelihood",
+    "ood_metrics",
+    "reliability_bins",
+    "root_brier_score",
+    "smooth_calibration_error",
+    "sweep_calibration_error",
+]

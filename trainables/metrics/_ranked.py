@@ -1,0 +1,144 @@
+"""Sorted scores with the positions of the positives: what binned errors and AUROC are made of.
+
+A metric of the top label has one column of scores (the confidences) whose positives are the samples
+classified correctly; a class-wise metric has a column per class whose positives are its members.
+Only values are sorted, never indices, and positives (N of them over all classes) are found by
+binary search: at 50,000 samples and 1,000 classes that is 20 times faster than an argsort.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainables.metrics._inputs import classes_per_block
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Counts and sums per column and bin, each of shape (C, B), float64."""
+
+    count: Tensor
+    score_sum: Tensor
+    positive_sum: Tensor
+
+    def gap_sum(self) -> Tensor:
+        """|sum of scores - number of positives| per bin, shape (C, B)."""
+        return (self.score_sum - self.positive_sum).abs()
+
+
+@dataclass(frozen=True)
+class RankedScores:
+    """C columns of N scores in ascending order, and where their P positives are.
+
+    A positive whose score is shared by others is spread evenly over their positions
+    [`first`, `last`), so no result depends on the order in which samples are given.
+    """
+
+    scores: Tensor  # (C, N), ascending
+    column: Tensor  # (P,), int64
+    first: Tensor  # (P,), int64
+    last: Tensor  # (P,), int64
+
+    def positives(self) -> Tensor:
+        """Number of positives per column, shape (C,), float64."""
+        return torch.bincount(self.column, minlength=len(self.scores)).double()
+
+    def bins(self, boundaries: Tensor) -> Bins:
+        """Sums over positions between `boundaries`, shape (C, B + 1), from 0 to N."""
+        score_sums = self._sums.gather(1, boundaries).diff(dim=1)
+        start = self.first[:, None]
+        share = (boundaries[self.column] - start).double() / (self.last[:, None] - start)
+        positive_sums = torch.zeros_like(boundaries, dtype=torch.float64)
+        positive_sums.index_add_(0, self.column, share.clamp_(0, 1))
+        return Bins(boundaries.diff(dim=1).double(), score_sums, positive_sums.diff(dim=1))
+
+    def auroc(self) -> Tensor:
+        """Area under the ROC curve per column, shape (C,); nan without positives or negatives.
+
+        The Mann-Whitney statistic over mid-ranks, so ties count one half.
+        """
+        num_columns, num_samples = self.scores.shape
+        rank_sum = torch.zeros(num_columns, dtype=torch.float64, device=self.scores.device)
+        rank_sum.index_add_(0, self.column, (self.first + self.last + 1).double() / 2)
+        positives = self.positives()
+        wins = rank_sum - positives * (positives + 1) / 2
+        return wins / (positives * (num_samples - positives))
+
+    @cached_property
+    def _sums(self) -> Tensor:
+        """Sum of the scores before each position 0 .. N, shape (C, N + 1)."""
+        sums = self.scores.new_zeros(
+            len(self.scores), self.scores.shape[1] + 1, dtype=torch.float64
+        )
+        torch.cumsum(self.scores, dim=1, dtype=torch.float64, out=sums[:, 1:])
+        return sums
+
+
+def rank_top_label(confidence: Tensor, correct: Tensor) -> RankedScores:
+    """One column: confidences (N,), positives where `correct` (N,) is true."""
+    scores = _sort(confidence[None])
+    values = confidence[correct]
+    first, last = (torch.searchsorted(scores[0], values, right=right) for right in (False, True))
+    return RankedScores(scores, torch.zeros_like(first), first, last)
+
+
+def rank_classes(probs: Tensor, labels: Tensor) -> Iterator[RankedScores]:
+    """A column per class, in blocks of classes so that memory stays bounded."""
+    num_samples, num_classes = probs.shape
+    samples = labels.argsort()
+    ends = torch.bincount(labels, minlength=num_classes).cumsum(0).tolist()
+    width = classes_per_block(num_samples)
+    for low in range(0, num_classes, width):
+        high = min(low + width, num_classes)
+        members = samples[(ends[low - 1] if low else 0) : ends[high - 1]]
+        column = labels[members] - low
+        values = probs[members, labels[members]]
+        scores = _sort(probs[:, low:high].T)
+        yield RankedScores(scores, column, *_positions(scores, column, values))
+
+
+def equal_width_boundaries(ranked: RankedScores, num_bins: int) -> Tensor:
+    """Positions between the bins (lower, upper] of equal width, shape (C, B + 1), int64.
+
+    The first bin also takes scores of exactly 0, so that no sample is left out.
+    """
+    scores = ranked.scores
+    edges = upper_edges(scores, num_bins)
+    inner = torch.searchsorted(scores, edges.repeat(len(scores), 1), right=True)
+    return torch.cat([inner.new_zeros(len(scores), 1), inner], dim=1)
+
+
+def equal_mass_boundaries(ranked: RankedScores, num_bins: int) -> Tensor:
+    """Positions between bins of as equal a number of samples as can be, shape (C, B + 1), int64.
+
+    The first N mod B bins hold one sample more; no sample is dropped.
+    """
+    num_columns, num_samples = ranked.scores.shape
+    size, larger = divmod(num_samples, num_bins)
+    bins = torch.arange(num_bins + 1, device=ranked.scores.device)
+    return (bins * size + bins.clamp(max=larger)).repeat(num_columns, 1)
+
+
+def upper_edges(scores: Tensor, num_bins: int) -> Tensor:
+    """Upper edges of `num_bins` equal-width bins over [0, 1], with dtype and device of `scores`."""
+    return torch.linspace(0, 1, num_bins + 1, dtype=scores.dtype, device=scores.device)[1:]
+
+
+def _sort(scores: Tensor) -> Tensor:
+    if scores.device.type == "cpu":  # NumPy's vectorised sort is over ten times faster than torch's
+        return torch.from_numpy(np.sort(scores.contiguous().numpy(), axis=1))
+    return torch.sort(scores.contiguous(), dim=1).values
+
+
+def _positions(scores: Tensor, column: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """First and last position of `values` in their (sorted) column; `column` ascends."""
+    counts = torch.bincount(column, minlength=len(scores))
+    slot = torch.arange(len(column), device=column.device) - (counts.cumsum(0) - counts)[column]
+    padded = scores.new_zeros(len(scores), int(counts.max()))
+    padded[column, slot] = values
+    first, last = (torch.searchsorted(scores, padded, right=right) for right in (False, True))
+    return first[column, slot], last[column, slot]

@@ -1,0 +1,150 @@
+"""Binned calibration errors and the data of a reliability diagram."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from trainables.metrics._inputs import check_num_bins, check_probs
+from trainables.metrics._ranked import (
+    Bins,
+    RankedScores,
+    equal_mass_boundaries,
+    equal_width_boundaries,
+    rank_classes,
+    rank_top_label,
+)
+from trainables.metrics._top_label import top_label
+
+Binning = Literal["equal_width", "equal_mass"]
+
+
+@dataclass(frozen=True)
+class ReliabilityBins:
+    """What a reliability diagram shows, one float64 array of length B each, on the CPU.
+
+    Attributes:
+        lower: lower edge of the bin (excluded, except 0 in the first bin).
+        upper: upper edge of the bin (included).
+        count: number of samples.
+        confidence: mean confidence; nan where the bin is empty.
+        accuracy: share of right predictions; nan where the bin is empty.
+    """
+
+    lower: Tensor
+    upper: Tensor
+    count: Tensor
+    confidence: Tensor
+    accuracy: Tensor
+
+
+def expected_calibration_error(probs: Tensor, labels: Tensor, num_bins: int = 15) -> float:
+    """Expected calibration error of the top label over bins of equal width.
+
+    ECE = sum_b n_b / N * |mean confidence_b - accuracy_b|; bins are (lower, upper], empty bins
+    count 0. Guo et al. 2017, eq. 3.
+
+    Args:
+        probs: probabilities, shape (N, K), rows sum to one.
+        labels: true classes, shape (N,), integers.
+        num_bins: number of bins over [0, 1].
+
+    Returns:
+        A fraction in [0, 1].
+
+    Raises:
+        TypeError: if the arguments are not tensors of floats and of integers.
+        ValueError: if shapes or values are not as above.
+    """
+    ranked = _ranked_top_label(probs, labels, num_bins)
+    return float(binned_error(ranked, num_bins, "equal_width")[0])
+
+
+def adaptive_calibration_error(probs: Tensor, labels: Tensor, num_bins: int = 15) -> float:
+    """Expected calibration error of the top label over bins of equal mass.
+
+    As `expected_calibration_error`, but samples are sorted by confidence and split into `num_bins`
+    parts as equal as they come. Nguyen & O'Connor 2015; "AdaECE" in Mukhoti et al. 2020, whose
+    code drops the least confident sample where this keeps all. Samples of equal confidence share
+    their outcomes evenly, so the order of samples does not matter.
+    """
+    ranked = _ranked_top_label(probs, labels, num_bins)
+    return float(binned_error(ranked, num_bins, "equal_mass")[0])
+
+
+def classwise_calibration_error(
+    probs: Tensor, labels: Tensor, num_bins: int = 15, binning: Binning = "equal_width"
+) -> float:
+    """Mean over all K classes of the binned calibration error of that class's probability.
+
+    Also known as static calibration error (Nixon et al. 2019; Kull et al. 2019). K is the number
+    of columns: classes absent from `labels` count. A probability of exactly 0 falls into the first
+    bin (some authors' code leaves it out).
+
+    Args:
+        probs: probabilities, shape (N, K), rows sum to one.
+        labels: true classes, shape (N,), integers.
+        num_bins: number of bins per class.
+        binning: "equal_width" over [0, 1], or "equal_mass".
+
+    Returns:
+        A fraction in [0, 1].
+
+    Raises:
+        TypeError: if the arguments are not tensors of floats and of integers.
+        ValueError: if shapes, values, `num_bins` or `binning` are not as above.
+    """
+    if binning not in get_args(Binning):
+        raise ValueError(f"binning must be one of {', '.join(get_args(Binning))}, got {binning!r}")
+    check_num_bins(num_bins)
+    probs, labels = check_probs(probs, labels)
+    errors = [binned_error(ranked, num_bins, binning) for ranked in rank_classes(probs, labels)]
+    return float(torch.cat(errors).mean())
+
+
+def maximum_calibration_error(probs: Tensor, labels: Tensor, num_bins: int = 15) -> float:
+    """Largest |mean confidence - accuracy| of a non-empty bin of equal width, top label.
+
+    Guo et al. 2017, eq. 5. Arguments and errors as in `expected_calibration_error`.
+    """
+    return float(maximum_gap(_ranked_top_label(probs, labels, num_bins), num_bins))
+
+
+def reliability_bins(probs: Tensor, labels: Tensor, num_bins: int = 15) -> ReliabilityBins:
+    """Counts, mean confidence and accuracy per bin of equal width of the top label's confidence.
+
+    Arguments and errors as in `expected_calibration_error`.
+    """
+    bins = _equal_width_bins(_ranked_top_label(probs, labels, num_bins), num_bins)
+    edges = torch.linspace(0, 1, num_bins + 1, dtype=torch.float64)
+    count = bins.count[0].cpu()
+    return ReliabilityBins(
+        lower=edges[:-1],
+        upper=edges[1:],
+        count=count,
+        confidence=bins.score_sum[0].cpu() / count,
+        accuracy=bins.positive_sum[0].cpu() / count,
+    )
+
+
+def binned_error(ranked: RankedScores, num_bins: int, binning: Binning) -> Tensor:
+    """Binned calibration error per column of `ranked`, shape (C,)."""
+    place = equal_width_boundaries if binning == "equal_width" else equal_mass_boundaries
+    gaps = ranked.bins(place(ranked, num_bins)).gap_sum()
+    return gaps.sum(dim=1) / ranked.scores.shape[1]
+
+
+def maximum_gap(ranked: RankedScores, num_bins: int) -> Tensor:
+    """Largest gap of a non-empty bin of equal width in the first column, a scalar."""
+    bins = _equal_width_bins(ranked, num_bins)
+    return (bins.gap_sum() / bins.count.clamp(min=1)).amax()
+
+
+def _equal_width_bins(ranked: RankedScores, num_bins: int) -> Bins:
+    return ranked.bins(equal_width_boundaries(ranked, num_bins))
+
+
+def _ranked_top_label(probs: Tensor, labels: Tensor, num_bins: int) -> RankedScores:
+    check_num_bins(num_bins)
+    return rank_top_label(*top_label(*check_probs(probs, labels)))

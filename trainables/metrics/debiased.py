@@ -1,0 +1,72 @@
+"""Calibration errors corrected for the bias that binning has with few samples."""
+
+import torch
+from torch import Tensor
+
+from trainables.metrics._inputs import check_num_bins, check_probs
+from trainables.metrics._ranked import RankedScores, equal_mass_boundaries, rank_top_label
+from trainables.metrics._top_label import top_label
+
+
+def debiased_calibration_error(probs: Tensor, labels: Tensor, num_bins: int = 15) -> float:
+    """Debiased L2 calibration error of the top label over bins of equal mass.
+
+    sqrt(max(0, sum_b n_b / N * [(mean confidence_b - acc_b)^2 - acc_b (1 - acc_b) / (n_b - 1)])):
+    the plug-in estimate less the variance of each bin's accuracy. Bins with fewer than two samples
+    count 0. Kumar, Liang & Ma 2019, definition 5.1. An L2 error is at least as large as an L1 one.
+
+    Args:
+        probs: probabilities, shape (N, K), rows sum to one.
+        labels: true classes, shape (N,), integers.
+        num_bins: number of bins.
+
+    Returns:
+        A fraction in [0, 1].
+
+    Raises:
+        TypeError: if the arguments are not tensors of floats and of integers.
+        ValueError: if shapes or values are not as above.
+    """
+    check_num_bins(num_bins)
+    return float(debiased_error(rank_top_label(*top_label(*check_probs(probs, labels))), num_bins))
+
+
+def sweep_calibration_error(probs: Tensor, labels: Tensor) -> float:
+    """Calibration error (L1) of the top label with as many equal-mass bins as stay monotonic.
+
+    The number of bins grows from 2 as long as accuracy does not fall from one bin to the next; the
+    error is taken with the last such number (1 if there is none). Roelofs et al. 2022, algorithm 1
+    (their code takes the L2 norm by default).
+
+    Arguments and errors as in `debiased_calibration_error`.
+    """
+    probs, labels = check_probs(probs, labels)
+    ranked = rank_top_label(*top_label(probs, labels))
+    num_samples = len(labels)
+    num_bins = 1
+    while num_bins + 1 < num_samples and _is_monotonic(ranked, num_bins + 1):
+        num_bins += 1
+    gaps = ranked.bins(_sweep_boundaries(ranked, num_bins)).gap_sum()
+    return float(gaps.sum() / num_samples)
+
+
+def debiased_error(ranked: RankedScores, num_bins: int) -> Tensor:
+    """Kumar's debiased error of the first column of `ranked`, a scalar."""
+    bins = ranked.bins(equal_mass_boundaries(ranked, num_bins))
+    count = bins.count.clamp(min=2)
+    accuracy = bins.positive_sum / count
+    excess = (bins.gap_sum() / count) ** 2 - accuracy * (1 - accuracy) / (count - 1)
+    weight = torch.where(bins.count < 2, 0, bins.count) / ranked.scores.shape[1]
+    return (weight * excess).sum().clamp(min=0).sqrt()
+
+
+def _is_monotonic(ranked: RankedScores, num_bins: int) -> bool:
+    bins = ranked.bins(_sweep_boundaries(ranked, num_bins))
+    return bool(((bins.positive_sum / bins.count).diff() >= 0).all())
+
+
+def _sweep_boundaries(ranked: RankedScores, num_bins: int) -> Tensor:
+    """Where floor(i * B / N) steps up: the equal-mass bins of the authors' code."""
+    num_samples = ranked.scores.shape[1]
+    bins = torch.arange(num_bins + 1, device=ranked.scores.device)
+    return ((bins * num_samples + num_bins - 1) // num_bins)[None]

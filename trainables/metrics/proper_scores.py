@@ -1,0 +1,75 @@
+"""Proper scores and top-1 accuracy."""
+
+import torch
+from torch import Tensor
+
+from trainables.metrics._inputs import check_probs, row_blocks
+from trainables.metrics._top_label import top_label
+
+
+def negative_log_likelihood(probs: Tensor, labels: Tensor) -> float:
+    """Mean of -log p_y, natural logarithm.
+
+    p_y is taken as the smallest normal number of its dtype where it is below it, so the value is
+    finite (`evaluate` starts from logits and needs no such bound).
+
+    Args:
+        probs: probabilities, shape (N, K), rows sum to one.
+        labels: true classes, shape (N,), integers.
+
+    Returns:
+        A number of at least 0.
+
+    Raises:
+        TypeError: if the arguments are not tensors of floats and of integers.
+        ValueError: if shapes or values are not as above.
+    """
+    return float(log_losses(*check_probs(probs, labels)).mean())
+
+
+def brier_score(probs: Tensor, labels: Tensor) -> float:
+    """Mean over samples of the squared error summed over classes, in [0, 2] (Brier 1950).
+
+    Arguments and errors as in `negative_log_likelihood`.
+    """
+    return float(squared_errors(*check_probs(probs, labels)).mean())
+
+
+def root_brier_score(probs: Tensor, labels: Tensor) -> float:
+    """Square root of `brier_score`: an upper bound of calibration errors (Gruber & Buettner 2022).
+
+    Arguments and errors as in `negative_log_likelihood`.
+    """
+    return float(squared_errors(*check_probs(probs, labels)).mean().sqrt())
+
+
+def accuracy(probs: Tensor, labels: Tensor) -> float:
+    """Share of samples whose most probable class (the first such) is the label.
+
+    Arguments and errors as in `negative_log_likelihood`.
+    """
+    _, correct = top_label(*check_probs(probs, labels))
+    return float(correct.double().mean())
+
+
+def log_losses(probs: Tensor, labels: Tensor) -> Tensor:
+    """-log p_y of each sample of checked probabilities, float64 (N,)."""
+    tiny = torch.finfo(probs.dtype).tiny
+    return -_at_label(probs, labels).clamp(min=tiny).double().log()
+
+
+def log_losses_of_logits(logits: Tensor, labels: Tensor) -> Tensor:
+    """-log p_y of each sample of checked logits, float64 (N,), finite."""
+    blocks = row_blocks(logits, labels)
+    return torch.cat([-_at_label(torch.log_softmax(z.double(), dim=1), y) for z, y in blocks])
+
+
+def squared_errors(probs: Tensor, labels: Tensor) -> Tensor:
+    """Squared error of each sample of checked probabilities, summed over classes, float64 (N,)."""
+    squares = torch.cat([p.double().square().sum(dim=1) for (p,) in row_blocks(probs)])
+    errors = squares + 1 - 2 * _at_label(probs, labels).double()
+    return errors.clamp(min=0)  # a perfect prediction may round to -1e-16
+
+
+def _at_label(values: Tensor, labels: Tensor) -> Tensor:
+    return values.gather(1, labels[:, None])[:, 0]

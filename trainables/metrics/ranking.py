@@ -1,0 +1,96 @@
+"""Refinement: how well scores rank classes and confidences rank right over wrong predictions."""
+
+import torch
+from torch import Tensor
+
+from trainables.metrics._inputs import check_probs
+from trainables.metrics._ranked import rank_classes, rank_top_label
+from trainables.metrics._top_label import Confidence, confidence_scores, top_label
+
+
+def multiclass_auroc(probs: Tensor, labels: Tensor) -> float:
+    """Area under the ROC curve of each class against the rest, mean over classes.
+
+    Classes that are absent from `labels`, or that are the only one, have no ROC curve and are left
+    out of the mean; nan if none is left. Ties count one half. As scikit-learn's `roc_auc_score`
+    with `multi_class="ovr", average="macro"`, which raises where a class is absent.
+
+    Args:
+        probs: probabilities, shape (N, K), rows sum to one.
+        labels: true classes, shape (N,), integers.
+
+    Returns:
+        A fraction in [0, 1], or nan.
+
+    Raises:
+        TypeError: if the arguments are not tensors of floats and of integers.
+        ValueError: if shapes or values are not as above.
+    """
+    probs, labels = check_probs(probs, labels)
+    return float(torch.cat([ranked.auroc() for ranked in rank_classes(probs, labels)]).nanmean())
+
+
+def failure_auroc(
+    probs: Tensor, labels: Tensor, confidence: Confidence = "max_probability"
+) -> float:
+    """Area under the ROC curve of the confidence as a detector of right predictions.
+
+    0.5 is chance, 1 a perfect separation; nan where all predictions are right, or all wrong.
+
+    Args:
+        probs: probabilities, shape (N, K), rows sum to one.
+        labels: true classes, shape (N,), integers.
+        confidence: "max_probability", "margin" (largest minus second largest) or
+            "negative_entropy".
+
+    Returns:
+        A fraction in [0, 1], or nan.
+
+    Raises:
+        TypeError: if the arguments are not tensors of floats and of integers.
+        ValueError: if shapes, values or `confidence` are not as above.
+    """
+    probs, labels = check_probs(probs, labels)
+    _, correct = top_label(probs, labels)
+    return float(rank_top_label(confidence_scores(probs, confidence), correct).auroc()[0])
+
+
+def aurc(probs: Tensor, labels: Tensor, confidence: Confidence = "max_probability") -> float:
+    """Area under the risk-coverage curve: mean over i of the error of the i surest samples.
+
+    Ties keep the order of the input. Geifman & El-Yaniv 2017; code of Moon et al. 2020 (there
+    times 1,000). Arguments and errors as in `failure_auroc`.
+
+    Returns:
+        A fraction in [0, 1]; lower is better.
+    """
+    probs, labels = check_probs(probs, labels)
+    _, correct = top_label(probs, labels)
+    return float(risk_coverage_area(confidence_scores(probs, confidence), correct))
+
+
+def e_aurc(probs: Tensor, labels: Tensor, confidence: Confidence = "max_probability") -> float:
+    """AURC in excess of that of a perfect ranking, r + (1 - r) ln(1 - r) at error rate r.
+
+    Geifman et al. 2019. Arguments and errors as in `failure_auroc`.
+
+    Returns:
+        A fraction; 0 is (up to O(1/N)) a perfect ranking.
+    """
+    probs, labels = check_probs(probs, labels)
+    _, correct = top_label(probs, labels)
+    area = risk_coverage_area(confidence_scores(probs, confidence), correct)
+    return float(area - perfect_ranking_area(correct))
+
+
+def risk_coverage_area(scores: Tensor, correct: Tensor) -> Tensor:
+    """AURC of scores (N,) and correctness (N,), a float64 scalar."""
+    order = scores.argsort(descending=True, stable=True)
+    errors = (~correct[order]).cumsum(0).double()
+    return (errors / torch.arange(1, len(errors) + 1, device=errors.device)).mean()
+
+
+def perfect_ranking_area(correct: Tensor) -> Tensor:
+    """AURC of a ranking with all right predictions first, in the limit of many samples."""
+    right = correct.double().mean()
+    return 1 - right + torch.xlogy(right, right)

@@ -1,0 +1,131 @@
+"""Bootstrap intervals of metrics."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from trainables.metrics._inputs import check_num_bins, check_probs
+from trainables.metrics._ranked import upper_edges
+from trainables.metrics._top_label import top_label
+from trainables.metrics.calibration import expected_calibration_error
+from trainables.metrics.proper_scores import (
+    accuracy,
+    brier_score,
+    log_losses,
+    negative_log_likelihood,
+    root_brier_score,
+    squared_errors,
+)
+
+Metric = Callable[[Tensor, Tensor], float]
+
+_BLOCK_ELEMENTS = 2**21
+
+
+def bootstrap(
+    metric: Metric,
+    probs: Tensor,
+    labels: Tensor,
+    num_resamples: int = 1000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> tuple[float, float, float]:
+    """Value of a metric with a percentile bootstrap interval over samples.
+
+    Samples are drawn with replacement. Resamples where the metric is undefined (nan) are left out.
+    A calibration error is biased upwards, and more so on resamples; where the percentiles exclude
+    the value itself, the interval is widened to include it.
+
+    ECE, NLL, Brier, root Brier and accuracy are functions of means over samples and computed for
+    all resamples at once, also with keywords bound by `functools.partial`. Any other metric is
+    called once per resample.
+
+    Args:
+        metric: called with probabilities and labels, returns a number.
+        probs: probabilities, shape (N, K), rows sum to one.
+        labels: true classes, shape (N,), integers.
+        num_resamples: number of resamples, at least 1.
+        confidence: level of the interval, in (0, 1).
+        seed: seed of the resamples; the same seed draws the same resamples for every metric.
+
+    Returns:
+        The value, and the lower and the upper end of the interval (nan where no resample has a
+        value).
+
+    Raises:
+        TypeError: if the arguments are not tensors of floats and of integers.
+        ValueError: if shapes or values are not as above.
+    """
+    probs, labels = check_probs(probs, labels)
+    if not isinstance(num_resamples, int) or num_resamples < 1:
+        raise ValueError(f"num_resamples must be an integer of at least 1, got {num_resamples!r}")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must be in (0, 1), got {confidence!r}")
+    value = float(metric(probs, labels))
+    draws = _draw(len(labels), num_resamples, seed)
+    means = _sample_means(metric, probs, labels)
+    if means is None:
+        values = [float(metric(probs[i], labels[i])) for i in _rows(draws, probs.device)]
+        resampled = torch.tensor(values, dtype=torch.float64)
+    else:
+        terms, finish = means
+        resampled = torch.cat([finish(_resampled_means(terms, drawn)) for drawn in draws]).cpu()
+    tail = (1 - confidence) / 2
+    ends = torch.tensor([tail, 1 - tail], dtype=torch.float64)
+    low, high = torch.nanquantile(resampled, ends).tolist()
+    return value, min(low, value), max(high, value)
+
+
+def _draw(num_samples: int, num_resamples: int, seed: int) -> Iterator[Tensor]:
+    """Indices of the resamples, in blocks of shape (R, N)."""
+    generator = torch.Generator().manual_seed(seed)
+    size = max(1, _BLOCK_ELEMENTS // num_samples)
+    for start in range(0, num_resamples, size):
+        rows = min(size, num_resamples - start)
+        yield torch.randint(num_samples, (rows, num_samples), generator=generator)
+
+
+def _rows(blocks: Iterator[Tensor], device: torch.device) -> Iterator[Tensor]:
+    for block in blocks:
+        yield from block.to(device)
+
+
+def _resampled_means(terms: Tensor, drawn: Tensor) -> Tensor:
+    """Means (R, D) of the terms (N, D) over each row of the drawn indices (R, N)."""
+    num_rows, num_samples = drawn.shape
+    cells = drawn + num_samples * torch.arange(num_rows)[:, None]
+    counts = torch.bincount(cells.flatten(), minlength=drawn.numel()).view_as(drawn)
+    return counts.to(terms) @ terms / num_samples
+
+
+Finish = Callable[[Tensor], Tensor]
+
+
+def _sample_means(metric: Metric, probs: Tensor, labels: Tensor) -> tuple[Tensor, Finish] | None:
+    """Terms (N, D) and a function of their means (R, D) -> (R,) that make up `metric`, if any."""
+    function, keywords = metric, {}
+    if isinstance(metric, partial) and not metric.args:
+        function, keywords = metric.func, metric.keywords
+    if function is expected_calibration_error:
+        terms = _gaps_per_bin(probs, labels, **keywords)
+        return terms, lambda means: means.abs().sum(dim=1)
+    if function is negative_log_likelihood:
+        return log_losses(probs, labels)[:, None], lambda means: means[:, 0]
+    if function is brier_score:
+        return squared_errors(probs, labels)[:, None], lambda means: means[:, 0]
+    if function is root_brier_score:
+        return squared_errors(probs, labels)[:, None], lambda means: means[:, 0].sqrt()
+    if function is accuracy:
+        return top_label(probs, labels)[1].double()[:, None], lambda means: means[:, 0]
+    return None
+
+
+def _gaps_per_bin(probs: Tensor, labels: Tensor, num_bins: int = 15) -> Tensor:
+    """Confidence - correct in the column of the sample's equal-width bin, else 0: (N, B)."""
+    check_num_bins(num_bins)
+    confidence, correct = top_label(probs, labels)
+    column = torch.searchsorted(upper_edges(confidence, num_bins), confidence)
+    gaps = torch.zeros(len(labels), num_bins, dtype=torch.float64, device=probs.device)
+    return gaps.scatter_(1, column[:, None], (confidence.double() - correct.double())[:, None])

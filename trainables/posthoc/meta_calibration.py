@@ -1,0 +1,153 @@
+"""Meta-Cal: post-hoc calibration behind a model that ranks predictions (Ma & Blaschko 2021)."""
+
+from itertools import pairwise
+from typing import Literal, Self, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainables.metrics._inputs import check_logits
+from trainables.metrics._top_label import confidence_scores
+from trainables.posthoc.temperature import TemperatureScaling
+
+Constraint = Literal["miscoverage", "coverage_accuracy"]
+
+_NUM_ENTROPY_BINS = 20
+_MAX_RANKING_SAMPLES = 500
+
+
+class MetaCalibration:
+    """Temperature scaling for confident predictions, the uniform distribution for the others.
+
+    A prediction counts as likely wrong where the entropy of its softmax reaches a threshold. The
+    threshold is set on a tenth of the data (at most 500 samples), the temperature (by NLL) on those
+    of the rest that lie below it. Ma & Blaschko 2021, algorithms 1 and 2, and their code.
+
+    Args:
+        constraint: "miscoverage" keeps the share of right predictions that are replaced at about
+            `level`; "coverage_accuracy" keeps the accuracy of the predictions that are not
+            replaced at about `level`.
+        level: the bound, in (0, 1).
+        seed: seed of the split.
+
+    Attributes:
+        threshold: the entropy (natural logarithm) from which on predictions are replaced.
+        temperature: the temperature of the others.
+
+    Raises:
+        ValueError: if `constraint` is neither of the two, or `level` not in (0, 1).
+    """
+
+    def __init__(
+        self, constraint: Constraint = "miscoverage", level: float = 0.05, seed: int = 0
+    ) -> None:
+        """See the class."""
+        if constraint not in get_args(Constraint):
+            allowed = ", ".join(get_args(Constraint))
+            raise ValueError(f"constraint must be one of {allowed}, got {constraint!r}")
+        if not 0 < level < 1:
+            raise ValueError(f"level must be in (0, 1), got {level!r}")
+        self.constraint, self.level, self.seed = constraint, level, seed
+        self._fitted: tuple[float, TemperatureScaling] | None = None
+
+    @property
+    def threshold(self) -> float:
+        """Entropy from which on predictions are replaced; RuntimeError before `fit`."""
+        return self._result()[0]
+
+    @property
+    def temperature(self) -> float:
+        """Temperature of the predictions that are kept; RuntimeError before `fit`."""
+        return self._result()[1].temperature
+
+    def fit(self, logits: Tensor, labels: Tensor) -> Self:
+        """Find threshold and temperature on held-out data (never the test split).
+
+        Args:
+            logits: shape (N, K), floats, finite.
+            labels: true classes, shape (N,), integers.
+
+        Returns:
+            The object itself.
+
+        Raises:
+            TypeError: if the arguments are not tensors of floats and of integers.
+            ValueError: if shapes or values are not as above, there are fewer than 10 samples to
+                rank (of right predictions, for "miscoverage"), no sample lies below the threshold,
+                or the coverage accuracy cannot be had by any threshold.
+        """
+        logits, labels = check_logits(logits, labels)
+        correct = logits.argmax(dim=1) == labels
+        entropy = _entropy(logits)
+        if self.constraint == "miscoverage":
+            ranking, rest = self._split(correct.nonzero()[:, 0])
+            rest = torch.cat([rest, (~correct).nonzero()[:, 0]])
+            threshold = _miscoverage_threshold(entropy[ranking], self.level)
+        else:
+            ranking, rest = self._split(torch.arange(len(labels), device=labels.device))
+            threshold = _accuracy_threshold(entropy[ranking], correct[ranking], self.level)
+        kept = rest[entropy[rest] < threshold]
+        if len(kept) == 0:
+            raise ValueError(
+                f"no sample has an entropy below the threshold {threshold:g} that"
+                f" {self.constraint} {self.level:g} asks for"
+            )
+        self._fitted = threshold, TemperatureScaling().fit(logits[kept], labels[kept])
+        return self
+
+    def covers(self, logits: Tensor) -> Tensor:
+        """Which predictions are kept (not replaced by the uniform one), bool, shape (N,)."""
+        return _entropy(logits.detach()) < self.threshold
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """Calibrated logits of the same shape: divided by T, or all 0 where likely wrong."""
+        return torch.where(self.covers(logits)[:, None], logits / self.temperature, 0)
+
+    def _split(self, candidates: Tensor) -> tuple[Tensor, Tensor]:
+        """A tenth of the candidates for the threshold, and the rest; as scikit-learn splits."""
+        num_ranking = min(len(candidates) // 10, _MAX_RANKING_SAMPLES)
+        if num_ranking == 0:
+            kind = "correctly classified samples" if self.constraint == "miscoverage" else "samples"
+            raise ValueError(f"MetaCalibration needs at least 10 {kind}, got {len(candidates)}")
+        order = np.random.RandomState(self.seed).permutation(len(candidates))
+        shuffled = candidates[torch.from_numpy(order).to(candidates.device)]
+        return shuffled[-num_ranking:], shuffled[:-num_ranking]
+
+    def _result(self) -> tuple[float, TemperatureScaling]:
+        if self._fitted is None:
+            raise RuntimeError("MetaCalibration has no threshold yet: call fit first")
+        return self._fitted
+
+
+def _entropy(logits: Tensor) -> Tensor:
+    return -confidence_scores(torch.softmax(logits.double(), dim=1), "negative_entropy")
+
+
+def _miscoverage_threshold(entropy_of_correct: Tensor, level: float) -> float:
+    quantile = torch.quantile(entropy_of_correct, 1 - level, interpolation="higher")
+    return float(quantile)
+
+
+def _accuracy_threshold(entropy: Tensor, correct: Tensor, level: float) -> float:
+    """Entropy up to which the running mean of accuracies over entropy bins is `level`.
+
+    The first (least) entropy lies in no bin and an empty bin counts 0, as in the authors' code.
+    """
+    from sklearn.isotonic import IsotonicRegression  # slow to import, and needed here only
+
+    scores, right = entropy.cpu().numpy(), correct.cpu().numpy()
+    cuts = np.quantile(scores, np.linspace(0, 1, _NUM_ENTROPY_BINS + 1))
+    accuracies, entropies = np.zeros(_NUM_ENTROPY_BINS), np.zeros(_NUM_ENTROPY_BINS)
+    for b, (low, high) in enumerate(pairwise(cuts)):
+        inside = (scores > low) & (scores <= high)
+        if inside.any():
+            accuracies[b], entropies[b] = right[inside].mean(), scores[inside].mean()
+    running = accuracies.cumsum() / np.arange(1, _NUM_ENTROPY_BINS + 1)
+    if not running.min() <= level <= running.max():
+        raise ValueError(
+            f"coverage_accuracy {level:g} cannot be had on these data: thresholds give"
+            f" {running.min():.4g} to {running.max():.4g}"
+        )
+    model = IsotonicRegression(increasing=False).fit(running, entropies)
+    return float(model.predict([level])[0])
