@@ -1,0 +1,69 @@
+"""For each loss: which hyperparameters to search, in which ranges, and what has been published.
+
+Each loss has one module here with two constants: ``SPACE``, hyperparameter -> Optuna
+distribution, and ``PUBLISHED``, the settings to try first, of exactly the hyperparameters in
+``SPACE``. A module whose published setting depends on the number of classes has a function
+``published(num_classes)`` instead of ``PUBLISHED``, which also answers ``None``.
+"""
+
+import difflib
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from types import ModuleType
+from typing import Any, Final
+
+from optuna.distributions import BaseDistribution
+
+ENTRY_POINT_GROUP: Final = "calsweep.search_spaces"
+"""Installed packages offer spaces for their losses here: ``my_loss = "my_package.my_space"``."""
+
+
+def available_search_spaces() -> tuple[str, ...]:
+    """The losses that have a search space, sorted."""
+    return tuple(sorted(_modules()))
+
+
+def search_space(loss: str) -> dict[str, BaseDistribution]:
+    """The hyperparameters of a loss to search, each with its distribution.
+
+    Raises:
+        ValueError: There is no search space of that name.
+    """
+    return dict(_module(loss).SPACE)
+
+
+def published_settings(loss: str, num_classes: int | None = None) -> list[dict[str, Any]]:
+    """The published settings of a loss, each with a value for every searched hyperparameter.
+
+    Args:
+        loss: One of :func:`available_search_spaces`.
+        num_classes: Number of classes of the data at hand. Where papers choose by it, the
+            setting for this number comes first.
+
+    Raises:
+        ValueError: There is no search space of that name.
+    """
+    module = _module(loss)
+    settings = module.published(num_classes) if hasattr(module, "published") else module.PUBLISHED
+    return [dict(setting) for setting in settings]
+
+
+def _module(loss: str) -> ModuleType:
+    modules = _modules()
+    if loss not in modules:
+        close = difflib.get_close_matches(loss, modules, n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        raise ValueError(
+            f"no search space for loss {loss!r}{hint}; there is one for {', '.join(sorted(modules))}"
+        )
+    return importlib.import_module(modules[loss])
+
+
+@cache
+def _modules() -> Mapping[str, str]:
+    installed = {point.name: point.value for point in entry_points(group=ENTRY_POINT_GROUP)}
+    ours = {module.name: f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)}
+    return {**installed, **ours}

@@ -1,0 +1,19 @@
+"""Focal calibration loss (FCL, appendix A.10)."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from optuna.distributions import BaseDistribution, FloatDistribution
+
+SPACE: Final[Mapping[str, BaseDistribution]] = {
+    "gamma": FloatDistribution(0.0, 10.0),
+    "lam": FloatDistribution(0.0, 5.0),
+}
+PUBLISHED: Final[list[dict[str, float]]] = [
+    {"gamma": 3.0, "lam": 0.5},
+    {"gamma": 2.0, "lam": 0.5},
+    {"gamma": 4.0, "lam": 1.5},
+    {"gamma": 5.0, "lam": 4.5},
+    {"gamma": 4.0, "lam": 3.0},
+    {"gamma": 4.0, "lam": 4.0},
+]

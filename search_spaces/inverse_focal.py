@@ -1,0 +1,17 @@
+"""Inverse focal loss (Wang et al. 2021; r-AURC, table 4).
+
+From γ of about 3.6 on the gradient changes sign, so the range ends before.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from optuna.distributions import BaseDistribution, FloatDistribution
+
+SPACE: Final[Mapping[str, BaseDistribution]] = {"gamma": FloatDistribution(0.5, 3.5)}
+PUBLISHED: Final[list[dict[str, float]]] = [
+    {"gamma": 2.0},
+    {"gamma": 1.0},
+    {"gamma": 1.5},
+    {"gamma": 3.0},
+]

@@ -1,0 +1,199 @@
+"""The interface of all train-time losses."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from trainables.checks import check_integer
+from trainables.distributed import all_gather, global_mean, world_size
+
+_LOW_PRECISION = (torch.float16, torch.bfloat16)
+
+
+class CalibrationLoss(nn.Module):
+    """Base class of train-time losses; a subclass gives :meth:`compute` and two descriptions.
+
+    Hyperparameters are keyword arguments of the subclass's constructor, with defaults.
+
+    Under ``torch.distributed`` every worker passes its share of the global batch and gets the
+    loss of the global batch, the same number on every worker. Its gradient is such that the
+    average over workers (which ``DistributedDataParallel`` takes) is the gradient of the global
+    loss, also where the shares differ in size. A worker's share must not be empty.
+
+    Args:
+        num_classes: Number K of classes, at least 2.
+
+    Attributes:
+        source: Paper and equation.
+        formula: The loss in one line.
+        needs_features: Whether :meth:`forward` needs ``features``.
+        trains_classifier: Whether the gradient reaches the classifier, not just the encoder.
+        looks_across_batch: Whether a sample's loss depends on the other samples. Workers then
+            exchange their logits and :meth:`compute` sees the global batch.
+        soft_targets: Whether targets may be class probabilities, (N, K).
+    """
+
+    source: ClassVar[str] = ""
+    formula: ClassVar[str] = ""
+    needs_features: ClassVar[bool] = False
+    trains_classifier: ClassVar[bool] = True
+    looks_across_batch: ClassVar[bool] = True
+    soft_targets: ClassVar[bool] = False
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        self.num_classes = check_integer("num_classes", num_classes, low=2)
+
+    def forward(
+        self,
+        logits: Tensor,
+        targets: Tensor,
+        *,
+        indices: Tensor | None = None,
+        features: Tensor | None = None,
+    ) -> Tensor:
+        """The loss of a batch, a scalar: the mean over samples.
+
+        Float16 and bfloat16 are computed in float32, also under autocast; float64 stays.
+
+        Args:
+            logits: (N, K), floating point, not normalised.
+            targets: (N,) int64 in [0, K); where the loss takes soft targets also (N, K) floating
+                point, each row summing to 1.
+            indices: (N,) int64, number of each sample in the training split. Only losses with a
+                memory per sample read it.
+            features: (N, D), floating point, what the classifier's last layer gets. Only losses
+                with ``needs_features`` read it.
+
+        Returns:
+            Scalar of the logits' dtype, but at least float32.
+
+        Raises:
+            ValueError: A shape is wrong, a class is out of range (looked at on the CPU only), or
+                an argument that this loss needs is missing.
+            TypeError: A dtype is wrong.
+        """
+        self._check(logits, targets, indices, features)
+        if logits.dtype in _LOW_PRECISION:
+            logits = logits.float()
+        if features is not None and features.dtype in _LOW_PRECISION:
+            features = features.float()
+        device = logits.device.type
+        if torch.is_autocast_enabled(device):
+            with torch.autocast(device, enabled=False):
+                return self._global_loss(logits, targets, indices, features)
+        return self._global_loss(logits, targets, indices, features)
+
+    def compute(
+        self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
+    ) -> Tensor:
+        """The loss of a batch that has been checked and is in float32 or float64."""
+        raise NotImplementedError
+
+    def prepare_batch(
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        *,
+        augment: Callable[[Tensor], Tensor],
+        generator: torch.Generator,
+    ) -> tuple[Tensor, Tensor]:
+        """What the model gets for a batch of training data.
+
+        Args:
+            inputs: (N, ...), as loaded.
+            targets: (N,) int64.
+            augment: Random augmentation of a batch; draws anew at each call.
+            generator: Where the loss draws its own random numbers, on the inputs' device.
+
+        Returns:
+            Inputs (M, ...) for the model and targets of length M for :meth:`forward`.
+        """
+        return augment(inputs), targets
+
+    def on_train_begin(self, num_samples: int) -> None:
+        """Called once, before the optimiser is made, with the size of the training split."""
+
+    def on_step_end(self) -> None:
+        """Called after each step of the optimiser."""
+
+    def on_epoch_end(self) -> None:
+        """Called after each pass over the training split."""
+
+    def on_validation_end(self, val_logits: Tensor, val_targets: Tensor) -> None:
+        """Called after each epoch with the logits (M, K) and labels (M,) of the validation split.
+
+        Every worker passes the whole split, so that the state stays the same on all of them.
+        """
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Groups of the loss's own parameters, for the optimiser."""
+        return []
+
+    def _global_loss(
+        self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
+    ) -> Tensor:
+        if world_size() == 1:
+            return self.compute(logits, targets, indices, features)
+        if not self.looks_across_batch:
+            return global_mean(self.compute(logits, targets, indices, features), len(logits))
+        return self.compute(
+            all_gather(logits),
+            all_gather(targets),
+            None if indices is None else all_gather(indices),
+            None if features is None else all_gather(features),
+        )
+
+    def _check(
+        self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
+    ) -> None:
+        shape = logits.shape
+        if len(shape) != 2 or shape[1] != self.num_classes or shape[0] == 0:
+            raise ValueError(
+                f"logits must have shape (N, {self.num_classes}) with N >= 1, got {tuple(shape)}"
+            )
+        if not logits.is_floating_point():
+            raise TypeError(f"logits must be floating point, got {logits.dtype}")
+        if targets.dtype == torch.int64:
+            self._check_labels(targets, shape[0])
+        elif not self.soft_targets or not targets.is_floating_point():
+            allowed = "int64 or floating point" if self.soft_targets else "int64"
+            raise TypeError(f"targets must be {allowed}, got {targets.dtype}")
+        elif targets.shape != shape:
+            raise ValueError(
+                f"soft targets must have the logits' shape {tuple(shape)}, "
+                f"got {tuple(targets.shape)}"
+            )
+        if indices is not None and (indices.shape != shape[:1] or indices.dtype != torch.int64):
+            raise ValueError(
+                f"indices must be int64 of shape ({shape[0]},), "
+                f"got {indices.dtype} of shape {tuple(indices.shape)}"
+            )
+        if self.needs_features:
+            self._check_features(features, shape[0])
+
+    def _check_labels(self, targets: Tensor, count: int) -> None:
+        if targets.shape != (count,):
+            raise ValueError(
+                f"targets must have shape ({count},), one per row of logits, "
+                f"got {tuple(targets.shape)}"
+            )
+        # On other devices this would wait for them; there, the lookup itself fails.
+        if targets.device.type == "cpu":
+            low, high = torch.aminmax(targets)
+            if low < 0 or high >= self.num_classes:
+                raise ValueError(
+                    f"targets must be classes in [0, {self.num_classes}), "
+                    f"got {int(low if low < 0 else high)}"
+                )
+
+    def _check_features(self, features: Tensor | None, count: int) -> None:
+        if features is None:
+            raise ValueError(f"{type(self).__name__} needs features=, (N, D)")
+        if features.dim() != 2 or len(features) != count or not features.is_floating_point():
+            raise ValueError(
+                f"features must be floating point of shape ({count}, D), "
+                f"got {features.dtype} of shape {tuple(features.shape)}"
+            )

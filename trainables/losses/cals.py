@@ -1,0 +1,127 @@
+"""Class adaptive label smoothing: margins on logit distances, with a multiplier per class."""
+
+from typing import ClassVar, Final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from trainables.checks import check_choice, check_integer, check_number
+from trainables.losses.base import CalibrationLoss
+
+PENALTIES: Final = ("phr", "p2", "p3")
+_LAM_RANGE: Final = (1e-6, 1e6)
+_RHO_RANGE: Final = (1.0, 10.0)
+
+
+def logit_distances(logits: Tensor) -> Tensor:
+    """d_k = max_j z_j − z_k, (N, K)."""
+    return logits.max(1, keepdim=True).values - logits
+
+
+def penalty(kind: str, z: Tensor, rho: Tensor, lam: Tensor) -> Tensor:
+    """Penalty-Lagrangian function P(z, ρ, λ) of CALS, appendix A.
+
+    Args:
+        kind: One of :data:`PENALTIES`.
+        z: (N, K), constraints; violated where positive.
+        rho: (K,), penalty parameters, positive.
+        lam: (K,), multipliers, positive.
+
+    Returns:
+        (N, K).
+    """
+    if kind == "phr":
+        return (F.relu(lam + rho * z).square() - lam.square()) / (2 * rho)
+    inside, outside = z.clamp(max=0), z.clamp(min=0)
+    # One of the two is zero, and so is its branch.
+    value = lam * inside / (1 - rho * inside) + lam * outside + lam * rho * outside.square()
+    return value + rho.square() * outside.pow(3) / 6 if kind == "p2" else value
+
+
+def penalty_slope(kind: str, z: Tensor, rho: Tensor, lam: Tensor) -> Tensor:
+    """Derivative of :func:`penalty` by z; arguments as there."""
+    if kind == "phr":
+        return F.relu(lam + rho * z)
+    inside, outside = z.clamp(max=0), z.clamp(min=0)
+    slope = lam / (1 - rho * inside).square() + 2 * lam * rho * outside
+    return slope + rho.square() * outside.square() / 2 if kind == "p2" else slope
+
+
+class AugmentedLagrangian(CalibrationLoss):
+    """CALS-ALM: cross-entropy + penalties whose multipliers follow the validation split.
+
+    The penalty is the mean over samples and classes. After each epoch λ_k becomes the mean over
+    validation samples of P′, clipped per sample to [1e-6, 1e6]; then, every ``period`` epochs
+    but never in the first, ρ_k grows where the class's mean constraint is positive and has not
+    fallen below ``improvement`` times that of the epoch before, up to 10.
+
+    Args:
+        num_classes: Number K of classes.
+        margin: Distance m > 0 to the largest logit from which on the constraint is violated.
+        lam: Initial multiplier λ of each class, in [1e-6, 1e6].
+        rho: Initial penalty parameter ρ of each class, positive.
+        growth: Factor γ >= 1 by which ρ grows.
+        improvement: Factor τ in (0, 1] by which a constraint has to fall.
+        period: Number of epochs between updates of ρ.
+        penalty: ``phr``, ``p2`` or ``p3``.
+
+    Attributes:
+        lam: Buffer (K,), the multipliers.
+        rho: Buffer (K,), the penalty parameters.
+    """
+
+    source: ClassVar[str] = "Liu et al. 2023 (CALS), algorithm 2, eq. 11-13, table 4"
+    formula: ClassVar[str] = "−log p_y + mean_k P((max_j z_j − z_k)/m − 1, ρ_k, λ_k)"
+    looks_across_batch: ClassVar[bool] = False
+    lam: Tensor
+    rho: Tensor
+    previous_constraint: Tensor
+    epochs: Tensor
+
+    def __init__(
+        self,
+        num_classes: int,
+        margin: float = 10.0,
+        lam: float = 1e-6,
+        rho: float = 1.0,
+        growth: float = 1.2,
+        improvement: float = 0.9,
+        period: int = 10,
+        penalty: str = "phr",
+    ) -> None:
+        super().__init__(num_classes)
+        self.margin = check_number("margin", margin, low=0, open_low=True)
+        self.growth = check_number("growth", growth, low=1)
+        self.improvement = check_number("improvement", improvement, 0, 1, open_low=True)
+        self.period = check_integer("period", period, low=1)
+        self.penalty = check_choice("penalty", penalty, PENALTIES)
+        lam = check_number("lam", lam, *_LAM_RANGE)
+        rho = check_number("rho", rho, low=0, open_low=True)
+        self.register_buffer("lam", torch.full((num_classes,), lam))
+        self.register_buffer("rho", torch.full((num_classes,), rho))
+        self.register_buffer("previous_constraint", torch.zeros(num_classes))
+        self.register_buffer("epochs", torch.tensor(0))
+
+    def compute(
+        self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
+    ) -> Tensor:
+        penalties = penalty(self.penalty, self._constraints(logits), self.rho, self.lam)
+        return F.cross_entropy(logits, targets) + penalties.mean()
+
+    @torch.no_grad()
+    def on_validation_end(self, val_logits: Tensor, val_targets: Tensor) -> None:
+        """Updates λ with the old ρ, then ρ."""
+        constraints = self._constraints(val_logits)
+        slopes = penalty_slope(self.penalty, constraints, self.rho, self.lam)
+        constraint = constraints.mean(0)
+        self.epochs += 1
+        stuck = constraint > self.improvement * self.previous_constraint.clamp(min=0)
+        due = (self.epochs > 1) & (self.epochs % self.period == 0)
+        self.lam.copy_(slopes.clamp(*_LAM_RANGE).mean(0))
+        grown = (self.rho * self.growth).clamp(*_RHO_RANGE)
+        self.rho.copy_(torch.where(due & stuck, grown, self.rho))
+        self.previous_constraint.copy_(constraint)
+
+    def _constraints(self, logits: Tensor) -> Tensor:
+        return logit_distances(logits) / self.margin - 1

@@ -1,0 +1,46 @@
+"""Cross-entropy, plain and smoothed."""
+
+from typing import ClassVar
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from trainables.checks import check_number
+from trainables.losses.base import CalibrationLoss
+
+
+class CrossEntropy(CalibrationLoss):
+    """Negative log-likelihood of the true class."""
+
+    source: ClassVar[str] = "the baseline of all papers"
+    formula: ClassVar[str] = "−log p_y"
+    looks_across_batch: ClassVar[bool] = False
+
+    def compute(
+        self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
+    ) -> Tensor:
+        return F.cross_entropy(logits, targets)
+
+
+class LabelSmoothing(CalibrationLoss):
+    """Cross-entropy against the mixture (1−α)·onehot(y) + α/K.
+
+    As in PyTorch and the CALS code; the MDCA code spreads α over the wrong classes only.
+
+    Args:
+        num_classes: Number K of classes.
+        alpha: Weight α of the uniform distribution, in [0, 1].
+    """
+
+    source: ClassVar[str] = "Szegedy et al. 2016, section 7"
+    formula: ClassVar[str] = "−Σ_k ((1−α)·1[k=y] + α/K) log p_k"
+    looks_across_batch: ClassVar[bool] = False
+
+    def __init__(self, num_classes: int, alpha: float = 0.05) -> None:
+        super().__init__(num_classes)
+        self.alpha = check_number("alpha", alpha, 0, 1)
+
+    def compute(
+        self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
+    ) -> Tensor:
+        return F.cross_entropy(logits, targets, label_smoothing=self.alpha)

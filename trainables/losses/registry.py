@@ -1,0 +1,135 @@
+"""Losses by name: ours, those of installed packages, and the user's own by dotted path."""
+
+import importlib
+import inspect
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, Final
+
+from torch import Tensor, nn
+
+from trainables.checks import did_you_mean
+from trainables.losses.base import CalibrationLoss
+
+ENTRY_POINT_GROUP: Final = "calsweep.losses"
+"""Installed packages offer losses here: ``my_loss = "my_package.my_module:MyLoss"``."""
+
+_LOSSES: Final[Mapping[str, str]] = {
+    "cross_entropy": "trainables.losses.cross_entropy:CrossEntropy",
+    "dual_focal": "trainables.losses.dual_focal:DualFocal",
+    "focal": "trainables.losses.focal:Focal",
+    "focal_calibration": "trainables.losses.focal_calibration:FocalCalibration",
+    "inverse_focal": "trainables.losses.focal:InverseFocal",
+    "label_smoothing": "trainables.losses.cross_entropy:LabelSmoothing",
+    "mbls": "trainables.losses.mbls:MarginLabelSmoothing",
+    "cals_alm": "trainables.losses.cals:AugmentedLagrangian",
+    "mmce": "trainables.losses.mmce:MaximumMeanCalibration",
+    "r_aurc": "trainables.losses.r_aurc:RegularizedAURC",
+}
+
+
+def available_losses() -> tuple[str, ...]:
+    """The names that :func:`make_loss` knows, sorted; dotted paths come on top."""
+    return tuple(sorted(_paths()))
+
+
+def make_loss(name: str, num_classes: int, **hyperparameters: Any) -> CalibrationLoss:
+    """Builds a loss.
+
+    Args:
+        name: One of :func:`available_losses`, or ``package.module:Class`` (see
+            :func:`loss_class`).
+        num_classes: Number K of classes, at least 2.
+        **hyperparameters: Those of :func:`hyperparameters`; what is left out gets its default.
+
+    Raises:
+        ValueError: The name or a hyperparameter is unknown, or a value is not allowed.
+        TypeError: A value is of the wrong type.
+    """
+    kind = loss_class(name)
+    known = _options(kind)
+    for key in hyperparameters:
+        if key not in known:
+            listed = ", ".join(f"{k} (default {d!r})" for k, d in known.items()) or "none"
+            raise ValueError(
+                f"loss {name!r} has no hyperparameter {key!r}{did_you_mean(key, known)}; "
+                f"it has: {listed}"
+            )
+    try:
+        if issubclass(kind, CalibrationLoss):
+            return kind(num_classes, **hyperparameters)
+        return ModuleLoss(num_classes, kind(**hyperparameters))
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"loss {name!r}: {error}") from error
+
+
+def hyperparameters(name: str) -> dict[str, Any]:
+    """The hyperparameters of a loss with their defaults, as its constructor gives them.
+
+    Raises:
+        ValueError: The name is unknown.
+    """
+    return _options(loss_class(name))
+
+
+def loss_class(name: str) -> type[nn.Module]:
+    """The class behind a name.
+
+    A dotted path ``package.module:Class`` may lead to a subclass of :class:`CalibrationLoss`, or
+    to any ``nn.Module`` class that is called as ``module(logits, targets)`` and returns the mean
+    over samples, such as ``torch.nn:MultiMarginLoss``.
+
+    Raises:
+        ValueError: The name is unknown, or what it leads to cannot be imported or is no loss.
+    """
+    paths = _paths()
+    if name not in paths and ":" not in name:
+        raise ValueError(
+            f"unknown loss {name!r}{did_you_mean(name, paths)}; available: "
+            f"{', '.join(sorted(paths))}, or your own as package.module:Class"
+        )
+    module_name, _, class_name = paths.get(name, name).partition(":")
+    try:
+        found = getattr(importlib.import_module(module_name), class_name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"loss {name!r} cannot be imported: {error}") from error
+    if not (inspect.isclass(found) and issubclass(found, nn.Module)):
+        raise ValueError(f"loss {name!r} must be a CalibrationLoss or nn.Module class: {found!r}")
+    return found
+
+
+class ModuleLoss(CalibrationLoss):
+    """Carries a plain module, called as ``module(logits, targets)``; it sees the global batch.
+
+    Args:
+        num_classes: Number K of classes.
+        module: Returns the mean over samples.
+    """
+
+    source = "the user's own"
+    formula = "module(logits, targets)"
+
+    def __init__(self, num_classes: int, module: nn.Module) -> None:
+        super().__init__(num_classes)
+        self.module = module
+
+    def compute(
+        self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
+    ) -> Tensor:
+        value: Tensor = self.module(logits, targets)
+        return value
+
+
+@cache
+def _paths() -> Mapping[str, str]:
+    installed = {point.name: point.value for point in entry_points(group=ENTRY_POINT_GROUP)}
+    return {**installed, **_LOSSES}
+
+
+def _options(kind: type[nn.Module]) -> dict[str, Any]:
+    return {
+        name: parameter.default
+        for name, parameter in inspect.signature(kind).parameters.items()
+        if name != "num_classes" and parameter.kind is not parameter.VAR_KEYWORD
+    }
