@@ -48,13 +48,16 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
-def resolve(kind: str, name: str, table: Mapping[str, str]) -> Callable[..., Any]:
+def resolve(
+    kind: str, name: str, table: Mapping[str, str], *, others: str | None = None
+) -> Callable[..., Any]:
     """Imports the function behind a name of ``table`` or behind ``package.module:function``.
 
     Args:
         kind: What is looked for, for messages: ``"dataset"`` or ``"model"``.
         name: A key of ``table``, or a dotted path to the user's own function.
         table: Dotted path of each known name.
+        others: What else the user may write, for messages.
 
     Raises:
         ValueError: The name is unknown, or there is no such function at the dotted path.
@@ -62,7 +65,8 @@ def resolve(kind: str, name: str, table: Mapping[str, str]) -> Callable[..., Any
     if name not in table and ":" not in name:
         raise ValueError(
             f"unknown {kind} {name!r}{did_you_mean(name, table)}; "
-            f"known: {', '.join(sorted(table))}, or your own as package.module:function"
+            f"known: {', '.join([*sorted(table), *([others] if others else [])])}, "
+            "or your own as package.module:function"
         )
     module_name, _, function_name = table.get(name, name).partition(":")
     try:
@@ -135,7 +139,7 @@ def check_options(
 
 def _type_hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
-        return get_type_hints(function, include_extras=True)
+        return get_type_hints(getattr(function, "func", function), include_extras=True)
     except (NameError, TypeError):
         # A user's function may name types that it imports for type checkers only.
         return {}

@@ -22,7 +22,12 @@ __all__ = [
 ]
 
 _LOADERS = {
+    "cifar10": "trainables.data.cifar:load_cifar10",
+    "cifar100": "trainables.data.cifar:load_cifar100",
     "digits": "trainables.data.digits:load_digits",
+    "fashion_mnist": "trainables.data.fashion_mnist:load_fashion_mnist",
+    "image_folder": "trainables.data.image_folder:load_image_folder",
+    "parquet": "trainables.data.parquet:load_parquet",
 }
 _RESERVED = ("seed",)
 

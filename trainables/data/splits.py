@@ -1,5 +1,6 @@
 """Stratified, seeded splits, and the one way from labelled images to a :class:`Dataset`."""
 
+from collections.abc import Sequence
 from typing import Annotated, TypeAlias
 
 import numpy as np
@@ -22,7 +23,12 @@ Indices: TypeAlias = npt.NDArray[np.intp]
 
 
 def stratified_split(
-    labels: Labels, held_out: float | int, *, seed: int, option: str = "validation"
+    labels: Labels,
+    held_out: float | int,
+    *,
+    seed: int,
+    classes: Sequence[str] | None = None,
+    option: str = "validation",
 ) -> tuple[Indices, Indices]:
     """Divides samples in two, each class in proportion and in both parts.
 
@@ -30,6 +36,7 @@ def stratified_split(
         labels: (N,), integers.
         held_out: Size of the second part: a fraction of N (float) or a count (int).
         seed: Equal seeds give equal parts.
+        classes: Class names, for messages.
         option: What the user calls ``held_out``, for messages.
 
     Returns:
@@ -42,7 +49,8 @@ def stratified_split(
     if counts.counts.min() < 2:
         rare = counts.values[counts.counts.argmin()]
         raise ValueError(
-            f"class {rare} has only one sample; {option}={held_out} needs at least two per class"
+            f"class {rare if classes is None else repr(classes[rare])} has only one sample; "
+            "two are needed, one to train on and one to hold out"
         )
     size = held_out if isinstance(held_out, int) else round(held_out * len(labels))
     num_classes = len(counts.values)
@@ -96,7 +104,7 @@ def build_dataset(
     """
     inputs, labels = train
     split_seed, sample_seed = np.random.SeedSequence(seed).generate_state(2).tolist()
-    kept, held = stratified_split(labels, validation, seed=split_seed)
+    kept, held = stratified_split(labels, validation, seed=split_seed, classes=classes)
     if train_samples is not None:
         kept = kept[stratified_sample(labels[kept], train_samples, seed=sample_seed)]
     train_split = Split(inputs[kept], labels[kept])

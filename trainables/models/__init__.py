@@ -1,4 +1,4 @@
-"""Models by name, or by the dotted path of the user's own builder.
+"""Models by name, from timm, or by the dotted path of the user's own builder.
 
 A builder is one function ``(*, input_shape, num_classes, ...options)`` that returns a
 :class:`Classifier` with freshly drawn weights. To add one, write its file and name it in the table
@@ -21,23 +21,32 @@ __all__ = [
 ]
 
 _BUILDERS = {
+    "resnet101_cifar": "trainables.models.resnet_cifar:resnet101_cifar",
+    "resnet18_cifar": "trainables.models.resnet_cifar:resnet18_cifar",
+    "resnet34_cifar": "trainables.models.resnet_cifar:resnet34_cifar",
+    "resnet50_cifar": "trainables.models.resnet_cifar:resnet50_cifar",
     "small_cnn": "trainables.models.small_cnn:small_cnn",
 }
+_TIMM = "timm/"
 _RESERVED = ("input_shape", "num_classes")
 
 
 def available_models() -> tuple[str, ...]:
-    """Names that :func:`make_model` knows, sorted."""
+    """Names that :func:`make_model` knows, sorted; besides these, ``timm/<any name in timm>``."""
     return tuple(sorted(_BUILDERS))
 
 
 def model_builder(name: str) -> Callable[..., Classifier]:
-    """Returns the function behind a name or behind ``package.module:function``.
+    """Returns the function behind a name, ``timm/<name>`` or ``package.module:function``.
 
     Raises:
         ValueError: There is no such model.
     """
-    return resolve("model", name, _BUILDERS)
+    if name.startswith(_TIMM):
+        from trainables.models.timm_models import timm_builder  # timm takes seconds to import
+
+        return timm_builder(name.removeprefix(_TIMM))
+    return resolve("model", name, _BUILDERS, others=f"{_TIMM}<any name in timm>")
 
 
 def model_options(name: str) -> dict[str, Any]:
@@ -64,8 +73,9 @@ def make_model(
     """Builds a model with freshly drawn weights.
 
     Args:
-        name: One of :func:`available_models`, or ``package.module:function`` for a builder of the
-            user's own. That is called with ``input_shape``, ``num_classes`` and the options.
+        name: One of :func:`available_models`, ``timm/<name>`` for any model of timm, or
+            ``package.module:function`` for a builder of the user's own. That is called with
+            ``input_shape``, ``num_classes`` and the options.
         input_shape: Channels, height and width of one image.
         num_classes: At least 2.
         **options: See :func:`model_options`.

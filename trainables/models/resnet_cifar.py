@@ -1,0 +1,91 @@
+"""ResNets in their form for CIFAR and other small images.
+
+K. He et al., Deep Residual Learning for Image Recognition, 2016, with the first convolution 3x3 and
+no max-pool in front, as the calibration literature trains them (J. Mukhoti et al., Calibrating Deep
+Neural Networks using Focal Loss, 2020). Weights start as torch draws them by default.
+"""
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from trainables.models.base import Classifier
+
+
+def resnet18_cifar(*, input_shape: tuple[int, int, int], num_classes: int) -> Classifier:
+    """ResNet-18 for small images: 11 million weights."""
+    return _resnet(_basic, (2, 2, 2, 2), 1, input_shape, num_classes)
+
+
+def resnet34_cifar(*, input_shape: tuple[int, int, int], num_classes: int) -> Classifier:
+    """ResNet-34 for small images: 21 million weights."""
+    return _resnet(_basic, (3, 4, 6, 3), 1, input_shape, num_classes)
+
+
+def resnet50_cifar(*, input_shape: tuple[int, int, int], num_classes: int) -> Classifier:
+    """ResNet-50 for small images: 24 million weights."""
+    return _resnet(_bottleneck, (3, 4, 6, 3), 4, input_shape, num_classes)
+
+
+def resnet101_cifar(*, input_shape: tuple[int, int, int], num_classes: int) -> Classifier:
+    """ResNet-101 for small images: 43 million weights."""
+    return _resnet(_bottleneck, (3, 4, 23, 3), 4, input_shape, num_classes)
+
+
+class _Residual(nn.Module):
+    def __init__(self, branch: nn.Sequential, shortcut: nn.Module) -> None:
+        super().__init__()
+        self.branch = branch
+        self.shortcut = shortcut
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return F.relu(self.branch(inputs) + self.shortcut(inputs))
+
+
+def _convolution(channels: int, out_channels: int, kernel: int, stride: int = 1) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(channels, out_channels, kernel, stride, kernel // 2, bias=False),
+        nn.BatchNorm2d(out_channels),
+    )
+
+
+def _basic(channels: int, width: int, stride: int) -> nn.Sequential:
+    return nn.Sequential(
+        _convolution(channels, width, 3, stride), nn.ReLU(), _convolution(width, width, 3)
+    )
+
+
+def _bottleneck(channels: int, width: int, stride: int) -> nn.Sequential:
+    return nn.Sequential(
+        _convolution(channels, width, 1),
+        nn.ReLU(),
+        _convolution(width, width, 3, stride),
+        nn.ReLU(),
+        _convolution(width, 4 * width, 1),
+    )
+
+
+def _resnet(
+    branch: Callable[[int, int, int], nn.Sequential],
+    depths: tuple[int, ...],
+    expansion: int,
+    input_shape: tuple[int, int, int],
+    num_classes: int,
+) -> Classifier:
+    layers: list[nn.Module] = [_convolution(input_shape[0], 64, 3), nn.ReLU()]
+    channels = 64
+    for stage, depth in enumerate(depths):
+        width = 64 * 2**stage
+        for block in range(depth):
+            stride = 2 if stage > 0 and block == 0 else 1
+            same = stride == 1 and channels == width * expansion
+            layers.append(
+                _Residual(
+                    branch(channels, width, stride),
+                    nn.Identity() if same else _convolution(channels, width * expansion, 1, stride),
+                )
+            )
+            channels = width * expansion
+    encoder = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    return Classifier(encoder, nn.Linear(channels, num_classes))

@@ -1,0 +1,84 @@
+"""Any image model of timm (PyTorch Image Models), as ``timm/<model name>``."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any
+
+import timm
+import torch
+from torch import nn
+
+from trainables.models.base import Classifier
+from trainables.registry import Range, did_you_mean
+
+Probability = Annotated[float, Range(0, 1, open_high=True)]
+
+
+def timm_builder(timm_name: str) -> Callable[..., Classifier]:
+    """Returns the builder of one model of timm.
+
+    Raises:
+        ValueError: timm has no such model.
+    """
+    if not timm.is_model(timm_name):
+        raise ValueError(
+            f"unknown model 'timm/{timm_name}'{did_you_mean(timm_name, timm.list_models())}; "
+            "timm.list_models() names all"
+        )
+    return partial(timm_model, timm_name)
+
+
+def timm_model(
+    timm_name: str,
+    *,
+    input_shape: tuple[int, int, int],
+    num_classes: int,
+    pretrained: bool = False,
+    drop_rate: Probability = 0.0,
+    drop_path_rate: Probability | None = None,
+) -> Classifier:
+    """A model of timm that gives its pooled features to a fresh linear head.
+
+    Args:
+        timm_name: Name in timm, with or without the tag of its weights.
+        input_shape: Channels, height and width; models of fixed image size are built for it.
+        num_classes: Number of logits.
+        pretrained: Start from the published weights, downloaded unless they are in the cache.
+        drop_rate: Probability of dropping a feature in front of the head.
+        drop_path_rate: Probability of skipping a residual branch, where the model has it.
+
+    Raises:
+        ValueError: The model cannot be built for such images or with these options.
+    """
+    config = timm.get_pretrained_cfg(timm_name, allow_unregistered=True)
+    sized: dict[str, Any] = (
+        {"img_size": input_shape[1:]} if config and config.fixed_input_size else {}
+    )
+    try:
+        encoder = timm.create_model(
+            timm_name,
+            pretrained=pretrained,
+            num_classes=0,
+            in_chans=input_shape[0],
+            drop_rate=drop_rate,
+            drop_path_rate=drop_path_rate,
+            **sized,
+        )
+        num_features = _count_features(encoder, input_shape)
+    # timm leaves its models' own errors as they are: assertions, TypeErrors, RuntimeErrors ...
+    except Exception as error:
+        raise ValueError(
+            f"model 'timm/{timm_name}' cannot be built for {input_shape} images (channels, height, "
+            f"width) with pretrained={pretrained}, drop_path_rate={drop_path_rate}: {error}"
+        ) from error
+    return Classifier(encoder, nn.Linear(num_features, num_classes))
+
+
+def _count_features(encoder: nn.Module, input_shape: tuple[int, int, int]) -> int:
+    # Models disagree on what num_features means; what comes out does not.
+    with torch.no_grad():  # what inference mode makes cannot be trained with later
+        features = encoder.eval()(torch.zeros(1, *input_shape))
+    encoder.train()
+    if features.ndim != 2:
+        raise ValueError(f"its features have shape {tuple(features.shape)} instead of (1, D)")
+    return int(features.shape[1])
