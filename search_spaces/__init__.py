@@ -57,7 +57,7 @@ def _module(loss: str) -> ModuleType:
         close = difflib.get_close_matches(loss, modules, n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
         raise ValueError(
-            f"no search space for loss {loss!r}{hint}; there is one for {', '.join(sorted(modules))}"
+            f"no search space for loss {loss!r}{hint}; there are: {', '.join(sorted(modules))}"
         )
     return importlib.import_module(modules[loss])
 

@@ -37,7 +37,7 @@ def all_gather(tensor: Tensor) -> Tensor:
     """
     if world_size() == 1:
         return tensor
-    return _AllGather.apply(tensor)  # type: ignore[no-any-return, no-untyped-call]
+    return _AllGather.apply(tensor)  # type: ignore[no-any-return]
 
 
 def global_mean(local_mean: Tensor, count: int) -> Tensor:
@@ -55,7 +55,7 @@ def global_mean(local_mean: Tensor, count: int) -> Tensor:
     """
     if world_size() == 1:
         return local_mean
-    return _GlobalMean.apply(local_mean, count)  # type: ignore[no-any-return, no-untyped-call]
+    return _GlobalMean.apply(local_mean, count)  # type: ignore[no-any-return]
 
 
 class _AllGather(torch.autograd.Function):
@@ -74,7 +74,7 @@ class _AllGather(torch.autograd.Function):
         return torch.cat([part[:n] for part, n in zip(parts, sizes, strict=True)])
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
         return grad[ctx.start : ctx.start + ctx.count] * world_size()
 
 
@@ -87,5 +87,5 @@ class _GlobalMean(torch.autograd.Function):
         return totals[0] / totals[1]
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return grad * ctx.scale, None

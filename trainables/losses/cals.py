@@ -7,16 +7,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.checks import check_choice, check_integer, check_number
-from trainables.losses.base import CalibrationLoss
+from trainables.losses.closed_form import ClosedFormLoss, cross_entropy_and_gradient
+from trainables.losses.mbls import add_by_distances
 
 PENALTIES: Final = ("phr", "p2", "p3")
 _LAM_RANGE: Final = (1e-6, 1e6)
 _RHO_RANGE: Final = (1.0, 10.0)
-
-
-def logit_distances(logits: Tensor) -> Tensor:
-    """d_k = max_j z_j − z_k, (N, K)."""
-    return logits.max(1, keepdim=True).values - logits
+_HEURISTIC_FACTOR: Final = 1.1
 
 
 def penalty(kind: str, z: Tensor, rho: Tensor, lam: Tensor) -> Tensor:
@@ -48,7 +45,7 @@ def penalty_slope(kind: str, z: Tensor, rho: Tensor, lam: Tensor) -> Tensor:
     return slope + rho.square() * outside.square() / 2 if kind == "p2" else slope
 
 
-class AugmentedLagrangian(CalibrationLoss):
+class AugmentedLagrangian(ClosedFormLoss):
     """CALS-ALM: cross-entropy + penalties whose multipliers follow the validation split.
 
     The penalty is the mean over samples and classes. After each epoch λ_k becomes the mean over
@@ -103,16 +100,21 @@ class AugmentedLagrangian(CalibrationLoss):
         self.register_buffer("previous_constraint", torch.zeros(num_classes))
         self.register_buffer("epochs", torch.tensor(0))
 
-    def compute(
-        self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
-    ) -> Tensor:
-        penalties = penalty(self.penalty, self._constraints(logits), self.rho, self.lam)
-        return F.cross_entropy(logits, targets) + penalties.mean()
+    def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        value, gradient, _ = cross_entropy_and_gradient(logits.log_softmax(1), targets)
+        largest, largest_class = logits.max(1, keepdim=True)
+        constraints = (largest - logits).div_(self.margin).sub_(1)
+        rho, lam = self.rho.to(logits.dtype), self.lam.to(logits.dtype)
+        slopes = penalty_slope(self.penalty, constraints, rho, lam)
+        slopes.mul_(1 / (self.margin * logits.numel()))
+        add_by_distances(gradient, slopes, largest_class)
+        return value + penalty(self.penalty, constraints, rho, lam).mean(), gradient
 
     @torch.no_grad()
     def on_validation_end(self, val_logits: Tensor, val_targets: Tensor) -> None:
         """Updates λ with the old ρ, then ρ."""
-        constraints = self._constraints(val_logits)
+        largest = val_logits.max(1, keepdim=True).values
+        constraints = ((largest - val_logits) / self.margin - 1).to(self.rho.dtype)
         slopes = penalty_slope(self.penalty, constraints, self.rho, self.lam)
         constraint = constraints.mean(0)
         self.epochs += 1
@@ -123,5 +125,56 @@ class AugmentedLagrangian(CalibrationLoss):
         self.rho.copy_(torch.where(due & stuck, grown, self.rho))
         self.previous_constraint.copy_(constraint)
 
-    def _constraints(self, logits: Tensor) -> Tensor:
-        return logit_distances(logits) / self.margin - 1
+
+class HeuristicMultipliers(ClosedFormLoss):
+    """CALS-HR: margin-based label smoothing with a multiplier per class, scaled by a rule.
+
+    The penalty is λ_k · max(0, d_k − m), the mean over samples and classes, as in the authors'
+    code (not divided by the margin). After each epoch from the second on, λ_k is multiplied by 1.1
+    where the class's mean penalty on the validation split rose above 1.1 times the last one,
+    divided by 1.1 where it fell below 1/1.1 of it, and clipped to [1e-6, 1e6].
+
+    Args:
+        num_classes: Number K of classes.
+        margin: Distance m >= 0 to the largest logit from which on a logit is penalised.
+        lam: Initial multiplier λ of each class, in [1e-6, 1e6]; 0.1 in the authors' code.
+
+    Attributes:
+        lam: Buffer (K,), the multipliers.
+    """
+
+    source: ClassVar[str] = "Liu et al. 2023 (CALS), eq. 15"
+    formula: ClassVar[str] = "−log p_y + mean_k λ_k max(0, max_j z_j − z_k − m)"
+    looks_across_batch: ClassVar[bool] = False
+    lam: Tensor
+    previous_score: Tensor
+    epochs: Tensor
+
+    def __init__(self, num_classes: int, margin: float = 10.0, lam: float = 0.1) -> None:
+        super().__init__(num_classes)
+        self.margin = check_number("margin", margin, low=0)
+        lam = check_number("lam", lam, *_LAM_RANGE)
+        self.register_buffer("lam", torch.full((num_classes,), lam))
+        self.register_buffer("previous_score", torch.zeros(num_classes))
+        self.register_buffer("epochs", torch.tensor(0))
+
+    def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        value, gradient, _ = cross_entropy_and_gradient(logits.log_softmax(1), targets)
+        largest, largest_class = logits.max(1, keepdim=True)
+        excess = (largest - logits).sub_(self.margin).clamp_min_(0)
+        lam = self.lam.to(logits.dtype)
+        slopes = torch.sign(excess).mul_(lam).div_(logits.numel())
+        add_by_distances(gradient, slopes, largest_class)
+        return value + (lam * excess).mean(), gradient
+
+    @torch.no_grad()
+    def on_validation_end(self, val_logits: Tensor, val_targets: Tensor) -> None:
+        """Updates λ."""
+        excess = val_logits.max(1, keepdim=True).values - val_logits - self.margin
+        score = self.lam * excess.clamp_min(0).mean(0).to(self.lam.dtype)
+        factor = torch.ones_like(score)
+        factor[score > _HEURISTIC_FACTOR * self.previous_score] = _HEURISTIC_FACTOR
+        factor[score < self.previous_score / _HEURISTIC_FACTOR] = 1 / _HEURISTIC_FACTOR
+        self.lam.copy_(torch.where(self.epochs > 0, self.lam * factor, self.lam).clamp(*_LAM_RANGE))
+        self.previous_score.copy_(score)
+        self.epochs += 1

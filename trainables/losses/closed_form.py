@@ -8,9 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.losses.base import CalibrationLoss
+
+Evaluate = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 class ClosedFormLoss(CalibrationLoss):
@@ -31,32 +34,42 @@ class ClosedFormLoss(CalibrationLoss):
     def compute(
         self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
     ) -> Tensor:
-        return with_gradient(logits, targets, self.value_and_gradient)
+        return with_gradient(self.value_and_gradient, logits, targets)
 
 
-def with_gradient(
-    logits: Tensor,
-    targets: Tensor,
-    evaluate: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
-) -> Tensor:
+def with_gradient(evaluate: Evaluate, logits: Tensor, targets: Tensor) -> Tensor:
     """The value of ``evaluate(logits, targets)``, which returns a value and its gradient."""
-    return _ClosedForm.apply(logits, targets, evaluate)  # type: ignore[no-any-return, no-untyped-call]
+    return _ClosedForm.apply(evaluate, logits, targets)  # type: ignore[no-any-return]
+
+
+def cross_entropy_and_gradient(log_probs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Cross-entropy, its derivative by the logits, and the probabilities.
+
+    Args:
+        log_probs: (N, K), log-softmax of the logits.
+        targets: (N,) int64.
+    """
+    probs = log_probs.exp()
+    count = len(log_probs)
+    gradient = probs / count
+    gradient.scatter_(1, targets.unsqueeze(1), -1 / count, reduce="add")
+    return F.nll_loss(log_probs, targets), gradient, probs
+
+
+def softmax_pullback(probs: Tensor, by_probs: Tensor) -> Tensor:
+    """A function's derivative by the logits, (N, K), from that by the probabilities."""
+    return probs * (by_probs - (probs * by_probs).sum(1, keepdim=True))
 
 
 class _ClosedForm(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        logits: Tensor,
-        targets: Tensor,
-        evaluate: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
-    ) -> Tensor:
+    def forward(ctx: Any, evaluate: Evaluate, logits: Tensor, targets: Tensor) -> Tensor:
         value, gradient = evaluate(logits, targets)
         ctx.save_for_backward(gradient)
         return value
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[None, Tensor, None]:
         (gradient,) = ctx.saved_tensors
-        return gradient * grad_output, None, None
+        return None, gradient * grad_output, None

@@ -9,31 +9,30 @@ from trainables.checks import check_number
 from trainables.losses.closed_form import ClosedFormLoss
 
 
-def dual_focal_value_and_gradient(
-    logits: Tensor, targets: Tensor, gamma: float | Tensor
+def dual_focal_and_gradient(
+    log_probs: Tensor, targets: Tensor, gamma: float | Tensor, sign: float | Tensor = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """Mean of −(1−p_y+p_j)^γ log p_y and its derivative by the logits.
+    """Mean of −(1−s·(p_y−p_j))^γ log p_y and its derivative by the logits.
 
     Args:
-        logits: (N, K).
+        log_probs: (N, K), log-softmax of the logits; overwritten.
         targets: (N,) int64.
         gamma: γ >= 0, a number or (N, 1).
+        sign: s, 1 or −1, a number or (N, 1).
     """
-    classes = targets.unsqueeze(1)
-    log_probs = logits.log_softmax(1)
+    count, classes = len(log_probs), targets.unsqueeze(1)
     log_p = log_probs.gather(1, classes)
+    # Compared before the exponential, which may give equal numbers different last bits.
+    not_below = log_probs >= log_p
     probs = log_probs.exp_()
-    # Logits decide which classes are below the true one: two equal probabilities may come out
-    # of an exponential with different last bits, equal logits are equal.
-    below = probs.masked_fill(logits >= logits.gather(1, classes), 0)
-    second, second_class = below.max(1, keepdim=True)
-    tiny = torch.finfo(logits.dtype).tiny
-    base = (second - torch.expm1(log_p)).clamp_min_(tiny)
+    second, second_class = probs.masked_fill(not_below, 0).max(1, keepdim=True)
+    p_minus_1 = torch.expm1(log_p)
+    # |log p_y| <= base near p_y = 1, so that log p_y / base stays finite.
+    base = (1 - sign + sign * (second - p_minus_1)).clamp_min_(torch.finfo(log_p.dtype).tiny)
     weight = base**gamma
-    # |log p_y| <= base near p_y = 1, so the ratio stays finite.
-    inner = weight * gamma * (log_p / base)
-    by_log_p = (inner * log_p.exp() - weight) / len(logits)
-    by_log_second = -inner * second / len(logits)
+    inner = sign * gamma / count * weight * (log_p / base)
+    by_log_p = inner * (p_minus_1 + 1) - weight / count
+    by_log_second = -inner * second
     gradient = probs.mul_(-(by_log_p + by_log_second))
     gradient.scatter_add_(1, classes, by_log_p).scatter_add_(1, second_class, by_log_second)
     return -(weight * log_p).mean(), gradient
@@ -59,4 +58,4 @@ class DualFocal(ClosedFormLoss):
         self.gamma = check_number("gamma", gamma, low=0)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        return dual_focal_value_and_gradient(logits, targets, self.gamma)
+        return dual_focal_and_gradient(logits.log_softmax(1), targets, self.gamma)

@@ -9,26 +9,21 @@ from trainables.checks import check_number
 from trainables.losses.closed_form import ClosedFormLoss
 
 
-def focal_terms(log_p: Tensor, gamma: float | Tensor) -> tuple[Tensor, Tensor]:
-    """−(1−p)^γ log p and its derivative by log p, finite also at p = 0 and p = 1.
+def focal_terms(
+    log_p: Tensor, gamma: float | Tensor, sign: float | Tensor = 1.0
+) -> tuple[Tensor, Tensor]:
+    """−(1−s·p)^γ log p and its derivative by log p, finite also at p = 0 and p = 1.
 
     Args:
         log_p: Logarithm of the true-class probability, any shape.
         gamma: γ >= 0, a number or of the shape of ``log_p``.
+        sign: s, 1 for focal and −1 for inverse focal loss; a number or of that shape.
     """
-    # With q = 1 − p the derivative is −q^γ + γ·q^(γ−1)·p·log p; as log p ≈ −q near q = 0, it is
-    # finite when log p / q is taken first.
-    q = torch.expm1(log_p).neg_().clamp_min_(torch.finfo(log_p.dtype).tiny)
-    weight = q**gamma
-    slope = weight * (gamma * (1 - q) * (log_p / q) - 1)
-    return -weight * log_p, slope
-
-
-def inverse_focal_terms(log_p: Tensor, gamma: float | Tensor) -> tuple[Tensor, Tensor]:
-    """−(1+p)^γ log p and its derivative by log p; arguments as :func:`focal_terms`."""
-    p = log_p.exp()
-    weight = (1 + p) ** gamma
-    slope = -weight * (gamma * p / (1 + p) * log_p + 1)
+    p_minus_1 = torch.expm1(log_p)
+    # At p = 1 the base may be 0; log p is then 0 too, and log p / base stays finite.
+    base = (1 - sign - sign * p_minus_1).clamp_min_(torch.finfo(log_p.dtype).tiny)
+    weight = base**gamma
+    slope = weight * (sign * gamma * (p_minus_1 + 1) * (log_p / base) - 1)
     return -weight * log_p, slope
 
 
@@ -72,6 +67,27 @@ class Focal(ClosedFormLoss):
         return mean_and_gradient(log_probs, targets, terms, slopes)
 
 
+class FocalSampleDependent(ClosedFormLoss):
+    """FLSD-53: focal loss with γ = 5 where p_y < 0.2, else γ = 3.
+
+    The gradient flows through the weight, not through the choice of γ.
+
+    Args:
+        num_classes: Number K of classes.
+    """
+
+    source: ClassVar[str] = "Mukhoti et al. 2020, section 4"
+    formula: ClassVar[str] = "−(1−p_y)^γ log p_y, γ = 5 if p_y < 0.2 else 3"
+    looks_across_batch: ClassVar[bool] = False
+
+    def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        log_probs = logits.log_softmax(1)
+        log_p = log_probs.gather(1, targets.unsqueeze(1))
+        gamma = torch.where(log_p.exp() < 0.2, 5.0, 3.0).to(log_p.dtype)
+        terms, slopes = focal_terms(log_p, gamma)
+        return mean_and_gradient(log_probs, targets, terms, slopes)
+
+
 class InverseFocal(ClosedFormLoss):
     """Inverse focal loss; the gradient flows through the weight.
 
@@ -94,5 +110,5 @@ class InverseFocal(ClosedFormLoss):
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         log_probs = logits.log_softmax(1)
         log_p = log_probs.gather(1, targets.unsqueeze(1))
-        terms, slopes = inverse_focal_terms(log_p, self.gamma)
+        terms, slopes = focal_terms(log_p, self.gamma, sign=-1.0)
         return mean_and_gradient(log_probs, targets, terms, slopes)

@@ -5,8 +5,9 @@ from typing import ClassVar
 from torch import Tensor
 
 from trainables.checks import check_number
+from trainables.losses.brier import brier_and_gradient
 from trainables.losses.closed_form import ClosedFormLoss
-from trainables.losses.focal import focal_terms
+from trainables.losses.focal import focal_terms, mean_and_gradient
 
 
 class FocalCalibration(ClosedFormLoss):
@@ -28,17 +29,8 @@ class FocalCalibration(ClosedFormLoss):
         self.lam = check_number("lam", lam, low=0)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        count, classes = len(logits), targets.unsqueeze(1)
         log_probs = logits.log_softmax(1)
-        log_p = log_probs.gather(1, classes)
-        terms, slopes = focal_terms(log_p, self.gamma)
-        probs = log_probs.exp_()
-        residual = probs.scatter_add(1, classes, log_p.new_full((1, 1), -1.0).expand(count, 1))
-        brier = residual.square().sum(1, keepdim=True)
-        # The Brier score's derivative by z_j is 2 p_j (r_j − Σ_k p_k r_k), r the residual.
-        scale = 2 * self.lam / count
-        slopes = slopes / count
-        inner = (probs * residual).sum(1, keepdim=True)
-        gradient = probs * residual.sub_(inner).mul_(scale).sub_(slopes)
-        gradient.scatter_add_(1, classes, slopes)
-        return (terms + self.lam * brier).mean(), gradient
+        brier, by_brier = brier_and_gradient(log_probs.exp(), targets)
+        terms, slopes = focal_terms(log_probs.gather(1, targets.unsqueeze(1)), self.gamma)
+        focal, gradient = mean_and_gradient(log_probs, targets, terms, slopes)
+        return focal + self.lam * brier, gradient.add_(by_brier, alpha=self.lam)

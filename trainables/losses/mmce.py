@@ -2,20 +2,19 @@
 
 from typing import ClassVar, Final
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.checks import check_number
-from trainables.losses.base import CalibrationLoss
+from trainables.losses.closed_form import ClosedFormLoss, cross_entropy_and_gradient
 
 _KERNEL_WIDTH: Final = 0.4
 
 
-class MaximumMeanCalibration(CalibrationLoss):
+class MaximumMeanCalibration(ClosedFormLoss):
     """Cross-entropy + λ · MMCE of the batch.
 
     As the authors' code: all pairs including i = j, no square root. Gradients flow through
-    confidences, in kernel and residual; correctness r is a constant.
+    confidences, in kernel and residual; correctness r is a constant. Takes O(n²) memory and time.
 
     Args:
         num_classes: Number K of classes.
@@ -29,11 +28,17 @@ class MaximumMeanCalibration(CalibrationLoss):
         super().__init__(num_classes)
         self.lam = check_number("lam", lam, low=0)
 
-    def compute(
-        self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
-    ) -> Tensor:
-        confidence, predicted = logits.softmax(1).max(1)
-        residual = confidence - (predicted == targets).to(logits.dtype)
-        kernel = (-(confidence.unsqueeze(0) - confidence.unsqueeze(1)).abs() / _KERNEL_WIDTH).exp()
-        mmce = residual @ kernel @ residual / len(logits) ** 2
-        return F.cross_entropy(logits, targets) + self.lam * mmce
+    def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        value, gradient, probs = cross_entropy_and_gradient(logits.log_softmax(1), targets)
+        confidence, predicted = probs.max(1, keepdim=True)
+        residual = confidence - (predicted == targets.unsqueeze(1)).to(confidence.dtype)
+        difference = confidence.T - confidence
+        kernel = difference.abs().mul_(-1 / _KERNEL_WIDTH).exp_()
+        smoothed = kernel @ residual
+        # ∂k_ij/∂c_i = k_ij sign(c_j − c_i) / width; each pair is met twice.
+        by_kernel = difference.sign_().mul_(kernel) @ residual
+        weight = self.lam / len(logits) ** 2
+        by_confidence = smoothed.addcmul(residual, by_kernel, value=1 / _KERNEL_WIDTH)
+        by_log = by_confidence.mul_(confidence).mul_(2 * weight)
+        gradient.addcmul_(probs, by_log, value=-1).scatter_add_(1, predicted, by_log)
+        return value + weight * (residual * smoothed).sum(), gradient

@@ -16,16 +16,30 @@ ENTRY_POINT_GROUP: Final = "calsweep.losses"
 """Installed packages offer losses here: ``my_loss = "my_package.my_module:MyLoss"``."""
 
 _LOSSES: Final[Mapping[str, str]] = {
+    "ada_dual_focal": "trainables.losses.adafocal:AdaDualFocal",
+    "adafocal": "trainables.losses.adafocal:AdaFocal",
+    "aucm": "trainables.losses.aucm:AUCMargin",
+    "brier": "trainables.losses.brier:Brier",
+    "cals_alm": "trainables.losses.cals:AugmentedLagrangian",
+    "cals_hr": "trainables.losses.cals:HeuristicMultipliers",
+    "cpc": "trainables.losses.cpc:PairwiseConstraints",
+    "crl": "trainables.losses.crl:CorrectnessRanking",
     "cross_entropy": "trainables.losses.cross_entropy:CrossEntropy",
     "dual_focal": "trainables.losses.dual_focal:DualFocal",
+    "ecp": "trainables.losses.ecp:ConfidencePenalty",
     "focal": "trainables.losses.focal:Focal",
     "focal_calibration": "trainables.losses.focal_calibration:FocalCalibration",
+    "focal_sample_dependent": "trainables.losses.focal:FocalSampleDependent",
     "inverse_focal": "trainables.losses.focal:InverseFocal",
+    "kde_xe": "trainables.losses.kde_xe:KernelCalibration",
     "label_smoothing": "trainables.losses.cross_entropy:LabelSmoothing",
+    "logitnorm": "trainables.losses.logitnorm:LogitNorm",
     "mbls": "trainables.losses.mbls:MarginLabelSmoothing",
-    "cals_alm": "trainables.losses.cals:AugmentedLagrangian",
+    "mdca": "trainables.losses.mdca:ClasswiseDifference",
+    "mixup": "trainables.losses.mixup:Mixup",
     "mmce": "trainables.losses.mmce:MaximumMeanCalibration",
     "r_aurc": "trainables.losses.r_aurc:RegularizedAURC",
+    "supcon": "trainables.losses.supcon:SupervisedContrastive",
 }
 
 

@@ -22,7 +22,7 @@ def soft_rank(scores: Tensor, epsilon: float) -> Tensor:
     Returns:
         (n,), of the dtype of ``scores``.
     """
-    return _SoftRank.apply(scores, epsilon)  # type: ignore[no-any-return, no-untyped-call]
+    return _SoftRank.apply(scores, epsilon)  # type: ignore[no-any-return]
 
 
 class _SoftRank(torch.autograd.Function):
@@ -38,7 +38,7 @@ class _SoftRank(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
         # The fit replaces each block by its mean, and that is its own Jacobian.
         order, starts = ctx.saved_tensors
         grad = grad_output[order].double()

@@ -1,0 +1,15 @@
+"""Pairwise constraints (Cheng and Vasconcelos 2022).
+
+Ranges are an order of magnitude about the published weights.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from optuna.distributions import BaseDistribution, FloatDistribution
+
+SPACE: Final[Mapping[str, BaseDistribution]] = {
+    "lam_discrimination": FloatDistribution(0.1, 100.0, log=True),
+    "lam_exclusion": FloatDistribution(0.1, 10.0, log=True),
+}
+PUBLISHED: Final[list[dict[str, float]]] = [{"lam_discrimination": 10.0, "lam_exclusion": 1.0}]

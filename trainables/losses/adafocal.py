@@ -1,0 +1,117 @@
+"""Focal losses whose exponent follows the calibration of the validation split."""
+
+from typing import ClassVar, Final
+
+import torch
+from torch import Tensor
+
+from trainables.checks import check_number
+from trainables.losses.closed_form import ClosedFormLoss
+from trainables.losses.dual_focal import dual_focal_and_gradient
+from trainables.losses.focal import focal_terms, mean_and_gradient
+
+_NUM_BINS: Final = 15
+_GAMMA_RANGE: Final = (-2.0, 20.0)
+_SMALLEST_GAMMA: Final = 0.2
+
+
+class AdaFocal(ClosedFormLoss):
+    """AdaFocal: an exponent per confidence bin, raised where validation is overconfident.
+
+    After each epoch the bins become the equal-mass bins of the validation confidences, and
+    γ_b ← γ_b·exp(λ(C_b − A_b)) with C_b the mean confidence and A_b the accuracy in bin b (with
+    −λ where γ_b is negative). Where the result is below 0.2 in size, it becomes 0.2 with the other
+    sign; it is kept in [−2, 20]. A negative γ means inverse focal loss with |γ|. γ is 1, and bins
+    have equal width, before the first validation.
+
+    As in the authors' code, a training sample falls into a bin by its true-class probability,
+    and the least confident validation sample, on the lowest edge, is in no bin.
+
+    Args:
+        num_classes: Number K of classes.
+        lam: Rate λ >= 0 of adaptation; 0 keeps γ.
+
+    Attributes:
+        gamma: Buffer (15,), exponent of each bin.
+        edges: Buffer (14,), inner edges of the bins; a bin contains its lower edge.
+    """
+
+    source: ClassVar[str] = "Ghosh et al. 2022, algorithm 1"
+    formula: ClassVar[str] = "−(1−p_y)^γ_b log p_y, γ_b ← γ_b exp(λ(C_b − A_b)) on validation"
+    looks_across_batch: ClassVar[bool] = False
+    gamma: Tensor
+    edges: Tensor
+
+    def __init__(self, num_classes: int, lam: float = 1.0) -> None:
+        super().__init__(num_classes)
+        self.lam = check_number("lam", lam, low=0)
+        self.register_buffer("gamma", torch.ones(_NUM_BINS))
+        self.register_buffer("edges", torch.linspace(0, 1, _NUM_BINS + 1)[1:-1].clone())
+
+    def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        log_probs = logits.log_softmax(1)
+        log_p = log_probs.gather(1, targets.unsqueeze(1))
+        terms, slopes = focal_terms(log_p, *self._exponents(log_p))
+        return mean_and_gradient(log_probs, targets, terms, slopes)
+
+    @torch.no_grad()
+    def on_validation_end(self, val_logits: Tensor, val_targets: Tensor) -> None:
+        """Sets the bins and updates their exponents."""
+        confidence, predicted = val_logits.softmax(1).max(1)
+        edges = _equal_mass_edges(confidence)
+        gaps = _calibration_gaps(confidence, predicted == val_targets, edges).to(self.gamma.dtype)
+        direction = torch.where(self.gamma > 0, 1.0, -1.0)
+        gamma = self.gamma * torch.exp(direction * self.lam * gaps)
+        flipped = torch.where(gamma > 0, -_SMALLEST_GAMMA, _SMALLEST_GAMMA)
+        gamma = torch.where(gamma.abs() < _SMALLEST_GAMMA, flipped, gamma)
+        self.gamma.copy_(gamma.clamp(*_GAMMA_RANGE))
+        self.edges.copy_(edges[1:-1])
+
+    def _exponents(self, log_p: Tensor) -> tuple[Tensor, Tensor]:
+        """|γ| and its sign for each sample, of the shape and dtype of ``log_p``."""
+        bins = torch.bucketize(log_p.exp(), self.edges, right=True)
+        gamma = self.gamma.to(log_p.dtype)[bins]
+        return gamma.abs(), gamma.sign()
+
+
+class AdaDualFocal(AdaFocal):
+    """AdaDualFocal: the exponents of :class:`AdaFocal` in the dual focal loss.
+
+    The paper names the combination without a formula: γ_b are learnt as in AdaFocal, a negative
+    one means −(1+p_y−p_j)^|γ| log p_y.
+
+    Args:
+        num_classes: Number K of classes.
+        lam: Rate λ >= 0 of adaptation; 0 keeps γ.
+    """
+
+    source: ClassVar[str] = "Tao et al. 2023, section 5.2"
+    formula: ClassVar[str] = "−(1−p_y+p_j)^γ_b log p_y, γ_b as in AdaFocal"
+
+    def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        log_probs = logits.log_softmax(1)
+        exponents = self._exponents(log_probs.gather(1, targets.unsqueeze(1)))
+        return dual_focal_and_gradient(log_probs, targets, *exponents)
+
+
+def _equal_mass_edges(confidence: Tensor) -> Tensor:
+    """Sorted confidences at ranks 0, N/B, 2N/B ..., linearly interpolated, (B + 1,)."""
+    ordered = confidence.sort().values
+    last = len(ordered) - 1
+    ranks = torch.linspace(
+        0, len(ordered), _NUM_BINS + 1, dtype=torch.float64, device=ordered.device
+    ).clamp_(max=last)
+    below = ranks.long()
+    above = (below + 1).clamp(max=last)
+    return torch.lerp(ordered[below], ordered[above], (ranks - below).to(ordered.dtype))
+
+
+def _calibration_gaps(confidence: Tensor, correct: Tensor, edges: Tensor) -> Tensor:
+    """Mean confidence − accuracy in each bin (lower, upper], 0 in empty ones, (B,)."""
+    bins = torch.bucketize(confidence, edges[1:-1])
+    inside = (confidence > edges[0]).to(confidence.dtype)
+    gaps = confidence.new_zeros(_NUM_BINS).scatter_add_(
+        0, bins, (confidence - correct.to(confidence.dtype)) * inside
+    )
+    counts = confidence.new_zeros(_NUM_BINS).scatter_add_(0, bins, inside)
+    return gaps / counts.clamp(min=1)

@@ -1,0 +1,105 @@
+"""Correctness ranking loss."""
+
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from trainables.checks import check_number
+from trainables.losses.base import CalibrationLoss
+from trainables.losses.closed_form import cross_entropy_and_gradient, with_gradient
+
+
+class CorrectnessRanking(CalibrationLoss):
+    """Cross-entropy + λ · ranking of confidences by how often samples were right.
+
+    Pairs are neighbours (i, i+1) in the batch, cyclic. κ is the share of past epochs in which a
+    sample was right when it was trained on, 0 in the first epoch (the authors' code subtracts the
+    smallest count of all samples before). Pairs with equal κ add 0 but count in the mean.
+
+    Samples are told apart by ``indices``, which :meth:`forward` needs. The memory is sized by
+    :meth:`on_train_begin`, and grows if a larger number comes.
+
+    Args:
+        num_classes: Number K of classes.
+        lam: Weight λ >= 0.
+
+    Attributes:
+        times_right: Buffer (number of training samples,), in how many epochs each was right.
+        epochs: Buffer (), number of epochs completed.
+    """
+
+    source: ClassVar[str] = "Moon et al. 2020, eq. 2-3"
+    formula: ClassVar[str] = "−log p_y + λ mean_pairs max(0, −sign(κ_i−κ_j)(c_i−c_j) + |κ_i−κ_j|)"
+    times_right: Tensor
+    epochs: Tensor
+
+    def __init__(self, num_classes: int, lam: float = 1.0) -> None:
+        super().__init__(num_classes)
+        self.lam = check_number("lam", lam, low=0)
+        self.register_buffer("times_right", torch.zeros(0))
+        self.register_buffer("epochs", torch.tensor(0.0))
+        self._last_batch: tuple[Tensor, Tensor] | None = None
+
+    def compute(
+        self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
+    ) -> Tensor:
+        if indices is None:
+            raise ValueError("crl needs indices=, (N,) int64: the number of each training sample")
+        # On another device, finding the largest number would wait for it at every step.
+        if indices.device.type == "cpu" or len(self.times_right) == 0:
+            self._make_room(indices)
+        share_right = self.times_right[indices].to(logits.dtype) / self.epochs.clamp(min=1)
+        if self.training:
+            self._last_batch = indices, logits.detach().argmax(1) == targets
+        rank = partial(self._value_and_gradient, share_right=share_right)
+        return with_gradient(rank, logits, targets)
+
+    def on_train_begin(self, num_samples: int) -> None:
+        """Sizes the memory."""
+        if num_samples > len(self.times_right):
+            grown = self.times_right.new_zeros(num_samples)
+            grown[: len(self.times_right)] = self.times_right
+            self.times_right = grown
+
+    def on_step_end(self) -> None:
+        """Notes which samples of the batch were right."""
+        if self._last_batch is not None:
+            indices, right = self._last_batch
+            self.times_right.index_add_(0, indices, right.to(self.times_right.dtype))
+            self._last_batch = None
+
+    def on_epoch_end(self) -> None:
+        """Counts the epoch."""
+        self.epochs += 1
+
+    def _value_and_gradient(
+        self, logits: Tensor, targets: Tensor, share_right: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        log_probs = logits.log_softmax(1)
+        value, gradient, probs = cross_entropy_and_gradient(log_probs, targets)
+        confidence, predicted = probs.max(1, keepdim=True)
+        difference = share_right - share_right.roll(-1)
+        sign = difference.sign()
+        confidence_difference = (confidence - confidence.roll(-1, 0)).squeeze(1)
+        hinge = (difference.abs() - sign * confidence_difference).clamp_min_(0)
+        hinge.mul_(sign.abs())
+        # Derivative by c_i, which is in pair (i, i+1) and in pair (i-1, i); then by log c_i.
+        active = sign.masked_fill_(hinge <= 0, 0)
+        by_log = (active.roll(1) - active).mul_(self.lam / len(logits)).unsqueeze_(1) * confidence
+        gradient.addcmul_(probs, by_log, value=-1).scatter_add_(1, predicted, by_log)
+        return value + self.lam * hinge.mean(), gradient
+
+    def _make_room(self, indices: Tensor) -> None:
+        low, high = (int(bound) for bound in torch.aminmax(indices))
+        if low < 0:
+            raise ValueError(f"indices must not be negative, got {low}")
+        self.on_train_begin(high + 1)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        # The memory takes the size it was saved with.
+        saved = state_dict.get(f"{prefix}times_right")
+        if saved is not None:
+            self.times_right = self.times_right.new_zeros(len(saved))
+        super()._load_from_state_dict(state_dict, prefix, *args)

@@ -1,0 +1,71 @@
+"""Supervised contrastive loss: trains the encoder, the first stage of RefCal."""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from trainables.checks import check_number
+from trainables.losses.base import CalibrationLoss
+
+
+class SupervisedContrastive(CalibrationLoss):
+    """Draws features of a class together and apart from all others; the classifier is not trained.
+
+    Features are scaled to unit length here. Each sample is compared with all others of the batch,
+    which holds two augmented views of each image; positives are those of its class. A sample
+    without positives adds 0 but counts in the mean.
+
+    The authors' code multiplies by temperature / 0.07, which the papers do not have and which
+    acts on the learning rate.
+
+    Args:
+        num_classes: Number K of classes.
+        temperature: τ > 0.
+        base_temperature: If given, the loss is multiplied by τ / base_temperature; 0.07 gives the
+            authors' code.
+    """
+
+    source: ClassVar[str] = "Khosla et al. 2020, eq. 2; RefCal, eq. 4"
+    formula: ClassVar[str] = "−mean_{p∈P(i)} log(exp(f_i·f_p/τ) / Σ_{a≠i} exp(f_i·f_a/τ))"
+    needs_features: ClassVar[bool] = True
+    trains_classifier: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        num_classes: int,
+        temperature: float = 0.1,
+        base_temperature: float | None = None,
+    ) -> None:
+        super().__init__(num_classes)
+        self.temperature = check_number("temperature", temperature, low=0, open_low=True)
+        self.scale = 1.0
+        if base_temperature is not None:
+            base = check_number("base_temperature", base_temperature, low=0, open_low=True)
+            self.scale = self.temperature / base
+
+    def compute(
+        self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
+    ) -> Tensor:
+        assert features is not None  # checked by forward
+        directions = F.normalize(features, dim=1)
+        similarity = directions @ directions.T / self.temperature
+        itself = torch.eye(len(targets), dtype=torch.bool, device=targets.device)
+        # A finite mask: a batch of one sample has no others, and gives 0 rather than NaN.
+        log_probs = similarity.masked_fill(itself, torch.finfo(similarity.dtype).min).log_softmax(1)
+        positives = (targets.unsqueeze(1) == targets) & ~itself
+        total = torch.where(positives, log_probs, 0).sum(1)
+        return -self.scale * (total / positives.sum(1).clamp(min=1)).mean()
+
+    def prepare_batch(
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        *,
+        augment: Callable[[Tensor], Tensor],
+        generator: torch.Generator,
+    ) -> tuple[Tensor, Tensor]:
+        """Two augmented views of each input, (2N, ...), and the labels twice, (2N,)."""
+        return torch.cat([augment(inputs), augment(inputs)]), targets.repeat(2)
