@@ -53,6 +53,8 @@ def load_image_folder(
         missing = "train" if own_test else "test"
         raise FileNotFoundError(f"root={place} has no folder {missing!r}; both or none are needed")
     train_files, train_labels, classes = _find(place / "train" if own_test else place)
+    if len(classes) < 2:
+        raise ValueError(f"root={place} has images of {classes[0]!r} only; two classes are needed")
     train_images = _read(train_files, image_size)
     if own_test:
         test_files, found, test_classes = _find(place / "test")
@@ -85,7 +87,7 @@ def load_image_folder(
 def _find(folder: Path) -> tuple[list[Path], Labels, tuple[str, ...]]:
     files: list[Path] = []
     labels: list[int] = []
-    classes = []
+    classes: list[str] = []
     for place in sorted(folder.iterdir()):
         if not place.is_dir() or place.name.startswith("."):
             continue
@@ -99,8 +101,8 @@ def _find(folder: Path) -> tuple[list[Path], Labels, tuple[str, ...]]:
         files += found
         labels += [len(classes)] * len(found)
         classes.append(place.name)
-    if len(classes) < 2:
-        raise ValueError(f"{folder} needs at least two folders of images, one for each class")
+    if not classes:
+        raise ValueError(f"{folder} has no folder of images")
     return files, np.array(labels, dtype=np.int64), tuple(classes)
 
 

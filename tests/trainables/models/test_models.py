@@ -1,0 +1,117 @@
+"""What holds for every model."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from trainables.models import (
+    available_models,
+    check_model_options,
+    make_model,
+    model_builder,
+    model_options,
+)
+
+each_model = pytest.mark.parametrize("name", available_models())
+
+
+@each_model
+@pytest.mark.parametrize("input_shape", [(1, 8, 8), (3, 17, 12)])
+def test_logits_are_the_head_of_the_features(name: str, input_shape: tuple[int, int, int]) -> None:
+    model = make_model(name, input_shape=input_shape, num_classes=5).eval()
+    inputs = torch.randn(2, *input_shape)
+    with torch.no_grad():
+        logits, features = model(inputs, return_features=True)
+        torch.testing.assert_close(model(inputs), logits)
+        torch.testing.assert_close(model.head(features), logits)
+    assert logits.shape == (2, 5)
+    assert features.shape == (2, model.head.in_features)
+
+
+@each_model
+def test_every_weight_gets_a_gradient(name: str) -> None:
+    model = make_model(name, input_shape=(1, 8, 8), num_classes=3)
+    model(torch.randn(4, 1, 8, 8)).square().sum().backward()
+    without = [key for key, weight in model.named_parameters() if weight.grad is None]
+    assert without == []
+
+
+@each_model
+def test_weights_depend_on_torchs_default_generator_alone(name: str) -> None:
+    def weights(seed: int) -> dict[str, Any]:
+        torch.manual_seed(seed)
+        return make_model(name, input_shape=(1, 8, 8), num_classes=3).state_dict()
+
+    first, again, other = weights(1), weights(1), weights(2)
+    assert all(torch.equal(first[key], again[key]) for key in first)
+    assert not torch.equal(first["head.weight"], other["head.weight"])
+
+
+@each_model
+def test_every_builder_says_what_it_is(name: str) -> None:
+    text = model_builder(name).__doc__ or ""
+    for option in model_options(name):
+        assert f"{option}: " in text
+    assert text
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"name": "smal_cnn"}, r"unknown model 'smal_cnn' \(did you mean 'small_cnn'\?\).*timm/<"),
+        ({"width": 0}, "model 'small_cnn': width=0: expected an integer of at least 1"),
+        ({"dropout": 1.0}, r"dropout=1.0: expected a number in \[0, 1\)"),
+        ({"depth": 3}, r"unknown option 'depth'.* width \(16\), dropout \(0.0\)"),
+        ({"input_shape": (8, 8)}, r"input_shape=\(8, 8\) must be \(channels, height, width\)"),
+        ({"input_shape": (0, 8, 8)}, r"input_shape=\(0, 8, 8\) must be"),
+        ({"num_classes": 1}, "num_classes=1 must be at least 2"),
+    ],
+)
+def test_make_model_refuses(changes: dict[str, Any], message: str) -> None:
+    arguments = {"name": "small_cnn", "input_shape": (1, 8, 8), "num_classes": 3, **changes}
+    with pytest.raises(ValueError, match=message):
+        make_model(**arguments)
+
+
+@pytest.fixture
+def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "own_models.py").write_text(
+        "from torch import nn\n"
+        "from trainables.models import Classifier\n"
+        "def linear(*, input_shape, num_classes, bias: bool = True):\n"
+        "    channels, height, width = input_shape\n"
+        "    head = nn.Linear(channels * height * width, num_classes, bias=bias)\n"
+        "    return Classifier(nn.Flatten(), head)\n"
+        "def headless(*, input_shape, num_classes):\n"
+        "    return nn.Flatten()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    return "own_models"
+
+
+def test_own_model(own_module: str) -> None:
+    model = make_model(f"{own_module}:linear", input_shape=(2, 3, 4), num_classes=5, bias=False)
+    assert isinstance(model.encoder, nn.Flatten)
+    assert model(torch.zeros(1, 2, 3, 4)).shape == (1, 5)
+    with pytest.raises(ValueError, match="bias=1: expected true or false"):
+        check_model_options(f"{own_module}:linear", bias=1)
+
+
+def test_own_model_must_be_a_classifier(own_module: str) -> None:
+    with pytest.raises(TypeError, match=r"'own_models:headless' returned Flatten, not a Classif"):
+        make_model(f"{own_module}:headless", input_shape=(1, 8, 8), num_classes=3)
+
+
+def test_neither_timm_nor_torchvision_is_imported() -> None:
+    code = (
+        "import sys; from trainables.models import available_models, model_options;"
+        "[model_options(name) for name in available_models()];"
+        "print([name for name in ('timm', 'torchvision') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
