@@ -60,7 +60,7 @@ def _write_cifar(folder: Path, files: dict[str, int], key: str, num_classes: int
 
 @pytest.fixture
 def cifar_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Both CIFARs, small; torchvision's checksums are those of these files' absence (none)."""
+    """Both CIFARs, small, with torchvision's checksums of the real files turned off."""
     from torchvision.datasets import CIFAR10, CIFAR100
 
     batches = {f"data_batch_{index}": 20 + index for index in range(1, 6)}

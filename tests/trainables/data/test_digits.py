@@ -15,7 +15,7 @@ def test_sizes_are_60_20_20() -> None:
 
 
 def test_images_are_those_of_scikit_learn() -> None:
-    from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+    from sklearn.datasets import load_digits
 
     dataset = load_dataset("digits", seed=0)
     parts = (dataset.train, dataset.validation, dataset.test)

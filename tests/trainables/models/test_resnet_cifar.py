@@ -21,7 +21,7 @@ def test_number_of_parameters(name: str, count: int) -> None:
 
 @pytest.mark.parametrize("name", ["resnet18_cifar", "resnet50_cifar"])
 def test_equals_torchvisions_resnet_with_the_stem_for_cifar(name: str) -> None:
-    import torchvision  # type: ignore[import-untyped]
+    import torchvision
 
     theirs = getattr(torchvision.models, name.removesuffix("_cifar"))(num_classes=10)
     theirs.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
