@@ -1,0 +1,146 @@
+"""The ``calsweep`` command: parses, calls, prints. Heavy imports wait until a command needs them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sweeps.errors import SweepFailedError, UserError
+
+if TYPE_CHECKING:
+    from sweeps.runner import SweepResult
+
+app = typer.Typer(
+    name="calsweep",
+    help="Finds the hyperparameters that make a classifier's confidence honest.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Storage = Annotated[
+    str,
+    typer.Option(
+        envvar="CALSWEEP_STORAGE",
+        metavar="PATH_OR_URI",
+        help="Where sweeps, checkpoints and MLflow's database live.",
+    ),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override one value, e.g. training.epochs=5."),
+]
+NewName = Annotated[str | None, typer.Option("--name", help="Name of the sweep.")]
+Address = Annotated[str | None, typer.Option(help="A Ray cluster, host:port or 'auto'.")]
+File = Annotated[str, typer.Argument(help="A sweep file, or the name of a ready-made sweep.")]
+SweepName = Annotated[str, typer.Argument(help="Name of a sweep in the storage.")]
+DEFAULT_STORAGE = "calsweep-store"
+
+
+class Format(StrEnum):
+    """How ``calsweep best`` prints."""
+
+    table = "table"
+    json = "json"
+    yaml = "yaml"
+
+
+@app.command()
+def run(
+    file: File,
+    storage: Storage = DEFAULT_STORAGE,
+    address: Address = None,
+    overrides: Overrides = None,
+    name: NewName = None,
+) -> None:
+    """Run a sweep here, or on the cluster at --address."""
+    from sweeps.loading import load_sweep
+    from sweeps.runner import run_sweep
+
+    sweep = load_sweep(file, overrides or (), name)
+    _print_result(run_sweep(sweep, storage, address), sweep.name, storage)
+
+
+@app.command()
+def resume(name: SweepName, storage: Storage = DEFAULT_STORAGE, address: Address = None) -> None:
+    """Go on with a sweep that was cut off."""
+    from sweeps.runner import resume_sweep
+
+    _print_result(resume_sweep(name, storage, address), name, storage)
+
+
+@app.command()
+def check(file: File, overrides: Overrides = None, name: NewName = None) -> None:
+    """Read a sweep file and print the plan; start nothing."""
+    from rich.console import Console
+
+    from sweeps.checks import check_sweep
+    from sweeps.loading import load_sweep
+    from sweeps.plan import plan_tables
+
+    sweep = load_sweep(file, overrides or (), name)
+    check_sweep(sweep)
+    Console().print(*plan_tables(sweep), sep="\n")
+
+
+def _print_result(result: SweepResult, name: str, storage: str) -> None:
+    from rich.console import Console
+
+    from sweeps.leaderboard import leaderboard_table
+
+    console = Console(highlight=False, soft_wrap=False)
+    console.print()
+    console.print(leaderboard_table(result.summary["rows"]))
+    console.print()
+    for line in result.summary["why"]:
+        console.print(line)
+    where = "" if storage == DEFAULT_STORAGE else f" --storage {storage}"
+    console.print(
+        f"\n  browse the runs   calsweep ui{where}"
+        f"\n  best per dataset  calsweep best{where}"
+        f"\n  report            calsweep report {name}{where}"
+    )
+    if result.unsynced:
+        console.print(
+            f"\nMLflow did not answer: {result.unsynced} trials are in the sweep store only; once it "
+            f"is back, `calsweep sync {name}{where}` brings it up to date."
+        )
+
+
+def main() -> None:
+    """Run the command and turn what went wrong into a message and an exit code."""
+    try:
+        app(standalone_mode=False)
+    except UserError as error:
+        _fail(str(error), 2)
+    except SweepFailedError as error:
+        _fail(str(error), 1)
+    except KeyboardInterrupt:
+        _fail("interrupted; `calsweep resume NAME` goes on from here", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except typer.Exit as done:
+        sys.exit(done.exit_code)
+    except typer.Abort:
+        _fail("aborted", 130)
+    except Exception as error:
+        if hasattr(error, "format_message"):  # typer's own complaints about the command line
+            _fail(error.format_message(), 2)
+        raise
+
+
+def _fail(message: str, code: int) -> None:
+    for line in message.splitlines():
+        prefix = "" if line.startswith(" ") else "calsweep: "
+        print(f"{prefix}{line}", file=sys.stderr)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Ray: starting or joining it quietly, and what it has room for."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+
+from sweeps.errors import UserError
+from sweeps.sweep_file import ScalingSection
+
+_LOCAL_SETTINGS = {
+    # A driver under `uv run` would build a second environment for the workers; they share ours.
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    # Trials keep their own records; Tune's loggers, snapshots and reports would do so again.
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_GLOBAL_CHECKPOINT_S": "1000000",
+    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
+    "TUNE_MAX_PENDING_TRIALS_PG": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "1000000",
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+_SLOTS_KNOWN_FOR_SECONDS = 5.0
+
+
+def connect(address: str | None) -> None:
+    """Start Ray on this machine, or join the cluster at an address.
+
+    Raises:
+        UserError: No cluster answers at the address.
+    """
+    for name, value in _LOCAL_SETTINGS.items():
+        os.environ.setdefault(name, value)
+    import ray
+
+    try:
+        ray.init(
+            address=address or "local",
+            include_dashboard=False if address is None else None,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        if address is None:
+            raise
+        reason = str(error).splitlines()[0]
+        raise UserError(
+            f"--address = {address!r}: no Ray cluster answers there ({reason}); allowed: the "
+            "host:port that `ray start --head` printed, or 'auto'"
+        ) from None
+    for name in ("ray", "ray.tune", "ray.train"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def check_room(scaling: ScalingSection, address: str | None) -> None:
+    """Make sure that one trial fits, rather than wait for ever.
+
+    Raises:
+        UserError: It does not.
+    """
+    import ray
+
+    has = ray.cluster_resources()
+    where = f"the cluster at {address}" if address else "this machine"
+    faults = []
+    for key, resource, each in (
+        ("cpus_per_worker", "CPU", float(scaling.cpus_per_worker)),
+        ("gpus_per_worker", "GPU", scaling.gpus_per_worker),
+    ):
+        wanted = each * scaling.num_workers
+        if wanted > has.get(resource, 0.0):
+            faults.append(
+                f"scaling: one trial wants num_workers × {key} = {scaling.num_workers} × {each:g} = "
+                f"{wanted:g} {resource}s; {where} has {has.get(resource, 0.0):g}"
+            )
+    if faults:
+        raise UserError("\n".join(faults))
+
+
+def concurrent_trials(scaling: ScalingSection) -> int:
+    """How many trials the cluster has room for now."""
+    import ray
+
+    has = ray.cluster_resources()
+    rooms = [has.get("CPU", 0.0) // (scaling.cpus_per_worker * scaling.num_workers)]
+    if scaling.gpus_per_worker:
+        rooms.append(has.get("GPU", 0.0) // (scaling.gpus_per_worker * scaling.num_workers))
+    limit = scaling.max_concurrent or int(min(rooms))
+    return max(1, min(int(min(rooms)), limit))
+
+
+def slots(scaling: ScalingSection) -> Callable[[], int]:
+    """A function that tells :func:`concurrent_trials`, asking the cluster every few seconds."""
+    known, asked = concurrent_trials(scaling), time.monotonic()
+
+    def current() -> int:
+        nonlocal known, asked
+        if time.monotonic() - asked > _SLOTS_KNOWN_FOR_SECONDS:
+            known, asked = concurrent_trials(scaling), time.monotonic()
+        return known
+
+    return current

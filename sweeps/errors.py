@@ -1,0 +1,20 @@
+"""The two ways a command ends badly."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """The user's input is wrong: one clear message, exit code 2, nothing left behind."""
+
+
+class SweepFailedError(Exception):
+    """The sweep could not be carried out: exit code 1, with where to look."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """``did you mean 'epochs'? `` or nothing, to stand before the list of what is allowed."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"did you mean {close[0]!r}? " if close else ""

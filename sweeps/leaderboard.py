@@ -1,0 +1,184 @@
+"""The table at the end of a sweep, and why the chosen setting was chosen."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from rich.table import Table
+
+from sweeps.naming import format_hyperparameters
+from sweeps.records import TrialRecord
+from sweeps.selection import Candidate, candidates, choose, guard_reference
+from sweeps.space import BASELINE
+from sweeps.sweep_file import SweepFile
+
+
+def leaderboard(records: Sequence[TrialRecord], sweep: SweepFile) -> list[dict[str, Any]]:
+    """One row per loss, best first: its best setting, and how that did.
+
+    A loss none of whose trials ran to its end is shown by the stopped trial that came furthest.
+
+    Returns:
+        Rows with ``loss``, ``hyperparameters``, ``trials`` (how they ended), the metrics
+        ``val_error``, ``val_ece``, ``test_error``, ``test_ece``, ``test_ece_scaled`` and
+        ``temperature`` (means over the judged seeds), ``objective``, ``seeds`` and ``note``.
+    """
+    ranked = candidates(records, sweep)
+    chosen = choose(records, sweep)
+    rows = []
+    for loss in dict.fromkeys([c.loss for c in ranked] + [r.loss for r in records]):
+        own = [r for r in records if r.loss == loss]
+        best = next((c for c in ranked if c.loss == loss), None)
+        if best is not None:
+            judged, note = best.judged, _note(best, chosen, sweep)
+        else:
+            furthest = max(own, key=lambda r: (r.epochs, -r.outcome.get("val_nll", math.inf)))
+            judged, note = (furthest,), _unfinished_note(furthest)
+        rows.append(
+            {
+                "loss": loss,
+                "hyperparameters": judged[0].hyperparameters,
+                "trials": dict(Counter(r.state for r in own)),
+                **{name: _mean(judged, name) for name in _METRICS},
+                "objective": _mean(judged, sweep.search.objective),
+                "seeds": len(judged) if judged[0].role == "finalist" else 0,
+                "note": note,
+            }
+        )
+    return rows
+
+
+_METRICS = ("val_error", "val_ece", "test_error", "test_ece", "test_ece_scaled", "temperature")
+
+
+def leaderboard_table(rows: Sequence[dict[str, Any]]) -> Table:
+    """The rows of :func:`leaderboard` for the terminal."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
+    for heading, side in (
+        ("loss", "left"),
+        ("best setting", "left"),
+        ("val\nerror", "right"),
+        ("val\nECE", "right"),
+        ("test\nerror", "right"),
+        ("test\nECE", "right"),
+        ("ECE\nscaled", "right"),
+        ("T", "right"),
+        ("", "left"),
+    ):
+        table.add_column(heading, justify=side, no_wrap=heading != "")  # type: ignore[arg-type]
+    for row in rows:
+        style = "bold green" if row["note"] == "chosen" else None
+        if not row["note"] or row["note"].startswith(("stopped", "failed", "error")):
+            style = "dim"
+        table.add_row(
+            row["loss"].rpartition(":")[2],
+            format_hyperparameters(row["hyperparameters"]),
+            *(_format(row[name], 4) for name in _METRICS[:-1]),
+            _format(row["temperature"], 2),
+            row["note"],
+            style=style,
+        )
+    return table
+
+
+def explain_choice(records: Sequence[TrialRecord], sweep: SweepFile) -> list[str]:
+    """Why the chosen setting was chosen, how sure that is, and what it does on the test split."""
+    chosen = choose(records, sweep)
+    if chosen is None:
+        return [
+            "No setting is chosen: no trial ran to its end with a validation error within "
+            f"{sweep.search.guard:g} of the baseline's."
+        ]
+    metric = sweep.search.objective
+    over = (
+        f"mean over {len(chosen.judged)} new seeds"
+        if chosen.judged[0].role == "finalist"
+        else "one seed; set selection.finalists and selection.seeds to be surer"
+    )
+    lines = [
+        f"Chosen: {chosen.loss} {format_hyperparameters(chosen.trials[0].hyperparameters)} – the "
+        f"lowest {metric}, {chosen.objective:.4f} ({over}), among settings whose validation error "
+        f"is at most {sweep.search.guard:g} above cross-entropy's."
+    ]
+    baseline = next((c for c in candidates(records, sweep) if c.loss == BASELINE), None)
+    if baseline is not None and baseline is not chosen:
+        lines.append(
+            f"The cross-entropy baseline has {baseline.objective:.4f}, validation error "
+            f"{baseline.val_error:.4f} (chosen: {chosen.val_error:.4f})."
+        )
+        if _overlap(chosen, baseline):
+            lines.append(
+                "Their 95% intervals overlap: on this validation split the two cannot be told "
+                "apart for sure."
+            )
+    lines.append(
+        f"On the test split, which chose nothing: ECE {chosen.mean('test_ece'):.4f} "
+        f"[{chosen.mean('test_ece_low'):.4f}, {chosen.mean('test_ece_high'):.4f}], after "
+        f"temperature scaling {chosen.mean('test_ece_scaled'):.4f}, error "
+        f"{chosen.mean('test_error'):.4f}."
+    )
+    return lines
+
+
+def _overlap(first: Candidate, second: Candidate) -> bool:
+    return first.mean("val_ece_low") <= second.mean("val_ece_high") and second.mean(
+        "val_ece_low"
+    ) <= first.mean("val_ece_high")
+
+
+def _note(candidate: Candidate, chosen: Candidate | None, sweep: SweepFile) -> str:
+    if candidate is chosen:
+        return "chosen"
+    if not candidate.feasible:
+        return f"error > baseline + {sweep.search.guard:g}"
+    name = "baseline" if candidate.loss == BASELINE else ""
+    again = f"{len(candidate.judged)} new seeds" if candidate.judged[0].role == "finalist" else ""
+    return ", ".join(part for part in (name, again) if part) or "one seed"
+
+
+def _unfinished_note(record: TrialRecord) -> str:
+    if record.state == "failed":
+        return f"failed: {record.reason}"
+    return f"stopped at epoch {record.epochs}"
+
+
+def _mean(records: Sequence[TrialRecord], name: str) -> float:
+    values = [record.outcome.get(name, math.nan) for record in records]
+    return sum(values) / len(values)
+
+
+def _format(value: float, digits: int) -> str:
+    return "–" if math.isnan(value) else f"{value:.{digits}f}"
+
+
+def failure_summary(records: Sequence[TrialRecord]) -> str:
+    """The reasons for which trials failed, the most frequent first, with how often each."""
+    reasons = Counter(record.reason or "unknown" for record in records if record.state == "failed")
+    return "\n".join(f"  {count} × {reason}" for reason, count in reasons.most_common(5))
+
+
+def selection_summary(
+    records: Sequence[TrialRecord], sweep: SweepFile
+) -> dict[str, Any]:
+    """The same for programs: the chosen setting with its metrics, the rows, the reasons."""
+    chosen = choose(records, sweep)
+    summary: dict[str, Any] = {
+        "sweep": sweep.name,
+        "dataset": sweep.dataset.name,
+        "model": sweep.model.name,
+        "why": explain_choice(records, sweep),
+        "guard_reference": guard_reference([r for r in records if r.role == "baseline"]),
+        "rows": leaderboard(records, sweep),
+    }
+    if chosen is not None:
+        summary["chosen"] = {
+            "loss": chosen.loss,
+            "hyperparameters": chosen.trials[0].hyperparameters,
+            "val": {n: chosen.mean(f"val_{n}") for n in ("error", "ece", "nll")},
+            "test": {n: chosen.mean(f"test_{n}") for n in ("error", "ece", "nll")},
+            "temperature": chosen.mean("temperature"),
+        }
+    return summary

@@ -1,0 +1,165 @@
+"""The driver's book of a sweep: which trials there are, which come next, how each ended."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from sweeps.records import Role, State, SweepStore, TrialRecord
+from sweeps.selection import finalists
+from sweeps.space import Setting, initial_settings, searches
+from sweeps.study import SweepStudy
+from sweeps.sweep_file import SweepFile
+
+Listener = Callable[[TrialRecord], None]
+
+
+class Ledger:
+    """Keeps every trial of a sweep, in memory and in the store, and says what to run next.
+
+    The order: trials that an interruption cut off, the baseline and the published settings,
+    Optuna's suggestions, and when all those have ended the finalists with new seeds.
+
+    Args:
+        sweep: The sweep.
+        store: Where its records are kept.
+        num_classes: Number of classes of the dataset.
+        records: What an earlier run of this sweep left behind.
+        listeners: Called with a record whenever it changed.
+    """
+
+    def __init__(
+        self,
+        sweep: SweepFile,
+        store: SweepStore,
+        num_classes: int,
+        records: list[TrialRecord] | None = None,
+        listeners: tuple[Listener, ...] = (),
+    ) -> None:
+        self.sweep = sweep
+        self.records = list(records or [])
+        self._store = store
+        self._listeners = listeners
+        self._study = SweepStudy(sweep)
+        self._initial = initial_settings(sweep, num_classes)[: sweep.search.trials]
+        self._final: list[tuple[Setting, int]] | None = None
+        self._unfinished = deque(r for r in self.records if r.state == "running")
+        self._live: set[int] = set()
+        self._deadline = (
+            time.time() + 3600 * sweep.search.max_hours if sweep.search.max_hours else None
+        )
+        for record in self.records:
+            self._study.adopt(record.number, (record.loss, record.hyperparameters))
+        for record in sorted(self.records, key=lambda r: r.ended or 0.0):
+            if record.state != "running":
+                self._study.observe(record)
+
+    def __deepcopy__(self, memo: object) -> Ledger:
+        """Tune copies its searcher and callbacks; there is one book of a sweep all the same."""
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tune pickles them too, for a kind of restoring that is not used here."""
+        return {}
+
+    @property
+    def planned(self) -> int:
+        """How many trials there will be in all, as far as is known by now."""
+        sweep = self.sweep
+        first = sweep.search.trials if searches(sweep) else len(self._initial)
+        if self._final is not None:
+            searched = sum(r.role != "finalist" for r in self.records)
+            return searched + len(self._final)
+        seeds = sweep.selection.seeds if sweep.selection.finalists else 0
+        return first + seeds * min(sweep.selection.finalists + 1, first)
+
+    @property
+    def live(self) -> int:
+        """How many trials are running."""
+        return len(self._live)
+
+    def next(self) -> TrialRecord | None:
+        """Begin (or go on with) a trial; None where there is none now: see :attr:`exhausted`."""
+        if self._unfinished:
+            record = self._unfinished.popleft()
+            self._live.add(record.number)
+            return record
+        seed = self.sweep.search.seed
+        searched = sum(r.role != "finalist" for r in self.records)
+        if searched < len(self._initial):
+            setting = self._initial[searched]
+            self._study.adopt(len(self.records), setting)
+            return self._begin("baseline" if searched == 0 else "published", setting, seed)
+        if not self._search_is_over(searched):
+            return self._begin("search", self._study.suggest(len(self.records)), seed)
+        if self._search_is_running:
+            return None
+        done = len(self.records) - searched
+        remaining = self._finals()[done:]
+        if not remaining:
+            return None
+        setting, seed = remaining[0]
+        return self._begin("finalist", setting, seed)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no trial will come any more."""
+        searched = sum(r.role != "finalist" for r in self.records)
+        return (
+            not self._unfinished
+            and searched >= len(self._initial)
+            and self._search_is_over(searched)
+            and not self._search_is_running
+            and len(self.records) - searched >= len(self._finals())
+        )
+
+    def result(self, number: int, metrics: dict[str, Any]) -> None:
+        """Take in the metrics of an epoch; one that is known already changes nothing."""
+        record = self.records[number]
+        if record.add({k: v for k, v in metrics.items() if isinstance(v, int | float)}):
+            self._notify(record)
+
+    def end(self, number: int, state: State, reason: str | None = None) -> None:
+        """A trial ended."""
+        record = self.records[number]
+        record.state, record.reason, record.ended = state, reason, time.time()
+        self._live.discard(number)
+        self._store.save(record)
+        self._study.observe(record)
+        self._notify(record)
+
+    def _begin(self, role: Role, setting: Setting, seed: int) -> TrialRecord:
+        loss, hyperparameters = setting
+        number = len(self.records)
+        record = TrialRecord(number, role, loss, hyperparameters, seed, started=time.time())
+        self._store.save(record)
+        self.records.append(record)
+        self._live.add(number)
+        self._notify(record)
+        return record
+
+    def _search_is_over(self, searched: int) -> bool:
+        late = self._deadline is not None and time.time() > self._deadline
+        return late or searched >= self.sweep.search.trials or not searches(self.sweep)
+
+    @property
+    def _search_is_running(self) -> bool:
+        return any(self.records[number].role != "finalist" for number in self._live)
+
+    def _finals(self) -> list[tuple[Setting, int]]:
+        """The finalists' trials: every setting with every new seed, known once the search ended."""
+        if self._final is None:
+            searched = [r for r in self.records if r.role != "finalist"]
+            settings = [c.trials[0] for c in finalists(searched, self.sweep)]
+            self._final = [
+                ((trial.loss, trial.hyperparameters), self.sweep.search.seed + 1 + extra)
+                for extra in range(self.sweep.selection.seeds)
+                for trial in settings
+            ]
+        return self._final
+
+    def _notify(self, record: TrialRecord) -> None:
+        for listener in self._listeners:
+            listener(record)

@@ -1,0 +1,37 @@
+"""How settings and numbers read to people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sweeps.records import TrialRecord
+
+_SYMBOLS = {
+    "gamma": "γ",
+    "lam": "λ",
+    "alpha": "α",
+    "epsilon": "ε",
+    "margin": "m",
+    "temperature": "τ",
+    "rho": "ρ",
+    "beta": "β",
+}
+
+
+def format_value(value: Any) -> str:
+    """A number with up to four significant digits, anything else as it is."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def format_hyperparameters(hyperparameters: dict[str, Any]) -> str:
+    """``γ=4.7 λ=0.1``; an en dash where there are none."""
+    parts = [f"{_SYMBOLS.get(k, k)}={format_value(v)}" for k, v in hyperparameters.items()]
+    return " ".join(parts) or "–"
+
+
+def run_name(record: TrialRecord) -> str:
+    """``dual_focal γ=4.7``, with the seed for a finalist."""
+    values = format_hyperparameters(record.hyperparameters) if record.hyperparameters else ""
+    seed = f"seed={record.seed}" if record.role == "finalist" else ""
+    loss = record.loss.rpartition(":")[2]
+    return " ".join(part for part in (loss, values, seed) if part)

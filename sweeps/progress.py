@@ -1,0 +1,129 @@
+"""What is shown while a sweep runs: a few live lines on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from sweeps.ledger import Ledger
+from sweeps.naming import run_name
+from sweeps.selection import choose
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+class Progress:
+    """Shows stages of starting up, then the trials.
+
+    Args:
+        console: Where to show it; anything but a terminal gets plain lines.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._stage = "starting"
+        self._ledger: Ledger | None = None
+        self._started = time.monotonic()
+        self._began_with = 0
+        self._last_line = 0.0
+        self._live: Live | None = None
+
+    def __enter__(self) -> Progress:
+        if self._console.is_terminal:
+            self._live = Live(
+                get_renderable=self._render,
+                console=self._console,
+                refresh_per_second=4,
+                transient=True,
+            )
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def stage(self, text: str) -> None:
+        """Name what is being done now."""
+        self._stage = text
+        if self._live is None:
+            self._console.print(f"{text} ...")
+
+    def follow(self, ledger: Ledger) -> None:
+        """From now on show the trials of a ledger."""
+        self._ledger = ledger
+        self._started = time.monotonic()
+        self._began_with = _ended(ledger)
+
+    def tick(self, *_: object) -> None:
+        """Something changed; where there is no terminal, print a line now and then."""
+        if self._live is None and self._ledger is not None:
+            now = time.monotonic()
+            if now - self._last_line >= _SECONDS_BETWEEN_LINES:
+                self._last_line = now
+                self._console.print(" · ".join(self._facts(self._ledger)), highlight=False)
+
+    def _render(self) -> RenderableType:
+        if self._ledger is None:
+            return Spinner("dots", text=self._stage)
+        ledger = self._ledger
+        bar = Table.grid(padding=(0, 1))
+        planned, ended = max(1, ledger.planned), _ended(ledger)
+        bar.add_row(
+            ProgressBar(total=planned, completed=ended, width=30),
+            Text(f"{ended}/{planned} trials"),
+            Text(self._time_left(ledger), style="dim"),
+        )
+        facts = self._facts(ledger)
+        return Group(
+            bar, Text("  ".join(facts[1:-2]), style="dim"), Text(facts[-2]), self._running(ledger)
+        )
+
+    def _facts(self, ledger: Ledger) -> list[str]:
+        states = [record.state for record in ledger.records]
+        parts = [
+            f"{_ended(ledger)}/{ledger.planned} trials",
+            f"{ledger.live} running",
+            f"{states.count('stopped')} stopped early",
+        ]
+        if "failed" in states:
+            parts.append(f"{states.count('failed')} failed")
+        return [*parts, self._best(ledger), self._time_left(ledger)]
+
+    def _best(self, ledger: Ledger) -> str:
+        best = choose(ledger.records, ledger.sweep)
+        if best is None:
+            return "best so far: none has finished yet"
+        metric = ledger.sweep.search.objective
+        return f"best so far: {run_name(best.trials[0])}, {metric} {best.objective:.4f}"
+
+    def _running(self, ledger: Ledger) -> Text:
+        running = [r for r in ledger.records if r.state == "running"][:8]
+        epochs = ledger.sweep.training.epochs
+        return Text(
+            "\n".join(f"  {run_name(r)}: epoch {r.epochs}/{epochs}" for r in running), style="dim"
+        )
+
+    def _time_left(self, ledger: Ledger) -> str:
+        ended = _ended(ledger) - self._began_with
+        if ended == 0:
+            return "time left: not known yet"
+        each = (time.monotonic() - self._started) / ended
+        seconds = round(each * max(0, ledger.planned - _ended(ledger)))
+        return f"about {seconds // 60}:{seconds % 60:02d} left"
+
+
+def _ended(ledger: Ledger) -> int:
+    return sum(record.state != "running" for record in ledger.records)

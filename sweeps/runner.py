@@ -1,0 +1,257 @@
+"""Runs a sweep from its file to the answer, or goes on with one that was cut off."""
+
+from __future__ import annotations
+
+import math
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from sweeps import cluster
+from sweeps.checks import check_sweep
+from sweeps.environment import describe_environment
+from sweeps.errors import SweepFailedError, UserError
+from sweeps.leaderboard import failure_summary, selection_summary
+from sweeps.ledger import Ledger
+from sweeps.progress import Progress
+from sweeps.records import SweepStore, TrialRecord, check_storage
+from sweeps.sweep_file import SweepFile
+from sweeps.tracking.client import check_answers, tracking_uri
+from sweeps.tracking.writer import MlflowWriter
+from trainables.config import TrialSetup
+
+if TYPE_CHECKING:
+    from trainables.data.base import Dataset
+
+_MAX_DEATHS = 3  # of a trial's process, before the trial counts as failed
+_PATIENCE_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """How a sweep ended.
+
+    Attributes:
+        records: All trials.
+        summary: See :func:`~sweeps.leaderboard.selection_summary`.
+        unsynced: Trials that MLflow does not have in full, as it did not answer.
+    """
+
+    records: list[TrialRecord]
+    summary: dict[str, Any]
+    unsynced: int
+
+
+def run_sweep(
+    sweep: SweepFile, storage: str, address: str | None = None, console: Console | None = None
+) -> SweepResult:
+    """Run a new sweep.
+
+    Args:
+        sweep: The sweep.
+        storage: Path or URI of the sweep store.
+        address: Of a Ray cluster; None starts Ray on this machine.
+        console: Where progress is shown.
+
+    Raises:
+        UserError: Something is wrong with the input; nothing was started or written.
+        SweepFailedError: Every trial failed.
+        KeyboardInterrupt: Interrupted; :func:`resume_sweep` goes on.
+    """
+    store = SweepStore(storage, sweep.name)
+    check_storage(storage)
+    if store.exists():
+        store.create(sweep)  # says that the name is taken
+    return _run(sweep, store, address, console or Console(stderr=True), new=True)
+
+
+def resume_sweep(
+    name: str, storage: str, address: str | None = None, console: Console | None = None
+) -> SweepResult:
+    """Go on with a sweep: finished trials stay, cut-off ones continue from their checkpoints.
+
+    Raises:
+        UserError: There is no such sweep, or it is being run.
+        SweepFailedError: Every trial failed.
+        KeyboardInterrupt: Interrupted once more.
+    """
+    store = SweepStore(storage, name)
+    sweep = store.load_sweep()
+    check_storage(storage)
+    return _run(sweep, store, address, console or Console(stderr=True), new=False)
+
+
+def _run(
+    sweep: SweepFile, store: SweepStore, address: str | None, console: Console, new: bool
+) -> SweepResult:
+    with Progress(console) as progress, _terminated_as_interrupted():
+        progress.stage("Checking the sweep")
+        check_sweep(sweep)
+        check_answers(tracking_uri(store.storage, sweep))
+        progress.stage(f"Loading {sweep.dataset.name}")
+        dataset = load_data(sweep)
+        progress.stage("Starting Ray" if address is None else f"Joining Ray at {address}")
+        cluster.connect(address)
+        try:
+            cluster.check_room(sweep.scaling, address)
+            if new:
+                store.create(sweep)
+            lock = store.lock()
+            try:
+                return _carry_out(sweep, store, dataset, progress, console)
+            finally:
+                _release(lock)
+        finally:
+            _shut_down_ray()
+
+
+def _carry_out(
+    sweep: SweepFile, store: SweepStore, dataset: Dataset, progress: Progress, console: Console
+) -> SweepResult:
+    writer = MlflowWriter(sweep, store, describe_environment())
+    writer.start()
+    records = [_with_history(store, record) for record in store.load_records()]
+    ledger = Ledger(
+        sweep, store, dataset.num_classes, records, listeners=(writer.submit, progress.tick)
+    )
+    for record in records:
+        writer.submit(record)
+    progress.stage("Starting the first trials")
+    progress.follow(ledger)
+    interrupted = True
+    try:
+        if not ledger.exhausted:
+            _tune(sweep, store, dataset, ledger)
+        interrupted = False
+    finally:
+        summary = selection_summary(ledger.records, sweep)
+        unsynced = _finish_tracking(writer, ledger, summary, progress, interrupted)
+    if all(record.state == "failed" for record in ledger.records):
+        raise SweepFailedError(
+            f"every trial of {sweep.name!r} failed:\n{failure_summary(ledger.records)}\n"
+            f"the trials' records are in {store.trials_folder.path}"
+        )
+    return SweepResult(ledger.records, summary, unsynced)
+
+
+def _tune(sweep: SweepFile, store: SweepStore, dataset: Dataset, ledger: Ledger) -> None:
+    from ray import tune
+
+    from sweeps.tuning import LedgerCallback, LedgerSearcher, make_scheduler
+    from trainables.tune_trainable import TuneTrial
+
+    setup = TrialSetup(
+        model=sweep.model.name,
+        model_options=sweep.model.options,
+        training=sweep.training.config(),
+        trials_uri=store.trials_folder.uri,
+        outcome_epochs=sweep.outcome_epochs,
+        threads=sweep.scaling.cpus_per_worker,
+        user_paths=(str(Path.cwd()),),
+    )
+    trainable = tune.with_resources(
+        tune.with_parameters(TuneTrial, dataset=dataset, trial_setup=setup),
+        {"cpu": sweep.scaling.cpus_per_worker, "gpu": sweep.scaling.gpus_per_worker},
+    )
+    tuner = tune.Tuner(
+        trainable,
+        tune_config=tune.TuneConfig(
+            search_alg=LedgerSearcher(ledger, cluster.slots(sweep.scaling)),
+            scheduler=make_scheduler(sweep, ledger),
+            num_samples=-1,  # the searcher says when it is enough
+            reuse_actors=True,
+        ),
+        run_config=tune.RunConfig(
+            name="tune",
+            storage_path=store.folder.path if store.folder.is_local else store.folder.uri,
+            # Trials keep their checkpoints themselves, under their numbers.
+            checkpoint_config=tune.CheckpointConfig(
+                checkpoint_frequency=0, checkpoint_at_end=False
+            ),
+            failure_config=tune.FailureConfig(max_failures=_MAX_DEATHS),
+            callbacks=[LedgerCallback(ledger)],
+            verbose=0,
+        ),
+    )
+    tuner.fit()
+
+
+def load_data(sweep: SweepFile) -> Dataset:
+    """The sweep's dataset, split by the sweep's seed.
+
+    Raises:
+        UserError: It cannot be loaded.
+    """
+    from trainables.data import load_dataset
+
+    try:
+        return load_dataset(sweep.dataset.name, seed=sweep.search.seed, **sweep.dataset.options)
+    except (ValueError, TypeError, OSError) as error:
+        raise UserError(f"dataset: {error}") from None
+
+
+def _with_history(store: SweepStore, record: TrialRecord) -> TrialRecord:
+    """A record that was still running, with the epochs that its last checkpoint knows of."""
+    if record.state == "running":
+        from trainables.checkpoints import load_checkpoint
+
+        state = load_checkpoint(store.trial_folder(record.number) / "checkpoints")
+        record.history = list(state["history"]) if state else []
+    return record
+
+
+def _finish_tracking(
+    writer: MlflowWriter,
+    ledger: Ledger,
+    summary: dict[str, Any],
+    progress: Progress,
+    interrupted: bool,
+) -> int:
+    progress.stage("Writing to MLflow")
+    unsynced = writer.close(patience=_PATIENCE_SECONDS)
+    if unsynced == 0 and not interrupted:
+        failed = all(record.state == "failed" for record in ledger.records)
+        writer.finish_sweep("FAILED" if failed else "FINISHED", _without_nan(summary))
+    return unsynced
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _release(lock: IO[str] | None) -> None:
+    if lock is not None:
+        lock.close()
+
+
+def _shut_down_ray() -> None:
+    import ray
+
+    ray.shutdown()
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM ends a sweep as Ctrl-C does: in order, and resumable."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        previous = signal.signal(signal.SIGTERM, interrupt)
+    except ValueError:  # not the main thread, which alone may handle signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)

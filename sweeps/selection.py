@@ -1,0 +1,125 @@
+"""Choosing honestly: under a guard, on validation data, after training the finalists again.
+
+A constant classifier can have an ECE of zero, so ECE alone chooses nothing: a trial is feasible
+only if its validation error is at most the cross-entropy baseline's plus a tolerance. And the
+best of many trials is lucky, so the last word is the mean over new seeds. The test split is
+never looked at here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from sweeps.records import TrialRecord
+from sweeps.space import BASELINE
+from sweeps.sweep_file import SweepFile
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A setting, with all its trials.
+
+    Attributes:
+        trials: Its finished trials, the first is the one of the search.
+        judged: Those that it is judged by: the ones with new seeds, or the first where there
+            are none.
+        objective: Mean of the objective over ``judged``.
+        val_error: Mean validation error over ``judged``.
+        feasible: Whether the guard lets it pass.
+    """
+
+    trials: tuple[TrialRecord, ...]
+    judged: tuple[TrialRecord, ...]
+    objective: float
+    val_error: float
+    feasible: bool
+
+    @property
+    def loss(self) -> str:
+        """Name of the loss."""
+        return self.trials[0].loss
+
+    def mean(self, metric: str) -> float:
+        """Mean of a metric over the judged trials (NaN where it is undefined)."""
+        return fmean(trial.outcome.get(metric, math.nan) for trial in self.judged)
+
+
+def guard_reference(records: Iterable[TrialRecord]) -> float | None:
+    """Validation error of the cross-entropy baseline: the mean over its finished trials."""
+    errors = [
+        r.outcome["val_error"] for r in records if r.loss == BASELINE and r.state == "finished"
+    ]
+    return fmean(errors) if errors else None
+
+
+def guard_excess(record: TrialRecord, reference: float | None, sweep: SweepFile) -> float:
+    """By how much a trial's validation error is above what the guard allows; feasible at <= 0.
+
+    Without a baseline (it failed) there is nothing to compare with, and every trial passes.
+    """
+    if reference is None:
+        return 0.0
+    return record.outcome["val_error"] - reference - sweep.search.guard
+
+
+def candidates(records: Sequence[TrialRecord], sweep: SweepFile) -> list[Candidate]:
+    """Every setting with a finished trial, best first: feasible before not, then by objective.
+
+    Settings that were trained again with new seeds come before those that were not: a single
+    trial's objective is the luckier the more trials there were.
+    """
+    finished = [
+        r
+        for r in records
+        if r.state == "finished" and math.isfinite(r.outcome.get(sweep.search.objective, math.nan))
+    ]
+    reference = guard_reference([r for r in finished if r.role == "baseline"])
+    retrained_reference = guard_reference([r for r in finished if r.role == "finalist"])
+    groups: dict[tuple[str, str], list[TrialRecord]] = {}
+    for record in finished:
+        groups.setdefault(record.setting, []).append(record)
+    found = []
+    for trials in groups.values():
+        again = tuple(r for r in trials if r.role == "finalist")
+        judged = again or (trials[0],)
+        limit = retrained_reference if again and retrained_reference is not None else reference
+        error = fmean(r.outcome["val_error"] for r in judged)
+        found.append(
+            Candidate(
+                trials=tuple(trials),
+                judged=judged,
+                objective=fmean(r.outcome[sweep.search.objective] for r in judged),
+                val_error=error,
+                feasible=limit is None or error <= limit + sweep.search.guard,
+            )
+        )
+    seeds = max((len(c.judged) for c in found if c.judged[0].role == "finalist"), default=0)
+    return sorted(
+        found,
+        key=lambda c: (
+            not c.feasible,
+            not (seeds and c.judged[0].role == "finalist" and len(c.judged) == seeds),
+            c.objective,
+            c.trials[0].number,
+        ),
+    )
+
+
+def choose(records: Sequence[TrialRecord], sweep: SweepFile) -> Candidate | None:
+    """The chosen setting: the first of :func:`candidates` if it is feasible, else None."""
+    ranked = candidates(records, sweep)
+    return ranked[0] if ranked and ranked[0].feasible else None
+
+
+def finalists(records: Sequence[TrialRecord], sweep: SweepFile) -> list[Candidate]:
+    """The settings to train again: the best feasible ones, and the baseline to compare with."""
+    if sweep.selection.finalists == 0 or sweep.selection.seeds == 0:
+        return []
+    searched = [r for r in records if r.role != "finalist"]
+    ranked = [c for c in candidates(searched, sweep) if c.feasible]
+    chosen = ranked[: sweep.selection.finalists]
+    baseline = [c for c in ranked if c.loss == BASELINE and c not in chosen]
+    return chosen + baseline

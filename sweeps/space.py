@@ -1,0 +1,109 @@
+"""The search space of a sweep: one branch per loss, each with its own hyperparameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from optuna import Trial
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+
+from search_spaces import published_settings, search_space
+from sweeps.sweep_file import LossSection, SpaceSection, SweepFile
+
+Setting = tuple[str, dict[str, Any]]
+BASELINE = "cross_entropy"
+
+
+def loss_space(section: LossSection) -> dict[str, BaseDistribution]:
+    """What is searched of one loss: its own space, the user's ranges over it, less fixed values."""
+    space = {} if ":" in section.name else dict(search_space(section.name))
+    for name, given in section.space.items():
+        space[name] = _distribution(given, space.get(name))
+    return {name: d for name, d in space.items() if name not in section.hyperparameters}
+
+
+def sweep_space(sweep: SweepFile) -> dict[str, dict[str, BaseDistribution]]:
+    """Loss → hyperparameter → distribution."""
+    return {section.name: loss_space(section) for section in sweep.losses}
+
+
+def initial_settings(sweep: SweepFile, num_classes: int) -> list[Setting]:
+    """The first trials of a sweep: the cross-entropy baseline, then every published setting.
+
+    The losses take turns, each in the order of its papers, so that a small budget has seen all of
+    them. A published setting outside the user's ranges or fixed values is left out; a loss with
+    nothing to search has its one setting here.
+    """
+    queues = []
+    for section in sweep.losses:
+        space, fixed = loss_space(section), dict(section.hyperparameters)
+        published = [] if ":" in section.name else published_settings(section.name, num_classes)
+        settings = [{**given, **fixed} for given in published if _admits(space, given, fixed)]
+        if not space and not settings:
+            settings = [fixed]
+        queues.append([(section.name, setting) for setting in _unique(settings)])
+    turns = [
+        queue[turn] for turn in range(max(map(len, queues))) for queue in queues if turn < len(queue)
+    ]
+    return [(BASELINE, {}), *(setting for setting in turns if setting != (BASELINE, {}))]
+
+
+def suggest(trial: Trial, sweep: SweepFile) -> Setting:
+    """One setting of the sweep, drawn by an Optuna trial; only the chosen loss is filled in."""
+    space = sweep_space(sweep)
+    searched = [name for name, branch in space.items() if branch]
+    loss = trial.suggest_categorical("loss", searched)
+    values = {name: _suggest(trial, f"{loss}.{name}", d) for name, d in space[loss].items()}
+    fixed = next(dict(s.hyperparameters) for s in sweep.losses if s.name == loss)
+    return loss, {**values, **fixed}
+
+
+def optuna_parameters(sweep: SweepFile, setting: Setting) -> dict[str, Any] | None:
+    """A setting as Optuna knows it, or None where it lies outside the space (the baseline, say)."""
+    loss, values = setting
+    branch = sweep_space(sweep).get(loss)
+    if not branch or any(not d._contains(d.to_internal_repr(values[n])) for n, d in branch.items()):
+        return None
+    return {"loss": loss, **{f"{loss}.{name}": values[name] for name in branch}}
+
+
+def searches(sweep: SweepFile) -> bool:
+    """Whether anything is left to search once fixed values are taken out."""
+    return any(sweep_space(sweep).values())
+
+
+def _distribution(given: SpaceSection, default: BaseDistribution | None) -> BaseDistribution:
+    if given.choices is not None:
+        return CategoricalDistribution(given.choices)
+    assert given.low is not None and given.high is not None
+    if isinstance(default, IntDistribution):
+        return IntDistribution(int(given.low), int(given.high), log=given.log)
+    return FloatDistribution(given.low, given.high, log=given.log)
+
+
+def _suggest(trial: Trial, name: str, distribution: BaseDistribution) -> Any:
+    if isinstance(distribution, CategoricalDistribution):
+        return trial.suggest_categorical(name, distribution.choices)
+    if isinstance(distribution, IntDistribution):
+        return trial.suggest_int(name, distribution.low, distribution.high, log=distribution.log)
+    assert isinstance(distribution, FloatDistribution)
+    return trial.suggest_float(name, distribution.low, distribution.high, log=distribution.log)
+
+
+def _admits(
+    space: dict[str, BaseDistribution], setting: dict[str, Any], fixed: dict[str, Any]
+) -> bool:
+    inside = all(
+        name in setting and d._contains(d.to_internal_repr(setting[name]))
+        for name, d in space.items()
+    )
+    return inside and all(setting.get(name, value) == value for name, value in fixed.items())
+
+
+def _unique(settings: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [s for i, s in enumerate(settings) if s not in settings[:i]]

@@ -1,0 +1,90 @@
+"""The sweep's Optuna study: asks for settings, remembers every result.
+
+The study lives in memory; what it must never forget is in the trial records, from which it is
+rebuilt by asking and telling once more. Each suggestion is drawn with a seed made of the sweep's
+seed and the trial's number, so a resumed sweep suggests what it would have suggested anyway.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import optuna
+from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.trial import TrialState
+
+from sweeps.records import TrialRecord
+from sweeps.selection import guard_excess, guard_reference
+from sweeps.space import Setting, optuna_parameters, suggest
+from sweeps.sweep_file import SweepFile
+
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+
+
+class SweepStudy:
+    """Optuna's view of a sweep.
+
+    What it is told of a trial: its objective and by how much it breaks the guard; a trial that
+    the scheduler stopped is PRUNED, so that an early, low ECE never counts as a final one; a
+    failed trial is FAIL. Until the cross-entropy baseline is there results wait, as the guard
+    cannot be known without it.
+    """
+
+    def __init__(self, sweep: SweepFile) -> None:
+        self._sweep = sweep
+        self._study = optuna.create_study(direction="minimize", sampler=RandomSampler())
+        self._asked: dict[int, optuna.Trial] = {}
+        self._waiting: list[TrialRecord] = []
+        self._reference: float | None = None
+        self._reference_known = False
+
+    def suggest(self, number: int) -> Setting:
+        """The setting of a new trial."""
+        self._study.sampler = self._sampler(number)
+        trial = self._study.ask()
+        self._asked[number] = trial
+        return suggest(trial, self._sweep)
+
+    def adopt(self, number: int, setting: Setting) -> None:
+        """Make a setting that was not suggested (published, or of a resumed sweep) a trial."""
+        parameters = optuna_parameters(self._sweep, setting)
+        if parameters is None:
+            return
+        self._study.sampler = RandomSampler(seed=0)  # draws nothing: all parameters are given
+        self._study.enqueue_trial(parameters)
+        trial = self._study.ask()
+        self._asked[number] = trial
+        suggest(trial, self._sweep)
+
+    def observe(self, record: TrialRecord) -> None:
+        """Tell Optuna how a trial ended."""
+        if record.role == "baseline":
+            self._reference = guard_reference([record])
+            self._reference_known = True
+        self._waiting.append(record)
+        if self._reference_known:
+            for waiting in self._waiting:
+                self._tell(waiting)
+            self._waiting.clear()
+
+    def _tell(self, record: TrialRecord) -> None:
+        trial = self._asked.pop(record.number, None)
+        if trial is None:
+            return
+        value = record.outcome.get(self._sweep.search.objective, math.nan)
+        if record.state == "failed" or not math.isfinite(value):
+            self._study.tell(trial, state=TrialState.FAIL)
+            return
+        trial.set_constraint("guard", guard_excess(record, self._reference, self._sweep))
+        if record.state == "stopped":
+            trial.report(value, record.epochs)
+            self._study.tell(trial, state=TrialState.PRUNED)
+        else:
+            self._study.tell(trial, value)
+
+    def _sampler(self, number: int) -> BaseSampler:
+        seed = int(np.random.SeedSequence([self._sweep.search.seed, number]).generate_state(1)[0])
+        if self._sweep.search.sampler == "random":
+            return RandomSampler(seed=seed)
+        return TPESampler(seed=seed, multivariate=True, group=True)

@@ -1,0 +1,1 @@
+"""MLflow, and nothing else of calsweep, is spoken to from here."""

@@ -1,0 +1,43 @@
+"""The files of a trial that go into MLflow at its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sweeps.naming import run_name
+from sweeps.plots import reliability_figure, save_png
+from sweeps.records import SweepStore, TrialRecord
+from trainables.outcome import read_predictions
+
+
+def collect_artifacts(
+    store: SweepStore, record: TrialRecord, shared: dict[str, str], folder: Path
+) -> None:
+    """Gather a trial's artifacts in a folder.
+
+    Its last checkpoint, its predictions on validation and test, a reliability diagram of the
+    test split before and after temperature scaling, and the files that the sweep shares.
+
+    Args:
+        store: The sweep's store.
+        record: The trial.
+        shared: Names and contents of the files that all trials have.
+        folder: An empty local folder.
+    """
+    source = store.trial_folder(record.number)
+    for name, text in shared.items():
+        (folder / name).write_text(text)
+    names = source.names()
+    for name in names:
+        if name.startswith("predictions_"):
+            (folder / name).write_bytes(source.read(name))
+    checkpoints = (source / "checkpoints").names()
+    if checkpoints:
+        data = (source / "checkpoints").read(checkpoints[-1])
+        (folder / "checkpoint.pt").write_bytes(data)
+    if "predictions_test.parquet" in names and "temperature" in record.outcome:
+        logits, labels = read_predictions((folder / "predictions_test.parquet").read_bytes())
+        figure = reliability_figure(
+            logits, labels, record.outcome["temperature"], title=run_name(record)
+        )
+        save_png(figure, folder / "reliability.png")

@@ -1,0 +1,73 @@
+"""Where MLflow's store is, and a client for it."""
+
+from __future__ import annotations
+
+import os
+import urllib.error
+import urllib.request
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from sweeps.errors import UserError
+from sweeps.sweep_file import SweepFile
+from trainables.storage import Folder
+
+_SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql")
+_TIMEOUT_SECONDS = 5.0
+
+# MLflow's own retries would hold a sweep up for minutes; the writer retries by itself.
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+
+
+def tracking_uri(storage: str, sweep: SweepFile | None = None) -> str:
+    """The sweep's own address, else ``MLFLOW_TRACKING_URI``, else SQLite in the storage folder.
+
+    Raises:
+        UserError: The address has no known scheme, or there is none and the storage is remote.
+    """
+    given = (sweep.tracking.uri if sweep else None) or os.environ.get("MLFLOW_TRACKING_URI")
+    if given:
+        scheme = urlsplit(given).scheme.partition("+")[0]
+        if scheme not in _SCHEMES:
+            raise UserError(
+                f"tracking.uri = {given!r} is not allowed; allowed: an address that begins with "
+                f"{', '.join(f'{s}:' for s in _SCHEMES)}"
+            )
+        return given
+    folder = Folder(storage)
+    if not folder.is_local:
+        raise UserError(
+            f"tracking.uri is missing: with a remote storage ({storage}) give the address of an "
+            "MLflow server"
+        )
+    return f"sqlite:///{Path(folder.path) / 'mlflow.db'}"
+
+
+def artifact_location(storage: str) -> str:
+    """Where artifacts lie if calsweep keeps MLflow's store itself."""
+    return str(Path(Folder(storage).path) / "artifacts")
+
+
+def check_answers(uri: str) -> None:
+    """Make sure at once that a tracking server answers.
+
+    Raises:
+        UserError: It does not.
+    """
+    if urlsplit(uri).scheme not in ("http", "https"):
+        return
+    try:
+        with urllib.request.urlopen(f"{uri.rstrip('/')}/health", timeout=_TIMEOUT_SECONDS) as reply:
+            reply.read()
+    except urllib.error.HTTPError as error:
+        if error.code >= 500:
+            raise UserError(f"tracking.uri = {uri!r} answers with an error: {error}") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise UserError(
+            f"tracking.uri = {uri!r} does not answer ({reason}); start the server, or leave "
+            "tracking.uri out to use SQLite in the sweep store"
+        ) from None

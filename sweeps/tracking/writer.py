@@ -1,0 +1,304 @@
+"""Mirrors a sweep into MLflow from one background thread.
+
+The sweep store is the truth and MLflow its mirror: :meth:`MlflowWriter.sync` brings one trial's
+run up to date and may be repeated at will (the metrics carry the time stamps of their epochs, and
+MLflow drops what it has already). So a tracking server that goes away loses nothing and stops
+nothing, and the same code serves a running sweep, a resumed one and ``calsweep sync``.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sweeps.naming import run_name
+from sweeps.records import SweepStore, TrialRecord
+from sweeps.sweep_file import SweepFile
+from sweeps.tracking.artifacts import collect_artifacts
+from sweeps.tracking.client import artifact_location, tracking_uri
+
+_EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development", "calsweep": "1"}
+_METRICS_PER_CALL = 1000
+_PAUSE_SECONDS = 0.5
+_LONGEST_PAUSE_SECONDS = 15.0
+
+
+class MlflowWriter:
+    """Keeps MLflow in step with a sweep's records.
+
+    Args:
+        sweep: The sweep.
+        store: Its store.
+        environment: Versions and the like, an artifact of every run.
+    """
+
+    def __init__(self, sweep: SweepFile, store: SweepStore, environment: dict[str, Any]) -> None:
+        self._sweep = sweep
+        self._store = store
+        self._uri = tracking_uri(store.storage, sweep)
+        self._shared = {
+            "sweep.yaml": store.folder.read("sweep.yaml").decode(),
+            "environment.json": json.dumps(environment, indent=1),
+        }
+        self._sweep_id = store.sweep_id()
+        self._client: Any = None
+        self._experiment_id = ""
+        self._parent_id = ""
+        self._run_ids: dict[int, str] = {}
+        self._complete: set[int] = set()
+        self._synced_epochs: dict[int, int] = {}
+        self._pending: dict[int, TrialRecord] = {}
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._closing = False
+        self._thread: threading.Thread | None = None
+        self.fault: str | None = None
+
+    def start(self) -> None:
+        """Start the background thread."""
+        self._thread = threading.Thread(target=self._work, name="mlflow-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, record: TrialRecord) -> None:
+        """A record changed; its run will be brought up to date soon."""
+        with self._lock:
+            self._pending[record.number] = record
+        self._wake.set()
+
+    @property
+    def behind(self) -> int:
+        """How many trials are not up to date in MLflow."""
+        with self._lock:
+            return len(self._pending)
+
+    def close(self, patience: float, on_wait: Callable[[int], None] | None = None) -> int:
+        """Write what is left and stop.
+
+        Args:
+            patience: Seconds to wait without any progress, should the server not answer.
+            on_wait: Called now and then with the number of trials left.
+
+        Returns:
+            How many trials could not be brought up to date.
+        """
+        self._closing = True
+        self._wake.set()
+        left, since = self.behind, time.monotonic()
+        while self._thread is not None and self._thread.is_alive():
+            self._thread.join(0.2)
+            if on_wait is not None:
+                on_wait(self.behind)
+            if self.behind != left:
+                left, since = self.behind, time.monotonic()
+            if self.fault is not None and time.monotonic() - since > patience:
+                break
+        return self.behind
+
+    def finish_sweep(self, status: str, summary: dict[str, Any]) -> None:
+        """Close the parent run.
+
+        Args:
+            status: ``FINISHED``, ``FAILED`` or ``KILLED``.
+            summary: What was chosen, as an artifact and, its numbers, as metrics.
+        """
+        self._connect()
+        self._client.log_dict(self._parent_id, summary, "selection.json")
+        chosen = summary.get("chosen") or {}
+        for split in ("val", "test"):
+            for name, value in chosen.get(split, {}).items():
+                self._client.log_metric(self._parent_id, f"best_{split}_{name}", value)
+        if chosen:
+            self._client.set_tag(self._parent_id, "best_loss", chosen["loss"])
+        self._client.set_terminated(self._parent_id, status)
+
+    def sync(self, record: TrialRecord) -> None:
+        """Bring the run of one trial up to date with its record."""
+        self._connect()
+        if record.number in self._complete:
+            return
+        ended = record.state != "running"
+        run_id = self._run_ids.get(record.number) or self._create_run(record)
+        done = self._synced_epochs.get(record.number, 0)
+        history = list(record.history)
+        self._log_history(run_id, history[done:])
+        self._synced_epochs[record.number] = len(history)
+        if ended:
+            self._end_run(run_id, record)
+            self._complete.add(record.number)
+
+    def _work(self) -> None:
+        pause = _PAUSE_SECONDS
+        while True:
+            self._wake.wait(pause)
+            self._wake.clear()
+            if not self._closing:
+                time.sleep(_PAUSE_SECONDS)  # let changes gather, so that one call carries many
+            with self._lock:
+                batch = list(self._pending.values())
+            try:
+                self._connect()
+                for record in batch:
+                    self._sync_pending(record)
+                self.fault, pause = None, _PAUSE_SECONDS
+            except Exception as error:  # whatever it is, the sweep goes on without MLflow
+                self.fault = str(error).splitlines()[0] if str(error) else type(error).__name__
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            if self._closing and self.behind == 0:
+                return
+
+    def _sync_pending(self, record: TrialRecord) -> None:
+        epochs, state = len(record.history), record.state
+        self.sync(record)
+        with self._lock:
+            if (len(record.history), record.state) == (epochs, state):
+                self._pending.pop(record.number, None)
+
+    def _connect(self) -> None:
+        if self._client is not None:
+            return
+        from mlflow import MlflowClient
+
+        client = MlflowClient(tracking_uri=self._uri)
+        self._experiment_id = _experiment(client, self._sweep, self._store.storage, self._uri)
+        self._parent_id = self._find_runs(client) or self._create_parent(client)
+        self._client = client
+
+    def _find_runs(self, client: Any) -> str:
+        """Find what an earlier run of this sweep wrote; the parent's id, or nothing."""
+        parent, token = "", None
+        own = f"tags.`calsweep.sweep_id` = '{self._sweep_id}'"
+        while True:
+            page = client.search_runs(
+                [self._experiment_id], own, max_results=1000, page_token=token
+            )
+            for run in page:
+                number = run.data.tags.get("calsweep.trial")
+                if number is None:
+                    parent = str(run.info.run_id)
+                    continue
+                self._run_ids[int(number)] = run.info.run_id
+                if run.info.end_time is not None:
+                    self._complete.add(int(number))
+            token = page.token
+            if not token:
+                return parent
+
+    def _create_parent(self, client: Any) -> str:
+        sweep = self._sweep
+        run = client.create_run(
+            self._experiment_id,
+            run_name=sweep.name,
+            tags={
+                "calsweep.sweep": sweep.name,
+                "calsweep.sweep_id": self._sweep_id,
+                "role": "sweep",
+                "mlflow.source.name": "calsweep",
+            },
+        )
+        parameters = {
+            "dataset": sweep.dataset.name,
+            "model": sweep.model.name,
+            "losses": " ".join(section.name for section in sweep.losses),
+            "trials": sweep.search.trials,
+            "seed": sweep.search.seed,
+            "objective": sweep.search.objective,
+            "guard": sweep.search.guard,
+        }
+        client.log_batch(run.info.run_id, params=_params(parameters))
+        for name, text in self._shared.items():
+            client.log_text(run.info.run_id, text, name)
+        return str(run.info.run_id)
+
+    def _create_run(self, record: TrialRecord) -> str:
+        run = self._client.create_run(
+            self._experiment_id,
+            start_time=int(1000 * record.started),
+            run_name=run_name(record),
+            tags={
+                "mlflow.parentRunId": self._parent_id,
+                "mlflow.source.name": "calsweep",
+                "calsweep.sweep": self._sweep.name,
+                "calsweep.sweep_id": self._sweep_id,
+                "calsweep.trial": str(record.number),
+                # Exact values; the parameters are written so that they read and sort well.
+                "calsweep.hyperparameters": json.dumps(record.hyperparameters),
+                "role": record.role,
+                "state": record.state,
+            },
+        )
+        training = self._sweep.training
+        parameters = {
+            "loss": record.loss,
+            **{name: _sortable(value) for name, value in record.hyperparameters.items()},
+            "seed": record.seed,
+            "dataset": self._sweep.dataset.name,
+            "model": self._sweep.model.name,
+            "epochs": training.epochs,
+            "batch_size": training.batch_size,
+            "optimizer": training.optimizer,
+            "lr": training.lr,
+            "weight_decay": training.weight_decay,
+            "guard": self._sweep.search.guard,
+            "objective": self._sweep.search.objective,
+        }
+        run_id = str(run.info.run_id)
+        self._client.log_batch(run_id, params=_params(parameters))
+        self._run_ids[record.number] = run_id
+        return run_id
+
+    def _log_history(self, run_id: str, entries: list[dict[str, float]]) -> None:
+        from mlflow.entities import Metric
+
+        metrics = [
+            Metric(name, float(value), int(1000 * entry["timestamp"]), int(entry["epoch"]))
+            for entry in entries
+            for name, value in entry.items()
+            if name not in ("epoch", "timestamp")
+        ]
+        for start in range(0, len(metrics), _METRICS_PER_CALL):
+            self._client.log_batch(run_id, metrics=metrics[start : start + _METRICS_PER_CALL])
+
+    def _end_run(self, run_id: str, record: TrialRecord) -> None:
+        with tempfile.TemporaryDirectory(prefix="calsweep-") as folder:
+            collect_artifacts(self._store, record, self._shared, Path(folder))
+            self._client.log_artifacts(run_id, folder)
+        self._client.set_tag(run_id, "state", record.state)
+        if record.reason:
+            self._client.set_tag(run_id, "reason", record.reason)
+        status = "FAILED" if record.state == "failed" else "FINISHED"
+        ended = int(1000 * record.ended) if record.ended else None
+        self._client.set_terminated(run_id, status, ended)
+
+
+def _experiment(client: Any, sweep: SweepFile, storage: str, uri: str) -> str:
+    """The id of the dataset's experiment, made if it is not there."""
+    name = sweep.dataset.name
+    experiment = client.get_experiment_by_name(name)
+    if experiment is not None:
+        return str(experiment.experiment_id)
+    own_store = uri.startswith("sqlite:")
+    return str(
+        client.create_experiment(
+            name,
+            artifact_location=f"{artifact_location(storage)}/{name}" if own_store else None,
+            tags=_EXPERIMENT_TAGS,
+        )
+    )
+
+
+def _params(values: dict[str, Any]) -> list[Any]:
+    from mlflow.entities import Param
+
+    return [Param(name, str(value)) for name, value in values.items()]
+
+
+def _sortable(value: Any) -> str:
+    """A number right-aligned with fixed decimals: MLflow sorts parameters as text."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return f"{value:>14.6f}" if isinstance(value, float) else f"{value:>7d}"

@@ -1,0 +1,162 @@
+"""What Ray Tune calls while a sweep runs: the searcher, the scheduler and the callback.
+
+All three are thin: what to run and what came of it is in the :class:`~sweeps.ledger.Ledger`.
+Tune's own experiment snapshot is not used for resuming; it is written only every ten seconds or
+so, and grows with the number of trials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from ray.tune import Callback
+from ray.tune.experiment import Trial
+from ray.tune.schedulers import ASHAScheduler, TrialScheduler
+from ray.tune.search import Searcher
+
+from sweeps.ledger import Ledger
+from sweeps.sweep_file import SweepFile
+
+PROTECTED_ROLES = ("baseline", "finalist")
+
+
+class LedgerSearcher(Searcher):
+    """Hands the ledger's next trial to Tune, as long as there is a free slot for it.
+
+    Args:
+        ledger: The sweep's book.
+        slots: How many trials may run at once, now.
+    """
+
+    def __init__(self, ledger: Ledger, slots: Callable[[], int]) -> None:
+        super().__init__(metric="val_nll", mode="min")
+        self._ledger = ledger
+        self._slots = slots
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        """The configuration of the next trial; None to wait; FINISHED at the end."""
+        if self._ledger.exhausted:
+            return Searcher.FINISHED
+        if self._ledger.live >= self._slots():
+            return None
+        record = self._ledger.next()
+        if record is None:
+            return Searcher.FINISHED if self._ledger.exhausted else None
+        return {
+            "number": record.number,
+            "role": record.role,
+            "loss": record.loss,
+            "hyperparameters": record.hyperparameters,
+            "seed": record.seed,
+        }
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        """Nothing to do: :class:`LedgerCallback` writes down how a trial ended."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nothing to save: the ledger's records are written as they come."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Nothing to restore."""
+
+
+class LedgerCallback(Callback):
+    """Writes results and ends of trials into the ledger."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **_: Any
+    ) -> None:
+        """An epoch's metrics came."""
+        if "failure" not in result:
+            self._ledger.result(trial.config["number"], _metrics(result))
+
+    def on_trial_complete(
+        self, iteration: int, trials: list[Trial], trial: Trial, **_: Any
+    ) -> None:
+        """The trial ran all its epochs, was stopped by the scheduler, or gave up."""
+        number, result = trial.config["number"], trial.last_result
+        if "failure" in result:
+            self._ledger.end(number, "failed", result["failure"])
+        elif result.get("epoch", 0) >= self._ledger.sweep.training.epochs:
+            self._ledger.end(number, "finished")
+        else:
+            metric = self._ledger.sweep.scheduler.metric
+            self._ledger.end(
+                number, "stopped", f"{metric} too high after epoch {result.get('epoch', 0)}"
+            )
+
+    def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **_: Any) -> None:
+        """The trial's process died more often than it may."""
+        error = trial.get_error()
+        reason = str(error).strip().splitlines()[0] if error else "its process died"
+        self._ledger.end(trial.config["number"], "failed", reason)
+
+
+class GuardedASHA(ASHAScheduler):
+    """ASHA that never stops the baseline or a finalist, and knows of results before a resume.
+
+    Args:
+        ledger: The sweep's book.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        sweep = ledger.sweep
+        super().__init__(
+            time_attr="epoch",
+            metric=sweep.scheduler.metric,
+            mode="min",
+            grace_period=sweep.rungs[0],
+            max_t=sweep.rungs[-1],
+            reduction_factor=sweep.scheduler.reduction_factor,
+            stop_last_trials=False,
+        )
+        self._ledger = ledger
+        for record in ledger.records:
+            if record.state != "running" and record.role != "finalist":
+                self._replay(f"trial {record.number}", record.history)
+
+    def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
+        """Enter a trial, with the results it had before it was cut off."""
+        super().on_trial_add(tune_controller, trial)
+        self._replay(trial.trial_id, self._ledger.records[trial.config["number"]].history)
+
+    def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
+        """Continue or stop; a finalist's results do not enter the rungs."""
+        if trial.config["role"] == "finalist":
+            return str(TrialScheduler.CONTINUE)
+        action = super().on_trial_result(tune_controller, trial, result)
+        return str(TrialScheduler.CONTINUE if trial.config["role"] in PROTECTED_ROLES else action)
+
+    def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
+        """A trial left; only one that failed before its first result has nothing to enter."""
+        if trial.config["role"] != "finalist":
+            super().on_trial_complete(tune_controller, trial, result)
+
+    def _replay(self, trial_id: str, history: list[dict[str, float]]) -> None:
+        for entry in history:
+            if self._metric in entry:
+                self._brackets[0].on_result(
+                    SimpleNamespace(trial_id=trial_id), entry["epoch"], -entry[self._metric]
+                )
+
+
+def make_scheduler(sweep: SweepFile, ledger: Ledger) -> TrialScheduler | None:
+    """The sweep's scheduler; None (all trials run to their end) where it could stop nothing."""
+    return GuardedASHA(ledger) if sweep.rungs else None
+
+
+def _metrics(result: dict[str, Any]) -> dict[str, float]:
+    """A result less what Tune adds to it."""
+    return {
+        key: value
+        for key, value in result.items()
+        if key in ("epoch", "timestamp", "train_loss", "lr")
+        or key.startswith(("val_", "test_", "temperature"))
+    }

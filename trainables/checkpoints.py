@@ -1,0 +1,64 @@
+"""Checkpoints that are whole or not there: the file's name carries the digest of its content."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from typing import Any
+
+import torch
+
+from trainables.storage import Folder
+
+_NAME = re.compile(r"epoch_(\d{6})-([0-9a-f]{16})\.pt")
+_KEPT = 2  # the last one, and the one before it should the last turn out to be damaged
+
+
+def save_checkpoint(folder: Folder, epoch: int, state: dict[str, Any]) -> str:
+    """Write the state after an epoch and delete all but the last two checkpoints.
+
+    Args:
+        folder: The trial's checkpoint folder.
+        epoch: Number of epochs completed.
+        state: Tensors and plain Python values only (it is read with ``weights_only=True``).
+
+    Returns:
+        The file's name, ``epoch_000012-<digest>.pt``; plain ``torch.load`` reads it.
+
+    Raises:
+        OSError: The folder cannot be written; the checkpoints that were there stay.
+    """
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    data = buffer.getvalue()
+    name = f"epoch_{epoch:06d}-{_digest(data)}.pt"
+    folder.write(name, data)
+    for old in _checkpoint_names(folder)[:-_KEPT]:
+        folder.delete(old)
+    return name
+
+
+def load_checkpoint(folder: Folder) -> dict[str, Any] | None:
+    """The newest checkpoint that is undamaged, or None where there is none.
+
+    A file whose content does not match the digest in its name (cut short, a flipped byte) is
+    passed over in favour of the one before it.
+    """
+    for name in reversed(_checkpoint_names(folder)):
+        data = folder.read(name)
+        match = _NAME.fullmatch(name)
+        if match and match[2] == _digest(data):
+            state: dict[str, Any] = torch.load(
+                io.BytesIO(data), map_location="cpu", weights_only=True
+            )
+            return state
+    return None
+
+
+def _checkpoint_names(folder: Folder) -> list[str]:
+    return [name for name in folder.names() if _NAME.fullmatch(name)]
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=8).hexdigest()

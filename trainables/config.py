@@ -1,0 +1,83 @@
+"""How one trial is trained: plain data, free of torch and Ray, so that anything may import it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+OptimizerName = Literal["sgd", "adam", "adamw"]
+ScheduleName = Literal["constant", "step", "cosine"]
+Precision = Literal["auto", "float32", "bfloat16"]
+AugmentationName = Literal["none", "crop", "crop_flip"]
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """The `training` section of a sweep file; the defaults are the ones of the papers' CIFAR recipe.
+
+    Attributes:
+        epochs: Passes over the training split.
+        batch_size: Samples per step over all workers of a trial. An epoch is cut into
+            ``ceil(n / batch_size)`` batches as equal in size as they come, so no batch is tiny.
+        optimizer: ``sgd`` (with ``momentum`` and ``nesterov``), ``adam`` or ``adamw``.
+        lr: Learning rate at the start (after warm-up).
+        momentum: Momentum of SGD.
+        nesterov: Whether SGD looks ahead.
+        weight_decay: L2 penalty (decoupled for ``adamw``).
+        schedule: ``constant``, ``step`` (times ``lr_decay`` at each of ``milestones``) or
+            ``cosine`` (to zero at the last step).
+        milestones: Fractions of ``epochs`` at which ``step`` decays.
+        lr_decay: The factor of one decay.
+        warmup_epochs: Epochs over which the learning rate rises linearly from zero.
+        clip_grad_norm: Largest gradient norm, or None for no clipping.
+        augmentation: ``none``, ``crop``, ``crop_flip``; None takes the dataset's own.
+        precision: ``auto`` is bfloat16 autocast on a GPU that has it, float32 elsewhere.
+        eval_batch_size: Samples per step where no gradient is needed.
+        sync_batch_norm: Whether batch statistics are shared by the workers of a trial.
+    """
+
+    epochs: int = 200
+    batch_size: int = 128
+    optimizer: OptimizerName = "sgd"
+    lr: float = 0.1
+    momentum: float = 0.9
+    nesterov: bool = False
+    weight_decay: float = 5e-4
+    schedule: ScheduleName = "cosine"
+    milestones: tuple[float, ...] = (0.43, 0.71)
+    lr_decay: float = 0.1
+    warmup_epochs: float = 0.0
+    clip_grad_norm: float | None = None
+    augmentation: AugmentationName | None = None
+    precision: Precision = "auto"
+    eval_batch_size: int = 1024
+    sync_batch_norm: bool = False
+
+
+@dataclass(frozen=True)
+class TrialSetup:
+    """What all trials of a sweep share, besides the data.
+
+    Attributes:
+        model: Name of the model.
+        model_options: Its options.
+        training: The recipe.
+        trials_uri: Folder (path or URI) that holds one folder per trial.
+        outcome_epochs: Epochs after which a trial may end: the scheduler's rungs and the last
+            one. There the trial writes its whole outcome before it reports.
+        threads: CPU threads a worker may use.
+        user_paths: Folders to put on ``sys.path`` for the user's own losses and models.
+    """
+
+    model: str
+    model_options: dict[str, object]
+    training: TrainingConfig
+    trials_uri: str
+    outcome_epochs: tuple[int, ...]
+    threads: int = 1
+    user_paths: tuple[str, ...] = ()
+
+
+def trial_folder(number: int) -> str:
+    """Name of a trial's folder: five digits or more, so that names sort as numbers do."""
+    return f"{number:05d}"

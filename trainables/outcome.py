@@ -1,0 +1,72 @@
+"""What a trial came to: all metrics on validation and test, raw and after temperature scaling."""
+
+from __future__ import annotations
+
+import io
+import math
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+
+from trainables import metrics as M
+from trainables.posthoc import TemperatureScaling
+from trainables.storage import Folder
+
+Predictions = tuple[Tensor, Tensor]
+
+
+def summarise(validation: Predictions, test: Predictions) -> dict[str, float]:
+    """All metrics of one trained classifier.
+
+    The temperature is fitted on the validation split by NLL; the test split chooses nothing.
+
+    Args:
+        validation: Logits (N, K) and labels (N,) of the validation split.
+        test: The same of the test split.
+
+    Returns:
+        ``val_<metric>`` and ``test_<metric>`` for all names of :func:`trainables.metrics.evaluate`,
+        ``..._scaled`` for those after temperature scaling, ``temperature``,
+        ``temperature_at_bound`` (1.0 where the fit ran into a bound), and 95% bootstrap intervals
+        ``val_ece_low``, ``val_ece_high``, ``test_ece_low``, ``test_ece_high``. What is undefined
+        is left out.
+    """
+    scaler = TemperatureScaling(criterion="nll").fit(*validation)
+    values = {
+        "temperature": float(scaler.temperature),
+        "temperature_at_bound": float(scaler.at_bound),
+    }
+    for split, (logits, labels) in {"val": validation, "test": test}.items():
+        raw, scaled = M.evaluate(logits, labels), M.evaluate(scaler(logits), labels)
+        values |= {f"{split}_{name}": value for name, value in raw.items()}
+        values |= {f"{split}_{name}_scaled": value for name, value in scaled.items()}
+        probs = torch.softmax(logits.double(), dim=1)
+        _, low, high = M.bootstrap(M.expected_calibration_error, probs, labels)
+        values |= {f"{split}_ece_low": low, f"{split}_ece_high": high}
+    return {name: value for name, value in values.items() if math.isfinite(value)}
+
+
+def write_predictions(folder: Folder, split: str, predictions: Predictions) -> None:
+    """Write ``predictions_<split>.parquet``: columns ``label`` int64, ``logits`` list<float>[K]."""
+    logits, labels = predictions
+    table = pa.table(
+        {
+            "label": labels.numpy(),
+            "logits": pa.FixedSizeListArray.from_arrays(
+                logits.float().reshape(-1).numpy(), logits.shape[1]
+            ),
+        }
+    )
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer)
+    folder.write(f"predictions_{split}.parquet", buffer.getvalue())
+
+
+def read_predictions(data: bytes) -> Predictions:
+    """Logits (N, K) float32 and labels (N,) int64 from such a file's content."""
+    table = pq.read_table(io.BytesIO(data))
+    labels = torch.from_numpy(table["label"].to_numpy().copy())
+    flat = table["logits"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    return torch.from_numpy(flat.copy()).reshape(len(labels), -1), labels

@@ -1,0 +1,124 @@
+"""Files on any path or URI that ``pyarrow.fs`` opens, written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+
+@lru_cache(maxsize=64)
+def _resolve(uri: str) -> tuple[FileSystem, str]:
+    from pyarrow import fs
+
+    if "://" in uri:
+        filesystem, path = fs.FileSystem.from_uri(uri)
+        return filesystem, path
+    return fs.LocalFileSystem(), str(Path(uri).expanduser().absolute())
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder at a local path or a URI (``s3://bucket/prefix``, ``gs://...``).
+
+    A file is visible under its name only once it is complete: locally it is written to a
+    temporary name, flushed and renamed; object stores publish an object when its upload ends.
+    """
+
+    uri: str
+
+    @property
+    def _filesystem(self) -> FileSystem:
+        return _resolve(self.uri)[0]
+
+    @property
+    def path(self) -> str:
+        """The path inside the file system (the absolute path for a local folder)."""
+        return _resolve(self.uri)[1]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether files lie on this machine's own file system."""
+        return self._filesystem.type_name == "local"
+
+    def __truediv__(self, name: str) -> Folder:
+        return Folder(f"{self.uri.rstrip('/')}/{name}")
+
+    def create(self) -> None:
+        """Make the folder and its parents.
+
+        Raises:
+            OSError: Where that is not possible.
+        """
+        self._filesystem.create_dir(self.path, recursive=True)
+
+    def exists(self, name: str = "") -> bool:
+        """Whether the folder (or a file or folder of this name in it) is there."""
+        from pyarrow.fs import FileType
+
+        info = self._filesystem.get_file_info(self._child(name))
+        return bool(info.type != FileType.NotFound)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file, replacing one of that name; afterwards either the old or the new is there.
+
+        Raises:
+            OSError: The folder cannot be written or the disk is full. The old file stays.
+        """
+        if not self.is_local:
+            with self._filesystem.open_output_stream(self._child(name)) as stream:
+                stream.write(data)
+            return
+        target = self._child(name)
+        folder = os.path.dirname(target)
+        os.makedirs(folder, exist_ok=True)
+        temporary = f"{folder}/.tmp-{uuid.uuid4().hex}"
+        try:
+            with open(temporary, "xb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(temporary, target)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+    def read(self, name: str) -> bytes:
+        """The content of a file.
+
+        Raises:
+            FileNotFoundError: There is none of that name.
+        """
+        with self._filesystem.open_input_stream(self._child(name), compression=None) as stream:
+            return bytes(stream.read())
+
+    def names(self) -> list[str]:
+        """Names of the files and folders directly inside, sorted, temporary files left out."""
+        from pyarrow.fs import FileSelector
+
+        selector = FileSelector(self.path, recursive=False, allow_not_found=True)
+        infos = self._filesystem.get_file_info(selector)
+        return sorted(info.base_name for info in infos if not info.base_name.startswith(".tmp-"))
+
+    def delete(self, name: str) -> None:
+        """Delete a file; no error where it is gone already."""
+        try:
+            self._filesystem.delete_file(self._child(name))
+        except FileNotFoundError:
+            return
+
+    def delete_tree(self) -> None:
+        """Delete the folder with all that is in it; no error where it is gone already."""
+        try:
+            self._filesystem.delete_dir(self.path)
+        except FileNotFoundError:
+            return
+
+    def _child(self, name: str) -> str:
+        return f"{self.path.rstrip('/')}/{name}" if name else self.path

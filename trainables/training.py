@@ -1,0 +1,275 @@
+"""The training loop: plain PyTorch, one process or several, repeatable by seed.
+
+Everything random is drawn from generators seeded by (seed, epoch), so a trial that continues
+from a checkpoint takes the same steps as one that was never interrupted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from trainables.augmentation import augment, normalise
+from trainables.config import TrainingConfig
+from trainables.data.base import Dataset, Split
+from trainables.distributed import all_gather, rank, world_size
+from trainables.losses import CalibrationLoss
+
+
+class DivergedError(RuntimeError):
+    """The loss or the validation logits stopped being finite."""
+
+
+class Trainer:
+    """Trains one classifier with one loss.
+
+    Under ``torch.distributed`` every worker holds a Trainer over the same dataset; a global
+    batch is split over the workers, so that the result does not depend on their number.
+
+    Args:
+        model: A ``Classifier`` whose weights are initialised.
+        loss: The loss to train with.
+        dataset: The data; its arrays may be read-only.
+        config: The recipe.
+        seed: Seed of shuffling, augmentation and dropout.
+        device: Where to train.
+
+    Attributes:
+        epoch: Number of epochs completed.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: CalibrationLoss,
+        dataset: Dataset,
+        config: TrainingConfig,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        self.model = model.to(device)
+        self.loss = loss.to(device)
+        self.dataset = dataset
+        self.config = config
+        self.seed = seed
+        self.device = device
+        self.epoch = 0
+        self.loss.on_train_begin(len(dataset.train.labels))
+        self.optimizer = _make_optimizer(self.model, self.loss, config)
+        self._parallel = self._wrap_for_workers()
+        self._steps_per_epoch = math.ceil(len(dataset.train.labels) / config.batch_size)
+
+    def train_epoch(self) -> dict[str, float]:
+        """Train for one epoch, evaluate on the validation split, let the loss adapt.
+
+        Returns:
+            ``train_loss`` (mean over samples), ``lr`` (of the last step).
+
+        Raises:
+            DivergedError: The loss is not finite any more.
+        """
+        self._parallel.train()
+        self.loss.train()
+        generator = self._seed_epoch()
+        total = torch.zeros((), device=self.device)
+        lr = 0.0
+        for step, indices in enumerate(self._batches()):
+            lr = self._set_learning_rate(self.epoch + step / self._steps_per_epoch)
+            total += self._train_step(indices, generator) * len(indices)
+        self.loss.on_epoch_end()
+        self.epoch += 1
+        train_loss = _sum_over_workers(total).item() / len(self.dataset.train.labels)
+        if not math.isfinite(train_loss):
+            raise DivergedError(f"diverged: training loss is {train_loss} in epoch {self.epoch}")
+        return {"train_loss": train_loss, "lr": lr}
+
+    def adapt_loss(self, val_logits: Tensor, val_labels: Tensor) -> None:
+        """Give the loss the validation logits of the epoch, (N, K) and (N,)."""
+        with torch.no_grad():
+            self.loss.on_validation_end(val_logits.to(self.device), val_labels.to(self.device))
+
+    @torch.no_grad()
+    def predict(self, split: Split) -> tuple[Tensor, Tensor]:
+        """Logits and labels of a split, in its order, on the CPU.
+
+        Returns:
+            Logits (N, K) float32 and labels (N,) int64, the same on every worker.
+
+        Raises:
+            DivergedError: A logit is not finite.
+        """
+        self.model.eval()
+        mine = np.array_split(np.arange(len(split.labels)), world_size())[rank()]
+        chunks = [
+            self._forward(self.model, self._inputs(split, chunk))[0].float()
+            for chunk in _chunks(mine, self.config.eval_batch_size)
+        ]
+        width = self.dataset.num_classes
+        local = torch.cat(chunks) if chunks else torch.zeros(0, width, device=self.device)
+        logits = all_gather(local).cpu()
+        if not torch.isfinite(logits).all():
+            raise DivergedError(f"diverged: logits are not finite after epoch {self.epoch}")
+        return logits, torch.from_numpy(np.array(split.labels))
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that is needed to go on after the epochs completed so far."""
+        return {
+            "epoch": self.epoch,
+            "seed": self.seed,
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "loss": self.loss.state_dict(),
+            "random": _random_state(self.device),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a state that :meth:`state_dict` gave."""
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.loss.load_state_dict(state["loss"])
+        _set_random_state(state["random"], self.device)
+        self.epoch = state["epoch"]
+
+    def _wrap_for_workers(self) -> nn.Module:
+        if world_size() == 1:
+            return self.model
+        from torch.nn.parallel import DistributedDataParallel
+
+        if self.config.sync_batch_norm and self.device.type == "cuda":
+            self.model = nn.SyncBatchNorm.convert_sync_batchnorm(self.model)
+        return DistributedDataParallel(self.model)
+
+    def _seed_epoch(self) -> torch.Generator:
+        """Seed dropout and the like; return the generator of augmentation and mixing."""
+        seed = _mix(self.seed, self.epoch, rank())
+        torch.manual_seed(seed)
+        return torch.Generator(self.device).manual_seed(seed)
+
+    def _batches(self) -> Iterator[np.ndarray]:
+        """This worker's share of each global batch: row numbers of the training split."""
+        order = np.random.default_rng([self.seed, self.epoch]).permutation(
+            len(self.dataset.train.labels)
+        )
+        for batch in np.array_split(order, self._steps_per_epoch):
+            yield np.array_split(batch, world_size())[rank()]
+
+    def _train_step(self, indices: np.ndarray, generator: torch.Generator) -> Tensor:
+        inputs = self._inputs(self.dataset.train, indices)
+        labels = torch.from_numpy(self.dataset.train.labels[indices]).to(self.device)
+        kind = self.config.augmentation or self.dataset.augmentation
+        inputs, targets = self.loss.prepare_batch(
+            inputs, labels, augment=_augmentation(kind, generator), generator=generator
+        )
+        logits, features = self._forward(self._parallel, inputs)
+        value: Tensor = self.loss(
+            logits,
+            targets,
+            indices=torch.from_numpy(indices).to(self.device),
+            features=features if self.loss.needs_features else None,
+        )
+        self.optimizer.zero_grad(set_to_none=True)
+        value.backward()  # type: ignore[no-untyped-call]
+        if self.config.clip_grad_norm is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_grad_norm)
+        self.optimizer.step()
+        self.loss.on_step_end()
+        return value.detach()
+
+    def _forward(self, model: nn.Module, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        with _autocast(self.device, self.config.precision):
+            logits, features = model(inputs, return_features=True)
+        return logits, features
+
+    def _inputs(self, split: Split, indices: np.ndarray) -> Tensor:
+        images = torch.from_numpy(split.inputs[indices]).to(self.device, non_blocking=True)
+        return normalise(images, self.dataset.mean, self.dataset.std)
+
+    def _set_learning_rate(self, epochs_done: float) -> float:
+        factor = learning_rate_factor(self.config, epochs_done)
+        for group in self.optimizer.param_groups:
+            group["lr"] = group["initial_lr"] * factor
+        return self.config.lr * factor
+
+
+def learning_rate_factor(config: TrainingConfig, epochs_done: float) -> float:
+    """The learning rate over its start value, a given (fractional) number of epochs in."""
+    if epochs_done < config.warmup_epochs:
+        return (epochs_done + 1e-3) / config.warmup_epochs
+    if config.schedule == "step":
+        passed = sum(epochs_done >= fraction * config.epochs for fraction in config.milestones)
+        return config.lr_decay**passed
+    if config.schedule == "cosine":
+        span = max(config.epochs - config.warmup_epochs, 1e-9)
+        progress = min((epochs_done - config.warmup_epochs) / span, 1.0)
+        return 0.5 * (1 + math.cos(math.pi * progress))
+    return 1.0
+
+
+def default_device() -> torch.device:
+    """The GPU this process may use, else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _make_optimizer(
+    model: nn.Module, loss: CalibrationLoss, config: TrainingConfig
+) -> torch.optim.Optimizer:
+    own = [{"weight_decay": 0.0, **group} for group in loss.parameter_groups()]
+    groups: list[dict[str, Any]] = [{"params": list(model.parameters())}, *own]
+    for group in groups:
+        group["initial_lr"] = group.get("lr", config.lr)
+    if config.optimizer == "sgd":
+        return torch.optim.SGD(
+            groups,
+            lr=config.lr,
+            momentum=config.momentum,
+            nesterov=config.nesterov,
+            weight_decay=config.weight_decay,
+        )
+    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+    return kind(groups, lr=config.lr, weight_decay=config.weight_decay)
+
+
+def _augmentation(kind: str, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
+    return lambda images: augment(images, kind, generator)
+
+
+def _autocast(device: torch.device, precision: str) -> Any:
+    wanted = precision == "bfloat16" or (
+        precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported()
+    )
+    return torch.autocast(device.type, dtype=torch.bfloat16) if wanted else nullcontext()
+
+
+def _chunks(indices: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    for start in range(0, len(indices), size):
+        yield indices[start : start + size]
+
+
+def _sum_over_workers(value: Tensor) -> Tensor:
+    if world_size() > 1:
+        torch.distributed.all_reduce(value)
+    return value
+
+
+def _mix(*numbers: int) -> int:
+    """One 63-bit seed from several numbers."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def _random_state(device: torch.device) -> dict[str, Tensor]:
+    state = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        state["cuda"] = torch.cuda.get_rng_state(device)
+    return state
+
+
+def _set_random_state(state: dict[str, Tensor], device: torch.device) -> None:
+    torch.set_rng_state(state["cpu"])
+    if device.type == "cuda" and "cuda" in state:
+        torch.cuda.set_rng_state(state["cuda"], device)

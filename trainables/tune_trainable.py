@@ -1,0 +1,46 @@
+"""The Ray Tune wrapper: one trial on one device, in an actor that the next trial uses again."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+from ray import tune
+
+from trainables.config import TrialSetup
+from trainables.data.base import Dataset
+from trainables.trial import TrialRun
+
+
+class TuneTrial(tune.Trainable):
+    """Runs a :class:`~trainables.trial.TrialRun`, one epoch per step.
+
+    A trial's checkpoints lie in its own folder of the sweep's storage, where the next actor (or
+    the next driver) finds them by the trial's number; Tune keeps none. An exception in a step
+    would come again, so it ends the trial as failed; only a process that dies is tried again.
+    """
+
+    def setup(
+        self,
+        config: dict[str, Any],
+        dataset: Dataset | None = None,
+        trial_setup: TrialSetup | None = None,
+    ) -> None:
+        """Called once per actor; the dataset is a view into Ray's object store."""
+        assert dataset is not None and trial_setup is not None
+        self._dataset = dataset
+        self._trial_setup = trial_setup
+        self.reset_config(config)
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Take up another trial."""
+        self._run = TrialRun(self._dataset, self._trial_setup, new_config)
+        return True
+
+    def step(self) -> dict[str, Any]:
+        """Train one epoch; see :meth:`TrialRun.advance`."""
+        try:
+            return self._run.advance()
+        except Exception as error:
+            message = f"{type(error).__name__}: {error}"
+            return {"failure": message, "traceback": traceback.format_exc(), "done": True}
