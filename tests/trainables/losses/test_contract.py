@@ -1,0 +1,196 @@
+"""What holds for every loss."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from trainables.losses import CalibrationLoss, available_losses, loss_class, make_loss
+
+BuildLoss = Callable[..., CalibrationLoss]
+Batch = dict[str, Tensor]
+
+CRL_PAIRS_NEIGHBOURS = {"crl"}
+
+
+@pytest.mark.parametrize("name", available_losses())
+def test_has_a_source_and_a_formula(name: str) -> None:
+    kind = loss_class(name)
+    assert issubclass(kind, CalibrationLoss)
+    assert kind.source
+    assert kind.formula
+    assert "\n" not in kind.formula
+
+
+@pytest.mark.parametrize("name", available_losses())
+def test_gradient_is_the_derivative(name: str, build: BuildLoss, batch: Batch) -> None:
+    loss = build(name, 5)
+    logits, features = batch["logits"].requires_grad_(), batch["features"].requires_grad_()
+
+    def value(logits: Tensor, features: Tensor) -> Tensor:
+        result: Tensor = loss(**{**batch, "logits": logits, "features": features})
+        return result
+
+    assert value(logits, features).shape == ()
+    assert torch.autograd.gradcheck(value, (logits, features))
+
+
+@pytest.mark.parametrize("scale", [0.0, 30.0, 1e4], ids=["equal", "large", "extreme"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize("count", [1, 2, 16])
+@pytest.mark.parametrize("num_classes", [2, 7])
+@pytest.mark.parametrize("name", available_losses())
+def test_finite(
+    name: str, num_classes: int, count: int, dtype: torch.dtype, scale: float, build: BuildLoss
+) -> None:
+    loss = build(name, num_classes, num_samples=count).float()
+    logits = (torch.randn(count, num_classes).sign() * scale).to(dtype).requires_grad_()
+    features = (torch.randn(count, 3) * scale).to(dtype).requires_grad_()
+    targets = torch.zeros(count, dtype=torch.int64)
+    targets[::2] = 1
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
+        value = loss(logits, targets, indices=torch.arange(count), features=features)
+    assert value.dtype == torch.float32
+    assert torch.isfinite(value)
+    value.backward()
+    reached = features if loss.needs_features else logits
+    assert reached.grad is not None
+    assert torch.isfinite(reached.grad).all()
+    assert all(torch.isfinite(p.grad).all() for p in loss.parameters() if p.grad is not None)
+
+
+@pytest.mark.parametrize("right", [True, False], ids=["p_y=1", "p_y=0"])
+@pytest.mark.parametrize("name", available_losses())
+def test_finite_at_certainty(name: str, right: bool, build: BuildLoss) -> None:
+    loss = build(name, 4).float()
+    targets = torch.arange(8) % 3
+    sure_of = targets if right else (targets + 1) % 4
+    logits = (F.one_hot(sure_of, 4) * 1e4).float().requires_grad_()
+    value = loss(logits, targets, indices=torch.arange(8), features=logits)
+    value.backward()
+    assert torch.isfinite(value)
+    assert logits.grad is not None
+    assert torch.isfinite(logits.grad).all()
+
+
+@pytest.mark.parametrize("name", available_losses())
+def test_half_precision_is_computed_in_float32(name: str, build: BuildLoss, batch: Batch) -> None:
+    loss = build(name, 5).float()
+    logits, features = batch["logits"].bfloat16(), batch["features"].bfloat16()
+    others = {"targets": batch["targets"], "indices": batch["indices"]}
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        low = loss(logits=logits, features=features, **others)
+    full = loss(logits=logits.float(), features=features.float(), **others)
+    assert torch.equal(low, full)
+
+
+@pytest.mark.parametrize("name", sorted(set(available_losses()) - CRL_PAIRS_NEIGHBOURS))
+def test_order_of_samples_does_not_matter(name: str, build: BuildLoss, batch: Batch) -> None:
+    loss = build(name, 5)
+    order = torch.randperm(8)
+    shuffled = loss(**{key: value[order] for key, value in batch.items()})
+    torch.testing.assert_close(shuffled, loss(**batch))
+
+
+@pytest.mark.parametrize("name", sorted(set(available_losses()) - {"logitnorm", "supcon"}))
+def test_adding_to_all_logits_does_not_matter(name: str, build: BuildLoss, batch: Batch) -> None:
+    loss = build(name, 5)
+    before = loss(**batch)
+    torch.testing.assert_close(loss(**{**batch, "logits": batch["logits"] + 100}), before)
+
+
+@pytest.mark.parametrize(
+    ("name", "hyperparameters"),
+    [
+        ("label_smoothing", {"alpha": 0}),
+        ("focal", {"gamma": 0}),
+        ("inverse_focal", {"gamma": 0}),
+        ("dual_focal", {"gamma": 0}),
+        ("focal_calibration", {"gamma": 0, "lam": 0}),
+        ("mmce", {"lam": 0}),
+        ("ecp", {"lam": 0}),
+        ("mbls", {"lam": 0}),
+        ("cpc", {"lam_discrimination": 0, "lam_exclusion": 0}),
+        ("mdca", {"gamma": 0, "beta": 0}),
+        ("crl", {"lam": 0}),
+        ("kde_xe", {"lam": 0}),
+        ("r_aurc", {"lam": 0}),
+        ("mixup", {"alpha": 0.3}),
+        ("mbls", {"margin": 1e6}),
+        ("cals_hr", {"margin": 1e6}),
+    ],
+    ids=str,
+)
+def test_without_its_penalty_it_is_cross_entropy(
+    name: str, hyperparameters: dict[str, float], build: BuildLoss, batch: Batch
+) -> None:
+    logits = batch["logits"].requires_grad_()
+    value = build(name, 5, **hyperparameters)(**batch)
+    (gradient,) = torch.autograd.grad(value, logits)
+    expected = F.cross_entropy(logits, batch["targets"])
+    torch.testing.assert_close(value, expected)
+    torch.testing.assert_close(gradient, *torch.autograd.grad(expected, logits))
+
+
+@pytest.mark.parametrize("name", available_losses())
+def test_state_dict_restores_the_loss(name: str, build: BuildLoss, batch: Batch) -> None:
+    loss = build(name, 5)
+    loss(**batch)
+    loss.on_step_end()
+    loss.on_epoch_end()
+    loss.on_validation_end(batch["logits"], batch["targets"])
+    restored = make_loss(name, 5).double()
+    restored.load_state_dict(loss.state_dict())
+    assert torch.equal(restored(**batch), loss(**batch))
+    for mine, theirs in zip(loss.buffers(), restored.buffers(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+@pytest.mark.parametrize("name", available_losses())
+def test_keeps_its_inputs(name: str, build: BuildLoss, batch: Batch) -> None:
+    copies = {key: value.clone() for key, value in batch.items()}
+    build(name, 5)(**batch)
+    assert all(torch.equal(batch[key], copies[key]) for key in batch)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"logits": torch.zeros(8, 4)}, ValueError, r"shape \(N, 5\) with N >= 1, got \(8, 4\)"),
+        ({"logits": torch.zeros(8)}, ValueError, r"shape \(N, 5\)"),
+        ({"logits": torch.zeros(0, 5)}, ValueError, r"N >= 1, got \(0, 5\)"),
+        ({"logits": torch.zeros(8, 5).long()}, TypeError, "logits must be floating point"),
+        ({"targets": torch.zeros(7).long()}, ValueError, r"shape \(8,\).*got \(7,\)"),
+        ({"targets": torch.zeros(8, 1).long()}, ValueError, r"got \(8, 1\)"),
+        ({"targets": torch.zeros(8).int()}, TypeError, "must be int64.*, got torch.int32"),
+        ({"targets": torch.full((8,), 5)}, ValueError, r"in \[0, 5\), got 5"),
+        ({"targets": torch.full((8,), -100)}, ValueError, r"in \[0, 5\), got -100"),
+        ({"indices": torch.arange(7)}, ValueError, r"indices must be int64 of shape \(8,\)"),
+        ({"indices": torch.zeros(8)}, ValueError, "indices must be int64"),
+    ],
+)
+@pytest.mark.parametrize("name", available_losses())
+def test_refuses_wrong_arguments(
+    name: str,
+    change: Batch,
+    error: type[Exception],
+    message: str,
+    build: BuildLoss,
+    batch: Batch,
+) -> None:
+    with pytest.raises(error, match=message):
+        build(name, 5)(**{**batch, **change})
+
+
+@pytest.mark.parametrize("name", sorted(set(available_losses()) - {"mixup"}))
+def test_soft_targets_are_for_mixup(name: str, build: BuildLoss, batch: Batch) -> None:
+    with pytest.raises(TypeError, match="targets must be int64"):
+        build(name, 5)(**{**batch, "targets": torch.full((8, 5), 0.2)})
+
+
+@pytest.mark.parametrize("num_classes", [1, 0, -3])
+def test_needs_two_classes(num_classes: int) -> None:
+    with pytest.raises(ValueError, match=f"num_classes must be at least 2, got {num_classes}"):
+        make_loss("focal", num_classes)

@@ -1,0 +1,65 @@
+"""Losses give the same value and gradient for any number of workers, with uneven shares too."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from trainables.distributed import all_gather, global_mean, rank, world_size
+from trainables.losses import available_losses
+
+LOSSES = (*available_losses(), "torch.nn:MultiMarginLoss")
+SHARES = [(number, workers) for workers in (1, 2, 3) for number in range(workers)]
+ROOT = Path(__file__).parents[3]
+
+Results = dict[str, dict[str, dict[str, Tensor]]]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """What each worker got: one run of three processes serves all tests."""
+    folder = tmp_path_factory.mktemp("workers")
+    script = Path(__file__).with_name("worker.py")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GLOO_SOCKET_IFNAME": "lo"}
+    workers = [
+        subprocess.Popen(
+            [sys.executable, str(script), str(number), str(folder)],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(3)
+    ]
+    for worker in workers:
+        _, errors = worker.communicate(timeout=100)
+        assert worker.returncode == 0, errors
+    return {path.stem: torch.load(path, weights_only=True) for path in folder.glob("*.pt")}
+
+
+@pytest.mark.parametrize(("number", "workers"), SHARES)
+@pytest.mark.parametrize("name", LOSSES)
+def test_as_with_one_worker(name: str, number: int, workers: int, results: Results) -> None:
+    found, expected = results[f"worker{number}of{workers}"][name], results["alone"][name]
+    assert found.keys() == expected.keys()
+    for key in expected:
+        assert torch.allclose(found[key], expected[key], rtol=1e-9, atol=1e-12), key
+
+
+@pytest.mark.parametrize(("number", "workers"), SHARES)
+def test_all_gather(number: int, workers: int, results: Results) -> None:
+    found = results[f"worker{number}of{workers}"]["all_gather"]
+    owners = [float(owner) for owner in range(workers) for _ in range(owner)]
+    assert found["rows"].tolist() == [[owner, owner] for owner in owners]
+    mine = [[float(i), float(i)] for i, owner in enumerate(owners) if owner == number]
+    assert found["gradient"].tolist() == mine
+
+
+def test_alone_there_is_nothing_to_exchange() -> None:
+    tensor, mean = torch.zeros(2, 3), torch.zeros(())
+    assert (rank(), world_size()) == (0, 1)
+    assert all_gather(tensor) is tensor
+    assert global_mean(mean, 2) is mean

@@ -1,0 +1,195 @@
+"""Losses by name."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from trainables.losses import (
+    CalibrationLoss,
+    available_losses,
+    hyperparameters,
+    loss_class,
+    make_loss,
+    registry,
+)
+
+NAMES = (
+    "ada_dual_focal", "adafocal", "aucm", "brier", "cals_alm", "cals_hr", "cpc", "crl",
+    "cross_entropy", "dual_focal", "ecp", "focal", "focal_calibration", "focal_sample_dependent",
+    "inverse_focal", "kde_xe", "label_smoothing", "logitnorm", "mbls", "mdca", "mixup", "mmce",
+    "r_aurc", "supcon",
+)  # fmt: skip
+
+
+class Doubled(CalibrationLoss):
+    """Somebody's own loss."""
+
+    def __init__(self, num_classes: int, factor: float = 2.0) -> None:
+        super().__init__(num_classes)
+        self.factor = factor
+
+    def compute(
+        self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
+    ) -> Tensor:
+        return self.factor * F.cross_entropy(logits, targets)
+
+
+@pytest.fixture
+def own_module(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """This file under a name that can be imported."""
+    monkeypatch.setitem(sys.modules, "somebodys_losses", sys.modules[__name__])
+    yield "somebodys_losses"
+
+
+def test_all_losses_are_there() -> None:
+    assert available_losses() == NAMES
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("cross_entropy", {}),
+        ("focal_sample_dependent", {}),
+        ("label_smoothing", {"alpha": 0.05}),
+        ("focal", {"gamma": 3.0}),
+        ("inverse_focal", {"gamma": 2.0}),
+        ("dual_focal", {"gamma": 5.0}),
+        ("focal_calibration", {"gamma": 3.0, "lam": 0.5}),
+        ("mbls", {"margin": 10.0, "lam": 0.1}),
+        ("cpc", {"lam_discrimination": 10.0, "lam_exclusion": 1.0}),
+        ("r_aurc", {"lam": 0.5, "epsilon": 0.05, "confidence": "max_probability"}),
+        (
+            "cals_alm",
+            {
+                "margin": 10.0,
+                "lam": 1e-6,
+                "rho": 1.0,
+                "growth": 1.2,
+                "improvement": 0.9,
+                "period": 10,
+                "penalty": "phr",
+            },
+        ),
+    ],
+)
+def test_hyperparameters_and_defaults(name: str, expected: dict[str, Any]) -> None:
+    assert hyperparameters(name) == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_defaults_are_allowed(name: str) -> None:
+    assert isinstance(make_loss(name, 3, **hyperparameters(name)), loss_class(name))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "error", "message"),
+    [
+        (
+            "focul",
+            {},
+            ValueError,
+            r"unknown loss 'focul' \(did you mean 'focal'\?\); available: ada",
+        ),
+        ("", {}, ValueError, "unknown loss ''"),
+        (
+            "focal",
+            {"gama": 1},
+            ValueError,
+            r"'focal' has no hyperparameter 'gama' \(did you mean 'gamma'\?\); it has: gamma \(def",
+        ),
+        ("brier", {"gamma": 1}, ValueError, "no hyperparameter 'gamma'; it has: none"),
+        ("focal", {"gamma": -1}, ValueError, r"loss 'focal': gamma must be in \[0, inf\), got -1"),
+        ("focal", {"gamma": float("nan")}, ValueError, "got nan"),
+        ("focal", {"gamma": float("inf")}, ValueError, "got inf"),
+        ("focal", {"gamma": "3"}, TypeError, "loss 'focal': gamma must be a number, got '3'"),
+        ("focal", {"gamma": True}, TypeError, "gamma must be a number, got True"),
+        ("label_smoothing", {"alpha": 1.1}, ValueError, r"alpha must be in \[0, 1\], got 1.1"),
+        ("cals_alm", {"margin": 0}, ValueError, r"margin must be in \(0, inf\), got 0"),
+        ("cals_alm", {"penalty": "p4"}, ValueError, "penalty must be one of phr, p2, p3, got 'p4'"),
+        ("cals_alm", {"period": 1.5}, TypeError, "period must be an integer, got 1.5"),
+        ("cals_alm", {"growth": 0.9}, ValueError, r"growth must be in \[1, inf\), got 0.9"),
+        ("r_aurc", {"lam": 2}, ValueError, r"lam must be in \[0, 1\], got 2"),
+        (
+            "r_aurc",
+            {"confidence": "max_prob"},
+            ValueError,
+            r"confidence must be one of .* \(did you mean 'max_probability'\?\)",
+        ),
+        ("kde_xe", {"p": 3}, ValueError, "p must be 1 or 2, got 3"),
+        ("supcon", {"temperature": 0}, ValueError, r"temperature must be in \(0, inf\), got 0"),
+    ],
+)
+def test_refuses(
+    name: str, arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        make_loss(name, 3, **arguments)
+
+
+def test_own_loss_by_dotted_path(own_module: str) -> None:
+    path = f"{own_module}:Doubled"
+    assert hyperparameters(path) == {"factor": 2.0}
+    logits, targets = torch.randn(4, 3), torch.tensor([0, 1, 2, 0])
+    value = make_loss(path, 3, factor=3.0)(logits, targets)
+    torch.testing.assert_close(value, 3 * F.cross_entropy(logits, targets))
+    with pytest.raises(ValueError, match="no hyperparameter 'facter'.*did you mean 'factor'"):
+        make_loss(path, 3, facter=3.0)
+
+
+def test_plain_module_by_dotted_path() -> None:
+    logits, targets = torch.randn(4, 3), torch.tensor([0, 1, 2, 0])
+    loss = make_loss("torch.nn:MultiMarginLoss", 3, margin=0.5)
+    assert isinstance(loss, CalibrationLoss)
+    expected = nn.MultiMarginLoss(margin=0.5)(logits, targets)
+    torch.testing.assert_close(loss(logits, targets), expected)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("no_such_package:Loss", "cannot be imported: No module named 'no_such_package'"),
+        ("torch.nn:NoSuchLoss", "cannot be imported: .*NoSuchLoss"),
+        ("torch:softmax", "must be a CalibrationLoss or nn.Module class"),
+        (":Loss", "cannot be imported"),
+    ],
+)
+def test_bad_dotted_paths(path: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_loss(path, 3)
+
+
+def test_installed_packages_may_add_losses(
+    own_module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def entry_points(group: str) -> list[EntryPoint]:
+        assert group == "calsweep.losses"
+        return [
+            EntryPoint("doubled", f"{own_module}:Doubled", group),
+            EntryPoint("broken", "no_such_package:Loss", group),
+        ]
+
+    monkeypatch.setattr(registry, "entry_points", entry_points)
+    registry._paths.cache_clear()
+    try:
+        assert "doubled" in available_losses()
+        assert isinstance(make_loss("doubled", 3), Doubled)
+        assert isinstance(make_loss("focal", 3), CalibrationLoss)  # the broken one is not touched
+    finally:
+        registry._paths.cache_clear()
+
+
+def test_needs_torch_alone() -> None:
+    code = (
+        "import sys; from trainables.losses import *; "
+        "[make_loss(name, 3) for name in available_losses()]; "
+        "print(*{'ray', 'mlflow', 'torchvision', 'sklearn', 'optuna'} & set(sys.modules))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == ""
