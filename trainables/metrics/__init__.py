@@ -13,7 +13,7 @@ from trainables.metrics.calibration import (
     reliability_bins,
 )
 from trainables.metrics.debiased import debiased_calibration_error, sweep_calibration_error
-from trainables.metrics.evaluation import evaluate
+from trainables.metrics.evaluation import METRIC_NAMES, evaluate
 from trainables.metrics.kernel_density import kde_calibration_error
 from trainables.metrics.ood import ood_metrics
 from trainables.metrics.proper_scores import (
@@ -27,6 +27,7 @@ from trainables.metrics.resampling import bootstrap
 from trainables.metrics.smooth import smooth_calibration_error
 
 __all__ = [
+    "METRIC_NAMES",
     "ReliabilityBins",
     "accuracy",
     "adaptive_calibration_error",

@@ -1,13 +1,14 @@
 """Checks and small helpers that every metric shares."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 # A half-precision row of probabilities is rounded to two or three digits.
 _ROW_SUM_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 2e-2}
-_BLOCK_ELEMENTS = 2**21
+_ROW_BLOCK_ELEMENTS = 2**19  # temporaries stay in the cache
+_CLASS_BLOCK_ELEMENTS = 2**21
 
 
 def check_probs(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -56,13 +57,25 @@ def check_num_bins(num_bins: int) -> None:
 def row_blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """Split tensors along their first axis, so that temporaries stay small."""
     first = tensors[0]
-    size = max(1, _BLOCK_ELEMENTS * len(first) // max(1, first.numel()))
+    size = max(1, _ROW_BLOCK_ELEMENTS * len(first) // max(1, first.numel()))
     return zip(*(torch.split(tensor, size) for tensor in tensors), strict=True)
+
+
+def map_rows(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+    """Values (N,) of a function of blocks of rows, float64.
+
+    Written into one array: results kept apart would pin the freed temporaries around them in the
+    allocator, which then holds several copies of the input.
+    """
+    values = torch.empty(len(tensors[0]), dtype=torch.float64, device=tensors[0].device)
+    for *rows, out in row_blocks(*tensors, values):
+        out.copy_(function(*rows))
+    return values
 
 
 def classes_per_block(num_samples: int) -> int:
     """How many columns of N samples make a block of bounded size."""
-    return max(1, _BLOCK_ELEMENTS // num_samples)
+    return max(1, _CLASS_BLOCK_ELEMENTS // num_samples)
 
 
 def _check_pair(name: str, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,7 +5,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from trainables.metrics._inputs import row_blocks
+from trainables.metrics._inputs import map_rows
 
 Confidence = Literal["max_probability", "margin", "negative_entropy"]
 
@@ -28,6 +28,6 @@ def confidence_scores(probs: Tensor, confidence: Confidence) -> Tensor:
         first, second = probs.topk(2, dim=1).values.unbind(dim=1)
         return first - second
     if confidence == "negative_entropy":
-        return torch.cat([torch.xlogy(p, p).sum(dim=1) for (p,) in row_blocks(probs)])
+        return map_rows(lambda p: torch.xlogy(p, p).sum(dim=1), probs)
     allowed = ", ".join(get_args(Confidence))
     raise ValueError(f"confidence must be one of {allowed}, got {confidence!r}")

@@ -88,6 +88,8 @@ _METRICS: dict[str, Callable[[_Predictions], Tensor | float]] = {
     "aurc": lambda p: p.aurc,
     "e_aurc": lambda p: p.aurc - perfect_ranking_area(p.top[1]),
 }
+METRIC_NAMES = tuple(_METRICS)
+"""All names that :func:`evaluate` knows."""
 
 
 def evaluate(

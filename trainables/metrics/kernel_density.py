@@ -12,7 +12,8 @@ from trainables.metrics._top_label import top_label
 Kind = Literal["canonical", "top_label"]
 
 MAX_EVALUATED = 2048
-_CENTRES_PER_BLOCK = 1024
+_CENTRES_PER_BLOCK = 512
+_POINTS_PER_BLOCK = 256
 
 
 def kde_calibration_error(
@@ -23,7 +24,7 @@ def kde_calibration_error(
     Mean over samples j of sum_k |r_jk - p_jk|, where r_jk = sum_{i != j} w_ij 1[y_i = k] and
     w_ij is proportional to the density of Dirichlet(p_i / bandwidth + 1) at p_j. Popordanoska et
     al. 2022, eq. 9. In full it costs O(N^2 K), so beyond 2,048 samples the mean over j is taken
-    over 2,048 samples at even steps, while all N samples remain kernel centres: the estimate of
+    over 2,048 samples spread evenly, while all N samples remain kernel centres: the estimate of
     each r_j is exact and only the outer mean is sampled. Memory does not grow with N^2.
 
     Args:
@@ -59,8 +60,8 @@ def kernel_error(probs: Tensor, labels: Tensor, bandwidth: float | None = None) 
     num_samples = len(probs)
     if num_samples < 2:
         return probs.new_tensor(math.nan, dtype=torch.float64)
-    step = max(1, math.ceil(num_samples / MAX_EVALUATED))
-    evaluated = torch.arange(0, num_samples, step, device=probs.device)
+    num_evaluated = min(num_samples, MAX_EVALUATED)
+    evaluated = torch.arange(num_evaluated, device=probs.device) * num_samples // num_evaluated
     points = probs[evaluated].double()
     if bandwidth is None:
         bandwidth = _most_likely_bandwidth(points)
@@ -95,12 +96,15 @@ def _most_likely_bandwidth(points: Tensor) -> float:
     candidates: list[float] = torch.cat(
         [torch.logspace(-5, -1, 15), torch.linspace(0.2, 1, 5)]
     ).tolist()
-    products = points @ _log(points).T
-    products.fill_diagonal_(-math.inf)
-    likelihoods = [
-        (products / b - _log_beta(points / b)[:, None]).logsumexp(dim=0).sum() for b in candidates
-    ]
-    return candidates[int(torch.stack(likelihoods).argmax())]
+    products = _log(points) @ points.T
+    products.fill_diagonal_(-math.inf)  # leave one out
+
+    def log_likelihood(bandwidth: float) -> float:
+        log_beta = _log_beta(points / bandwidth)
+        blocks = products.split(_POINTS_PER_BLOCK)
+        return float(sum((s / bandwidth - log_beta).logsumexp(dim=1).sum() for s in blocks))
+
+    return max(candidates, key=log_likelihood)
 
 
 def _log_kernel(centres: Tensor, log_points: Tensor, bandwidth: float) -> Tensor:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from trainables.metrics._inputs import check_probs, row_blocks
+from trainables.metrics._inputs import check_probs, map_rows
 from trainables.metrics._top_label import top_label
 
 
@@ -60,13 +60,14 @@ def log_losses(probs: Tensor, labels: Tensor) -> Tensor:
 
 def log_losses_of_logits(logits: Tensor, labels: Tensor) -> Tensor:
     """-log p_y of each sample of checked logits, float64 (N,), finite."""
-    blocks = row_blocks(logits, labels)
-    return torch.cat([-_at_label(torch.log_softmax(z.double(), dim=1), y) for z, y in blocks])
+    return map_rows(
+        lambda z, y: -_at_label(torch.log_softmax(z.double(), dim=1), y), logits, labels
+    )
 
 
 def squared_errors(probs: Tensor, labels: Tensor) -> Tensor:
     """Squared error of each sample of checked probabilities, summed over classes, float64 (N,)."""
-    squares = torch.cat([p.double().square().sum(dim=1) for (p,) in row_blocks(probs)])
+    squares = map_rows(lambda p: p.double().square().sum(dim=1), probs)
     errors = squares + 1 - 2 * _at_label(probs, labels).double()
     return errors.clamp(min=0)  # a perfect prediction may round to -1e-16
 
