@@ -35,8 +35,8 @@ def check_sweep(sweep: SweepFile) -> None:
             check(section.name, **section.options)
         except (ValueError, TypeError) as error:
             faults.append(f"{key}: {error}")
-    for section in sweep.losses:
-        faults += _loss_faults(section)
+    for loss in sweep.losses:
+        faults += _loss_faults(loss)
     faults += _metric_faults(sweep)
     if faults:
         raise UserError("\n".join(faults))

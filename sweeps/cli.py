@@ -1,4 +1,4 @@
-"""The ``calsweep`` command: parses, calls, prints. Heavy imports wait until a command needs them."""
+"""The ``calsweep`` command: parses, calls, prints. Heavy imports wait until they are needed."""
 
 from __future__ import annotations
 
@@ -88,6 +88,81 @@ def check(file: File, overrides: Overrides = None, name: NewName = None) -> None
     Console().print(*plan_tables(sweep), sep="\n")
 
 
+@app.command()
+def best(
+    storage: Storage = DEFAULT_STORAGE,
+    dataset: Annotated[str | None, typer.Option(help="Only this dataset.")] = None,
+    model: Annotated[str | None, typer.Option(help="Only this model.")] = None,
+    output: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.table,
+) -> None:
+    """Print the best hyperparameters per dataset and model, from MLflow."""
+    from sweeps.best import best_settings, render_best
+    from sweeps.tracking.client import tracking_uri
+    from sweeps.tracking.reader import tracked_sweeps
+
+    uri = tracking_uri(storage)
+    entries = best_settings(tracked_sweeps(uri, dataset, model))
+    if not entries:
+        wanted = " ".join(f"{k}={v}" for k, v in (("dataset", dataset), ("model", model)) if v)
+        raise UserError(f"{uri} has no finished sweep{f' of {wanted}' if wanted else ''} yet")
+    render_best(entries, output.value, uri)
+
+
+@app.command()
+def sync(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
+    """Bring MLflow up to date with a sweep that ran while it did not answer."""
+    from sweeps.runner import sync_sweep
+
+    print(f"MLflow is up to date: {sync_sweep(name, storage)} trials of {name}")
+
+
+@app.command()
+def ui(
+    storage: Storage = DEFAULT_STORAGE,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 5000,
+) -> None:
+    """Open the MLflow UI on this project's store (Ctrl-C ends it)."""
+    from sweeps.tracking.ui import serve
+
+    serve(storage, host, port)
+
+
+@app.command()
+def losses(
+    markdown: Annotated[bool, typer.Option("--markdown", help="As a Markdown table.")] = False,
+) -> None:
+    """List the losses with their hyperparameters, ranges and sources."""
+    from sweeps.catalogue import losses_markdown, losses_table
+
+    _print(losses_markdown() if markdown else losses_table())
+
+
+@app.command()
+def datasets() -> None:
+    """List the datasets and their options."""
+    from sweeps.catalogue import datasets_table
+
+    _print(datasets_table())
+
+
+@app.command()
+def models() -> None:
+    """List the models and their options."""
+    from sweeps.catalogue import models_table
+
+    _print(models_table())
+
+
+def _print(what: object) -> None:
+    from rich.console import Console
+
+    if isinstance(what, str):
+        print(what)
+    else:
+        Console(highlight=False).print(what)
+
+
 def _print_result(result: SweepResult, name: str, storage: str) -> None:
     from rich.console import Console
 
@@ -107,8 +182,8 @@ def _print_result(result: SweepResult, name: str, storage: str) -> None:
     )
     if result.unsynced:
         console.print(
-            f"\nMLflow did not answer: {result.unsynced} trials are in the sweep store only; once it "
-            f"is back, `calsweep sync {name}{where}` brings it up to date."
+            f"\nMLflow did not answer: {result.unsynced} trials are in the sweep store only; once "
+            f"it is back, `calsweep sync {name}{where}` brings it up to date."
         )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from sweeps.errors import UserError
 from sweeps.sweep_file import ScalingSection
@@ -16,7 +17,6 @@ _LOCAL_SETTINGS = {
     # Trials keep their own records; Tune's loggers, snapshots and reports would do so again.
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_GLOBAL_CHECKPOINT_S": "1000000",
-    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
     "TUNE_MAX_PENDING_TRIALS_PG": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "1000000",
@@ -27,8 +27,9 @@ _LOCAL_SETTINGS = {
 _SLOTS_KNOWN_FOR_SECONDS = 5.0
 
 
-def connect(address: str | None) -> None:
-    """Start Ray on this machine, or join the cluster at an address.
+@contextmanager
+def connected(address: str | None) -> Iterator[None]:
+    """Start Ray on this machine, or join the cluster at an address; leave it at the end.
 
     Raises:
         UserError: No cluster answers at the address.
@@ -52,8 +53,10 @@ def connect(address: str | None) -> None:
             f"--address = {address!r}: no Ray cluster answers there ({reason}); allowed: the "
             "host:port that `ray start --head` printed, or 'auto'"
         ) from None
-    for name in ("ray", "ray.tune", "ray.train"):
-        logging.getLogger(name).setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        ray.shutdown()
 
 
 def check_room(scaling: ScalingSection, address: str | None) -> None:
@@ -74,8 +77,8 @@ def check_room(scaling: ScalingSection, address: str | None) -> None:
         wanted = each * scaling.num_workers
         if wanted > has.get(resource, 0.0):
             faults.append(
-                f"scaling: one trial wants num_workers × {key} = {scaling.num_workers} × {each:g} = "
-                f"{wanted:g} {resource}s; {where} has {has.get(resource, 0.0):g}"
+                f"scaling: one trial wants num_workers × {key} = {scaling.num_workers} × {each:g} "
+                f"= {wanted:g} {resource}s; {where} has {has.get(resource, 0.0):g}"
             )
     if faults:
         raise UserError("\n".join(faults))

@@ -9,10 +9,9 @@ from typing import Any
 
 from rich.table import Table
 
-from sweeps.naming import format_hyperparameters
+from sweeps.naming import format_fraction, format_hyperparameters
 from sweeps.records import TrialRecord
-from sweeps.selection import Candidate, candidates, choose, guard_reference
-from sweeps.space import BASELINE
+from sweeps.selection import BASELINE, Candidate, candidates, choose, guard_reference
 from sweeps.sweep_file import SweepFile
 
 
@@ -26,8 +25,8 @@ def leaderboard(records: Sequence[TrialRecord], sweep: SweepFile) -> list[dict[s
         ``val_error``, ``val_ece``, ``test_error``, ``test_ece``, ``test_ece_scaled`` and
         ``temperature`` (means over the judged seeds), ``objective``, ``seeds`` and ``note``.
     """
-    ranked = candidates(records, sweep)
-    chosen = choose(records, sweep)
+    ranked = candidates(records, sweep.rule)
+    chosen = choose(records, sweep.rule)
     rows = []
     for loss in dict.fromkeys([c.loss for c in ranked] + [r.loss for r in records]):
         own = [r for r in records if r.loss == loss]
@@ -55,38 +54,31 @@ _METRICS = ("val_error", "val_ece", "test_error", "test_ece", "test_ece_scaled",
 
 
 def leaderboard_table(rows: Sequence[dict[str, Any]]) -> Table:
-    """The rows of :func:`leaderboard` for the terminal."""
-    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
-    for heading, side in (
-        ("loss", "left"),
-        ("best setting", "left"),
-        ("val\nerror", "right"),
-        ("val\nECE", "right"),
-        ("test\nerror", "right"),
-        ("test\nECE", "right"),
-        ("ECE\nscaled", "right"),
-        ("T", "right"),
-        ("", "left"),
-    ):
-        table.add_column(heading, justify=side, no_wrap=heading != "")  # type: ignore[arg-type]
+    """The rows of :func:`leaderboard` for the terminal; fits into 80 columns."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("loss", no_wrap=True)
+    table.add_column("best setting", overflow="fold")
+    for heading in ("error\nval", "ECE\nval", "error\ntest", "ECE\ntest", "ECE\nscaled"):
+        table.add_column(heading, justify="right", min_width=5, no_wrap=True)
+    table.add_column("\nT", justify="right", min_width=4, no_wrap=True)
+    table.add_column("", overflow="fold", min_width=9)
     for row in rows:
-        style = "bold green" if row["note"] == "chosen" else None
-        if not row["note"] or row["note"].startswith(("stopped", "failed", "error")):
-            style = "dim"
+        chosen = row["note"] == "chosen"
+        judged = row["note"] in ("baseline", "finalist", "one seed")
         table.add_row(
             row["loss"].rpartition(":")[2],
             format_hyperparameters(row["hyperparameters"]),
-            *(_format(row[name], 4) for name in _METRICS[:-1]),
-            _format(row["temperature"], 2),
+            *(format_fraction(row[name]) for name in _METRICS[:-1]),
+            "–" if math.isnan(row["temperature"]) else f"{row['temperature']:.2f}",
             row["note"],
-            style=style,
+            style="bold green" if chosen else None if judged else "dim",
         )
     return table
 
 
 def explain_choice(records: Sequence[TrialRecord], sweep: SweepFile) -> list[str]:
     """Why the chosen setting was chosen, how sure that is, and what it does on the test split."""
-    chosen = choose(records, sweep)
+    chosen = choose(records, sweep.rule)
     if chosen is None:
         return [
             "No setting is chosen: no trial ran to its end with a validation error within "
@@ -103,7 +95,7 @@ def explain_choice(records: Sequence[TrialRecord], sweep: SweepFile) -> list[str
         f"lowest {metric}, {chosen.objective:.4f} ({over}), among settings whose validation error "
         f"is at most {sweep.search.guard:g} above cross-entropy's."
     ]
-    baseline = next((c for c in candidates(records, sweep) if c.loss == BASELINE), None)
+    baseline = next((c for c in candidates(records, sweep.rule) if c.loss == BASELINE), None)
     if baseline is not None and baseline is not chosen:
         lines.append(
             f"The cross-entropy baseline has {baseline.objective:.4f}, validation error "
@@ -135,8 +127,8 @@ def _note(candidate: Candidate, chosen: Candidate | None, sweep: SweepFile) -> s
     if not candidate.feasible:
         return f"error > baseline + {sweep.search.guard:g}"
     name = "baseline" if candidate.loss == BASELINE else ""
-    again = f"{len(candidate.judged)} new seeds" if candidate.judged[0].role == "finalist" else ""
-    return ", ".join(part for part in (name, again) if part) or "one seed"
+    again = "finalist" if candidate.judged[0].role == "finalist" else ""
+    return name or again or "one seed"
 
 
 def _unfinished_note(record: TrialRecord) -> str:
@@ -150,24 +142,18 @@ def _mean(records: Sequence[TrialRecord], name: str) -> float:
     return sum(values) / len(values)
 
 
-def _format(value: float, digits: int) -> str:
-    return "–" if math.isnan(value) else f"{value:.{digits}f}"
-
-
 def failure_summary(records: Sequence[TrialRecord]) -> str:
     """The reasons for which trials failed, the most frequent first, with how often each."""
     reasons = Counter(record.reason or "unknown" for record in records if record.state == "failed")
     return "\n".join(f"  {count} × {reason}" for reason, count in reasons.most_common(5))
 
 
-def selection_summary(
-    records: Sequence[TrialRecord], sweep: SweepFile
-) -> dict[str, Any]:
+def selection_summary(records: Sequence[TrialRecord], sweep: SweepFile) -> dict[str, Any]:
     """The same for programs: the chosen setting with its metrics, the rows, the reasons."""
-    chosen = choose(records, sweep)
+    chosen = choose(records, sweep.rule)
     summary: dict[str, Any] = {
         "sweep": sweep.name,
-        "dataset": sweep.dataset.name,
+        "dataset": sweep.dataset.label,
         "model": sweep.model.name,
         "why": explain_choice(records, sweep),
         "guard_reference": guard_reference([r for r in records if r.role == "baseline"]),

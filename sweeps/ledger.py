@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from sweeps.records import Role, State, SweepStore, TrialRecord
+from sweeps.records import Role, State, TrialRecord
+from sweeps.store import SweepStore
 from sweeps.selection import finalists
 from sweeps.space import Setting, initial_settings, searches
 from sweeps.study import SweepStudy
@@ -152,10 +153,12 @@ class Ledger:
         """The finalists' trials: every setting with every new seed, known once the search ended."""
         if self._final is None:
             searched = [r for r in self.records if r.role != "finalist"]
-            settings = [c.trials[0] for c in finalists(searched, self.sweep)]
+            selection = self.sweep.selection
+            count = selection.finalists if selection.seeds else 0
+            settings = [c.trials[0] for c in finalists(searched, self.sweep.rule, count)]
             self._final = [
                 ((trial.loss, trial.hyperparameters), self.sweep.search.seed + 1 + extra)
-                for extra in range(self.sweep.selection.seeds)
+                for extra in range(selection.seeds)
                 for trial in settings
             ]
         return self._final

@@ -23,9 +23,7 @@ def ready_made_sweeps() -> list[str]:
     return sorted(path.stem for path in READY_MADE.glob("*.yaml"))
 
 
-def load_sweep(
-    source: str, overrides: Sequence[str] = (), name: str | None = None
-) -> SweepFile:
+def load_sweep(source: str, overrides: Sequence[str] = (), name: str | None = None) -> SweepFile:
     """Read the sweep file at a path, or the ready-made one of that name.
 
     Args:
@@ -119,7 +117,9 @@ def _read_text(path: Path) -> str:
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
     if not text.strip():
-        raise UserError(f"{path}: the file is empty; a sweep file needs name, dataset, model, losses")
+        raise UserError(
+            f"{path}: the file is empty; a sweep file needs name, dataset, model, losses"
+        )
     return text
 
 
@@ -206,8 +206,8 @@ def _describe(fault: Any) -> str:
             "the first a letter or digit"
         )
     if fault["type"] in ("model_type", "model_attributes_type"):
-        known = ", ".join(_section_at(location).model_fields)
-        return f"{key} = {fault['input']!r} is not allowed; a mapping is wanted, with keys: {known}"
+        keys = ", ".join(_section_at(location).model_fields)
+        return f"{key} = {fault['input']!r} is not allowed; a mapping is wanted, with keys: {keys}"
     if fault["type"] == "tuple_type":
         return f"{key} = {fault['input']!r} is not allowed; allowed: a list"
     if fault["type"] == "too_short":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from sweeps.records import TrialRecord
@@ -21,6 +22,11 @@ _SYMBOLS = {
 def format_value(value: Any) -> str:
     """A number with up to four significant digits, anything else as it is."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def format_fraction(value: float) -> str:
+    """Four decimals without the leading zero, as tables of errors have it."""
+    return "–" if math.isnan(value) else f"{value:.4f}".removeprefix("0")
 
 
 def format_hyperparameters(hyperparameters: dict[str, Any]) -> str:

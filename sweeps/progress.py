@@ -73,7 +73,8 @@ class Progress:
             now = time.monotonic()
             if now - self._last_line >= _SECONDS_BETWEEN_LINES:
                 self._last_line = now
-                self._console.print(" · ".join(self._facts(self._ledger)), highlight=False)
+                facts = " · ".join(self._facts(self._ledger))
+                self._console.print(facts, highlight=False, soft_wrap=True)
 
     def _render(self) -> RenderableType:
         if self._ledger is None:
@@ -103,7 +104,7 @@ class Progress:
         return [*parts, self._best(ledger), self._time_left(ledger)]
 
     def _best(self, ledger: Ledger) -> str:
-        best = choose(ledger.records, ledger.sweep)
+        best = choose(ledger.records, ledger.sweep.rule)
         if best is None:
             return "best so far: none has finished yet"
         metric = ledger.sweep.search.objective

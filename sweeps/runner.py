@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -17,9 +17,11 @@ from sweeps.checks import check_sweep
 from sweeps.environment import describe_environment
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.leaderboard import failure_summary, selection_summary
+from sweeps.driver_log import driver_log
 from sweeps.ledger import Ledger
 from sweeps.progress import Progress
-from sweeps.records import SweepStore, TrialRecord, check_storage
+from sweeps.records import TrialRecord
+from sweeps.store import SweepStore, check_storage
 from sweeps.sweep_file import SweepFile
 from sweeps.tracking.client import check_answers, tracking_uri
 from sweeps.tracking.writer import MlflowWriter
@@ -86,32 +88,48 @@ def resume_sweep(
     return _run(sweep, store, address, console or Console(stderr=True), new=False)
 
 
+def sync_sweep(name: str, storage: str) -> int:
+    """Bring MLflow up to date with what the sweep store knows.
+
+    Returns:
+        The number of trials.
+
+    Raises:
+        UserError: There is no such sweep, it is being run, or MLflow does not answer.
+    """
+    store = SweepStore(storage, name)
+    sweep = store.load_sweep()
+    check_answers(tracking_uri(storage, sweep))
+    with store.locked():
+        records = store.load_records()
+        writer = MlflowWriter(sweep, store, describe_environment())
+        for record in records:
+            writer.sync(record)
+        if all(record.state != "running" for record in records):
+            writer.finish_sweep("FINISHED", _without_nan(selection_summary(records, sweep)))
+    return len(records)
+
+
 def _run(
     sweep: SweepFile, store: SweepStore, address: str | None, console: Console, new: bool
 ) -> SweepResult:
-    with Progress(console) as progress, _terminated_as_interrupted():
+    with Progress(console) as progress:
         progress.stage("Checking the sweep")
         check_sweep(sweep)
         check_answers(tracking_uri(store.storage, sweep))
         progress.stage(f"Loading {sweep.dataset.name}")
         dataset = load_data(sweep)
         progress.stage("Starting Ray" if address is None else f"Joining Ray at {address}")
-        cluster.connect(address)
-        try:
+        with cluster.connected(address), _terminated_as_interrupted():
             cluster.check_room(sweep.scaling, address)
             if new:
                 store.create(sweep)
-            lock = store.lock()
-            try:
-                return _carry_out(sweep, store, dataset, progress, console)
-            finally:
-                _release(lock)
-        finally:
-            _shut_down_ray()
+            with store.locked(), driver_log(store) as log:
+                return _carry_out(sweep, store, dataset, progress, log)
 
 
 def _carry_out(
-    sweep: SweepFile, store: SweepStore, dataset: Dataset, progress: Progress, console: Console
+    sweep: SweepFile, store: SweepStore, dataset: Dataset, progress: Progress, log: Path
 ) -> SweepResult:
     writer = MlflowWriter(sweep, store, describe_environment())
     writer.start()
@@ -134,7 +152,7 @@ def _carry_out(
     if all(record.state == "failed" for record in ledger.records):
         raise SweepFailedError(
             f"every trial of {sweep.name!r} failed:\n{failure_summary(ledger.records)}\n"
-            f"the trials' records are in {store.trials_folder.path}"
+            f"more is in the log, {log}"
         )
     return SweepResult(ledger.records, summary, unsynced)
 
@@ -179,6 +197,7 @@ def _tune(sweep: SweepFile, store: SweepStore, dataset: Dataset, ledger: Ledger)
         ),
     )
     tuner.fit()
+    (store.folder / "tune").delete_tree()  # Tune's own snapshot, of no more use
 
 
 def load_data(sweep: SweepFile) -> Dataset:
@@ -226,17 +245,6 @@ def _without_nan(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_nan(item) for item in value]
     return None if isinstance(value, float) and math.isnan(value) else value
-
-
-def _release(lock: IO[str] | None) -> None:
-    if lock is not None:
-        lock.close()
-
-
-def _shut_down_ray() -> None:
-    import ray
-
-    ray.shutdown()
 
 
 @contextmanager

@@ -14,8 +14,21 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from sweeps.records import TrialRecord
-from sweeps.space import BASELINE
-from sweeps.sweep_file import SweepFile
+
+BASELINE = "cross_entropy"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a sweep chooses by.
+
+    Attributes:
+        objective: The metric to be lowest, such as ``val_ece``.
+        guard: By how much the validation error may exceed the baseline's.
+    """
+
+    objective: str
+    guard: float
 
 
 @dataclass(frozen=True)
@@ -55,17 +68,17 @@ def guard_reference(records: Iterable[TrialRecord]) -> float | None:
     return fmean(errors) if errors else None
 
 
-def guard_excess(record: TrialRecord, reference: float | None, sweep: SweepFile) -> float:
+def guard_excess(record: TrialRecord, reference: float | None, guard: float) -> float:
     """By how much a trial's validation error is above what the guard allows; feasible at <= 0.
 
     Without a baseline (it failed) there is nothing to compare with, and every trial passes.
     """
     if reference is None:
         return 0.0
-    return record.outcome["val_error"] - reference - sweep.search.guard
+    return record.outcome["val_error"] - reference - guard
 
 
-def candidates(records: Sequence[TrialRecord], sweep: SweepFile) -> list[Candidate]:
+def candidates(records: Sequence[TrialRecord], rule: Rule) -> list[Candidate]:
     """Every setting with a finished trial, best first: feasible before not, then by objective.
 
     Settings that were trained again with new seeds come before those that were not: a single
@@ -74,7 +87,7 @@ def candidates(records: Sequence[TrialRecord], sweep: SweepFile) -> list[Candida
     finished = [
         r
         for r in records
-        if r.state == "finished" and math.isfinite(r.outcome.get(sweep.search.objective, math.nan))
+        if r.state == "finished" and math.isfinite(r.outcome.get(rule.objective, math.nan))
     ]
     reference = guard_reference([r for r in finished if r.role == "baseline"])
     retrained_reference = guard_reference([r for r in finished if r.role == "finalist"])
@@ -91,9 +104,9 @@ def candidates(records: Sequence[TrialRecord], sweep: SweepFile) -> list[Candida
             Candidate(
                 trials=tuple(trials),
                 judged=judged,
-                objective=fmean(r.outcome[sweep.search.objective] for r in judged),
+                objective=fmean(r.outcome[rule.objective] for r in judged),
                 val_error=error,
-                feasible=limit is None or error <= limit + sweep.search.guard,
+                feasible=limit is None or error <= limit + rule.guard,
             )
         )
     seeds = max((len(c.judged) for c in found if c.judged[0].role == "finalist"), default=0)
@@ -108,18 +121,24 @@ def candidates(records: Sequence[TrialRecord], sweep: SweepFile) -> list[Candida
     )
 
 
-def choose(records: Sequence[TrialRecord], sweep: SweepFile) -> Candidate | None:
+def choose(records: Sequence[TrialRecord], rule: Rule) -> Candidate | None:
     """The chosen setting: the first of :func:`candidates` if it is feasible, else None."""
-    ranked = candidates(records, sweep)
+    ranked = candidates(records, rule)
     return ranked[0] if ranked and ranked[0].feasible else None
 
 
-def finalists(records: Sequence[TrialRecord], sweep: SweepFile) -> list[Candidate]:
-    """The settings to train again: the best feasible ones, and the baseline to compare with."""
-    if sweep.selection.finalists == 0 or sweep.selection.seeds == 0:
+def finalists(records: Sequence[TrialRecord], rule: Rule, count: int) -> list[Candidate]:
+    """The settings to train again: the best feasible ones, and the baseline to compare with.
+
+    Args:
+        records: The trials of the search.
+        rule: What to choose by.
+        count: How many, the baseline not counted; 0 for none at all.
+    """
+    if count == 0:
         return []
     searched = [r for r in records if r.role != "finalist"]
-    ranked = [c for c in candidates(searched, sweep) if c.feasible]
-    chosen = ranked[: sweep.selection.finalists]
+    ranked = [c for c in candidates(searched, rule) if c.feasible]
+    chosen = ranked[:count]
     baseline = [c for c in ranked if c.loss == BASELINE and c not in chosen]
     return chosen + baseline

@@ -13,10 +13,10 @@ from optuna.distributions import (
 )
 
 from search_spaces import published_settings, search_space
+from sweeps.selection import BASELINE
 from sweeps.sweep_file import LossSection, SpaceSection, SweepFile
 
 Setting = tuple[str, dict[str, Any]]
-BASELINE = "cross_entropy"
 
 
 def loss_space(section: LossSection) -> dict[str, BaseDistribution]:
@@ -47,9 +47,8 @@ def initial_settings(sweep: SweepFile, num_classes: int) -> list[Setting]:
         if not space and not settings:
             settings = [fixed]
         queues.append([(section.name, setting) for setting in _unique(settings)])
-    turns = [
-        queue[turn] for turn in range(max(map(len, queues))) for queue in queues if turn < len(queue)
-    ]
+    rounds = range(max(map(len, queues)))
+    turns = [queue[turn] for turn in rounds for queue in queues if turn < len(queue)]
     return [(BASELINE, {}), *(setting for setting in turns if setting != (BASELINE, {}))]
 
 

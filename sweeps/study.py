@@ -76,7 +76,8 @@ class SweepStudy:
         if record.state == "failed" or not math.isfinite(value):
             self._study.tell(trial, state=TrialState.FAIL)
             return
-        trial.set_constraint("guard", guard_excess(record, self._reference, self._sweep))
+        excess = guard_excess(record, self._reference, self._sweep.search.guard)
+        trial.set_constraint("guard", excess)
         if record.state == "stopped":
             trial.report(value, record.epochs)
             self._study.tell(trial, state=TrialState.PRUNED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -16,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from sweeps.selection import Rule
 from trainables.config import AugmentationName, OptimizerName, Precision, ScheduleName
 from trainables.config import TrainingConfig as _T
 
@@ -48,7 +50,25 @@ class _NamedPart(BaseModel):
 
 
 class DatasetSection(_NamedPart):
-    """``dataset``: the name of a dataset (or a dotted path) and its options."""
+    """``dataset``: the name of a dataset (or a dotted path) and its options.
+
+    ``title`` is what the dataset is called in MLflow and in ``calsweep best``; by default its
+    name, with the folder's name where the data are the user's own files.
+    """
+
+    title: Name | None = None
+
+    @property
+    def label(self) -> str:
+        """The title, or what stands in for it."""
+        if self.title is not None:
+            return self.title
+        place = self.options.get("train", self.options.get("root", ""))
+        if self.name in ("parquet", "image_folder") and isinstance(place, str):
+            path = PurePosixPath(place.partition("://")[2] or place)
+            folder = path.parent.name if path.suffix else path.name
+            return f"{self.name}:{folder}" if folder else self.name
+        return self.name
 
 
 class ModelSection(_NamedPart):
@@ -188,6 +208,11 @@ class SweepFile(_Section):
         if twice:
             raise ValueError(f"losses: {', '.join(twice)} is named twice; name each loss once")
         return self
+
+    @property
+    def rule(self) -> Rule:
+        """What the sweep chooses by."""
+        return Rule(self.search.objective, self.search.guard)
 
     @property
     def outcome_epochs(self) -> tuple[int, ...]:

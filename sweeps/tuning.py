@@ -7,19 +7,21 @@ so, and grows with the number of trials.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 from ray.tune import Callback
 from ray.tune.experiment import Trial
-from ray.tune.schedulers import ASHAScheduler, TrialScheduler
+from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from sweeps.ledger import Ledger
+from sweeps.records import TrialRecord
 from sweeps.sweep_file import SweepFile
 
-PROTECTED_ROLES = ("baseline", "finalist")
+logger = logging.getLogger("calsweep")
 
 
 class LedgerSearcher(Searcher):
@@ -38,12 +40,12 @@ class LedgerSearcher(Searcher):
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """The configuration of the next trial; None to wait; FINISHED at the end."""
         if self._ledger.exhausted:
-            return Searcher.FINISHED
+            return str(Searcher.FINISHED)
         if self._ledger.live >= self._slots():
             return None
         record = self._ledger.next()
         if record is None:
-            return Searcher.FINISHED if self._ledger.exhausted else None
+            return str(Searcher.FINISHED) if self._ledger.exhausted else None
         return {
             "number": record.number,
             "role": record.role,
@@ -83,6 +85,7 @@ class LedgerCallback(Callback):
         """The trial ran all its epochs, was stopped by the scheduler, or gave up."""
         number, result = trial.config["number"], trial.last_result
         if "failure" in result:
+            logger.error("trial %d: %s", number, result.get("traceback", result["failure"]))
             self._ledger.end(number, "failed", result["failure"])
         elif result.get("epoch", 0) >= self._ledger.sweep.training.epochs:
             self._ledger.end(number, "finished")
@@ -94,57 +97,64 @@ class LedgerCallback(Callback):
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **_: Any) -> None:
         """The trial's process died more often than it may."""
-        error = trial.get_error()
-        reason = str(error).strip().splitlines()[0] if error else "its process died"
-        self._ledger.end(trial.config["number"], "failed", reason)
+        number, error = trial.config["number"], trial.get_error()
+        logger.error("trial %d: %s", number, error)
+        cause = f": {str(error).strip().splitlines()[0]}" if error else ""
+        self._ledger.end(number, "failed", f"its process died too often{cause}")
 
 
-class GuardedASHA(ASHAScheduler):
-    """ASHA that never stops the baseline or a finalist, and knows of results before a resume.
+class GuardedASHA(FIFOScheduler):
+    """ASHA within each loss, that never stops the baseline or a finalist.
+
+    A net trained with, say, focal loss has a high NLL by construction, so trials of different
+    losses do not compete at the rungs; which loss deserves more trials is for the sampler to find.
+    Results from before a resume are entered again.
 
     Args:
         ledger: The sweep's book.
     """
 
     def __init__(self, ledger: Ledger) -> None:
-        sweep = ledger.sweep
-        super().__init__(
-            time_attr="epoch",
-            metric=sweep.scheduler.metric,
-            mode="min",
-            grace_period=sweep.rungs[0],
-            max_t=sweep.rungs[-1],
-            reduction_factor=sweep.scheduler.reduction_factor,
-            stop_last_trials=False,
-        )
+        super().__init__()
         self._ledger = ledger
+        self._by_loss: dict[str, ASHAScheduler] = {}
         for record in ledger.records:
             if record.state != "running" and record.role != "finalist":
-                self._replay(f"trial {record.number}", record.history)
+                self._enter(f"trial {record.number}", record)
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
         """Enter a trial, with the results it had before it was cut off."""
-        super().on_trial_add(tune_controller, trial)
-        self._replay(trial.trial_id, self._ledger.records[trial.config["number"]].history)
+        if trial.config["role"] != "finalist":
+            self._enter(trial.trial_id, self._ledger.records[trial.config["number"]])
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Continue or stop; a finalist's results do not enter the rungs."""
-        if trial.config["role"] == "finalist":
+        role = trial.config["role"]
+        if role == "finalist":
             return str(TrialScheduler.CONTINUE)
-        action = super().on_trial_result(tune_controller, trial, result)
-        return str(TrialScheduler.CONTINUE if trial.config["role"] in PROTECTED_ROLES else action)
+        asha = self._asha(trial.config["loss"])
+        decision = str(asha.on_trial_result(tune_controller, trial, result))
+        return str(TrialScheduler.CONTINUE) if role == "baseline" else decision
 
-    def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
-        """A trial left; only one that failed before its first result has nothing to enter."""
-        if trial.config["role"] != "finalist":
-            super().on_trial_complete(tune_controller, trial, result)
+    def _enter(self, trial_id: str, record: TrialRecord) -> None:
+        asha, trial = self._asha(record.loss), SimpleNamespace(trial_id=trial_id)
+        asha.on_trial_add(None, trial)
+        for entry in record.history:
+            asha.on_trial_result(None, trial, entry)
 
-    def _replay(self, trial_id: str, history: list[dict[str, float]]) -> None:
-        for entry in history:
-            if self._metric in entry:
-                self._brackets[0].on_result(
-                    SimpleNamespace(trial_id=trial_id), entry["epoch"], -entry[self._metric]
-                )
+    def _asha(self, loss: str) -> ASHAScheduler:
+        sweep = self._ledger.sweep
+        if loss not in self._by_loss:
+            self._by_loss[loss] = ASHAScheduler(
+                time_attr="epoch",
+                metric=sweep.scheduler.metric,
+                mode="min",
+                grace_period=sweep.rungs[0],
+                max_t=sweep.rungs[-1],
+                reduction_factor=sweep.scheduler.reduction_factor,
+                stop_last_trials=False,
+            )
+        return self._by_loss[loss]
 
 
 def make_scheduler(sweep: SweepFile, ledger: Ledger) -> TrialScheduler | None:

@@ -45,7 +45,7 @@ class Folder:
     @property
     def is_local(self) -> bool:
         """Whether files lie on this machine's own file system."""
-        return self._filesystem.type_name == "local"
+        return str(self._filesystem.type_name) == "local"
 
     def __truediv__(self, name: str) -> Folder:
         return Folder(f"{self.uri.rstrip('/')}/{name}")

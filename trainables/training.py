@@ -107,7 +107,7 @@ class Trainer:
         self.model.eval()
         mine = np.array_split(np.arange(len(split.labels)), world_size())[rank()]
         chunks = [
-            self._forward(self.model, self._inputs(split, chunk))[0].float()
+            self._forward(self.model, self._normalise(self._images(split, chunk)))[0].float()
             for chunk in _chunks(mine, self.config.eval_batch_size)
         ]
         width = self.dataset.num_classes
@@ -142,7 +142,7 @@ class Trainer:
         from torch.nn.parallel import DistributedDataParallel
 
         if self.config.sync_batch_norm and self.device.type == "cuda":
-            self.model = nn.SyncBatchNorm.convert_sync_batchnorm(self.model)
+            self.model = nn.SyncBatchNorm.convert_sync_batchnorm(self.model)  # type: ignore[no-untyped-call]
         return DistributedDataParallel(self.model)
 
     def _seed_epoch(self) -> torch.Generator:
@@ -160,11 +160,10 @@ class Trainer:
             yield np.array_split(batch, world_size())[rank()]
 
     def _train_step(self, indices: np.ndarray, generator: torch.Generator) -> Tensor:
-        inputs = self._inputs(self.dataset.train, indices)
+        images = self._images(self.dataset.train, indices)
         labels = torch.from_numpy(self.dataset.train.labels[indices]).to(self.device)
-        kind = self.config.augmentation or self.dataset.augmentation
         inputs, targets = self.loss.prepare_batch(
-            inputs, labels, augment=_augmentation(kind, generator), generator=generator
+            images, labels, augment=self._augmentation(generator), generator=generator
         )
         logits, features = self._forward(self._parallel, inputs)
         value: Tensor = self.loss(
@@ -186,9 +185,16 @@ class Trainer:
             logits, features = model(inputs, return_features=True)
         return logits, features
 
-    def _inputs(self, split: Split, indices: np.ndarray) -> Tensor:
-        images = torch.from_numpy(split.inputs[indices]).to(self.device, non_blocking=True)
+    def _images(self, split: Split, indices: np.ndarray) -> Tensor:
+        return torch.from_numpy(split.inputs[indices]).to(self.device, non_blocking=True)
+
+    def _normalise(self, images: Tensor) -> Tensor:
         return normalise(images, self.dataset.mean, self.dataset.std)
+
+    def _augmentation(self, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
+        """Augment raw images, so that crops are padded with black, then normalise them."""
+        kind = self.config.augmentation or self.dataset.augmentation
+        return lambda images: self._normalise(augment(images, kind, generator))
 
     def _set_learning_rate(self, epochs_done: float) -> float:
         factor = learning_rate_factor(self.config, epochs_done)
@@ -233,10 +239,6 @@ def _make_optimizer(
         )
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
     return kind(groups, lr=config.lr, weight_decay=config.weight_decay)
-
-
-def _augmentation(kind: str, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
-    return lambda images: augment(images, kind, generator)
 
 
 def _autocast(device: torch.device, precision: str) -> Any:

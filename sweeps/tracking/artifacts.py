@@ -6,7 +6,8 @@ from pathlib import Path
 
 from sweeps.naming import run_name
 from sweeps.plots import reliability_figure, save_png
-from sweeps.records import SweepStore, TrialRecord
+from sweeps.records import TrialRecord
+from sweeps.store import SweepStore
 from trainables.outcome import read_predictions
 
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.naming import run_name
-from sweeps.records import SweepStore, TrialRecord
+from sweeps.records import TrialRecord
+from sweeps.store import SweepStore
 from sweeps.sweep_file import SweepFile
 from sweeps.tracking.artifacts import collect_artifacts
 from sweeps.tracking.client import artifact_location, tracking_uri
@@ -201,7 +202,7 @@ class MlflowWriter:
             },
         )
         parameters = {
-            "dataset": sweep.dataset.name,
+            "dataset": sweep.dataset.label,
             "model": sweep.model.name,
             "losses": " ".join(section.name for section in sweep.losses),
             "trials": sweep.search.trials,
@@ -236,7 +237,7 @@ class MlflowWriter:
             "loss": record.loss,
             **{name: _sortable(value) for name, value in record.hyperparameters.items()},
             "seed": record.seed,
-            "dataset": self._sweep.dataset.name,
+            "dataset": self._sweep.dataset.label,
             "model": self._sweep.model.name,
             "epochs": training.epochs,
             "batch_size": training.batch_size,
@@ -277,7 +278,7 @@ class MlflowWriter:
 
 def _experiment(client: Any, sweep: SweepFile, storage: str, uri: str) -> str:
     """The id of the dataset's experiment, made if it is not there."""
-    name = sweep.dataset.name
+    name = sweep.dataset.label
     experiment = client.get_experiment_by_name(name)
     if experiment is not None:
         return str(experiment.experiment_id)

@@ -1,0 +1,75 @@
+"""``calsweep check``: what a sweep file asks for, before anything is started."""
+
+from __future__ import annotations
+
+from optuna.distributions import BaseDistribution, CategoricalDistribution
+from rich.console import RenderableType
+from rich.table import Table
+
+from sweeps.naming import format_value
+from sweeps.space import initial_settings, searches, sweep_space
+from sweeps.sweep_file import SweepFile
+
+_ANY_NUMBER_OF_CLASSES = 10
+
+
+def plan_tables(sweep: SweepFile) -> list[RenderableType]:
+    """The plan as a list of facts and the table of what is searched."""
+    facts = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    facts.add_column(style="bold")
+    facts.add_column(overflow="fold")
+    for key, value in plan_facts(sweep).items():
+        facts.add_row(key, value)
+    space = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in ("loss", "hyperparameter", "search range", "published settings"):
+        space.add_column(heading, overflow="fold")
+    published = initial_settings(sweep, _ANY_NUMBER_OF_CLASSES)[1:]
+    for loss, branch in sweep_space(sweep).items():
+        count = sum(name == loss for name, _ in published)
+        rows = [(name, describe_range(d)) for name, d in branch.items()] or [("–", "")]
+        for index, (name, values) in enumerate(rows):
+            first = index == 0
+            space.add_row(loss if first else "", name, values, str(count) if first else "")
+    return ["", facts, "", space, ""]
+
+
+def plan_facts(sweep: SweepFile) -> dict[str, str]:
+    """The plan in words, by heading."""
+    first = len(initial_settings(sweep, _ANY_NUMBER_OF_CLASSES))
+    trials = sweep.search.trials if searches(sweep) else min(first, sweep.search.trials)
+    fixed = min(first, trials)
+    seeds = sweep.selection.seeds if sweep.selection.finalists else 0
+    again = min(sweep.selection.finalists + 1, trials) * seeds
+    cut = "" if first <= trials else f"; {first - trials} published settings do not fit"
+    stages = f"{trials}: the baseline, {fixed - 1} published, {trials - fixed} searched{cut}"
+    epochs = sweep.training.epochs
+    rungs = ", ".join(map(str, sweep.rungs))
+    scaling = sweep.scaling
+    each = f"{scaling.cpus_per_worker * scaling.num_workers} CPUs"
+    if scaling.gpus_per_worker:
+        each += f", {scaling.gpus_per_worker * scaling.num_workers:g} GPUs"
+    return {
+        "sweep": sweep.name,
+        "dataset": sweep.dataset.label,
+        "model": sweep.model.name,
+        "trials": stages,
+        "finalists": f"at most {again} more: {sweep.selection.finalists} settings and the "
+        f"baseline, {seeds} new seeds each"
+        if again
+        else "none",
+        "epochs": f"at most {epochs} a trial"
+        + (f"; poor trials stop at {rungs} by {sweep.scheduler.metric}" if rungs else ""),
+        "in all": f"at most {(trials + again) * epochs:,} epochs",
+        "chosen by": f"{sweep.search.objective}, validation error at most "
+        f"{sweep.search.guard:g} above cross-entropy's",
+        "each trial uses": each,
+    }
+
+
+def describe_range(distribution: BaseDistribution) -> str:
+    """``0 … 10``, ``0.01 … 1 (log)``, or the choices."""
+    if isinstance(distribution, CategoricalDistribution):
+        return ", ".join(map(str, distribution.choices))
+    low, high = distribution.low, distribution.high  # type: ignore[attr-defined]
+    log = " (log)" if distribution.log else ""  # type: ignore[attr-defined]
+    return f"{format_value(low)} … {format_value(high)}{log}"
