@@ -8,6 +8,7 @@ import argparse
 import multiprocessing
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -25,7 +26,7 @@ def loop_over_classes(probs: Tensor, labels: Tensor, num_bins: int = 15) -> floa
     total = 0.0
     for k in range(probs.shape[1]):
         scores, members = probs[:, k], labels == k
-        for lower, upper in zip(edges[:-1], edges[1:], strict=True):
+        for lower, upper in pairwise(edges):
             inside = (scores > lower) & (scores <= upper)
             if inside.any():
                 gap = (scores[inside].mean() - members[inside].float().mean()).abs()
@@ -152,7 +153,9 @@ def main() -> None:
         print(f"{'function':32} {'seconds':>10} {'value':>10} {'peak memory / input':>20}")
         for function in FROM_LOGITS + FROM_PROBS:
             with context.Pool(1) as pool:
-                row = pool.apply(measure, ((function, num_samples, num_classes, arguments.threads),))
+                row = pool.apply(
+                    measure, ((function, num_samples, num_classes, arguments.threads),)
+                )
             name, seconds, value, memory = row
             print(f"{name:32} {seconds:10.5f} {value:10.5f} {memory:20.1f}", flush=True)
 

@@ -7,6 +7,8 @@ from trainables.metrics._inputs import check_num_bins, check_probs
 from trainables.metrics._ranked import RankedScores, equal_mass_boundaries, rank_top_label
 from trainables.metrics._top_label import top_label
 
+_ROUNDING = 1e-12
+
 
 def debiased_calibration_error(probs: Tensor, labels: Tensor, num_bins: int = 15) -> float:
     """Debiased L2 calibration error of the top label over bins of equal mass.
@@ -62,7 +64,8 @@ def debiased_error(ranked: RankedScores, num_bins: int) -> Tensor:
 
 def _is_monotonic(ranked: RankedScores, num_bins: int) -> bool:
     bins = ranked.bins(_sweep_boundaries(ranked, num_bins))
-    return bool(((bins.positive_sum / bins.count).diff() >= 0).all())
+    steps = (bins.positive_sum / bins.count).diff()
+    return bool((steps >= -_ROUNDING).all())
 
 
 def _sweep_boundaries(ranked: RankedScores, num_bins: int) -> Tensor:

@@ -101,7 +101,7 @@ def _most_likely_bandwidth(points: Tensor) -> float:
 
     def log_likelihood(bandwidth: float) -> float:
         log_beta = _log_beta(points / bandwidth)
-        blocks = products.split(_POINTS_PER_BLOCK)
+        blocks = torch.split(products, _POINTS_PER_BLOCK)
         return float(sum((s / bandwidth - log_beta).logsumexp(dim=1).sum() for s in blocks))
 
     return max(candidates, key=log_likelihood)

@@ -1,0 +1,158 @@
+"""What every metric accepts and refuses."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from trainables import metrics as M
+
+METRICS: list[Callable[[Tensor, Tensor], float]] = [
+    M.accuracy,
+    M.adaptive_calibration_error,
+    M.aurc,
+    M.brier_score,
+    M.classwise_calibration_error,
+    M.debiased_calibration_error,
+    M.e_aurc,
+    M.expected_calibration_error,
+    M.failure_auroc,
+    M.kde_calibration_error,
+    M.maximum_calibration_error,
+    M.multiclass_auroc,
+    M.negative_log_likelihood,
+    M.root_brier_score,
+    M.smooth_calibration_error,
+    M.sweep_calibration_error,
+]
+HALF = torch.full((4, 2), 0.5)
+LABELS = torch.tensor([0, 1, 1, 0])
+
+
+def test_every_metric_of_probabilities_is_in_the_table() -> None:
+    others = {"METRIC_NAMES", "ReliabilityBins", "bootstrap", "evaluate", "ood_metrics"}
+    others.add("reliability_bins")
+    assert {metric.__name__ for metric in METRICS} == set(M.__all__) - others
+    assert sorted(M.__all__) == M.__all__
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize(
+    ("probs", "labels", "error", "message"),
+    [
+        (HALF.numpy(), LABELS, TypeError, "probs must be a tensor of floats, got ndarray"),
+        (HALF.long(), LABELS, TypeError, "probs must be a tensor of floats, got torch.int64"),
+        (HALF, LABELS.float(), TypeError, "labels must be a tensor of integers, got torch.float32"),
+        (HALF, LABELS.bool(), TypeError, "labels must be a tensor of integers, got torch.bool"),
+        (HALF[:, 0], LABELS, ValueError, r"shape \(N, K\) with K of at least 2, got \(4,\)"),
+        (HALF[:, :1], LABELS, ValueError, r"shape \(N, K\) with K of at least 2, got \(4, 1\)"),
+        (HALF[:0], LABELS[:0], ValueError, r"at least one sample, got shape \(0, 2\)"),
+        (HALF, LABELS[:3], ValueError, r"labels must have shape \(4,\) to match probs, got \(3,\)"),
+        (HALF, LABELS[:, None], ValueError, r"labels must have shape \(4,\)"),
+        (HALF, LABELS + 1, ValueError, r"labels must lie in \[0, 2\), got values from 1 to 2"),
+        (HALF, LABELS - 1, ValueError, r"labels must lie in \[0, 2\), got values from -1 to 0"),
+        (HALF * math.nan, LABELS, ValueError, r"probs must lie in \[0, 1\], got values from nan"),
+        (HALF * 3, LABELS, ValueError, r"probs must lie in \[0, 1\], got values from 1.5 to 1.5"),
+        (-HALF, LABELS, ValueError, r"probs must lie in \[0, 1\], got values from -0.5 to -0.5"),
+        (HALF * 0.9, LABELS, ValueError, "each row of probs must sum to 1 .* are these logits"),
+    ],
+)
+def test_wrong_arguments(
+    metric: Callable[[Tensor, Tensor], float],
+    probs: Tensor,
+    labels: Tensor,
+    error: type[Exception],
+    message: str,
+) -> None:
+    with pytest.raises(error, match=message):
+        metric(probs, labels)
+
+
+@pytest.mark.parametrize(
+    ("logits", "message"),
+    [
+        (torch.tensor([[0.0, math.nan]]), "logits must be finite"),
+        (torch.tensor([[0.0, math.inf]]), "logits must be finite"),
+        (torch.tensor([[0.0, -math.inf]]), "logits must be finite"),
+        (torch.zeros(1, 1), r"logits must have shape \(N, K\)"),
+    ],
+)
+def test_wrong_logits(logits: Tensor, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        M.evaluate(logits, torch.tensor([0]))
+
+
+@pytest.mark.parametrize("num_bins", [0, -1, 2.5, math.nan])
+@pytest.mark.parametrize(
+    "metric",
+    [
+        M.adaptive_calibration_error,
+        M.classwise_calibration_error,
+        M.debiased_calibration_error,
+        M.expected_calibration_error,
+        M.maximum_calibration_error,
+        M.reliability_bins,
+    ],
+)
+def test_wrong_number_of_bins(metric: Callable[..., object], num_bins: float) -> None:
+    with pytest.raises(ValueError, match=f"num_bins must be an integer .* got {num_bins}"):
+        metric(HALF, LABELS, num_bins=num_bins)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: M.classwise_calibration_error(HALF, LABELS, binning="mass"),  # type: ignore[arg-type]
+            "binning must be one of equal_width, equal_mass, got 'mass'",
+        ),
+        (
+            lambda: M.aurc(HALF, LABELS, confidence="entropy"),  # type: ignore[arg-type]
+            "confidence must be one of max_probability, margin, negative_entropy, got 'entropy'",
+        ),
+        (
+            lambda: M.kde_calibration_error(HALF, LABELS, kind="marginal"),  # type: ignore[arg-type]
+            "kind must be one of canonical, top_label, got 'marginal'",
+        ),
+        (lambda: M.kde_calibration_error(HALF, LABELS, bandwidth=0), "bandwidth must be above 0"),
+        (lambda: M.kde_calibration_error(HALF, LABELS, math.nan), "bandwidth .* got nan"),
+        (lambda: M.evaluate(HALF, LABELS, ["ecce"]), "unknown metric 'ecce'; did you mean 'ece'?"),
+        (lambda: M.evaluate(HALF, LABELS, ["zzz"]), "unknown metric 'zzz'; allowed: ece, adap"),
+        (lambda: M.bootstrap(M.accuracy, HALF, LABELS, num_resamples=0), "num_resamples .* got 0"),
+        (lambda: M.bootstrap(M.accuracy, HALF, LABELS, confidence=95), "confidence .* got 95"),
+        (lambda: M.ood_metrics(HALF, HALF[0]), r"in_scores must have shape \(N,\)"),
+        (lambda: M.ood_metrics(HALF[0], HALF[0] * math.nan), "out_scores must be finite"),
+    ],
+)
+def test_wrong_options(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_ood_scores_are_floats() -> None:
+    with pytest.raises(TypeError, match=r"out_scores must be a tensor of floats, got torch.int64"):
+        M.ood_metrics(HALF[0], LABELS)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_lower_precision_is_computed_higher(
+    metric: Callable[[Tensor, Tensor], float],
+    dtype: torch.dtype,
+    rough_probs: Tensor,
+    labels: Tensor,
+) -> None:
+    value = metric(rough_probs.to(dtype), labels.to(torch.int32))
+    assert value == pytest.approx(metric(rough_probs, labels), rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_gradients_are_cut_and_inputs_left_alone(
+    metric: Callable[[Tensor, Tensor], float], probs: Tensor, labels: Tensor
+) -> None:
+    before = probs.clone()
+    value = metric(probs.requires_grad_(), labels)
+    assert isinstance(value, float)
+    assert torch.equal(probs, before)

@@ -1,0 +1,234 @@
+"""Temperature scaling and Meta-Cal."""
+
+import math
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+from torch import Tensor
+
+from trainables import metrics as M
+from trainables.posthoc import MetaCalibration, TemperatureScaling
+
+
+def make_predictions(
+    temperature: float, num_samples: int = 3000, seed: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Float64 logits (N, 8), and labels drawn from their softmax at `temperature`."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = 2 * torch.randn(num_samples, 8, generator=generator, dtype=torch.float64)
+    probs = torch.softmax(logits / temperature, dim=1)
+    return logits, torch.multinomial(probs, 1, generator=generator)[:, 0]
+
+
+@pytest.fixture
+def logits() -> Tensor:
+    return make_predictions(1.7)[0]
+
+
+@pytest.fixture
+def labels() -> Tensor:
+    return make_predictions(1.7)[1]
+
+
+def nll_at(log_temperature: float, logits: Tensor, labels: Tensor) -> float:
+    return float(torch.nn.functional.cross_entropy(logits / math.exp(log_temperature), labels))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.floats(0.2, 5.0), st.integers(0, 100))
+def test_nll_temperature_is_the_minimum(temperature: float, seed: int) -> None:
+    logits, labels = make_predictions(temperature, 300, seed)
+    scaler = TemperatureScaling().fit(logits, labels)
+    found = minimize_scalar(
+        nll_at,
+        bounds=(math.log(0.05), math.log(100)),
+        args=(logits, labels),
+        method="bounded",
+        options={"xatol": 1e-10},
+    )
+    assert scaler.temperature == pytest.approx(math.exp(found.x), rel=1e-6)
+    assert not scaler.at_bound
+
+
+@pytest.mark.parametrize("criterion", ["nll", "ece"])
+def test_the_temperature_of_the_data_is_found(
+    criterion: Literal["nll", "ece"], logits: Tensor, labels: Tensor
+) -> None:
+    scaler = TemperatureScaling(criterion).fit(logits, labels)
+    assert scaler.temperature == pytest.approx(1.7, rel=0.1)
+    before = M.evaluate(logits, labels, ["ece", "accuracy"])
+    after = M.evaluate(scaler(logits), labels, ["ece", "accuracy"])
+    assert after["ece"] < before["ece"] / 2
+    assert after["accuracy"] == before["accuracy"]
+
+
+def test_ece_temperature_is_the_first_best_of_the_grid(logits: Tensor, labels: Tensor) -> None:
+    grid = [round(0.1 * i, 1) for i in range(1, 101)]
+    errors = [M.expected_calibration_error(torch.softmax(logits / t, dim=1), labels) for t in grid]
+    scaler = TemperatureScaling("ece").fit(logits, labels)
+    assert scaler.temperature == pytest.approx(grid[int(np.argmin(errors))])
+    assert not scaler.at_bound
+
+
+def test_first_of_equal_temperatures_is_taken() -> None:
+    # Certain at every temperature of the grid: all have the same ECE.
+    logits = torch.tensor([[1e5, 0.0]])
+    scaler = TemperatureScaling("ece").fit(logits, torch.tensor([1]))
+    assert scaler.temperature == pytest.approx(0.1)
+    assert scaler.at_bound
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+def test_all_right_drives_the_temperature_to_its_lower_bound(scale: float) -> None:
+    scaler = TemperatureScaling().fit(scale * torch.eye(3), torch.arange(3))
+    assert (scaler.temperature, scaler.at_bound) == (0.05, True)
+
+
+def test_all_wrong_drives_the_temperature_to_its_upper_bound() -> None:
+    scaler = TemperatureScaling().fit(torch.eye(3), torch.tensor([1, 2, 0]))
+    assert (scaler.temperature, scaler.at_bound) == (100, True)
+
+
+def test_constant_logits_keep_temperature_one() -> None:
+    scaler = TemperatureScaling().fit(torch.ones(4, 3), torch.tensor([0, 1, 2, 0]))
+    assert (scaler.temperature, scaler.at_bound) == (1, False)
+
+
+def test_blocks_of_rows_do_not_change_temperatures(
+    logits: Tensor, labels: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = [TemperatureScaling(c).fit(logits, labels).temperature for c in ("nll", "ece")]
+    monkeypatch.setattr("trainables.metrics._inputs._ROW_BLOCK_ELEMENTS", 1000)
+    parts = [TemperatureScaling(c).fit(logits, labels).temperature for c in ("nll", "ece")]
+    assert parts == pytest.approx(whole)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_scaled_logits_keep_dtype_and_gradient(
+    dtype: torch.dtype, logits: Tensor, labels: Tensor
+) -> None:
+    scaler = TemperatureScaling().fit(logits.to(dtype), labels)
+    rough = logits.to(dtype).requires_grad_()
+    scaled = scaler(rough)
+    assert scaled.dtype == dtype
+    assert scaled.requires_grad
+    assert scaler.temperature == pytest.approx(1.7, rel=0.1)
+
+
+def test_miscoverage_is_kept(logits: Tensor, labels: Tensor) -> None:
+    calibrator = MetaCalibration("miscoverage", 0.2).fit(logits, labels)
+    fresh, fresh_labels = make_predictions(1.7, 20_000, seed=1)
+    right = fresh.argmax(dim=1) == fresh_labels
+    replaced = ~calibrator.covers(fresh)
+    assert float(replaced[right].double().mean()) == pytest.approx(0.2, abs=0.05)
+
+
+def test_coverage_accuracy_is_kept(logits: Tensor, labels: Tensor) -> None:
+    calibrator = MetaCalibration("coverage_accuracy", 0.7).fit(logits, labels)
+    fresh, fresh_labels = make_predictions(1.7, 20_000, seed=1)
+    covered = calibrator.covers(fresh)
+    right = fresh.argmax(dim=1) == fresh_labels
+    assert float(right[covered].double().mean()) == pytest.approx(0.7, abs=0.06)
+    assert float(right.double().mean()) < 0.6  # the constraint bites
+
+
+def test_likely_wrong_predictions_become_uniform(logits: Tensor, labels: Tensor) -> None:
+    calibrator = MetaCalibration("miscoverage", 0.1).fit(logits, labels)
+    log_probs = torch.log_softmax(logits, dim=1)
+    entropy = -(log_probs.exp() * log_probs).sum(dim=1)
+    kept = entropy < calibrator.threshold
+    assert torch.equal(calibrator.covers(logits), kept)
+    assert 0 < kept.double().mean() < 1
+    probs = torch.softmax(calibrator(logits), dim=1)
+    torch.testing.assert_close(probs[~kept], torch.full_like(probs[~kept], 1 / 8))
+    expected = torch.softmax(logits[kept] / calibrator.temperature, dim=1)
+    torch.testing.assert_close(probs[kept], expected)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "level"), [("miscoverage", 0.1), ("coverage_accuracy", 0.7)]
+)
+def test_threshold_is_that_of_the_authors_procedure(
+    constraint: Literal["miscoverage", "coverage_accuracy"],
+    level: float,
+    logits: Tensor,
+    labels: Tensor,
+) -> None:
+    from scipy.stats import entropy
+    from sklearn.isotonic import IsotonicRegression
+    from sklearn.model_selection import train_test_split
+
+    right = (logits.argmax(dim=1) == labels).numpy()
+    scores = entropy(torch.softmax(logits, dim=1).numpy(), axis=1)
+    pool = np.flatnonzero(right) if constraint == "miscoverage" else np.arange(len(labels))
+    ranking, rest = train_test_split(pool, train_size=min(len(pool) // 10, 500), random_state=5)
+    if constraint == "miscoverage":
+        expected = np.quantile(scores[ranking], 1 - level, method="higher")
+        rest = np.r_[rest, np.flatnonzero(~right)]
+    else:
+        cuts = np.quantile(scores[ranking], np.linspace(0, 1, 21))
+        bins = [
+            ranking[(scores[ranking] > low) & (scores[ranking] <= high)]
+            for low, high in pairwise(cuts)
+        ]
+        running = np.cumsum([right[b].mean() for b in bins]) / np.arange(1, 21)
+        model = IsotonicRegression(increasing=False).fit(running, [scores[b].mean() for b in bins])
+        expected = model.predict([level])[0]
+    calibrator = MetaCalibration(constraint, level, seed=5).fit(logits, labels)
+    assert calibrator.threshold == pytest.approx(expected)
+    kept = rest[scores[rest] < expected]
+    scaler = TemperatureScaling().fit(logits[kept], labels[kept])
+    assert calibrator.temperature == pytest.approx(scaler.temperature)
+
+
+def test_seed_decides_the_split(logits: Tensor, labels: Tensor) -> None:
+    thresholds = [
+        MetaCalibration("miscoverage", 0.1, seed=seed).fit(logits, labels).threshold
+        for seed in (0, 0, 1)
+    ]
+    assert thresholds[0] == thresholds[1] != thresholds[2]
+
+
+def test_wrong_options() -> None:
+    with pytest.raises(ValueError, match="criterion must be one of nll, ece, got 'acc'"):
+        TemperatureScaling("acc")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="constraint must be one of miscoverage, coverage_acc"):
+        MetaCalibration("risk", 0.1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, -0.1, math.nan])
+def test_wrong_level(level: float) -> None:
+    with pytest.raises(ValueError, match=rf"level must be in \(0, 1\), got {level}"):
+        MetaCalibration("miscoverage", level)
+
+
+def test_use_before_fit() -> None:
+    with pytest.raises(RuntimeError, match="TemperatureScaling has no temperature yet: call fit"):
+        TemperatureScaling()(torch.zeros(1, 2))
+    with pytest.raises(RuntimeError, match="TemperatureScaling has no temperature yet: call fit"):
+        _ = TemperatureScaling().at_bound
+    with pytest.raises(RuntimeError, match="MetaCalibration has no threshold yet: call fit"):
+        MetaCalibration()(torch.zeros(1, 2))
+
+
+def test_data_that_cannot_be_fitted(logits: Tensor, labels: Tensor) -> None:
+    with pytest.raises(ValueError, match="logits must be finite"):
+        TemperatureScaling().fit(logits * math.nan, labels)
+    wrong = (logits.argmax(dim=1) + 1) % 8
+    with pytest.raises(ValueError, match="at least 10 correctly classified samples, got 0"):
+        MetaCalibration("miscoverage", 0.1).fit(logits, wrong)
+    with pytest.raises(ValueError, match="at least 10 samples, got 9"):
+        MetaCalibration("coverage_accuracy", 0.5).fit(logits[:9], labels[:9])
+    with pytest.raises(ValueError, match=r"coverage_accuracy 0.01 cannot be had on these data"):
+        MetaCalibration("coverage_accuracy", 0.01).fit(logits, labels)
+    # All samples alike: none lies below the threshold.
+    with pytest.raises(ValueError, match="no sample has an entropy below the threshold"):
+        MetaCalibration("miscoverage", 0.5).fit(
+            logits[:1].repeat(100, 1), logits[:1].argmax(1).repeat(100)
+        )
