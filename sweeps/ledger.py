@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from sweeps.records import Role, State, TrialRecord
-from sweeps.store import SweepStore
 from sweeps.selection import finalists
 from sweeps.space import Setting, initial_settings, searches
+from sweeps.store import SweepStore
 from sweeps.study import SweepStudy
 from sweeps.sweep_file import SweepFile
 

@@ -1,4 +1,4 @@
-"""What is shown while a sweep runs: a few live lines on a terminal, a line now and then elsewhere."""
+"""What is shown while a sweep runs: live on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 

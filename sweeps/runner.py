@@ -14,10 +14,10 @@ from rich.console import Console
 
 from sweeps import cluster
 from sweeps.checks import check_sweep
+from sweeps.driver_log import driver_log
 from sweeps.environment import describe_environment
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.leaderboard import failure_summary, selection_summary
-from sweeps.driver_log import driver_log
 from sweeps.ledger import Ledger
 from sweeps.progress import Progress
 from sweeps.records import TrialRecord

@@ -50,8 +50,8 @@ class SweepStore:
         """
         if self.exists():
             raise UserError(
-                f"name = {self.name!r}: a sweep of this name exists in {self.storage}; go on with it "
-                f"by `calsweep resume {self.name}`, or choose another by --name"
+                f"name = {self.name!r}: a sweep of this name exists in {self.storage}; go on with "
+                f"it by `calsweep resume {self.name}`, or choose another by --name"
             )
         try:
             self.folder.create()
@@ -165,8 +165,8 @@ def storage_fault(storage: str, error: Exception) -> str:
     """The message for a storage that cannot be used."""
     reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
     return (
-        f"storage = {storage!r} cannot be used: {reason}; allowed: a folder that can be written, or "
-        "a URI such as s3://bucket/prefix (set by --storage or CALSWEEP_STORAGE)"
+        f"storage = {storage!r} cannot be used: {reason}; allowed: a folder that can be written, "
+        "or a URI such as s3://bucket/prefix (set by --storage or CALSWEEP_STORAGE)"
     )
 
 

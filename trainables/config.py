@@ -13,7 +13,7 @@ AugmentationName = Literal["none", "crop", "crop_flip"]
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """The `training` section of a sweep file; the defaults are the ones of the papers' CIFAR recipe.
+    """The `training` section of a sweep file; the defaults are the papers' CIFAR recipe.
 
     Attributes:
         epochs: Passes over the training split.

@@ -14,6 +14,7 @@ from trainables.storage import Folder
 
 _SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql")
 _TIMEOUT_SECONDS = 5.0
+VIEW_KEY = "calsweep"  # of the view of an experiment that `calsweep ui` links to
 
 # MLflow's own retries would hold a sweep up for minutes; the writer retries by itself.
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")

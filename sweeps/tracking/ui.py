@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import time
 
 from sweeps.errors import SweepFailedError, UserError
-from sweeps.tracking.client import artifact_location, tracking_uri
+from sweeps.tracking.client import VIEW_KEY, artifact_location, check_answers, tracking_uri
 from trainables.storage import Folder
 
 
@@ -39,9 +43,54 @@ def serve(storage: str, host: str, port: int) -> None:
                 f"--host {host} --port {port}: cannot listen there ({error.strerror}); "
                 "choose another port by --port"
             ) from None
-    print(f"MLflow UI on http://{host}:{port} (Ctrl-C ends it)", flush=True)
+    print("Starting the MLflow UI ...", flush=True)
     command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port)]
     command += ["--backend-store-uri", uri, "--artifacts-destination", artifact_location(storage)]
-    code = subprocess.call([*command, "--workers", "1"])
-    if code not in (0, 130, -2, -15):
-        raise SweepFailedError(f"MLflow's server ended with code {code}; its output is above")
+    with tempfile.TemporaryFile() as log:
+        server = subprocess.Popen(
+            [*command, "--workers", "1"],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONWARNINGS": "ignore"},
+            start_new_session=True,  # Ctrl-C is for us: the server is then ended in order
+        )
+        try:
+            if _is_up(server, f"http://{host}:{port}"):
+                _print_links(uri, f"http://{host}:{port}")
+            code = server.wait()
+        except KeyboardInterrupt:
+            return
+        finally:
+            if server.poll() is None:
+                os.killpg(server.pid, signal.SIGTERM)
+                server.wait()
+        log.seek(0)
+        output = log.read().decode(errors="replace").strip()
+        raise SweepFailedError(f"MLflow's server ended with code {code}:\n{output[-2000:]}")
+
+
+def _is_up(server: subprocess.Popen[bytes], address: str) -> bool:
+    """Wait until the server answers; whether it does (else it has ended)."""
+    while server.poll() is None:
+        try:
+            check_answers(address)
+        except UserError:
+            time.sleep(0.2)
+        else:
+            return True
+    return False
+
+
+def _print_links(uri: str, address: str) -> None:
+    for name, experiment_id in _experiments(uri):
+        view = f"runs?workflowType=machine_learning&viewStateShareKey={VIEW_KEY}"
+        print(f"  {name}  {address}/#/experiments/{experiment_id}/{view}")
+    print(f"MLflow is up at {address}; Ctrl-C ends it", flush=True)
+
+
+def _experiments(uri: str) -> list[tuple[str, str]]:
+    """Names and ids of the experiments that hold sweeps."""
+    from mlflow import MlflowClient
+
+    found = MlflowClient(uri).search_experiments(filter_string="tags.calsweep = '1'")
+    return [(experiment.name, experiment.experiment_id) for experiment in found]

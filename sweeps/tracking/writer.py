@@ -18,12 +18,14 @@ from typing import Any
 
 from sweeps.naming import run_name
 from sweeps.records import TrialRecord
+from sweeps.space import sweep_space
 from sweeps.store import SweepStore
 from sweeps.sweep_file import SweepFile
 from sweeps.tracking.artifacts import collect_artifacts
-from sweeps.tracking.client import artifact_location, tracking_uri
+from sweeps.tracking.client import VIEW_KEY, artifact_location, tracking_uri
 
 _EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development", "calsweep": "1"}
+_VIEW_METRICS = ("val_ece", "val_error", "test_ece", "test_error", "test_ece_scaled", "temperature")
 _METRICS_PER_CALL = 1000
 _PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 15.0
@@ -280,16 +282,37 @@ def _experiment(client: Any, sweep: SweepFile, storage: str, uri: str) -> str:
     """The id of the dataset's experiment, made if it is not there."""
     name = sweep.dataset.label
     experiment = client.get_experiment_by_name(name)
-    if experiment is not None:
-        return str(experiment.experiment_id)
-    own_store = uri.startswith("sqlite:")
-    return str(
-        client.create_experiment(
-            name,
-            artifact_location=f"{artifact_location(storage)}/{name}" if own_store else None,
-            tags=_EXPERIMENT_TAGS,
-        )
-    )
+    if experiment is None:
+        own_store = uri.startswith("sqlite:")
+        place = f"{artifact_location(storage)}/{name}" if own_store else None
+        experiment_id = client.create_experiment(name, place, tags=_EXPERIMENT_TAGS)
+        known: set[str] = set()
+    else:
+        experiment_id = experiment.experiment_id
+        known = _viewed_parameters(experiment.tags)
+    searched = {name for branch in sweep_space(sweep).values() for name in branch}
+    if view := _view(sweep, known | searched):
+        client.set_experiment_tag(experiment_id, f"mlflow.sharedViewState.{VIEW_KEY}", view)
+    return str(experiment_id)
+
+
+def _view(sweep: SweepFile, parameters: set[str]) -> str:
+    """Which columns MLflow's table of runs shows, and how it is sorted, by ``calsweep ui``'s link.
+
+    This is the form in which MLflow keeps a view that somebody shared.
+    """
+    columns = [f"params.`{name}`" for name in ("loss", *sorted(parameters))]
+    columns += [f"metrics.`{name}`" for name in _VIEW_METRICS]
+    columns += ["tags.`role`", "tags.`state`"]
+    order = f"metrics.`{sweep.search.objective}`"
+    return json.dumps({"selectedColumns": columns, "orderByKey": order, "orderByAsc": True})
+
+
+def _viewed_parameters(tags: dict[str, str]) -> set[str]:
+    """The parameters that the experiment's view shows already."""
+    view = json.loads(tags.get(f"mlflow.sharedViewState.{VIEW_KEY}", "{}"))
+    shown = view.get("selectedColumns", [])
+    return {c[8:-1] for c in shown if c.startswith("params.")} - {"loss"}
 
 
 def _params(values: dict[str, Any]) -> list[Any]:
