@@ -7,7 +7,7 @@ from torch import Tensor
 
 # A half-precision row of probabilities is rounded to two or three digits.
 _ROW_SUM_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 2e-2}
-_ROW_BLOCK_ELEMENTS = 2**19  # temporaries stay in the cache
+_ROW_BLOCK_ELEMENTS = 2**20  # temporaries stay small beside the inputs
 _CLASS_BLOCK_ELEMENTS = 2**21
 
 

@@ -12,7 +12,7 @@ from trainables.metrics._top_label import top_label
 Kind = Literal["canonical", "top_label"]
 
 MAX_EVALUATED = 2048
-_CENTRES_PER_BLOCK = 512
+_CENTRES_PER_BLOCK = 1024
 _POINTS_PER_BLOCK = 256
 
 
