@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from trainables.checks import check_number
-from trainables.losses.closed_form import ClosedFormLoss
+from trainables.losses.closed_form import ClosedFormLoss, pull_back
 from trainables.losses.dual_focal import dual_focal_and_gradient
-from trainables.losses.focal import focal_terms, mean_and_gradient
+from trainables.losses.focal import one_minus_p, power_terms
 
 _NUM_BINS: Final = 15
 _GAMMA_RANGE: Final = (-2.0, 20.0)
@@ -49,10 +49,11 @@ class AdaFocal(ClosedFormLoss):
         self.register_buffer("edges", torch.linspace(0, 1, _NUM_BINS + 1)[1:-1].clone())
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs = logits.log_softmax(1)
-        log_p = log_probs.gather(1, targets.unsqueeze(1))
-        terms, slopes = focal_terms(log_p, *self._exponents(log_p))
-        return mean_and_gradient(log_probs, targets, terms, slopes)
+        log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
+        log_p = log_probs.gather(1, classes)
+        gamma, sign = self._exponents(log_p)
+        total, by_log_p = power_terms(log_p, 1 - sign + sign * one_minus_p(log_p), gamma)
+        return total / len(logits), pull_back(log_probs.exp_(), (classes, by_log_p))
 
     @torch.no_grad()
     def on_validation_end(self, val_logits: Tensor, val_targets: Tensor) -> None:

@@ -182,11 +182,11 @@ class CalibrationLoss(nn.Module):
             )
         # On other devices this would wait for them; there, the lookup itself fails.
         if targets.device.type == "cpu":
-            low, high = torch.aminmax(targets)
+            low, high = (int(bound) for bound in torch.aminmax(targets))
             if low < 0 or high >= self.num_classes:
                 raise ValueError(
                     f"targets must be classes in [0, {self.num_classes}), "
-                    f"got {int(low if low < 0 else high)}"
+                    f"got {low if low < 0 else high}"
                 )
 
     def _check_features(self, features: Tensor | None, count: int) -> None:

@@ -2,23 +2,22 @@
 
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from trainables.losses.closed_form import ClosedFormLoss
 
 
-def brier_and_gradient(probs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean over samples of ‖p − onehot(y)‖² and its derivative by the logits.
+def squared_error_terms(probs: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+    """‖p − onehot(y)‖² and Σ_k p_k (p_k − 1[k=y]) of each sample, (N, 1).
 
     Args:
         probs: (N, K).
-        targets: (N,) int64.
+        p: (N, 1), the true class's probability.
     """
-    residual = probs.scatter(1, targets.unsqueeze(1), -1.0, reduce="add")
-    value = residual.square().sum() / len(probs)
-    # Derivative by z_j: 2 p_j (r_j − Σ_k p_k r_k), r the residual.
-    inner = (probs * residual).sum(1, keepdim=True)
-    return value, residual.sub_(inner).mul_(probs).mul_(2 / len(probs))
+    squares = torch.linalg.vector_norm(probs, dim=1, keepdim=True).square_()
+    inner = squares - p
+    return (inner - p).add_(1), inner
 
 
 class Brier(ClosedFormLoss):
@@ -33,4 +32,9 @@ class Brier(ClosedFormLoss):
     looks_across_batch: ClassVar[bool] = False
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        return brier_and_gradient(logits.softmax(1), targets)
+        probs, classes = logits.softmax(1), targets.unsqueeze(1)
+        p = probs.gather(1, classes)
+        errors, inner = squared_error_terms(probs, p)
+        # Derivative by z_j: 2 p_j (r_j − Σ_k p_k r_k), r = p − onehot(y).
+        gradient = (probs - inner).mul_(probs).mul_(2)
+        return errors.sum() / len(logits), gradient.scatter_add_(1, classes, -2 * p)

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.checks import check_choice, check_integer, check_number
-from trainables.losses.closed_form import ClosedFormLoss, cross_entropy_and_gradient
-from trainables.losses.mbls import add_by_distances
+from trainables.losses.closed_form import ClosedFormLoss
+from trainables.losses.mbls import cross_entropy_with_distances
 
 PENALTIES: Final = ("phr", "p2", "p3")
 _LAM_RANGE: Final = (1e-6, 1e6)
@@ -101,14 +101,13 @@ class AugmentedLagrangian(ClosedFormLoss):
         self.register_buffer("epochs", torch.tensor(0))
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        value, gradient, _ = cross_entropy_and_gradient(logits.log_softmax(1), targets)
-        largest, largest_class = logits.max(1, keepdim=True)
-        constraints = (largest - logits).div_(self.margin).sub_(1)
         rho, lam = self.rho.to(logits.dtype), self.lam.to(logits.dtype)
+        constraints = (logits.amax(1, keepdim=True) - logits).div_(self.margin).sub_(1)
+        penalties = penalty(self.penalty, constraints, rho, lam).sum() / self.num_classes
         slopes = penalty_slope(self.penalty, constraints, rho, lam)
-        slopes.mul_(1 / (self.margin * logits.numel()))
-        add_by_distances(gradient, slopes, largest_class)
-        return value + penalty(self.penalty, constraints, rho, lam).mean(), gradient
+        slopes.mul_(1 / (self.margin * self.num_classes))
+        total, gradient = cross_entropy_with_distances(logits, targets, slopes)
+        return (total + penalties) / len(logits), gradient
 
     @torch.no_grad()
     def on_validation_end(self, val_logits: Tensor, val_targets: Tensor) -> None:
@@ -159,13 +158,12 @@ class HeuristicMultipliers(ClosedFormLoss):
         self.register_buffer("epochs", torch.tensor(0))
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        value, gradient, _ = cross_entropy_and_gradient(logits.log_softmax(1), targets)
-        largest, largest_class = logits.max(1, keepdim=True)
-        excess = (largest - logits).sub_(self.margin).clamp_min_(0)
-        lam = self.lam.to(logits.dtype)
-        slopes = torch.sign(excess).mul_(lam).div_(logits.numel())
-        add_by_distances(gradient, slopes, largest_class)
-        return value + (lam * excess).mean(), gradient
+        lam = self.lam.to(logits.dtype) / self.num_classes
+        threshold = logits.amax(1, keepdim=True) - self.margin
+        excess = (threshold - logits).clamp_min_(0)
+        penalty = excess.sum(0) @ lam
+        total, gradient = cross_entropy_with_distances(logits, targets, excess.sign_().mul_(lam))
+        return (total + penalty) / len(logits), gradient
 
     @torch.no_grad()
     def on_validation_end(self, val_logits: Tensor, val_targets: Tensor) -> None:

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.checks import check_number
-from trainables.losses.closed_form import ClosedFormLoss, cross_entropy_and_gradient
+from trainables.losses.closed_form import ClosedFormLoss
 
 _MAX_PAIRS: Final = 2**21
 """Pairs of classes that are held in memory at a time."""
@@ -42,24 +42,25 @@ class PairwiseConstraints(ClosedFormLoss):
         self.lam_exclusion = check_number("lam_exclusion", lam_exclusion, low=0)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        value, gradient, _ = cross_entropy_and_gradient(logits.log_softmax(1), targets)
-        count, classes = len(logits), targets.unsqueeze(1)
-        wrong = torch.arange(self.num_classes - 1, device=logits.device).expand(count, -1)
+        log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
+        total = -log_probs.gather(1, classes).sum()
+        wrong = torch.arange(self.num_classes - 1, device=logits.device).expand(len(logits), -1)
         wrong = wrong + (wrong >= classes)
         wrong_logits = logits.gather(1, wrong)
 
-        weight = self.lam_discrimination / wrong.numel()
+        weight = self.lam_discrimination / (self.num_classes - 1)
         lead = logits.gather(1, classes) - wrong_logits
-        value = value + weight * F.softplus(-lead).sum()
+        total = total + weight * F.softplus(-lead).sum()
         by_wrong = weight * torch.sigmoid(-lead)
-        gradient.scatter_add_(1, classes, -by_wrong.sum(1, keepdim=True))
+        gradient = log_probs.exp_()
+        gradient.scatter_add_(1, classes, -1 - by_wrong.sum(1, keepdim=True))
 
         if self.lam_exclusion > 0 and self.num_classes > 2:
-            weight = self.lam_exclusion / (2 * wrong.numel() * (self.num_classes - 2))
+            weight = self.lam_exclusion / (2 * (self.num_classes - 1) * (self.num_classes - 2))
             exclusion, by_exclusion = pairwise_softplus(wrong_logits)
-            value = value + weight * exclusion
+            total = total + weight * exclusion
             by_wrong.add_(by_exclusion, alpha=weight)
-        return value, gradient.scatter_add_(1, wrong, by_wrong)
+        return total / len(logits), gradient.scatter_add_(1, wrong, by_wrong)
 
 
 def pairwise_softplus(z: Tensor) -> tuple[Tensor, Tensor]:

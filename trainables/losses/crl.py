@@ -1,6 +1,5 @@
 """Correctness ranking loss."""
 
-from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -8,7 +7,7 @@ from torch import Tensor
 
 from trainables.checks import check_number
 from trainables.losses.base import CalibrationLoss
-from trainables.losses.closed_form import cross_entropy_and_gradient, with_gradient
+from trainables.losses.closed_form import pull_back, with_gradient
 
 
 class CorrectnessRanking(CalibrationLoss):
@@ -53,8 +52,7 @@ class CorrectnessRanking(CalibrationLoss):
         share_right = self.times_right[indices].to(logits.dtype) / self.epochs.clamp(min=1)
         if self.training:
             self._last_batch = indices, logits.detach().argmax(1) == targets
-        rank = partial(self._value_and_gradient, share_right=share_right)
-        return with_gradient(rank, logits, targets)
+        return with_gradient(lambda: self._value_and_gradient(logits, targets, share_right), logits)
 
     def on_train_begin(self, num_samples: int) -> None:
         """Sizes the memory."""
@@ -77,19 +75,21 @@ class CorrectnessRanking(CalibrationLoss):
     def _value_and_gradient(
         self, logits: Tensor, targets: Tensor, share_right: Tensor
     ) -> tuple[Tensor, Tensor]:
-        log_probs = logits.log_softmax(1)
-        value, gradient, probs = cross_entropy_and_gradient(log_probs, targets)
-        confidence, predicted = probs.max(1, keepdim=True)
+        log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
+        log_p = log_probs.gather(1, classes)
+        log_confidence, predicted = log_probs.max(1, keepdim=True)
+        confidence = log_confidence.exp_().squeeze(1)
         difference = share_right - share_right.roll(-1)
         sign = difference.sign()
-        confidence_difference = (confidence - confidence.roll(-1, 0)).squeeze(1)
-        hinge = (difference.abs() - sign * confidence_difference).clamp_min_(0)
-        hinge.mul_(sign.abs())
-        # Derivative by c_i, which is in pair (i, i+1) and in pair (i-1, i); then by log c_i.
-        active = sign.masked_fill_(hinge <= 0, 0)
-        by_log = (active.roll(1) - active).mul_(self.lam / len(logits)).unsqueeze_(1) * confidence
-        gradient.addcmul_(probs, by_log, value=-1).scatter_add_(1, predicted, by_log)
-        return value + self.lam * hinge.mean(), gradient
+        hinge = difference.abs() - sign * (confidence - confidence.roll(-1))
+        # Derivative by c_i, which is in pair (i, i+1) and in pair (i−1, i); then by log c_i.
+        active = sign * (hinge > 0)
+        hinge = (hinge * active.abs()).sum()
+        by_log = (active.roll(1) - active).mul_(self.lam).mul_(confidence).unsqueeze_(1)
+        gradient = pull_back(
+            log_probs.exp_(), (classes, torch.full_like(log_p, -1)), (predicted, by_log)
+        )
+        return (self.lam * hinge - log_p.sum()) / len(logits), gradient
 
     def _make_room(self, indices: Tensor) -> None:
         low, high = (int(bound) for bound in torch.aminmax(indices))

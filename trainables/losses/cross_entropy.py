@@ -2,11 +2,13 @@
 
 from typing import ClassVar
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.checks import check_number
 from trainables.losses.base import CalibrationLoss
+from trainables.losses.closed_form import ClosedFormLoss
 
 
 class CrossEntropy(CalibrationLoss):
@@ -22,7 +24,7 @@ class CrossEntropy(CalibrationLoss):
         return F.cross_entropy(logits, targets)
 
 
-class LabelSmoothing(CalibrationLoss):
+class LabelSmoothing(ClosedFormLoss):
     """Cross-entropy against the mixture (1−α)·onehot(y) + α/K.
 
     As in PyTorch and the CALS code; the MDCA code spreads α over the wrong classes only.
@@ -40,7 +42,10 @@ class LabelSmoothing(CalibrationLoss):
         super().__init__(num_classes)
         self.alpha = check_number("alpha", alpha, 0, 1)
 
-    def compute(
-        self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
-    ) -> Tensor:
-        return F.cross_entropy(logits, targets, label_smoothing=self.alpha)
+    def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
+        log_p, share = log_probs.gather(1, classes), self.alpha / self.num_classes
+        total = (1 - self.alpha) * log_p.sum() + share * log_probs.sum()
+        gradient = log_probs.exp_().sub_(share)
+        gradient.scatter_add_(1, classes, torch.full_like(log_p, self.alpha - 1))
+        return total / -len(logits), gradient

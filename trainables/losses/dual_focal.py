@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 
 from trainables.checks import check_number
-from trainables.losses.closed_form import ClosedFormLoss
+from trainables.losses.closed_form import ClosedFormLoss, pull_back
 
 
 def dual_focal_and_gradient(
     log_probs: Tensor, targets: Tensor, gamma: float | Tensor, sign: float | Tensor = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """Mean of −(1−s·(p_y−p_j))^γ log p_y and its derivative by the logits.
+    """Mean of −(1−s·(p_y−p_j))^γ log p_y, and N times its derivative by the logits.
 
     Args:
         log_probs: (N, K), log-softmax of the logits; overwritten.
@@ -20,22 +20,23 @@ def dual_focal_and_gradient(
         gamma: γ >= 0, a number or (N, 1).
         sign: s, 1 or −1, a number or (N, 1).
     """
-    count, classes = len(log_probs), targets.unsqueeze(1)
+    classes = targets.unsqueeze(1)
     log_p = log_probs.gather(1, classes)
-    # Compared before the exponential, which may give equal numbers different last bits.
-    not_below = log_probs >= log_p
+    # The largest log-probability below log p_y is where 1 / (log p_k − log p_y) is least, if
+    # that is negative. Equal ones give +inf; they are compared before the exponential, which may
+    # give equal numbers different last bits.
+    nearest, second_class = (log_probs - log_p).reciprocal_().min(1, keepdim=True)
     probs = log_probs.exp_()
-    second, second_class = probs.masked_fill(not_below, 0).max(1, keepdim=True)
-    p_minus_1 = torch.expm1(log_p)
+    second = probs.gather(1, second_class).mul_(nearest < 0)
+    p_minus_1 = log_p.expm1()
     # |log p_y| <= base near p_y = 1, so that log p_y / base stays finite.
     base = (1 - sign + sign * (second - p_minus_1)).clamp_min_(torch.finfo(log_p.dtype).tiny)
     weight = base**gamma
-    inner = sign * gamma / count * weight * (log_p / base)
-    by_log_p = inner * (p_minus_1 + 1) - weight / count
-    by_log_second = -inner * second
-    gradient = probs.mul_(-(by_log_p + by_log_second))
-    gradient.scatter_add_(1, classes, by_log_p).scatter_add_(1, second_class, by_log_second)
-    return -(weight * log_p).mean(), gradient
+    by_base = (log_p / base).mul_(weight).mul_(sign * gamma)
+    by_log_p = (p_minus_1 + 1).mul_(by_base).sub_(weight)
+    by_log_second = second.mul_(by_base).neg_()
+    gradient = pull_back(probs, (classes, by_log_p), (second_class, by_log_second))
+    return (weight * log_p).sum() / -len(log_p), gradient
 
 
 class DualFocal(ClosedFormLoss):

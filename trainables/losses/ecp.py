@@ -2,10 +2,11 @@
 
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from trainables.checks import check_number
-from trainables.losses.closed_form import ClosedFormLoss, cross_entropy_and_gradient
+from trainables.losses.closed_form import ClosedFormLoss
 
 
 class ConfidencePenalty(ClosedFormLoss):
@@ -27,13 +28,12 @@ class ConfidencePenalty(ClosedFormLoss):
         self.lam = check_number("lam", lam, low=0)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs = logits.log_softmax(1)
-        value, gradient, probs = cross_entropy_and_gradient(log_probs, targets)
-        by_class = probs * log_probs
-        negative_entropy = by_class.sum(1, keepdim=True)
+        log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
+        log_p = log_probs.gather(1, classes)
+        probs = log_probs.exp()
+        gradient = log_probs.mul_(probs)
+        negative_entropy = gradient.sum(1, keepdim=True)
         # Derivative of Σ p log p by z_j: p_j (log p_j − Σ p log p).
-        by_logits = by_class.addcmul_(probs, negative_entropy, value=-1)
-        return (
-            value + self.lam * negative_entropy.mean(),
-            gradient.add_(by_logits, alpha=self.lam / len(logits)),
-        )
+        gradient.mul_(self.lam).addcmul_(probs, 1 - self.lam * negative_entropy)
+        gradient.scatter_add_(1, classes, torch.full_like(log_p, -1))
+        return (self.lam * negative_entropy - log_p).sum() / len(logits), gradient

@@ -6,41 +6,31 @@ import torch
 from torch import Tensor
 
 from trainables.checks import check_number
-from trainables.losses.closed_form import ClosedFormLoss
+from trainables.losses.closed_form import ClosedFormLoss, pull_back
 
 
-def focal_terms(
-    log_p: Tensor, gamma: float | Tensor, sign: float | Tensor = 1.0
-) -> tuple[Tensor, Tensor]:
-    """−(1−s·p)^γ log p and its derivative by log p, finite also at p = 0 and p = 1.
+def power_terms(log_p: Tensor, base: Tensor, gamma: float | Tensor) -> tuple[Tensor, Tensor]:
+    """Σ −b^γ log p, and the derivative of each term by log p.
 
     Args:
-        log_p: Logarithm of the true-class probability, any shape.
-        gamma: γ >= 0, a number or of the shape of ``log_p``.
-        sign: s, 1 for focal and −1 for inverse focal loss; a number or of that shape.
+        log_p: (N, 1), logarithm of the true-class probability.
+        base: (N, 1), b = 1 − s·p with s = 1 or −1, and positive.
+        gamma: γ >= 0, a number or (N, 1).
+
+    Returns:
+        A scalar, and (N, 1).
     """
-    p_minus_1 = torch.expm1(log_p)
-    # At p = 1 the base may be 0; log p is then 0 too, and log p / base stays finite.
-    base = (1 - sign - sign * p_minus_1).clamp_min_(torch.finfo(log_p.dtype).tiny)
     weight = base**gamma
-    slope = weight * (sign * gamma * (p_minus_1 + 1) * (log_p / base) - 1)
-    return -weight * log_p, slope
+    # The derivative is −b^γ (1 − γ s p log p / b). With s p = 1 − b, and log p / b taken first,
+    # it is finite also near p = 1, where |log p| <= b.
+    by_log_p = log_p / base
+    by_log_p.sub_(log_p).mul_(gamma).sub_(1).mul_(weight)
+    return -(weight * log_p).sum(), by_log_p
 
 
-def mean_and_gradient(
-    log_probs: Tensor, targets: Tensor, terms: Tensor, slopes: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Mean over samples of functions of log p_y, and its derivative by the logits.
-
-    Args:
-        log_probs: (N, K), log-softmax of the logits; overwritten.
-        targets: (N,) int64.
-        terms: (N, 1), the function's value for each sample.
-        slopes: (N, 1), its derivative by log p_y.
-    """
-    slopes = slopes / len(log_probs)
-    gradient = log_probs.exp_().mul_(-slopes).scatter_add_(1, targets.unsqueeze(1), slopes)
-    return terms.mean(), gradient
+def one_minus_p(log_p: Tensor) -> Tensor:
+    """1 − p, positive also where p = 1, exact where p is near it."""
+    return log_p.expm1().neg_().clamp_min_(torch.finfo(log_p.dtype).tiny)
 
 
 class Focal(ClosedFormLoss):
@@ -62,9 +52,10 @@ class Focal(ClosedFormLoss):
         self.gamma = check_number("gamma", gamma, low=0)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs = logits.log_softmax(1)
-        terms, slopes = focal_terms(log_probs.gather(1, targets.unsqueeze(1)), self.gamma)
-        return mean_and_gradient(log_probs, targets, terms, slopes)
+        log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
+        log_p = log_probs.gather(1, classes)
+        total, by_log_p = power_terms(log_p, one_minus_p(log_p), self.gamma)
+        return total / len(logits), pull_back(log_probs.exp_(), (classes, by_log_p))
 
 
 class FocalSampleDependent(ClosedFormLoss):
@@ -81,11 +72,12 @@ class FocalSampleDependent(ClosedFormLoss):
     looks_across_batch: ClassVar[bool] = False
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs = logits.log_softmax(1)
-        log_p = log_probs.gather(1, targets.unsqueeze(1))
-        gamma = torch.where(log_p.exp() < 0.2, 5.0, 3.0).to(log_p.dtype)
-        terms, slopes = focal_terms(log_p, gamma)
-        return mean_and_gradient(log_probs, targets, terms, slopes)
+        log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
+        log_p = log_probs.gather(1, classes)
+        base = one_minus_p(log_p)
+        gamma = torch.where(base > 0.8, 5.0, 3.0).to(log_p.dtype)
+        total, by_log_p = power_terms(log_p, base, gamma)
+        return total / len(logits), pull_back(log_probs.exp_(), (classes, by_log_p))
 
 
 class InverseFocal(ClosedFormLoss):
@@ -108,7 +100,7 @@ class InverseFocal(ClosedFormLoss):
         self.gamma = check_number("gamma", gamma, low=0)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs = logits.log_softmax(1)
-        log_p = log_probs.gather(1, targets.unsqueeze(1))
-        terms, slopes = focal_terms(log_p, self.gamma, sign=-1.0)
-        return mean_and_gradient(log_probs, targets, terms, slopes)
+        log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
+        log_p = log_probs.gather(1, classes)
+        total, by_log_p = power_terms(log_p, log_p.exp().add_(1), self.gamma)
+        return total / len(logits), pull_back(log_probs.exp_(), (classes, by_log_p))

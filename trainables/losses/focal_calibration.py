@@ -5,9 +5,9 @@ from typing import ClassVar
 from torch import Tensor
 
 from trainables.checks import check_number
-from trainables.losses.brier import brier_and_gradient
+from trainables.losses.brier import squared_error_terms
 from trainables.losses.closed_form import ClosedFormLoss
-from trainables.losses.focal import focal_terms, mean_and_gradient
+from trainables.losses.focal import one_minus_p, power_terms
 
 
 class FocalCalibration(ClosedFormLoss):
@@ -29,8 +29,13 @@ class FocalCalibration(ClosedFormLoss):
         self.lam = check_number("lam", lam, low=0)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs = logits.log_softmax(1)
-        brier, by_brier = brier_and_gradient(log_probs.exp(), targets)
-        terms, slopes = focal_terms(log_probs.gather(1, targets.unsqueeze(1)), self.gamma)
-        focal, gradient = mean_and_gradient(log_probs, targets, terms, slopes)
-        return focal + self.lam * brier, gradient.add_(by_brier, alpha=self.lam)
+        log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
+        log_p = log_probs.gather(1, classes)
+        total, by_log_p = power_terms(log_p, one_minus_p(log_p), self.gamma)
+        probs, p = log_probs.exp_(), log_p.exp()
+        errors, inner = squared_error_terms(probs, p)
+        # Both parts are p_j times something, and something more at the true class.
+        inner.mul_(2 * self.lam).add_(by_log_p)
+        gradient = (probs * (2 * self.lam)).sub_(inner).mul_(probs)
+        gradient.scatter_add_(1, classes, by_log_p.sub_(p, alpha=2 * self.lam))
+        return (total + self.lam * errors.sum()) / len(logits), gradient

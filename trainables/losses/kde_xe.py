@@ -7,11 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.checks import check_integer, check_number
-from trainables.losses.closed_form import (
-    ClosedFormLoss,
-    cross_entropy_and_gradient,
-    softmax_pullback,
-)
+from trainables.losses.closed_form import ClosedFormLoss
 
 
 class KernelCalibration(ClosedFormLoss):
@@ -45,28 +41,33 @@ class KernelCalibration(ClosedFormLoss):
             raise ValueError(f"p must be 1 or 2, got {p}")
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs = logits.log_softmax(1)
-        value, gradient, probs = cross_entropy_and_gradient(log_probs, targets)
-        count = len(logits)
+        log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
+        log_p = log_probs.gather(1, classes)
+        probs, count = log_probs.exp(), len(logits)
+        gradient = probs.scatter_add(1, classes, torch.full_like(log_p, -1))
         if count == 1 or self.lam == 0:
-            return value, gradient
+            return log_p.sum() / -count, gradient
         labels = F.one_hot(targets, self.num_classes).to(logits.dtype)
         centres = probs / self.bandwidth
-        # The kernel's normalisation is B(α) without Γ(Σα): that factor is the same for all centres.
-        log_kernel = log_probs @ centres.T - torch.lgamma(centres + 1).sum(1)
+        shapes = centres + 1
+        # The kernel's normalisation is B(α) without Γ(Σα), which is the same for all centres.
+        log_kernel = (log_probs @ centres.T).sub_(torch.lgamma(shapes).sum(1))
         weights = log_kernel.fill_diagonal_(-torch.inf).softmax(1)
         error = weights @ labels - probs
-        scale = self.lam / count
         if self.p == 1:
-            penalty, by_error = error.abs().sum(), error.sign().mul_(scale)
+            penalty, by_error = error.abs().sum(), error.sign_().mul_(self.lam)
         else:
-            penalty, by_error = error.square().sum(), error.mul(2 * scale)
-        by_kernel = softmax_pullback(weights, by_error @ labels.T)
+            penalty, by_error = error.square().sum(), error.mul_(2 * self.lam)
+        by_kernel = _softmax_pullback(weights, by_error @ labels.T)
+        by_centres = by_kernel.T @ log_probs
+        by_centres.addcmul_(by_kernel.sum(0).unsqueeze(1), torch.digamma(shapes), value=-1)
         by_log_probs = by_kernel @ centres
-        by_centres = by_kernel.T @ log_probs - by_kernel.sum(0).unsqueeze(1) * torch.digamma(
-            centres + 1
-        )
-        by_probs = by_centres.div_(self.bandwidth).sub_(by_error)
-        gradient += softmax_pullback(probs, by_probs)
-        gradient += by_log_probs - probs * by_log_probs.sum(1, keepdim=True)
-        return value + scale * penalty, gradient
+        # By log p in all: directly, and p times the derivative by p.
+        by_log_probs.addcmul_(probs, by_centres.div_(self.bandwidth).sub_(by_error))
+        gradient += by_log_probs.addcmul_(probs, by_log_probs.sum(1, keepdim=True), value=-1)
+        return (self.lam * penalty - log_p.sum()) / count, gradient
+
+
+def _softmax_pullback(probs: Tensor, by_probs: Tensor) -> Tensor:
+    """Derivative by what a softmax was taken of, from that by its result."""
+    return by_probs.sub_((probs * by_probs).sum(1, keepdim=True)).mul_(probs)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from trainables.checks import check_number
-from trainables.losses.closed_form import ClosedFormLoss, cross_entropy_and_gradient
+from trainables.losses.closed_form import ClosedFormLoss
 
 _EPSILON: Final = 1e-7
 
@@ -28,12 +28,18 @@ class LogitNorm(ClosedFormLoss):
         self.temperature = check_number("temperature", temperature, low=0, open_low=True)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        classes = targets.unsqueeze(1)
         norm = torch.linalg.vector_norm(logits, dim=1, keepdim=True)
-        scale = (norm + _EPSILON).mul_(self.temperature)
-        scaled = logits / scale
-        value, gradient, _ = cross_entropy_and_gradient(scaled.log_softmax(1), targets)
-        # ∂scaled_k/∂z_j = (δ_jk − scaled_k τ z_j / ‖z‖) / scale; z / ‖z‖ is 0 at z = 0.
-        along = (gradient * scaled).sum(1, keepdim=True)
-        direction = logits / norm.clamp_min_(torch.finfo(norm.dtype).tiny)
-        gradient.addcmul_(direction, along, value=-self.temperature)
-        return value, gradient.div_(scale)
+        scale = (norm + _EPSILON).mul_(self.temperature).reciprocal_()
+        scaled = logits * scale
+        log_probs = scaled.log_softmax(1)
+        log_p = log_probs.gather(1, classes)
+        true = scaled.gather(1, classes)
+        gradient = log_probs.exp_()
+        # With g the derivative by the scaled logits u, that by z_j is scale·g_j − along·z_j; the
+        # second part comes from the norm, whose derivative is z / ‖z‖, 0 at z = 0.
+        along = scaled.mul_(gradient).sum(1, keepdim=True).sub_(true)
+        along.mul_(scale).mul_(self.temperature)
+        along.div_(norm.clamp_min_(torch.finfo(norm.dtype).tiny))
+        gradient.mul_(scale).addcmul_(logits, along, value=-1)
+        return log_p.sum() / -len(logits), gradient.scatter_add_(1, classes, -scale)

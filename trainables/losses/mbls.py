@@ -6,19 +6,24 @@ import torch
 from torch import Tensor
 
 from trainables.checks import check_number
-from trainables.losses.closed_form import ClosedFormLoss, cross_entropy_and_gradient
+from trainables.losses.closed_form import ClosedFormLoss
 
 
-def add_by_distances(gradient: Tensor, by_distances: Tensor, largest_class: Tensor) -> Tensor:
-    """Adds to a gradient that of a function of the logit distances d_k = max_j z_j − z_k.
+def cross_entropy_with_distances(
+    logits: Tensor, targets: Tensor, by_distances: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Cross-entropy, summed, and its gradient plus that of a function of logit distances.
 
     Args:
-        gradient: (N, K), derivative by the logits; changed.
-        by_distances: (N, K), the function's derivative by d.
-        largest_class: (N, 1), where the largest logit is.
+        logits: (N, K).
+        targets: (N,) int64.
+        by_distances: (N, K), the function's derivative by d_k = max_j z_j − z_k.
     """
-    gradient.sub_(by_distances)
-    return gradient.scatter_add_(1, largest_class, by_distances.sum(1, keepdim=True))
+    log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
+    log_p = log_probs.gather(1, classes)
+    gradient = log_probs.exp_().sub_(by_distances)
+    gradient.scatter_add_(1, logits.max(1, keepdim=True).indices, by_distances.sum(1, keepdim=True))
+    return -log_p.sum(), gradient.scatter_add_(1, classes, torch.full_like(log_p, -1))
 
 
 class MarginLabelSmoothing(ClosedFormLoss):
@@ -42,9 +47,9 @@ class MarginLabelSmoothing(ClosedFormLoss):
         self.lam = check_number("lam", lam, low=0)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        value, gradient, _ = cross_entropy_and_gradient(logits.log_softmax(1), targets)
-        largest, largest_class = logits.max(1, keepdim=True)
-        excess = (largest - logits).sub_(self.margin).clamp_min_(0)
-        violated = torch.sign(excess).mul_(self.lam / logits.numel())
-        add_by_distances(gradient, violated, largest_class)
-        return value + self.lam * excess.mean(), gradient
+        threshold = logits.amax(1, keepdim=True) - self.margin
+        excess = (threshold - logits).clamp_min_(0)
+        penalty = self.lam / self.num_classes * excess.sum()
+        by_distances = excess.sign_().mul_(self.lam / self.num_classes)
+        total, gradient = cross_entropy_with_distances(logits, targets, by_distances)
+        return (total + penalty) / len(logits), gradient

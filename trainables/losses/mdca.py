@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from trainables.checks import check_number
-from trainables.losses.closed_form import ClosedFormLoss, softmax_pullback
-from trainables.losses.focal import focal_terms, mean_and_gradient
+from trainables.losses.closed_form import ClosedFormLoss
+from trainables.losses.focal import one_minus_p, power_terms
 
 
 class ClasswiseDifference(ClosedFormLoss):
@@ -30,12 +30,13 @@ class ClasswiseDifference(ClosedFormLoss):
         self.beta = check_number("beta", beta, low=0)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs = logits.log_softmax(1)
-        probs = log_probs.exp()
-        terms, slopes = focal_terms(log_probs.gather(1, targets.unsqueeze(1)), self.gamma)
-        focal, gradient = mean_and_gradient(log_probs, targets, terms, slopes)
-        weight = self.beta / (self.num_classes * len(logits))
+        log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
+        log_p = log_probs.gather(1, classes)
+        total, by_log_p = power_terms(log_p, one_minus_p(log_p), self.gamma)
+        probs = log_probs.exp_()
         difference = probs.sum(0)
-        difference.scatter_add_(0, targets, difference.new_full((1,), -1.0).expand(len(targets)))
-        gradient.add_(softmax_pullback(probs, torch.sign(difference)), alpha=weight)
-        return focal + weight * difference.abs().sum(), gradient
+        difference.index_add_(0, targets, torch.full_like(log_p[:, 0], -1))
+        by_probs = difference.sign().mul_(self.beta / self.num_classes)
+        inner = (probs @ by_probs).unsqueeze_(1).add_(by_log_p)
+        gradient = (by_probs - inner).mul_(probs).scatter_add_(1, classes, by_log_p)
+        return (total + (by_probs * difference).sum()) / len(logits), gradient

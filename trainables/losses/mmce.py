@@ -2,10 +2,11 @@
 
 from typing import ClassVar, Final
 
+import torch
 from torch import Tensor
 
 from trainables.checks import check_number
-from trainables.losses.closed_form import ClosedFormLoss, cross_entropy_and_gradient
+from trainables.losses.closed_form import ClosedFormLoss, pull_back
 
 _KERNEL_WIDTH: Final = 0.4
 
@@ -29,16 +30,21 @@ class MaximumMeanCalibration(ClosedFormLoss):
         self.lam = check_number("lam", lam, low=0)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        value, gradient, probs = cross_entropy_and_gradient(logits.log_softmax(1), targets)
-        confidence, predicted = probs.max(1, keepdim=True)
-        residual = confidence - (predicted == targets.unsqueeze(1)).to(confidence.dtype)
+        log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
+        log_p = log_probs.gather(1, classes)
+        log_confidence, predicted = log_probs.max(1, keepdim=True)
+        confidence = log_confidence.exp_()
+        residual = confidence - (predicted == classes).to(confidence.dtype)
         difference = confidence.T - confidence
         kernel = difference.abs().mul_(-1 / _KERNEL_WIDTH).exp_()
         smoothed = kernel @ residual
         # ∂k_ij/∂c_i = k_ij sign(c_j − c_i) / width; each pair is met twice.
         by_kernel = difference.sign_().mul_(kernel) @ residual
-        weight = self.lam / len(logits) ** 2
-        by_confidence = smoothed.addcmul(residual, by_kernel, value=1 / _KERNEL_WIDTH)
-        by_log = by_confidence.mul_(confidence).mul_(2 * weight)
-        gradient.addcmul_(probs, by_log, value=-1).scatter_add_(1, predicted, by_log)
-        return value + weight * (residual * smoothed).sum(), gradient
+        weight = self.lam / len(logits)
+        total = weight * (residual * smoothed).sum() - log_p.sum()
+        by_log = smoothed.addcmul_(residual, by_kernel, value=1 / _KERNEL_WIDTH)
+        by_log.mul_(confidence).mul_(2 * weight)
+        gradient = pull_back(
+            log_probs.exp_(), (classes, torch.full_like(log_p, -1)), (predicted, by_log)
+        )
+        return total / len(logits), gradient

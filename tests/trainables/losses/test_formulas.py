@@ -126,7 +126,8 @@ def cpc(loss: CalibrationLoss, batch: Batch) -> Tensor:
 
 def cals_alm(kind: str) -> Formula:
     def formula(loss: CalibrationLoss, batch: Batch) -> Tensor:
-        lam, rho = loss.state_dict()["lam"], torch.full((5,), 2.0, dtype=torch.float64)
+        lam: Tensor = loss.state_dict()["lam"]
+        rho = torch.full((5,), 2.0, dtype=torch.float64)
 
         def penalty(h: Tensor, k: int) -> Tensor:
             if kind == "phr":
