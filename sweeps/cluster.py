@@ -19,6 +19,7 @@ _LOCAL_SETTINGS = {
     "TUNE_GLOBAL_CHECKPOINT_S": "1000000",
     "TUNE_MAX_PENDING_TRIALS_PG": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # a failed trial reports its reason only
     "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "1000000",
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -31,6 +32,8 @@ _SLOTS_KNOWN_FOR_SECONDS = 5.0
 def connected(address: str | None) -> Iterator[None]:
     """Start Ray on this machine, or join the cluster at an address; leave it at the end.
 
+    A Ray session that the process has already is used, and left as it is.
+
     Raises:
         UserError: No cluster answers at the address.
     """
@@ -38,6 +41,9 @@ def connected(address: str | None) -> Iterator[None]:
         os.environ.setdefault(name, value)
     import ray
 
+    if ray.is_initialized():
+        yield
+        return
     try:
         ray.init(
             address=address or "local",

@@ -33,7 +33,7 @@ class LedgerSearcher(Searcher):
     """
 
     def __init__(self, ledger: Ledger, slots: Callable[[], int]) -> None:
-        super().__init__(metric="val_nll", mode="min")
+        super().__init__()
         self._ledger = ledger
         self._slots = slots
 

@@ -1,0 +1,265 @@
+"""Whole sweeps on a real Ray and a real MLflow; one Ray session for the module."""
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from sweeps import cluster
+from sweeps.best import best_settings
+from sweeps.errors import SweepFailedError, UserError
+from sweeps.loading import parse_sweep
+from sweeps.records import TrialRecord
+from sweeps.runner import SweepResult, resume_sweep, run_sweep
+from sweeps.selection import choose
+from sweeps.store import SweepStore
+from sweeps.tracking.client import tracking_uri
+from sweeps.tracking.reader import tracked_sweeps
+
+OWN_LOSSES = '''
+import os, signal
+from pathlib import Path
+import torch
+from torch.nn.functional import cross_entropy
+from trainables.losses import CalibrationLoss
+
+class Exploding(CalibrationLoss):
+    def compute(self, logits, targets, indices, features):
+        return cross_entropy(logits, targets) * float("nan")
+
+class Greedy(CalibrationLoss):
+    def compute(self, logits, targets, indices, features):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 80 GiB")
+
+class Broken(CalibrationLoss):
+    def compute(self, logits, targets, indices, features):
+        raise KeyError("a bug of the user's")
+
+class Constant(CalibrationLoss):
+    """Teaches nothing: the net stays nearly uniform, with an ECE near zero."""
+    def compute(self, logits, targets, indices, features):
+        return (logits ** 2).mean()
+
+class Mortal(CalibrationLoss):
+    """Kills its own process once, in the second epoch."""
+    def __init__(self, num_classes, alpha=1.0):
+        super().__init__(num_classes)
+        self.epoch = 0
+    def on_epoch_end(self):
+        self.epoch += 1
+    def compute(self, logits, targets, indices, features):
+        mark = Path(__file__).with_name("died")
+        if self.epoch == 1 and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return cross_entropy(logits, targets)
+'''
+
+
+@pytest.fixture(scope="module")
+def ray_session() -> Iterator[None]:
+    with cluster.connected(None):
+        yield
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory, ray_session: None) -> Iterator[Path]:
+    """A folder with the user's own losses, in which the commands run."""
+    folder = tmp_path_factory.mktemp("workplace")
+    (folder / "own_losses.py").write_text(OWN_LOSSES)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        yield folder
+
+
+def sweep_of(name: str, **sections: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "dataset": {"name": "digits", "train_samples": 300},
+        "model": {"name": "small_cnn", "width": 8},
+        "losses": ["focal", "label_smoothing"],
+        "training": {"epochs": 3, "batch_size": 64, "lr": 0.05},
+        "search": {"trials": 7},
+        "selection": {"finalists": 1, "seeds": 1},
+        **sections,
+    }
+
+
+def run(folder: Path, name: str, **sections: Any) -> SweepResult:
+    sweep = parse_sweep(sweep_of(name, **sections))
+    return run_sweep(sweep, str(folder / "store"), console=Console(quiet=True))
+
+
+@pytest.fixture(scope="module")
+def first(workplace: Path) -> SweepResult:
+    return run(workplace, "first")
+
+
+def test_the_baseline_and_the_published_settings_come_first(first: SweepResult) -> None:
+    roles = [record.role for record in first.records]
+    assert roles[0] == "baseline"
+    assert roles[1:6] == ["published"] * 5
+    assert roles[6] == "search"
+    assert set(roles[7:]) == {"finalist"}
+    assert first.records[0].loss == "cross_entropy"
+    published = [(r.loss, r.hyperparameters) for r in first.records[1:6]]
+    assert ("label_smoothing", {"alpha": 0.05}) in published
+    assert ("focal", {"gamma": 3.0}) in published
+
+
+def test_every_trial_ends_with_all_metrics(first: SweepResult) -> None:
+    for record in first.records:
+        assert record.state in ("finished", "stopped")
+        assert 0 <= record.outcome["val_ece"] <= 1
+        assert 0 <= record.outcome["test_ece_scaled"] <= 1
+        assert record.outcome["temperature"] > 0
+    assert first.records[0].epochs == 3
+
+
+def test_finalists_have_new_seeds(first: SweepResult) -> None:
+    seeds = {record.seed for record in first.records if record.role == "finalist"}
+    assert seeds == {1}
+
+
+def test_mlflow_has_one_run_per_trial_with_all_artifacts(
+    workplace: Path, first: SweepResult
+) -> None:
+    from mlflow import MlflowClient
+
+    assert first.unsynced == 0
+    uri = tracking_uri(str(workplace / "store"))
+    (sweep,) = [s for s in tracked_sweeps(uri) if s.name == "first"]
+    assert sorted(sweep.run_ids) == [record.number for record in first.records]
+    client = MlflowClient(uri)
+    run_id = sweep.run_ids[0]
+    names = {artifact.path for artifact in client.list_artifacts(run_id)}
+    assert names == {
+        "checkpoint.pt",
+        "environment.json",
+        "predictions_test.parquet",
+        "predictions_validation.parquet",
+        "reliability.png",
+        "sweep.yaml",
+    }
+    history = client.get_metric_history(run_id, "val_nll")
+    assert [metric.step for metric in history] == [1, 2, 3]
+
+
+def test_best_from_mlflow_is_what_the_records_say(workplace: Path, first: SweepResult) -> None:
+    (sweep,) = [
+        s for s in tracked_sweeps(tracking_uri(str(workplace / "store"))) if s.name == "first"
+    ]
+    (entry,) = best_settings([sweep])
+    chosen = choose(first.records, parse_sweep(sweep_of("first")).rule)
+    assert chosen is not None
+    assert entry["loss"] == chosen.loss
+    assert entry["hyperparameters"] == chosen.trials[0].hyperparameters
+    assert entry["val"]["ece"] == pytest.approx(chosen.mean("val_ece"), abs=1e-12)
+    assert {"error", "ece", "nll"} <= entry["test"].keys()
+
+
+def test_a_finished_sweep_resumes_to_the_same(workplace: Path, first: SweepResult) -> None:
+    again = resume_sweep("first", str(workplace / "store"), console=Console(quiet=True))
+    assert again.records == first.records
+    assert json.dumps(again.summary["why"]) == json.dumps(first.summary["why"])
+
+
+def test_a_taken_name_is_refused(workplace: Path, first: SweepResult) -> None:
+    with pytest.raises(UserError, match="a sweep of this name exists"):
+        run(workplace, "first")
+
+
+@pytest.fixture(scope="module")
+def mixed(workplace: Path) -> SweepResult:
+    """Trials that diverge, run out of memory, crash, teach nothing, or die once."""
+    losses = [f"own_losses:{name}" for name in ("Exploding", "Greedy", "Broken", "Constant")]
+    mortal = {"name": "own_losses:Mortal", "space": {"alpha": {"choices": [1.0]}}}
+    return run(
+        workplace,
+        "mixed",
+        losses=[*losses, mortal],
+        search={"trials": 6},
+        scheduler={"name": "none"},
+        training={"epochs": 4, "batch_size": 64, "lr": 0.05},
+    )
+
+
+def of(result: SweepResult, loss: str) -> TrialRecord:
+    return next(record for record in result.records if record.loss == f"own_losses:{loss}")
+
+
+@pytest.mark.parametrize(
+    ("loss", "reason"),
+    [
+        ("Exploding", r"diverged: training loss is nan in epoch 1"),
+        ("Greedy", r"out of memory: CUDA out of memory"),
+        ("Broken", r"KeyError: .*a bug of the user's"),
+    ],
+)
+def test_a_trial_that_cannot_go_on_is_failed_with_its_reason(
+    mixed: SweepResult, loss: str, reason: str
+) -> None:
+    record = of(mixed, loss)
+    assert record.state == "failed"
+    assert record.reason is not None
+    assert re.search(reason, record.reason)
+
+
+def test_a_constant_classifier_is_never_chosen(mixed: SweepResult) -> None:
+    constant = of(mixed, "Constant")
+    assert constant.state == "finished"
+    assert constant.outcome["val_ece"] < mixed.records[0].outcome["val_ece"] + 0.1
+    assert constant.outcome["val_error"] > 0.5
+    assert mixed.summary["chosen"]["loss"] != "own_losses:Constant"
+
+
+def test_a_trial_whose_process_dies_goes_on_from_its_checkpoint(
+    workplace: Path, mixed: SweepResult
+) -> None:
+    assert (workplace / "died").exists()
+    record = of(mixed, "Mortal")
+    assert record.state == "finished"
+    assert [entry["epoch"] for entry in record.history] == [1, 2, 3, 4]
+
+
+def test_the_log_has_the_traceback_of_a_failed_trial(workplace: Path, mixed: SweepResult) -> None:
+    log = (workplace / "store/sweeps/mixed/driver.log").read_text()
+    assert "own_losses.py" in log
+
+
+def test_if_every_trial_fails_the_sweep_fails_with_the_reasons(workplace: Path) -> None:
+    with pytest.raises(SweepFailedError, match=r"diverged: .*\n.*driver\.log"):
+        run(
+            workplace,
+            "hopeless",
+            losses=["focal"],
+            search={"trials": 2},
+            training={"epochs": 1, "lr": 1e30, "batch_size": 64},
+        )
+    records = SweepStore(str(workplace / "store"), "hopeless").load_records()
+    assert [record.state for record in records] == ["failed", "failed"]
+
+
+@pytest.mark.parametrize(
+    ("scaling", "message"),
+    [
+        ({"cpus_per_worker": 1000}, r"1 × 1000 = 1000 CPUs; this machine has"),
+        ({"gpus_per_worker": 64.0}, r"1 × 64 = 64 GPUs; this machine has"),
+    ],
+)
+def test_more_than_the_cluster_has_is_refused_at_once(
+    workplace: Path, scaling: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        run(workplace, "large", scaling=scaling)
+    assert not SweepStore(str(workplace / "store"), "large").exists()
+
+
+def test_metrics_are_finite(first: SweepResult, mixed: SweepResult) -> None:
+    for record in (*first.records, *mixed.records):
+        assert all(math.isfinite(value) for entry in record.history for value in entry.values())
