@@ -7,12 +7,13 @@ from torch import Tensor, nn
 
 from trainables.checks import check_number
 from trainables.losses.base import CalibrationLoss
+from trainables.losses.closed_form import with_gradient
 
 
 def auc_margin(
     scores: Tensor, positive: Tensor, a: Tensor, b: Tensor, alpha: Tensor, margin: float
-) -> Tensor:
-    """The AUC margin loss of C binary problems.
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The AUC margin loss of C binary problems, and N times its derivatives.
 
     Args:
         scores: (N, C), in [0, 1].
@@ -23,18 +24,25 @@ def auc_margin(
         margin: Wanted distance of the two means.
 
     Returns:
-        (C,).
+        A scalar, the mean of the problems, and N times its derivatives by scores, a, b and alpha.
     """
-    negative = 1 - positive
     share = positive.mean(0)
-    spread_of_positives = ((scores - a).square() * positive).mean(0)
-    spread_of_negatives = ((scores - b).square() * negative).mean(0)
-    gap = share * (scores * negative).mean(0) - (1 - share) * (scores * positive).mean(0)
+    variance = share * (1 - share)
+    weights = positive * (1 - 2 * share) + share  # q for negatives, 1 − q for positives
+    signed = weights * (1 - 2 * positive)
+    deviations = scores - (positive * (a - b) + b)
+    weighted = weights * deviations
+    gap = (signed * scores).mean(0) + variance * margin
+    value = (weighted * deviations).mean(0) + alpha * (2 * gap - variance * alpha)
+    by_a = (weighted * positive).sum(0)
+    by_b = weighted.sum(0) - by_a
+    factor = 2 / scores.shape[1]
     return (
-        (1 - share) * spread_of_positives
-        + share * spread_of_negatives
-        + 2 * alpha * (share * (1 - share) * margin + gap)
-        - share * (1 - share) * alpha.square()
+        value.mean(),
+        weighted.addcmul_(signed, alpha).mul_(factor),
+        by_a.mul_(-factor),
+        by_b.mul_(-factor),
+        (gap - variance * alpha).mul_(factor * len(scores)),
     )
 
 
@@ -71,14 +79,9 @@ class AUCMargin(CalibrationLoss):
     def compute(
         self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
     ) -> Tensor:
-        probs = logits.softmax(1)
-        if self.num_classes == 2:
-            scores, positive = probs[:, 1:], targets.unsqueeze(1)
-        else:
-            classes = torch.arange(self.num_classes, device=targets.device)
-            scores, positive = probs, targets.unsqueeze(1) == classes
-        labels = positive.to(probs.dtype)
-        return auc_margin(scores, labels, self.a, self.b, self.alpha, self.margin).mean()
+        return with_gradient(
+            lambda: self._value_and_gradients(logits, targets), logits, self.a, self.b, self.alpha
+        )
 
     def on_step_end(self) -> None:
         """Projects the dual variable to [0, ∞)."""
@@ -88,3 +91,16 @@ class AUCMargin(CalibrationLoss):
     def parameter_groups(self) -> list[dict[str, Any]]:
         """One group to minimise, one to maximise."""
         return [{"params": [self.a, self.b]}, {"params": [self.alpha], "maximize": True}]
+
+    def _value_and_gradients(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
+        probs, classes = logits.softmax(1), targets.unsqueeze(1)
+        positive = torch.zeros_like(probs).scatter_(1, classes, 1.0)
+        first = 1 if self.num_classes == 2 else 0
+        value, by_scores, *by_duals = auc_margin(
+            probs[:, first:], positive[:, first:], self.a, self.b, self.alpha, self.margin
+        )
+        inner = (by_scores * probs[:, first:]).sum(1, keepdim=True)
+        probs[:, first:] *= by_scores - inner
+        if first:
+            probs[:, :first] *= -inner
+        return value, probs, *by_duals

@@ -1,35 +1,18 @@
 """Regularised AURC: cross-entropy weighted by the rank of the confidence."""
 
+import math
 from typing import ClassVar, Final
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.checks import check_choice, check_number
-from trainables.losses.base import CalibrationLoss
-from trainables.losses.soft_rank import soft_rank
+from trainables.losses.closed_form import ClosedFormLoss, pull_back
+from trainables.losses.soft_rank import soft_rank_and_pullback
 
 CONFIDENCES: Final = ("max_probability", "margin", "negative_entropy")
 
 
-def confidence_score(logits: Tensor, kind: str) -> Tensor:
-    """Confidence (N,) of predictions (N, K), table 3 of the paper; larger is surer.
-
-    Args:
-        logits: (N, K).
-        kind: One of :data:`CONFIDENCES`: max_k p_k, the two largest p's difference, Σ p log p.
-    """
-    if kind == "negative_entropy":
-        log_probs = logits.log_softmax(1)
-        return (log_probs.exp() * log_probs).sum(1)
-    probs = logits.softmax(1)
-    if kind == "max_probability":
-        return probs.max(1).values
-    largest = probs.topk(2, 1).values
-    return largest[:, 0] - largest[:, 1]
-
-
-class RegularizedAURC(CalibrationLoss):
+class RegularizedAURC(ClosedFormLoss):
     """Cross-entropy mixed with a differentiable area under the risk-coverage curve.
 
     r̂ is the soft rank of the confidence in the batch at hand, 1 the least confident, and n the
@@ -59,9 +42,41 @@ class RegularizedAURC(CalibrationLoss):
         self.epsilon = check_number("epsilon", epsilon, low=0, open_low=True)
         self.confidence = check_choice("confidence", confidence, CONFIDENCES)
 
-    def compute(
-        self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
-    ) -> Tensor:
-        ranks = soft_rank(confidence_score(logits, self.confidence), self.epsilon)
-        weights = 1 - self.lam - self.lam * (-ranks / (len(logits) + 1)).log1p()
-        return (weights * F.cross_entropy(logits, targets, reduction="none")).mean()
+    def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
+        losses = -log_probs.gather(1, classes)
+        probs = log_probs.exp()
+        if self.confidence == "negative_entropy":
+            by_class = log_probs.mul_(probs)
+            scores = by_class.sum(1, keepdim=True)
+        elif self.confidence == "max_probability":
+            scores, first = probs.max(1, keepdim=True)
+        else:
+            largest, order = probs.topk(2, 1)
+            scores = largest[:, :1] - largest[:, 1:]
+
+        ranks, pull_back_ranks = soft_rank_and_pullback(scores.squeeze(1), self.epsilon)
+        # −ln(1 − r/(n+1)) = ln(n+1) − ln(left), with left from 1 to n.
+        left = (len(logits) + 1 - ranks).unsqueeze_(1)
+        by_ranks = (losses / left).mul_(self.lam)
+        offset = 1 - self.lam + self.lam * math.log(len(logits) + 1)
+        weights = left.log_().mul_(-self.lam).add_(offset)
+        by_scores = pull_back_ranks(by_ranks.squeeze(1)).unsqueeze_(1)
+        total = (weights * losses).sum()
+
+        true_class = classes, -weights
+        if self.confidence == "negative_entropy":
+            # Derivative of Σ p log p by z_j: p_j (log p_j − Σ p log p).
+            by_entropy = by_class.addcmul_(probs, scores, value=-1).mul_(by_scores)
+            gradient = pull_back(probs, true_class).add_(by_entropy)
+        elif self.confidence == "max_probability":
+            gradient = pull_back(probs, true_class, (first, scores * by_scores))
+        else:
+            by_first, by_second = (largest * by_scores).unbind(1)
+            gradient = pull_back(
+                probs,
+                true_class,
+                (order[:, :1], by_first.unsqueeze(1)),
+                (order[:, 1:], -by_second.unsqueeze(1)),
+            )
+        return total / len(logits), gradient

@@ -1,9 +1,13 @@
 """Differentiable ranks."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 import torch
 from torch import Tensor
+
+_ROWS: Final = 128
+"""Rows of the matrix of block means that are held in memory at a time."""
 
 
 def soft_rank(scores: Tensor, epsilon: float) -> Tensor:
@@ -13,7 +17,8 @@ def soft_rank(scores: Tensor, epsilon: float) -> Tensor:
     the smaller ε, the nearer to the ranks; scores closer than ε move together, ties share their
     mean rank. Ranks lie in [1, n] and sum to n(n+1)/2. Differentiable once.
 
-    Takes O(n²) memory and time, in few operations and without waiting for the device.
+    Takes O(n²) time, in few operations and without waiting for the device: made for batches of
+    up to some thousands.
 
     Args:
         scores: (n,), float32 or float64.
@@ -25,28 +30,37 @@ def soft_rank(scores: Tensor, epsilon: float) -> Tensor:
     return _SoftRank.apply(scores, epsilon)  # type: ignore[no-any-return]
 
 
+def soft_rank_and_pullback(
+    scores: Tensor, epsilon: float
+) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """:func:`soft_rank`, and the function from a derivative by ranks to that by scores."""
+    # Prefix sums over the batch need more digits than float32 has.
+    ordered, order = torch.sort(scores.double() / epsilon, descending=True)
+    ranks = torch.arange(len(scores), 0, -1, dtype=ordered.dtype, device=ordered.device)
+    fit, starts = _decreasing_fit(ordered - ranks)
+
+    def pull_back(by_ranks: Tensor) -> Tensor:
+        # The fit replaces each block by its mean, and that is its own Jacobian.
+        grad = by_ranks.gather(0, order).to(ordered.dtype)
+        ends = torch.searchsorted(starts, starts, right=True)
+        sums = _prefix_sums(grad)
+        grad -= (sums.gather(0, ends) - sums.gather(0, starts)).div_(ends - starts)
+        grad /= epsilon
+        return torch.empty_like(by_ranks).scatter_(0, order, grad.to(by_ranks.dtype))
+
+    return torch.empty_like(scores).scatter_(0, order, (ordered - fit).to(scores.dtype)), pull_back
+
+
 class _SoftRank(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scores: Tensor, epsilon: float) -> Tensor:
-        # Prefix sums over the batch need more digits than float32 has.
-        ordered, order = torch.sort(scores.double() / epsilon, descending=True)
-        ranks = torch.arange(len(scores), 0, -1, dtype=ordered.dtype, device=ordered.device)
-        fit, starts = _decreasing_fit(ordered - ranks)
-        ctx.save_for_backward(order, starts)
-        ctx.epsilon = epsilon
-        return torch.empty_like(scores).scatter_(0, order, (ordered - fit).to(scores.dtype))
+        ranks, ctx.pull_back = soft_rank_and_pullback(scores, epsilon)
+        return ranks
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
-        # The fit replaces each block by its mean, and that is its own Jacobian.
-        order, starts = ctx.saved_tensors
-        grad = grad_output[order].double()
-        ends = torch.searchsorted(starts, starts, right=True)
-        sums = _prefix_sums(grad)
-        grad -= (sums[ends] - sums[starts]) / (ends - starts)
-        grad /= ctx.epsilon
-        return torch.empty_like(grad_output).scatter_(0, order, grad.to(grad_output.dtype)), None
+        return ctx.pull_back(grad_output), None
 
 
 def _decreasing_fit(y: Tensor) -> tuple[Tensor, Tensor]:
@@ -54,13 +68,20 @@ def _decreasing_fit(y: Tensor) -> tuple[Tensor, Tensor]:
 
     fit_i = min over a <= i of max over b >= a of the mean of y_a ... y_b.
     """
-    sums = _prefix_sums(y)
-    edges = torch.arange(len(y) + 1, device=y.device)
-    lengths = edges[1:] - edges[:-1].unsqueeze(1)
-    means = (sums[1:] - sums[:-1].unsqueeze(1)).div_(lengths)
-    largest = means.masked_fill_(lengths <= 0, -torch.inf).amax(1)
-    fit = torch.cummin(largest, 0)
-    return fit.values, fit.indices
+    n, lowest = len(y), y.amin()
+    sums = _prefix_sums(y - lowest)
+    # Row r is for a = n−1−r, so that b − a + 1 depends on r + b only and needs no matrix. Where
+    # b < a, dividing by infinity gives 0, which is never above a mean of y − lowest.
+    lengths = torch.arange(2 - n, n + 1, dtype=y.dtype, device=y.device)
+    lengths[: n - 1] = torch.inf
+    before, lengths = sums[:-1].flip(0).unsqueeze(1), lengths.unfold(0, n, 1)
+    largest = []
+    for start in range(0, n, _ROWS):
+        end = min(start + _ROWS, n)
+        means = sums[n - end + 1 :] - before[start:end]
+        largest.append(means.div_(lengths[start:end, n - end :]).amax(1))
+    fit = torch.cummin(torch.cat(largest).flip(0), 0)
+    return fit.values.add_(lowest), fit.indices
 
 
 def _prefix_sums(y: Tensor) -> Tensor:

@@ -1,14 +1,16 @@
 """Supervised contrastive loss: trains the encoder, the first stage of RefCal."""
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.checks import check_number
 from trainables.losses.base import CalibrationLoss
+from trainables.losses.closed_form import with_gradient
+
+_SMALLEST_NORM: Final = 1e-12
 
 
 class SupervisedContrastive(CalibrationLoss):
@@ -50,14 +52,7 @@ class SupervisedContrastive(CalibrationLoss):
         self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
     ) -> Tensor:
         assert features is not None  # checked by forward
-        directions = F.normalize(features, dim=1)
-        similarity = directions @ directions.T / self.temperature
-        itself = torch.eye(len(targets), dtype=torch.bool, device=targets.device)
-        # A finite mask: a batch of one sample has no others, and gives 0 rather than NaN.
-        log_probs = similarity.masked_fill(itself, torch.finfo(similarity.dtype).min).log_softmax(1)
-        positives = (targets.unsqueeze(1) == targets) & ~itself
-        total = torch.where(positives, log_probs, 0).sum(1)
-        return -self.scale * (total / positives.sum(1).clamp(min=1)).mean()
+        return with_gradient(lambda: self._value_and_gradient(features, targets), features)
 
     def prepare_batch(
         self,
@@ -69,3 +64,21 @@ class SupervisedContrastive(CalibrationLoss):
     ) -> tuple[Tensor, Tensor]:
         """Two augmented views of each input, (2N, ...), and the labels twice, (2N,)."""
         return torch.cat([augment(inputs), augment(inputs)]), targets.repeat(2)
+
+    def _value_and_gradient(self, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        norms = torch.linalg.vector_norm(features, dim=1, keepdim=True).clamp_min_(_SMALLEST_NORM)
+        directions = features / norms
+        similarity = (directions @ directions.T).div_(self.temperature)
+        # A finite mask: a batch of one sample has no others, and gives 0 rather than NaN.
+        similarity.fill_diagonal_(torch.finfo(features.dtype).min)
+        log_probs = similarity.log_softmax(1)
+        positives = (targets.unsqueeze(1) == targets).to(features.dtype).fill_diagonal_(0)
+        counts = positives.sum(1, keepdim=True)
+        positives.div_(counts.clamp(min=1))
+        scale = self.scale / len(targets)
+        value = (positives * log_probs).sum() * -scale
+        by_similarity = log_probs.exp_().mul_(counts.clamp_(max=1)).sub_(positives)
+        by_directions = (by_similarity + by_similarity.T) @ directions
+        by_directions.mul_(self.scale / self.temperature)
+        along = (by_directions * directions).sum(1, keepdim=True)
+        return value, by_directions.addcmul_(directions, along, value=-1).div_(norms)

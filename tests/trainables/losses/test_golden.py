@@ -13,6 +13,7 @@ from torch import Tensor
 from trainables.losses import CalibrationLoss, make_loss
 from trainables.losses.aucm import auc_margin
 from trainables.losses.cals import penalty, penalty_slope
+from trainables.losses.closed_form import with_gradient
 from trainables.losses.soft_rank import soft_rank
 
 GOLDEN = Path(__file__).parents[4] / "shared" / "golden"
@@ -166,7 +167,9 @@ def test_aucm(golden: dict[str, Any], logits: Tensor, targets: Tensor) -> None:
     ]
     right = (predicted == targets.unsqueeze(1)).double()
     a, b, alpha = duals
-    value = auc_margin(confidence, right, a, b, alpha, margin=1.0).mean()
+    value = with_gradient(
+        lambda: auc_margin(confidence, right, a, b, alpha, margin=1.0), confidence, a, b, alpha
+    )
     for dual, key in zip(duals, ("grad_a", "grad_b", "grad_alpha"), strict=True):
         (gradient,) = torch.autograd.grad(value, dual, retain_graph=True)
         assert_close(gradient, torch.tensor([entry[key]], dtype=torch.float64))
