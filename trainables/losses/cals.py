@@ -3,7 +3,6 @@
 from typing import ClassVar, Final
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.checks import check_choice, check_integer, check_number
@@ -16,8 +15,8 @@ _RHO_RANGE: Final = (1.0, 10.0)
 _HEURISTIC_FACTOR: Final = 1.1
 
 
-def penalty(kind: str, z: Tensor, rho: Tensor, lam: Tensor) -> Tensor:
-    """Penalty-Lagrangian function P(z, ρ, λ) of CALS, appendix A.
+def penalty_and_slope(kind: str, z: Tensor, rho: Tensor, lam: Tensor) -> tuple[Tensor, Tensor]:
+    """Penalty-Lagrangian function P(z, ρ, λ) of CALS, appendix A, and its derivative by z.
 
     Args:
         kind: One of :data:`PENALTIES`.
@@ -26,23 +25,20 @@ def penalty(kind: str, z: Tensor, rho: Tensor, lam: Tensor) -> Tensor:
         lam: (K,), multipliers, positive.
 
     Returns:
-        (N, K).
+        The mean over samples, (K,), and the derivative of each sample's penalty, (N, K).
     """
     if kind == "phr":
-        return (F.relu(lam + rho * z).square() - lam.square()) / (2 * rho)
-    inside, outside = z.clamp(max=0), z.clamp(min=0)
+        slope = (z * rho).add_(lam).clamp_min_(0)
+        return (slope.square().mean(0) - lam.square()) / (2 * rho), slope
     # One of the two is zero, and so is its branch.
-    value = lam * inside / (1 - rho * inside) + lam * outside + lam * rho * outside.square()
-    return value + rho.square() * outside.pow(3) / 6 if kind == "p2" else value
-
-
-def penalty_slope(kind: str, z: Tensor, rho: Tensor, lam: Tensor) -> Tensor:
-    """Derivative of :func:`penalty` by z; arguments as there."""
-    if kind == "phr":
-        return F.relu(lam + rho * z)
     inside, outside = z.clamp(max=0), z.clamp(min=0)
-    slope = lam / (1 - rho * inside).square() + 2 * lam * rho * outside
-    return slope + rho.square() * outside.square() / 2 if kind == "p2" else slope
+    denominator = 1 - rho * inside
+    value = lam * inside / denominator + lam * outside + lam * rho * outside.square()
+    slope = lam / denominator.square() + 2 * lam * rho * outside
+    if kind == "p2":
+        value += rho.square() * outside.pow(3) / 6
+        slope += rho.square() * outside.square() / 2
+    return value.mean(0), slope
 
 
 class AugmentedLagrangian(ClosedFormLoss):
@@ -103,18 +99,17 @@ class AugmentedLagrangian(ClosedFormLoss):
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         rho, lam = self.rho.to(logits.dtype), self.lam.to(logits.dtype)
         constraints = (logits.amax(1, keepdim=True) - logits).div_(self.margin).sub_(1)
-        penalties = penalty(self.penalty, constraints, rho, lam).sum() / self.num_classes
-        slopes = penalty_slope(self.penalty, constraints, rho, lam)
+        penalties, slopes = penalty_and_slope(self.penalty, constraints, rho, lam)
         slopes.mul_(1 / (self.margin * self.num_classes))
         total, gradient = cross_entropy_with_distances(logits, targets, slopes)
-        return (total + penalties) / len(logits), gradient
+        return total / len(logits) + penalties.mean(), gradient
 
     @torch.no_grad()
     def on_validation_end(self, val_logits: Tensor, val_targets: Tensor) -> None:
         """Updates λ with the old ρ, then ρ."""
         largest = val_logits.max(1, keepdim=True).values
         constraints = ((largest - val_logits) / self.margin - 1).to(self.rho.dtype)
-        slopes = penalty_slope(self.penalty, constraints, self.rho, self.lam)
+        _, slopes = penalty_and_slope(self.penalty, constraints, self.rho, self.lam)
         constraint = constraints.mean(0)
         self.epochs += 1
         stuck = constraint > self.improvement * self.previous_constraint.clamp(min=0)

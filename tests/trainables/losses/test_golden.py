@@ -12,7 +12,7 @@ from torch import Tensor
 
 from trainables.losses import CalibrationLoss, make_loss
 from trainables.losses.aucm import auc_margin
-from trainables.losses.cals import penalty, penalty_slope
+from trainables.losses.cals import penalty_and_slope
 from trainables.losses.closed_form import with_gradient
 from trainables.losses.soft_rank import soft_rank
 
@@ -197,9 +197,10 @@ def test_cals_penalties(golden: dict[str, Any]) -> None:
         kind, z = entry["hyper"]["name"], torch.tensor(entry["h"], dtype=torch.float64)
         lam = torch.tensor(entry["lam"], dtype=torch.float64)
         rho = torch.full_like(lam, entry["hyper"]["rho"])
-        for function, key in ((penalty, "penalty"), (penalty_slope, "grad")):
-            recorded = torch.tensor(entry[key], dtype=torch.float64)
-            assert_close(function(kind, z, rho, lam), recorded)
+        # Recorded for one sample.
+        value, slope = penalty_and_slope(kind, z, rho, lam)
+        assert_close(value.unsqueeze(0), torch.tensor(entry["penalty"], dtype=torch.float64))
+        assert_close(slope, torch.tensor(entry["grad"], dtype=torch.float64))
 
 
 def set_buffers(loss: CalibrationLoss, **values: list[float]) -> None:
