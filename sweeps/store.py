@@ -18,16 +18,16 @@ from sweeps.loading import dump_sweep, parse_sweep
 from sweeps.records import TrialRecord
 from sweeps.sweep_file import SweepFile
 from trainables.config import trial_folder
-from trainables.storage import Folder
+from trainables.storage import Folder, absolute
 
 
 class SweepStore:
     """A sweep's folder, ``<storage>/sweeps/<name>``: its file, and a folder per trial."""
 
     def __init__(self, storage: str, name: str) -> None:
-        self.storage = storage
+        self.storage = absolute(storage)
         self.name = name
-        self.folder = Folder(storage) / "sweeps" / name
+        self.folder = Folder(self.storage) / "sweeps" / name
 
     @property
     def trials_folder(self) -> Folder:

@@ -18,7 +18,6 @@ from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from sweeps.ledger import Ledger
-from sweeps.records import TrialRecord
 from sweeps.sweep_file import SweepFile
 
 logger = logging.getLogger("calsweep")
@@ -120,12 +119,16 @@ class GuardedASHA(FIFOScheduler):
         self._by_loss: dict[str, ASHAScheduler] = {}
         for record in ledger.records:
             if record.state != "running" and record.role != "finalist":
-                self._enter(f"trial {record.number}", record)
+                self._enter(f"trial {record.number}", record.loss, record.history)
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
-        """Enter a trial, with the results it had before it was cut off."""
+        """Enter a trial, with the results it had before it was cut off.
+
+        Not with the last of them: the trial reports it once more, and is judged by it then.
+        """
         if trial.config["role"] != "finalist":
-            self._enter(trial.trial_id, self._ledger.records[trial.config["number"]])
+            record = self._ledger.records[trial.config["number"]]
+            self._enter(trial.trial_id, record.loss, record.history[:-1])
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Continue or stop; a finalist's results do not enter the rungs."""
@@ -136,10 +139,10 @@ class GuardedASHA(FIFOScheduler):
         decision = str(asha.on_trial_result(tune_controller, trial, result))
         return str(TrialScheduler.CONTINUE) if role == "baseline" else decision
 
-    def _enter(self, trial_id: str, record: TrialRecord) -> None:
-        asha, trial = self._asha(record.loss), SimpleNamespace(trial_id=trial_id)
+    def _enter(self, trial_id: str, loss: str, history: list[dict[str, float]]) -> None:
+        asha, trial = self._asha(loss), SimpleNamespace(trial_id=trial_id)
         asha.on_trial_add(None, trial)
-        for entry in record.history:
+        for entry in history:
             asha.on_trial_result(None, trial, entry)
 
     def _asha(self, loss: str) -> ASHAScheduler:

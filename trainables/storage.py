@@ -20,7 +20,12 @@ def _resolve(uri: str) -> tuple[FileSystem, str]:
     if "://" in uri:
         filesystem, path = fs.FileSystem.from_uri(uri)
         return filesystem, path
-    return fs.LocalFileSystem(), str(Path(uri).expanduser().absolute())
+    return fs.LocalFileSystem(), absolute(uri)
+
+
+def absolute(uri: str) -> str:
+    """A local path made absolute, as workers run in other folders; a URI as it is."""
+    return uri if "://" in uri else str(Path(uri).expanduser().absolute())
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,8 @@ def tracked_sweeps(
     check_answers(uri)
     groups: dict[str, list[Any]] = {}
     for run in _child_runs(uri, dataset, model):
+        if "loss" not in run.data.params:
+            continue  # it is being written just now
         groups.setdefault(run.data.tags["calsweep.sweep_id"], []).append(run)
     return [_sweep(sweep_id, runs) for sweep_id, runs in groups.items()]
 

@@ -126,9 +126,12 @@ class MlflowWriter:
             return
         ended = record.state != "running"
         run_id = self._run_ids.get(record.number) or self._create_run(record)
-        done = self._synced_epochs.get(record.number, 0)
+        # A run found from before may lack anything: nothing counts as written that we did not write.
+        done = self._synced_epochs.get(record.number)
         history = list(record.history)
-        self._log_history(run_id, history[done:])
+        if done is None:
+            self._client.log_batch(run_id, params=_params(self._parameters(record)))
+        self._log_history(run_id, history[done or 0 :])
         self._synced_epochs[record.number] = len(history)
         if ended:
             self._end_run(run_id, record)
@@ -169,6 +172,7 @@ class MlflowWriter:
         client = MlflowClient(tracking_uri=self._uri)
         self._experiment_id = _experiment(client, self._sweep, self._store.storage, self._uri)
         self._parent_id = self._find_runs(client) or self._create_parent(client)
+        self._describe_parent(client)
         self._client = client
 
     def _find_runs(self, client: Any) -> str:
@@ -203,6 +207,10 @@ class MlflowWriter:
                 "mlflow.source.name": "calsweep",
             },
         )
+        return str(run.info.run_id)
+
+    def _describe_parent(self, client: Any) -> None:
+        sweep = self._sweep
         parameters = {
             "dataset": sweep.dataset.label,
             "model": sweep.model.name,
@@ -212,10 +220,9 @@ class MlflowWriter:
             "objective": sweep.search.objective,
             "guard": sweep.search.guard,
         }
-        client.log_batch(run.info.run_id, params=_params(parameters))
+        client.log_batch(self._parent_id, params=_params(parameters))
         for name, text in self._shared.items():
-            client.log_text(run.info.run_id, text, name)
-        return str(run.info.run_id)
+            client.log_text(self._parent_id, text, name)
 
     def _create_run(self, record: TrialRecord) -> str:
         run = self._client.create_run(
@@ -234,8 +241,13 @@ class MlflowWriter:
                 "state": record.state,
             },
         )
+        run_id = str(run.info.run_id)
+        self._run_ids[record.number] = run_id
+        return run_id
+
+    def _parameters(self, record: TrialRecord) -> dict[str, Any]:
         training = self._sweep.training
-        parameters = {
+        return {
             "loss": record.loss,
             **{name: _sortable(value) for name, value in record.hyperparameters.items()},
             "seed": record.seed,
@@ -249,10 +261,6 @@ class MlflowWriter:
             "guard": self._sweep.search.guard,
             "objective": self._sweep.search.objective,
         }
-        run_id = str(run.info.run_id)
-        self._client.log_batch(run_id, params=_params(parameters))
-        self._run_ids[record.number] = run_id
-        return run_id
 
     def _log_history(self, run_id: str, entries: list[dict[str, float]]) -> None:
         from mlflow.entities import Metric
@@ -270,9 +278,8 @@ class MlflowWriter:
         with tempfile.TemporaryDirectory(prefix="calsweep-") as folder:
             collect_artifacts(self._store, record, self._shared, Path(folder))
             self._client.log_artifacts(run_id, folder)
-        self._client.set_tag(run_id, "state", record.state)
-        if record.reason:
-            self._client.set_tag(run_id, "reason", record.reason)
+        tags = {"state": record.state, **({"reason": record.reason} if record.reason else {})}
+        self._client.log_batch(run_id, tags=_tags(tags))
         status = "FAILED" if record.state == "failed" else "FINISHED"
         ended = int(1000 * record.ended) if record.ended else None
         self._client.set_terminated(run_id, status, ended)
@@ -319,6 +326,12 @@ def _params(values: dict[str, Any]) -> list[Any]:
     from mlflow.entities import Param
 
     return [Param(name, str(value)) for name, value in values.items()]
+
+
+def _tags(values: dict[str, str]) -> list[Any]:
+    from mlflow.entities import RunTag
+
+    return [RunTag(name, value) for name, value in values.items()]
 
 
 def _sortable(value: Any) -> str:

@@ -1,0 +1,107 @@
+"""SIGKILL of the driver at any moment, then ``calsweep resume``: the same answer, nothing lost."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sweeps.records import TrialRecord
+from sweeps.store import SweepStore
+from sweeps.tracking.client import tracking_uri
+from sweeps.tracking.reader import tracked_sweeps
+
+SWEEP = """
+name: fragile
+dataset: {name: digits, train_samples: 400}
+model: {name: small_cnn, width: 8}
+losses: [focal, cals_alm]
+training: {epochs: 6, batch_size: 64, lr: 0.05}
+search: {trials: 9}
+scheduler: {grace_period: 2, reduction_factor: 2}
+scaling: {max_concurrent: 1}
+selection: {finalists: 1, seeds: 1}
+"""
+
+
+def calsweep(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "sweeps.cli", *arguments],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=(folder / "stderr.txt").open("ab"),
+    )
+
+
+def finish(folder: Path, *arguments: str) -> None:
+    process = calsweep(folder, *arguments)
+    assert process.wait(timeout=240) == 0, (folder / "stderr.txt").read_text()[-3000:]
+
+
+def facts(record: TrialRecord) -> tuple[object, ...]:
+    """What must not depend on an interruption: everything but the times."""
+    history = [{k: v for k, v in e.items() if k != "timestamp"} for e in record.history]
+    return record.number, record.role, record.setting, record.seed, record.state, history
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[TrialRecord]:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    (folder / "sweep.yaml").write_text(SWEEP)
+    finish(folder, "run", "sweep.yaml")
+    return SweepStore(str(folder / "calsweep-store"), "fragile").load_records()
+
+
+def in_the_first_trial(store: SweepStore) -> bool:
+    return bool((store.trial_folder(0) / "checkpoints").names())
+
+
+def in_the_search(store: SweepStore) -> bool:
+    return (store.trial_folder(7) / "checkpoints").exists()
+
+
+def in_the_finals(store: SweepStore) -> bool:
+    return (store.trial_folder(9) / "checkpoints").exists()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "moments", [(in_the_first_trial, in_the_search), (in_the_finals,)], ids=["twice", "at the end"]
+)
+def test_a_killed_sweep_resumes_to_the_same_trials(
+    tmp_path: Path,
+    undisturbed: list[TrialRecord],
+    moments: tuple[Callable[[SweepStore], bool], ...],
+) -> None:
+    (tmp_path / "sweep.yaml").write_text(SWEEP)
+    store = SweepStore(str(tmp_path / "calsweep-store"), "fragile")
+    command = ("run", "sweep.yaml")
+    ended_before: dict[int, float | None] = {}
+    for moment in moments:
+        process = calsweep(tmp_path, *command)
+        deadline = time.monotonic() + 200
+        while not moment(store):
+            assert process.poll() is None, (tmp_path / "stderr.txt").read_text()[-3000:]
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        ended_before |= {r.number: r.ended for r in store.load_records() if r.state != "running"}
+        command = ("resume", "fragile")
+    finish(tmp_path, *command)
+
+    records = store.load_records()
+    assert [facts(record) for record in records] == [facts(record) for record in undisturbed]
+    for number, ended in ended_before.items():
+        assert records[number].ended == ended, "a finished trial was run again"
+
+    (tracked,) = tracked_sweeps(tracking_uri(store.storage))
+    assert [record.number for record in tracked.records] == [r.number for r in records]
+    assert [record.state for record in tracked.records] == [r.state for r in records]
+    assert len(tracked.run_ids) == len(records)
+    json.dumps([record.outcome for record in records], allow_nan=False)
