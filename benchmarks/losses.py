@@ -37,7 +37,7 @@ def main() -> None:
 
 def print_losses(names: list[str], device: torch.device, rounds: int) -> None:
     """Prints one row per loss: microseconds, and times cross-entropy, for each size."""
-    heading = "".join(f"{str(size):>22}" for size in SIZES)
+    heading = "".join(f"{size!s:>22}" for size in SIZES)
     units = f"{'µs':>12} {'× CE':>9}" * len(SIZES)
     print(f"\n{'loss':24}{heading}\n{'':24}{units}")
     for name in names:
@@ -51,7 +51,7 @@ def print_losses(names: list[str], device: torch.device, rounds: int) -> None:
 def print_soft_ranks(device: torch.device, rounds: int) -> None:
     """Prints microseconds of the soft rank and, where it is installed, of torchsort's."""
     try:
-        import torchsort  # type: ignore[import-not-found]
+        import torchsort
     except ImportError:
         torchsort = None
     print(f"\n{'soft rank, µs':24}{'ours':>12}{'torchsort':>12}")
@@ -60,9 +60,11 @@ def print_soft_ranks(device: torch.device, rounds: int) -> None:
         if torchsort is not None:
             steps.append(
                 backward_step(
-                    lambda x: torchsort.soft_rank(
-                        x.unsqueeze(0), regularization_strength=0.05
-                    ).square().sum(),
+                    lambda x: (
+                        torchsort.soft_rank(x.unsqueeze(0), regularization_strength=0.05)
+                        .square()
+                        .sum()
+                    ),
                     count,
                     device,
                 )

@@ -20,7 +20,7 @@ def penalty_and_slope(kind: str, z: Tensor, rho: Tensor, lam: Tensor) -> tuple[T
 
     Args:
         kind: One of :data:`PENALTIES`.
-        z: (N, K), constraints; violated where positive.
+        z: (N, K), constraints; violated where positive. Overwritten.
         rho: (K,), penalty parameters, positive.
         lam: (K,), multipliers, positive.
 
@@ -28,8 +28,9 @@ def penalty_and_slope(kind: str, z: Tensor, rho: Tensor, lam: Tensor) -> tuple[T
         The mean over samples, (K,), and the derivative of each sample's penalty, (N, K).
     """
     if kind == "phr":
-        slope = (z * rho).add_(lam).clamp_min_(0)
-        return (slope.square().mean(0) - lam.square()) / (2 * rho), slope
+        slope = z.mul_(rho).add_(lam).clamp_min_(0)
+        squares = torch.linalg.vector_norm(slope, dim=0).square_().div_(len(z))
+        return (squares - lam.square()) / (2 * rho), slope
     # One of the two is zero, and so is its branch.
     inside, outside = z.clamp(max=0), z.clamp(min=0)
     denominator = 1 - rho * inside
@@ -98,10 +99,11 @@ class AugmentedLagrangian(ClosedFormLoss):
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         rho, lam = self.rho.to(logits.dtype), self.lam.to(logits.dtype)
-        constraints = (logits.amax(1, keepdim=True) - logits).div_(self.margin).sub_(1)
+        largest, largest_class = logits.max(1, keepdim=True)
+        constraints = (largest - logits).div_(self.margin).sub_(1)
         penalties, slopes = penalty_and_slope(self.penalty, constraints, rho, lam)
         slopes.mul_(1 / (self.margin * self.num_classes))
-        total, gradient = cross_entropy_with_distances(logits, targets, slopes)
+        total, gradient = cross_entropy_with_distances(logits, targets, largest_class, slopes)
         return total / len(logits) + penalties.mean(), gradient
 
     @torch.no_grad()
@@ -109,8 +111,8 @@ class AugmentedLagrangian(ClosedFormLoss):
         """Updates λ with the old ρ, then ρ."""
         largest = val_logits.max(1, keepdim=True).values
         constraints = ((largest - val_logits) / self.margin - 1).to(self.rho.dtype)
-        _, slopes = penalty_and_slope(self.penalty, constraints, self.rho, self.lam)
         constraint = constraints.mean(0)
+        _, slopes = penalty_and_slope(self.penalty, constraints, self.rho, self.lam)
         self.epochs += 1
         stuck = constraint > self.improvement * self.previous_constraint.clamp(min=0)
         due = (self.epochs > 1) & (self.epochs % self.period == 0)
@@ -154,10 +156,11 @@ class HeuristicMultipliers(ClosedFormLoss):
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         lam = self.lam.to(logits.dtype) / self.num_classes
-        threshold = logits.amax(1, keepdim=True) - self.margin
-        excess = (threshold - logits).clamp_min_(0)
+        largest, largest_class = logits.max(1, keepdim=True)
+        excess = (largest - self.margin - logits).clamp_min_(0)
         penalty = excess.sum(0) @ lam
-        total, gradient = cross_entropy_with_distances(logits, targets, excess.sign_().mul_(lam))
+        slopes = excess.sign_().mul_(lam)
+        total, gradient = cross_entropy_with_distances(logits, targets, largest_class, slopes)
         return (total + penalty) / len(logits), gradient
 
     @torch.no_grad()

@@ -10,19 +10,20 @@ from trainables.losses.closed_form import ClosedFormLoss
 
 
 def cross_entropy_with_distances(
-    logits: Tensor, targets: Tensor, by_distances: Tensor
+    logits: Tensor, targets: Tensor, largest_class: Tensor, by_distances: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Cross-entropy, summed, and its gradient plus that of a function of logit distances.
 
     Args:
         logits: (N, K).
         targets: (N,) int64.
+        largest_class: (N, 1), where the largest logit is.
         by_distances: (N, K), the function's derivative by d_k = max_j z_j − z_k.
     """
     log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
     log_p = log_probs.gather(1, classes)
     gradient = log_probs.exp_().sub_(by_distances)
-    gradient.scatter_add_(1, logits.max(1, keepdim=True).indices, by_distances.sum(1, keepdim=True))
+    gradient.scatter_add_(1, largest_class, by_distances.sum(1, keepdim=True))
     return -log_p.sum(), gradient.scatter_add_(1, classes, torch.full_like(log_p, -1))
 
 
@@ -47,9 +48,9 @@ class MarginLabelSmoothing(ClosedFormLoss):
         self.lam = check_number("lam", lam, low=0)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        threshold = logits.amax(1, keepdim=True) - self.margin
-        excess = (threshold - logits).clamp_min_(0)
+        largest, largest_class = logits.max(1, keepdim=True)
+        excess = (largest - self.margin - logits).clamp_min_(0)
         penalty = self.lam / self.num_classes * excess.sum()
         by_distances = excess.sign_().mul_(self.lam / self.num_classes)
-        total, gradient = cross_entropy_with_distances(logits, targets, by_distances)
+        total, gradient = cross_entropy_with_distances(logits, targets, largest_class, by_distances)
         return (total + penalty) / len(logits), gradient

@@ -98,7 +98,7 @@ def test_mixup_weights_are_beta_distributed(alpha: float) -> None:
 
 
 def test_mixup_needs_numbers_that_can_be_mixed() -> None:
-    with pytest.raises(TypeError, match="floating-point inputs, got torch.int64"):
+    with pytest.raises(TypeError, match=r"floating-point inputs, got torch\.int64"):
         make_loss("mixup", 3).prepare_batch(
             INPUTS.long(), TARGETS, augment=lambda inputs: inputs, generator=generator()
         )

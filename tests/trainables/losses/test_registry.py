@@ -139,7 +139,7 @@ def test_own_loss_by_dotted_path(own_module: str) -> None:
     logits, targets = torch.randn(4, 3), torch.tensor([0, 1, 2, 0])
     value = make_loss(path, 3, factor=3.0)(logits, targets)
     torch.testing.assert_close(value, 3 * F.cross_entropy(logits, targets))
-    with pytest.raises(ValueError, match="no hyperparameter 'facter'.*did you mean 'factor'"):
+    with pytest.raises(ValueError, match=r"no hyperparameter 'facter'.*did you mean 'factor'"):
         make_loss(path, 3, facter=3.0)
 
 
