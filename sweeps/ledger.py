@@ -116,10 +116,10 @@ class Ledger:
             and len(self.records) - searched >= len(self._finals())
         )
 
-    def result(self, number: int, metrics: dict[str, Any]) -> None:
+    def result(self, number: int, metrics: dict[str, float]) -> None:
         """Take in the metrics of an epoch; one that is known already changes nothing."""
         record = self.records[number]
-        if record.add({k: v for k, v in metrics.items() if isinstance(v, int | float)}):
+        if record.add(metrics):
             self._notify(record)
 
     def end(self, number: int, state: State, reason: str | None = None) -> None:

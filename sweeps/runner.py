@@ -132,7 +132,6 @@ def _carry_out(
     sweep: SweepFile, store: SweepStore, dataset: Dataset, progress: Progress, log: Path
 ) -> SweepResult:
     writer = MlflowWriter(sweep, store, describe_environment())
-    writer.start()
     records = [_with_history(store, record) for record in store.load_records()]
     ledger = Ledger(
         sweep, store, dataset.num_classes, records, listeners=(writer.submit, progress.tick)

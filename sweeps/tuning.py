@@ -7,6 +7,7 @@ so, and grows with the number of trials.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -76,7 +77,7 @@ class LedgerCallback(Callback):
     ) -> None:
         """An epoch's metrics came."""
         if "failure" not in result:
-            self._ledger.result(trial.config["number"], _metrics(result))
+            self._ledger.result(trial.config["number"], json.loads(result["entry"]))
 
     def on_trial_complete(
         self, iteration: int, trials: list[Trial], trial: Trial, **_: Any
@@ -163,13 +164,3 @@ class GuardedASHA(FIFOScheduler):
 def make_scheduler(sweep: SweepFile, ledger: Ledger) -> TrialScheduler | None:
     """The sweep's scheduler; None (all trials run to their end) where it could stop nothing."""
     return GuardedASHA(ledger) if sweep.rungs else None
-
-
-def _metrics(result: dict[str, Any]) -> dict[str, float]:
-    """A result less what Tune adds to it."""
-    return {
-        key: value
-        for key, value in result.items()
-        if key in ("epoch", "timestamp", "train_loss", "lr")
-        or key.startswith(("val_", "test_", "temperature"))
-    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import traceback
 from typing import Any
 
@@ -9,7 +10,9 @@ from ray import tune
 
 from trainables.config import TrialSetup
 from trainables.data.base import Dataset
-from trainables.trial import TrialRun
+from trainables.trial import EPOCH_METRICS, TrialRun
+
+SCHEDULER_METRICS = tuple(f"val_{name}" for name in EPOCH_METRICS)
 
 
 class TuneTrial(tune.Trainable):
@@ -38,9 +41,20 @@ class TuneTrial(tune.Trainable):
         return True
 
     def step(self) -> dict[str, Any]:
-        """Train one epoch; see :meth:`TrialRun.advance`."""
+        """Train one epoch.
+
+        Returns:
+            What the scheduler may look at (``epoch`` and the metrics of every epoch), and all
+            metrics as JSON in ``entry``: of every number in a result Tune keeps running statistics,
+            which would cost more than the rest of a short trial. Else ``failure``, the reason.
+        """
         try:
-            return self._run.advance()
+            result = self._run.advance()
         except Exception as error:
             message = f"{type(error).__name__}: {error}"
             return {"failure": message, "traceback": traceback.format_exc(), "done": True}
+        if "failure" in result:
+            return result
+        seen = {name: result[name] for name in ("epoch", *SCHEDULER_METRICS)}
+        done = result.pop("done")
+        return {**seen, "entry": json.dumps(result), "done": done}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from sweeps.naming import run_name
-from sweeps.plots import reliability_figure, save_png
 from sweeps.records import TrialRecord
+from sweeps.reliability import reliability_svg
 from sweeps.store import SweepStore
 from trainables.outcome import read_predictions
 
@@ -38,7 +38,6 @@ def collect_artifacts(
         (folder / "checkpoint.pt").write_bytes(data)
     if "predictions_test.parquet" in names and "temperature" in record.outcome:
         logits, labels = read_predictions((folder / "predictions_test.parquet").read_bytes())
-        figure = reliability_figure(
-            logits, labels, record.outcome["temperature"], title=run_name(record)
-        )
-        save_png(figure, folder / "reliability.png")
+        temperature = record.outcome["temperature"]
+        drawing = reliability_svg(logits, labels, temperature, title=run_name(record))
+        (folder / "reliability.svg").write_text(drawing)

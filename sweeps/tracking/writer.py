@@ -26,7 +26,8 @@ from sweeps.tracking.client import VIEW_KEY, artifact_location, tracking_uri
 
 _EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development", "calsweep": "1"}
 _VIEW_METRICS = ("val_ece", "val_error", "test_ece", "test_error", "test_ece_scaled", "temperature")
-_METRICS_PER_CALL = 1000
+_METRICS_PER_CALL = 1000  # MLflow's limit on all things in one call
+_SMALL_CHANGE = 100  # of which parameters and tags may take this many
 _PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 15.0
 
@@ -62,16 +63,21 @@ class MlflowWriter:
         self._thread: threading.Thread | None = None
         self.fault: str | None = None
 
-    def start(self) -> None:
-        """Start the background thread."""
-        self._thread = threading.Thread(target=self._work, name="mlflow-writer", daemon=True)
-        self._thread.start()
-
     def submit(self, record: TrialRecord) -> None:
-        """A record changed; its run will be brought up to date soon."""
+        """A record changed; its run will be brought up to date soon, by a background thread.
+
+        The thread starts with the first results: making MLflow's database takes some seconds of
+        CPU that the starting workers need more.
+        """
         with self._lock:
             self._pending[record.number] = record
+        if self._thread is None and record.history:
+            self._start()
         self._wake.set()
+
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._work, name="mlflow-writer", daemon=True)
+        self._thread.start()
 
     @property
     def behind(self) -> int:
@@ -90,6 +96,8 @@ class MlflowWriter:
             How many trials could not be brought up to date.
         """
         self._closing = True
+        if self._thread is None and self.behind:
+            self._start()
         self._wake.set()
         left, since = self.behind, time.monotonic()
         while self._thread is not None and self._thread.is_alive():
@@ -126,12 +134,12 @@ class MlflowWriter:
             return
         ended = record.state != "running"
         run_id = self._run_ids.get(record.number) or self._create_run(record)
-        # A run found from before may lack anything: nothing counts as written that we did not write.
+        # A run found from before may lack anything: only what we wrote ourselves is there.
         done = self._synced_epochs.get(record.number)
         history = list(record.history)
-        if done is None:
-            self._client.log_batch(run_id, params=_params(self._parameters(record)))
-        self._log_history(run_id, history[done or 0 :])
+        parameters = self._parameters(record) if done is None else {}
+        tags = {"state": record.state, "reason": record.reason} if ended else {}
+        self._log(run_id, parameters, history[done or 0 :], tags)
         self._synced_epochs[record.number] = len(history)
         if ended:
             self._end_run(run_id, record)
@@ -262,8 +270,15 @@ class MlflowWriter:
             "objective": self._sweep.search.objective,
         }
 
-    def _log_history(self, run_id: str, entries: list[dict[str, float]]) -> None:
-        from mlflow.entities import Metric
+    def _log(
+        self,
+        run_id: str,
+        parameters: dict[str, Any],
+        entries: list[dict[str, float]],
+        tags: dict[str, str | None],
+    ) -> None:
+        """Write all of it in one call, or in as few as MLflow's limit on metrics allows."""
+        from mlflow.entities import Metric, RunTag
 
         metrics = [
             Metric(name, float(value), int(1000 * entry["timestamp"]), int(entry["epoch"]))
@@ -271,15 +286,20 @@ class MlflowWriter:
             for name, value in entry.items()
             if name not in ("epoch", "timestamp")
         ]
-        for start in range(0, len(metrics), _METRICS_PER_CALL):
-            self._client.log_batch(run_id, metrics=metrics[start : start + _METRICS_PER_CALL])
+        cut = max(0, len(metrics) - _METRICS_PER_CALL + _SMALL_CHANGE)
+        for start in range(0, cut, _METRICS_PER_CALL):
+            self._client.log_batch(run_id, metrics[start : min(cut, start + _METRICS_PER_CALL)])
+        self._client.log_batch(
+            run_id,
+            metrics[cut:],
+            _params(parameters),
+            [RunTag(name, value) for name, value in tags.items() if value],
+        )
 
     def _end_run(self, run_id: str, record: TrialRecord) -> None:
         with tempfile.TemporaryDirectory(prefix="calsweep-") as folder:
             collect_artifacts(self._store, record, self._shared, Path(folder))
             self._client.log_artifacts(run_id, folder)
-        tags = {"state": record.state, **({"reason": record.reason} if record.reason else {})}
-        self._client.log_batch(run_id, tags=_tags(tags))
         status = "FAILED" if record.state == "failed" else "FINISHED"
         ended = int(1000 * record.ended) if record.ended else None
         self._client.set_terminated(run_id, status, ended)
@@ -326,12 +346,6 @@ def _params(values: dict[str, Any]) -> list[Any]:
     from mlflow.entities import Param
 
     return [Param(name, str(value)) for name, value in values.items()]
-
-
-def _tags(values: dict[str, str]) -> list[Any]:
-    from mlflow.entities import RunTag
-
-    return [RunTag(name, value) for name, value in values.items()]
 
 
 def _sortable(value: Any) -> str:

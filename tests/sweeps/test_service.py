@@ -143,7 +143,7 @@ def test_mlflow_has_one_run_per_trial_with_all_artifacts(
         "environment.json",
         "predictions_test.parquet",
         "predictions_validation.parquet",
-        "reliability.png",
+        "reliability.svg",
         "sweep.yaml",
     }
     history = client.get_metric_history(run_id, "val_nll")

@@ -1,0 +1,95 @@
+"""Reliability diagrams as SVG text: some milliseconds each, where a plotting library takes 100."""
+
+from __future__ import annotations
+
+from html import escape
+
+import torch
+from torch import Tensor
+
+from trainables.metrics import expected_calibration_error, reliability_bins
+
+_SIZE = 240  # of a diagram's square, in pixels
+_MARGIN = 44
+_STYLE = (
+    "text{font:12px system-ui,sans-serif;fill:#333}.title{font-size:14px;font-weight:600}"
+    ".accuracy{fill:#3b6fb6}.gap{fill:#d1495b;fill-opacity:.35;stroke:#d1495b;stroke-width:.6}"
+    ".share{fill:none;stroke:#8a8f98}.axis{fill:none;stroke:#555}"
+    ".ideal{stroke:#222;stroke-dasharray:4 3}"
+)
+
+
+def reliability_svg(logits: Tensor, labels: Tensor, temperature: float, title: str) -> str:
+    """Reliability diagrams before and after temperature scaling, side by side.
+
+    Bars are the accuracy of 15 equal-width confidence bins, red is the gap to the mean confidence,
+    the grey line the share of samples in each bin.
+
+    Args:
+        logits: (N, K) float.
+        labels: (N,) int64.
+        temperature: The fitted temperature.
+        title: Heads the figure.
+    """
+    panels = [
+        _panel(torch.softmax(logits.double() / scale, dim=1), labels, heading, index)
+        for index, (scale, heading) in enumerate(
+            [(1.0, "as trained"), (temperature, f"temperature {temperature:.2f}")]
+        )
+    ]
+    width, height = 2 * (_SIZE + _MARGIN) + 30, _SIZE + 2 * _MARGIN + 16
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        f'width="{width}" height="{height}" role="img"><title>{escape(title)}</title>'
+        f'<style>{_STYLE}</style><rect width="100%" height="100%" fill="white"/>'
+        f'<text class="title" x="{_MARGIN}" y="22">{escape(title)} · test split</text>'
+        f"{''.join(panels)}</svg>"
+    )
+
+
+def _panel(probs: Tensor, labels: Tensor, heading: str, index: int) -> str:
+    bins = reliability_bins(probs, labels)
+    ece = float(expected_calibration_error(probs, labels))
+    total = float(bins.count.sum())
+    bars, share = [], []
+    for lower, upper, count, confidence, accuracy in zip(
+        *(column.tolist() for column in (bins.lower, bins.upper, bins.count)),
+        bins.confidence.tolist(),
+        bins.accuracy.tolist(),
+        strict=True,
+    ):
+        share.append(f"{_x(lower)},{_y(count / total)} {_x(upper)},{_y(count / total)}")
+        if count:
+            low, high = sorted((confidence, accuracy))
+            bars.append(_bar("accuracy", lower, upper, 0.0, accuracy))
+            bars.append(_bar("gap", lower, upper, low, high))
+    left, top = _MARGIN + index * (_SIZE + _MARGIN), _MARGIN + 16
+    ticks = "".join(
+        f'<text x="{_x(t)}" y="{_SIZE + 16}" text-anchor="middle">{t:g}</text>'
+        + (f'<text x="-6" y="{_y(t) + 4}" text-anchor="end">{t:g}</text>' if index == 0 else "")
+        for t in (0.0, 0.5, 1.0)
+    )
+    return (
+        f'<g transform="translate({left},{top})"><text x="0" y="-8">{heading}, ECE {ece:.4f}</text>'
+        f"{''.join(bars)}"
+        f'<polyline class="share" points="{" ".join(share)}"/>'
+        f'<line class="ideal" x1="0" y1="{_SIZE}" x2="{_SIZE}" y2="0"/>'
+        f'<rect class="axis" width="{_SIZE}" height="{_SIZE}"/>{ticks}'
+        f'<text x="{_SIZE / 2}" y="{_SIZE + 32}" text-anchor="middle">confidence</text></g>'
+    )
+
+
+def _bar(kind: str, lower: float, upper: float, low: float, high: float) -> str:
+    width = f"{(upper - lower) * _SIZE - 1:.1f}"
+    height = f"{(high - low) * _SIZE:.1f}"
+    return (
+        f'<rect class="{kind}" x="{_x(lower)}" y="{_y(high)}" width="{width}" height="{height}"/>'
+    )
+
+
+def _x(value: float) -> float:
+    return round(value * _SIZE, 1)
+
+
+def _y(value: float) -> float:
+    return round((1 - value) * _SIZE, 1)
