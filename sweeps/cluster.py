@@ -14,10 +14,13 @@ from sweeps.sweep_file import ScalingSection
 _LOCAL_SETTINGS = {
     # A driver under `uv run` would build a second environment for the workers; they share ours.
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    # Tune's actors run in an environment of their own, so processes started ahead only cost.
+    "RAY_prestart_worker_first_driver": "0",
     # Trials keep their own records; Tune's loggers, snapshots and reports would do so again.
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_GLOBAL_CHECKPOINT_S": "1000000",
-    "TUNE_MAX_PENDING_TRIALS_PG": "1",
+    # The searcher itself waits for a free slot, so that workers start side by side.
+    "TUNE_MAX_PENDING_TRIALS_PG": "1000",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # a failed trial reports its reason only
     "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "1000000",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,18 +115,19 @@ def _run(
     sweep: SweepFile, store: SweepStore, address: str | None, console: Console, new: bool
 ) -> SweepResult:
     with Progress(console) as progress:
-        progress.stage("Checking the sweep")
-        check_sweep(sweep)
         check_answers(tracking_uri(store.storage, sweep))
-        progress.stage(f"Loading {sweep.dataset.name}")
-        dataset = load_data(sweep)
-        progress.stage("Starting Ray" if address is None else f"Joining Ray at {address}")
-        with cluster.connected(address), _terminated_as_interrupted():
-            cluster.check_room(sweep.scaling, address)
-            if new:
-                store.create(sweep)
-            with store.locked(), driver_log(store) as log:
-                return _carry_out(sweep, store, dataset, progress, log)
+        where = "starting Ray" if address is None else f"joining Ray at {address}"
+        progress.stage(f"Loading {sweep.dataset.label} and {where}")
+        with ThreadPoolExecutor(1) as aside:
+            # Importing torch and starting Ray take some seconds each, and different things.
+            loading = aside.submit(_checked_data, sweep)
+            with cluster.connected(address), _terminated_as_interrupted():
+                cluster.check_room(sweep.scaling, address)
+                dataset = loading.result()
+                if new:
+                    store.create(sweep)
+                with store.locked(), driver_log(store) as log:
+                    return _carry_out(sweep, store, dataset, progress, log)
 
 
 def _carry_out(
@@ -197,6 +199,11 @@ def _tune(sweep: SweepFile, store: SweepStore, dataset: Dataset, ledger: Ledger)
     )
     tuner.fit()
     (store.folder / "tune").delete_tree()  # Tune's own snapshot, of no more use
+
+
+def _checked_data(sweep: SweepFile) -> Dataset:
+    check_sweep(sweep)
+    return load_data(sweep)
 
 
 def load_data(sweep: SweepFile) -> Dataset:

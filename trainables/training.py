@@ -20,6 +20,7 @@ from trainables.config import TrainingConfig
 from trainables.data.base import Dataset, Split
 from trainables.distributed import all_gather, rank, world_size
 from trainables.losses import CalibrationLoss
+from trainables.optimizers import make_optimizer
 
 
 class DivergedError(RuntimeError):
@@ -61,7 +62,7 @@ class Trainer:
         self.device = device
         self.epoch = 0
         self.loss.on_train_begin(len(dataset.train.labels))
-        self.optimizer = _make_optimizer(self.model, self.loss, config)
+        self.optimizer = make_optimizer(self.model, self.loss, config)
         self._parallel = self._wrap_for_workers()
         self._steps_per_epoch = math.ceil(len(dataset.train.labels) / config.batch_size)
 
@@ -220,25 +221,6 @@ def learning_rate_factor(config: TrainingConfig, epochs_done: float) -> float:
 def default_device() -> torch.device:
     """The GPU this process may use, else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def _make_optimizer(
-    model: nn.Module, loss: CalibrationLoss, config: TrainingConfig
-) -> torch.optim.Optimizer:
-    own = [{"weight_decay": 0.0, **group} for group in loss.parameter_groups()]
-    groups: list[dict[str, Any]] = [{"params": list(model.parameters())}, *own]
-    for group in groups:
-        group["initial_lr"] = group.get("lr", config.lr)
-    if config.optimizer == "sgd":
-        return torch.optim.SGD(
-            groups,
-            lr=config.lr,
-            momentum=config.momentum,
-            nesterov=config.nesterov,
-            weight_decay=config.weight_decay,
-        )
-    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return kind(groups, lr=config.lr, weight_decay=config.weight_decay)
 
 
 def _autocast(device: torch.device, precision: str) -> Any:

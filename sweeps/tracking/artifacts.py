@@ -6,9 +6,7 @@ from pathlib import Path
 
 from sweeps.naming import run_name
 from sweeps.records import TrialRecord
-from sweeps.reliability import reliability_svg
 from sweeps.store import SweepStore
-from trainables.outcome import read_predictions
 
 
 def collect_artifacts(
@@ -25,6 +23,10 @@ def collect_artifacts(
         shared: Names and contents of the files that all trials have.
         folder: An empty local folder.
     """
+    # Here, as torch takes seconds to import and Ray is to be started first.
+    from sweeps.reliability import reliability_svg
+    from trainables.outcome import read_predictions
+
     source = store.trial_folder(record.number)
     for name, text in shared.items():
         (folder / name).write_text(text)
