@@ -109,6 +109,20 @@ def best(
 
 
 @app.command()
+def report(
+    name: SweepName,
+    storage: Storage = DEFAULT_STORAGE,
+    output: Annotated[
+        str | None, typer.Option(help="The file; default <NAME>-report.html.")
+    ] = None,
+) -> None:
+    """Write one HTML file that shows what a sweep found."""
+    from sweeps.report import write_report
+
+    print(f"written: {write_report(name, storage, output)}")
+
+
+@app.command()
 def sync(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
     """Bring MLflow up to date with a sweep that ran while it did not answer."""
     from sweeps.runner import sync_sweep

@@ -96,7 +96,7 @@ def explain_choice(records: Sequence[TrialRecord], sweep: SweepFile) -> list[str
         f"is at most {sweep.search.guard:g} above cross-entropy's."
     ]
     baseline = next((c for c in candidates(records, sweep.rule) if c.loss == BASELINE), None)
-    if baseline is not None and baseline is not chosen:
+    if baseline is not None and baseline != chosen:
         lines.append(
             f"The cross-entropy baseline has {baseline.objective:.4f}, validation error "
             f"{baseline.val_error:.4f} (chosen: {chosen.val_error:.4f})."
@@ -122,7 +122,7 @@ def _overlap(first: Candidate, second: Candidate) -> bool:
 
 
 def _note(candidate: Candidate, chosen: Candidate | None, sweep: SweepFile) -> str:
-    if candidate is chosen:
+    if candidate == chosen:
         return "chosen"
     if not candidate.feasible:
         return f"error > baseline + {sweep.search.guard:g}"
