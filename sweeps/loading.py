@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -198,7 +199,8 @@ def _describe(fault: Any) -> str:
     if fault["type"] == "value_error":
         return f"{key}: {context['error']}" if key else str(context["error"])
     if fault["type"] == "literal_error":
-        hint = did_you_mean(str(fault["input"]), context["expected"].replace("'", "").split(" or "))
+        names = re.findall(r"'([^']*)'", context["expected"])
+        hint = did_you_mean(str(fault["input"]), names)
         return f"{key} = {fault['input']!r} is not allowed; {hint}allowed: {context['expected']}"
     if fault["type"] == "string_pattern_mismatch":
         return (
