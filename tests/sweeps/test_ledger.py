@@ -1,0 +1,161 @@
+"""A sweep without Ray: the order of trials, and a crash at every step of it."""
+
+import math
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sweeps.errors import UserError
+from sweeps.ledger import Ledger
+from sweeps.loading import parse_sweep
+from sweeps.records import TrialRecord
+from sweeps.store import SweepStore, check_storage
+from sweeps.sweep_file import SweepFile
+
+EPOCHS = 2
+
+
+def make_sweep(**search: object) -> SweepFile:
+    return parse_sweep(
+        {
+            "name": "simulated",
+            "dataset": "digits",
+            "model": "small_cnn",
+            "losses": ["focal", "mbls"],
+            "training": {"epochs": EPOCHS},
+            "search": {"trials": 14, **search},
+            "selection": {"finalists": 2, "seeds": 2},
+        }
+    )
+
+
+def metrics(record: TrialRecord, epoch: int) -> dict[str, float]:
+    """A landscape with an optimum inside, that depends on the seed a little."""
+    x = sum(record.hyperparameters.values()) / 20
+    ece = 0.02 + 0.1 * (x - 0.3) ** 2 + 0.001 * math.sin(7 * record.seed + x) + 0.01 / epoch
+    return {
+        "epoch": epoch,
+        "timestamp": 1000.0 + epoch,
+        "val_error": 0.1 + 0.02 * x,
+        "val_nll": 0.3 + x / 10,
+        "val_ece": ece,
+    }
+
+
+def steps(ledger: Ledger) -> Iterator[None]:
+    """Run a sweep with one slot, yielding after everything that changes the store."""
+    while not ledger.exhausted:
+        record = ledger.next()
+        assert record is not None
+        yield
+        if record.number == 4:
+            ledger.end(record.number, "failed", "diverged")
+        else:
+            last = 1 if record.number % 5 == 3 and record.role != "finalist" else EPOCHS
+            for epoch in range(1, last + 1):
+                ledger.result(record.number, metrics(record, epoch))
+            ledger.end(record.number, "finished" if last == EPOCHS else "stopped")
+        yield
+
+
+def settings(records: list[TrialRecord]) -> list[tuple[object, ...]]:
+    return [(r.number, r.role, r.setting, r.seed, r.state, r.epochs) for r in records]
+
+
+def new_store(folder: Path, sweep: SweepFile) -> SweepStore:
+    store = SweepStore(str(folder), sweep.name)
+    store.create(sweep)
+    return store
+
+
+def test_the_order_and_the_plan(tmp_path: Path) -> None:
+    sweep = make_sweep()
+    ledger = Ledger(sweep, new_store(tmp_path, sweep), 10)
+    planned = ledger.planned
+    for _ in steps(ledger):
+        pass
+    roles = [record.role for record in ledger.records]
+    assert roles == ["baseline"] + ["published"] * 6 + ["search"] * 7 + ["finalist"] * 6
+    assert planned == len(ledger.records) == ledger.planned
+    assert ledger.next() is None
+
+
+def test_what_is_on_disk_is_what_is_in_memory(tmp_path: Path) -> None:
+    sweep = make_sweep()
+    store = new_store(tmp_path, sweep)
+    ledger = Ledger(sweep, store, 10)
+    for _ in steps(ledger):
+        on_disk = store.load_records()
+        assert settings(on_disk) == settings(ledger.records)
+    assert store.load_records() == ledger.records
+
+
+def test_a_crash_at_any_step_changes_nothing(tmp_path: Path) -> None:
+    sweep = make_sweep()
+    whole = Ledger(sweep, new_store(tmp_path / "whole", sweep), 10)
+    count = sum(1 for _ in steps(whole))
+    assert count == 2 * len(whole.records)
+    crashing = new_store(tmp_path / "crashing", sweep)
+    ledger = Ledger(sweep, crashing, 10)
+    for step, _ in enumerate(steps(ledger)):
+        copy = tmp_path / f"copy{step}"
+        shutil.copytree(tmp_path / "crashing", copy)
+        store = SweepStore(str(copy), sweep.name)
+        finished = {r.number: r.ended for r in store.load_records() if r.state != "running"}
+        resumed = Ledger(sweep, store, 10, store.load_records())
+        for _ in steps(resumed):
+            pass
+        assert settings(resumed.records) == settings(whole.records), f"crash after step {step}"
+        assert {n: resumed.records[n].ended for n in finished} == finished
+        shutil.rmtree(copy)
+
+
+def test_suggestions_follow_the_seed(tmp_path: Path) -> None:
+    found = []
+    for number, seed in enumerate((0, 0, 1)):
+        sweep = make_sweep(seed=seed)
+        ledger = Ledger(sweep, new_store(tmp_path / str(number), sweep), 10)
+        for _ in steps(ledger):
+            pass
+        found.append([record.setting for record in ledger.records if record.role == "search"])
+    assert found[0] == found[1]
+    assert found[0] != found[2]
+    assert len(set(found[0])) == len(found[0])
+
+
+def test_time_that_is_up_ends_the_search_but_not_the_finals(tmp_path: Path) -> None:
+    sweep = make_sweep(max_hours=1e-9)
+    ledger = Ledger(sweep, new_store(tmp_path, sweep), 10)
+    for _ in steps(ledger):
+        pass
+    roles = [record.role for record in ledger.records]
+    assert "search" not in roles
+    assert "finalist" in roles
+
+
+def test_names_and_storage(tmp_path: Path) -> None:
+    sweep = make_sweep()
+    store = new_store(tmp_path, sweep)
+    assert store.load_sweep() == sweep
+    with pytest.raises(UserError, match=r"a sweep of this name exists.*calsweep resume simulated"):
+        store.create(sweep)
+    with pytest.raises(UserError, match=r"no sweep named 'simulatd'.*did you mean 'simulated'"):
+        SweepStore(str(tmp_path), "simulatd").load_sweep()
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"storage = .*cannot be used"):
+        check_storage(str(tmp_path / "file" / "below"))
+    with pytest.raises(UserError, match=r"storage = 'nope://x'"):
+        check_storage("nope://x")
+    check_storage(str(tmp_path / "new" / "folder"))
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_sweep_is_run_by_one_process(tmp_path: Path) -> None:
+    store = new_store(tmp_path, make_sweep())
+    with store.locked():
+        with pytest.raises(UserError, match=r"being run by process \d+"), store.locked():
+            pass
+    with store.locked():
+        pass

@@ -1,0 +1,179 @@
+"""Trials that are cut off go on as if nothing had been; checkpoints that are damaged are noticed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from trainables.checkpoints import load_checkpoint, save_checkpoint
+from trainables.config import TrainingConfig, TrialSetup
+from trainables.data import load_dataset
+from trainables.data.base import Dataset
+from trainables.outcome import read_predictions
+from trainables.storage import Folder
+from trainables.training import learning_rate_factor
+from trainables.trial import TrialRun
+
+EPOCHS = 4
+
+
+@pytest.fixture(scope="module")
+def digits() -> Dataset:
+    return load_dataset("digits", seed=0, train_samples=300)
+
+
+def make_setup(folder: Path, **training: Any) -> TrialSetup:
+    recipe = {"epochs": EPOCHS, "batch_size": 64, "lr": 0.05, "augmentation": "crop", **training}
+    return TrialSetup(
+        model="small_cnn",
+        model_options={"width": 4, "dropout": 0.2},
+        training=TrainingConfig(**recipe),
+        trials_uri=str(folder),
+        outcome_epochs=(2, recipe["epochs"]),
+    )
+
+
+def start(digits: Dataset, setup: TrialSetup, loss: str = "cross_entropy") -> TrialRun:
+    config = {"number": 7, "loss": loss, "hyperparameters": {}, "seed": 3}
+    return TrialRun(digits, setup, config)
+
+
+def last_state(folder: Path) -> dict[str, Any]:
+    state = load_checkpoint(Folder(str(folder)) / "00007" / "checkpoints")
+    assert state is not None
+    return state["trainer"]
+
+
+def without_time(entry: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if key != "timestamp"}
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "cals_alm", "adafocal", "crl", "aucm", "mixup"])
+def test_a_trial_cut_off_after_any_epoch_ends_the_same(
+    tmp_path: Path, digits: Dataset, loss: str
+) -> None:
+    whole = start(digits, make_setup(tmp_path / "whole"), loss)
+    results = [without_time(whole.advance()) for _ in range(EPOCHS)]
+    assert [result["done"] for result in results] == [False] * (EPOCHS - 1) + [True]
+    for cut in range(1, EPOCHS):
+        folder = tmp_path / f"cut{cut}"
+        before = start(digits, make_setup(folder), loss)
+        for _ in range(cut):
+            before.advance()
+        after = start(digits, make_setup(folder), loss)
+        # The first report repeats the last one, which may have been lost with its receiver.
+        again = [without_time(after.advance()) for _ in range(EPOCHS - cut + 1)]
+        assert again == results[cut - 1 :]
+    for name, value in last_state(tmp_path / "whole")["model"].items():
+        assert torch.equal(value, last_state(tmp_path / "cut2")["model"][name]), name
+
+
+def test_outcomes_are_written_where_a_trial_may_end(tmp_path: Path, digits: Dataset) -> None:
+    run = start(digits, make_setup(tmp_path))
+    first, second = run.advance(), run.advance()
+    assert "temperature" not in first
+    assert {"temperature", "val_kde_ece", "test_ece_scaled", "val_ece_low"} <= second.keys()
+    assert second["val_ece_low"] <= second["val_ece"] <= second["val_ece_high"]
+    folder = Folder(str(tmp_path)) / "00007"
+    logits, labels = read_predictions(folder.read("predictions_test.parquet"))
+    assert logits.shape == (len(digits.test.labels), 10)
+    assert labels.tolist() == digits.test.labels.tolist()
+    error = float((logits.argmax(1) != labels).double().mean())
+    assert error == pytest.approx(second["test_error"])
+
+
+def test_divergence_is_a_failure_with_a_reason(tmp_path: Path, digits: Dataset) -> None:
+    result = start(digits, make_setup(tmp_path, lr=1e30)).advance()
+    assert result["done"]
+    assert "diverged" in result["failure"]
+
+
+@pytest.mark.parametrize("damage", ["cut short", "flipped byte"])
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path, damage: str) -> None:
+    folder = Folder(str(tmp_path))
+    for epoch in (1, 2, 3):
+        save_checkpoint(folder, epoch, {"epoch": epoch, "weights": torch.ones(100)})
+    names = folder.names()
+    assert len(names) == 2
+    path = tmp_path / names[-1]
+    data = bytearray(path.read_bytes())
+    if damage == "cut short":
+        data = data[: len(data) // 2]
+    else:
+        data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    state = load_checkpoint(folder)
+    assert state is not None and state["epoch"] == 2
+    (tmp_path / names[0]).write_bytes(b"")
+    assert load_checkpoint(folder) is None
+
+
+def test_a_writer_killed_at_any_moment_leaves_a_whole_file(tmp_path: Path) -> None:
+    code = (
+        "import sys; from trainables.storage import Folder\n"
+        "folder = Folder(sys.argv[1]); n = 0\n"
+        "while True:\n"
+        "    n += 1; folder.write('file', bytes([n % 256]) * 200_000)\n"
+    )
+    for _ in range(5):
+        process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
+        deadline = time.monotonic() + 30
+        while not (tmp_path / "file").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        time.sleep(0.02)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        data = Folder(str(tmp_path)).read("file")
+        assert len(data) == 200_000
+        assert len(set(data)) == 1
+    assert Folder(str(tmp_path)).names() == ["file"]
+
+
+def test_learning_rates_by_hand() -> None:
+    step = TrainingConfig(epochs=100, schedule="step", milestones=(0.4, 0.6), lr_decay=0.1)
+    factors = [learning_rate_factor(step, epoch) for epoch in (0, 39.9, 40, 60, 99)]
+    assert factors == pytest.approx([1, 1, 0.1, 0.01, 0.01])
+    cosine = TrainingConfig(epochs=100, schedule="cosine", warmup_epochs=10)
+    assert learning_rate_factor(cosine, 5) == pytest.approx(0.5, abs=1e-3)
+    assert learning_rate_factor(cosine, 10) == pytest.approx(1)
+    assert learning_rate_factor(cosine, 55) == pytest.approx(0.5)
+    assert learning_rate_factor(cosine, 100) == pytest.approx(0)
+    assert learning_rate_factor(TrainingConfig(schedule="constant"), 77) == 1
+
+
+def test_the_optimisers_take_torchs_own_steps_and_load_no_compiler() -> None:
+    code = """
+import sys, torch
+from trainables.config import TrainingConfig
+from trainables.losses import make_loss
+from trainables.optimizers import make_optimizer
+def weights(make):
+    torch.manual_seed(0)
+    model = torch.nn.Linear(5, 3)
+    optimizer = make(model)
+    for _ in range(4):
+        optimizer.zero_grad()
+        model(torch.ones(2, 5)).square().sum().backward()
+        optimizer.step()
+    optimizer.load_state_dict(optimizer.state_dict())
+    return model.weight.detach()
+loss = make_loss("focal", num_classes=3)
+recipes = [TrainingConfig(optimizer=name, lr=0.1) for name in ("sgd", "adam", "adamw")]
+own = [weights(lambda m, r=r: make_optimizer(m, loss, r)) for r in recipes]
+assert "torch._dynamo" not in sys.modules
+common = {"lr": 0.1, "weight_decay": 5e-4}
+peers = [
+    weights(lambda m: torch.optim.SGD(m.parameters(), momentum=0.9, **common)),
+    weights(lambda m: torch.optim.Adam(m.parameters(), **common)),
+    weights(lambda m: torch.optim.AdamW(m.parameters(), **common)),
+]
+assert all(torch.equal(a, b) for a, b in zip(own, peers))
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
