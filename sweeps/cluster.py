@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -47,6 +48,7 @@ def connected(address: str | None) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
+    _check_answers(address)
     try:
         ray.init(
             address=address or "local",
@@ -57,15 +59,30 @@ def connected(address: str | None) -> Iterator[None]:
     except (ConnectionError, ValueError, RuntimeError) as error:
         if address is None:
             raise
-        reason = str(error).splitlines()[0]
-        raise UserError(
-            f"--address = {address!r}: no Ray cluster answers there ({reason}); allowed: the "
-            "host:port that `ray start --head` printed, or 'auto'"
-        ) from None
+        raise _no_cluster(address, error) from None
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _check_answers(address: str | None) -> None:
+    """Ask a host:port at once; Ray itself would go on trying for minutes."""
+    host, separator, port = (address or "").rpartition(":")
+    if address is None or not separator or "/" in address or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except (OSError, OverflowError) as error:
+        raise _no_cluster(address, error) from None
+
+
+def _no_cluster(address: str, error: Exception) -> UserError:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return UserError(
+        f"--address = {address!r}: no Ray cluster answers there ({reason}); allowed: the "
+        "host:port that `ray start --head` printed, or 'auto'"
+    )
 
 
 def check_room(scaling: ScalingSection, address: str | None) -> None:

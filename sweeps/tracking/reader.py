@@ -55,6 +55,8 @@ def tracked_sweeps(
         UserError: The address does not answer.
     """
     check_answers(uri)
+    if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists():
+        return []  # connecting would make an empty database
     groups: dict[str, list[Any]] = {}
     for run in _child_runs(uri, dataset, model):
         if "loss" not in run.data.params:

@@ -154,8 +154,8 @@ def test_names_and_storage(tmp_path: Path) -> None:
 
 def test_a_sweep_is_run_by_one_process(tmp_path: Path) -> None:
     store = new_store(tmp_path, make_sweep())
-    with store.locked():
-        with pytest.raises(UserError, match=r"being run by process \d+"), store.locked():
-            pass
+    refused = pytest.raises(UserError, match=r"being run by process \d+")
+    with store.locked(), refused, store.locked():
+        pass
     with store.locked():
         pass

@@ -1,4 +1,4 @@
-"""Trials that are cut off go on as if nothing had been; checkpoints that are damaged are noticed."""
+"""Trials that are cut off go on as if nothing had been; damaged checkpoints are noticed."""
 
 import os
 import signal

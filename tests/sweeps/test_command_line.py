@@ -1,0 +1,173 @@
+"""The command as users call it: exit codes, one message, nothing left behind, the MLflow UI."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+MINIMAL = "name: small\ndataset: digits\nmodel: small_cnn\nlosses: [focal]\n"
+
+
+def calsweep(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "sweeps.cli", *arguments],
+        cwd=folder,
+        env={**os.environ, "COLUMNS": "120", **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("run", "sweep.yaml", "--set", "training.epoch=3"), "did you mean 'epochs'"),
+        (("run", "sweep.yaml", "--set", "losses=[focl]"), "did you mean 'focal'"),
+        (("run", "sweep.yaml", "--set", "tracking.uri=http://127.0.0.1:9"), "does not answer"),
+        (("run", "sweep.yaml", "--set", "tracking.uri=ftp://x"), "tracking.uri = 'ftp://x'"),
+        (
+            ("run", "sweep.yaml", "--storage", "/dev/null/x"),
+            "storage = '/dev/null/x' cannot be used",
+        ),
+        (("run", "sweep.yaml", "--set", "scaling.cpus_per_worker=999"), "this machine has"),
+        (("run", "sweep.yaml", "--address", "127.0.0.1:9"), "no Ray cluster answers"),
+        (("run", "nothing.yaml"), "no such file"),
+        (("check", "sweep.yaml", "--set", "search.objective=val_foo"), "search.objective"),
+        (("resume", "small"), "no sweep named 'small'"),
+        (("report", "small"), "no sweep named 'small'"),
+        (("best",), "has no finished sweep"),
+        (("ui",), "has no runs yet"),
+        (("ui", "--port", "99999"), "port"),
+        (("rum", "quickstart"), "No such command"),
+        (("run",), "Missing argument"),
+    ],
+)
+def test_bad_input_is_told_in_one_message_with_exit_code_2(
+    tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    (tmp_path / "sweep.yaml").write_text(MINIMAL)
+    done = calsweep(tmp_path, *arguments)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["sweep.yaml"]
+
+
+def test_check_prints_the_plan(tmp_path: Path) -> None:
+    done = calsweep(tmp_path, "check", "quickstart", "--set", "search.trials=50")
+    assert done.returncode == 0
+    assert re.search(r"50: the baseline, \d+ published, \d+ searched", done.stdout)
+    assert "poor trials stop at 3, 9 by val_nll" in done.stdout
+    assert "0.5 … 3.5" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [("losses", ["r_aurc", "cals_alm"]), ("datasets", ["digits"]), ("models", ["resnet50_cifar"])],
+)
+def test_lists_of_what_there_is(tmp_path: Path, command: str, names: list[str]) -> None:
+    done = calsweep(tmp_path, command)
+    assert done.returncode == 0
+    assert all(name in done.stdout for name in names)
+
+
+@pytest.mark.parametrize(
+    ("statement", "absent"),
+    [
+        ("import trainables.losses", {"ray", "mlflow", "torchvision", "optuna"}),
+        ("import trainables.metrics, trainables.training", {"ray", "mlflow", "matplotlib"}),
+        ("import search_spaces", {"ray", "mlflow", "torch"}),
+        ("import sweeps.cli", {"ray", "mlflow", "torch", "pydantic"}),
+    ],
+)
+def test_imports_pull_in_no_more_than_they_need(statement: str, absent: set[str]) -> None:
+    code = f"{statement}; import sys, json; print(json.dumps(list(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert absent & set(json.loads(done.stdout)) == set()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder where a small sweep was run, with default storage."""
+    folder = tmp_path_factory.mktemp("finished")
+    sets = ["training.epochs=2", "search.trials=3", "selection.seeds=0", "losses=[focal]"]
+    sets.append("dataset.train_samples=300")
+    done = calsweep(folder, "run", "quickstart", *(x for s in sets for x in ("--set", s)))
+    assert done.returncode == 0, done.stderr
+    for part in ("best setting", "Chosen: ", "calsweep ui", "calsweep best", "calsweep report"):
+        assert part in done.stdout
+    assert "3 trials" in done.stderr or "/3" in done.stderr
+    return folder
+
+
+def test_the_answer_as_table_json_and_yaml(finished: Path) -> None:
+    assert "small_cnn" in calsweep(finished, "best").stdout
+    (entry,) = json.loads(calsweep(finished, "best", "--format", "json").stdout)
+    wanted = {"dataset", "model", "loss", "hyperparameters", "seed", "run_id", "temperature"}
+    assert wanted <= entry.keys()
+    assert {"error", "ece", "nll"} <= entry["val"].keys() & entry["test"].keys()
+    assert calsweep(finished, "best", "--dataset", "other").returncode == 2
+    yaml = calsweep(finished, "best", "--format", "yaml")
+    (finished / "best.yaml").write_text(yaml.stdout)
+    check = calsweep(finished, "check", "best.yaml")
+    assert check.returncode == 0, yaml.stdout + check.stderr
+    assert "quickstart-best" in check.stdout
+
+
+def test_the_report_is_written(finished: Path) -> None:
+    done = calsweep(finished, "report", "quickstart")
+    assert done.returncode == 0, done.stderr
+    assert "Chosen: " in (finished / "quickstart-report.html").read_text()
+
+
+def test_a_second_run_of_the_same_name_is_refused(finished: Path) -> None:
+    done = calsweep(finished, "run", "quickstart")
+    assert done.returncode == 2
+    assert "calsweep resume quickstart" in done.stderr
+
+
+@pytest.fixture
+def ui(finished: Path) -> Iterator[str]:
+    """The link that `calsweep ui` prints."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sweeps.cli", "ui", "--port", "5321"],
+        cwd=finished,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    link = ""
+    for line in process.stdout:
+        link = line.split()[-1] if "experiments" in line else link
+        if "is up" in line:
+            break
+    yield link
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 0
+
+
+def test_runs_look_right_in_mlflows_own_ui(ui: str, chromium: str) -> None:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--disable-background-networking"]
+        )
+        page = browser.new_page(viewport={"width": 1800, "height": 1000})
+        page.goto(ui)
+        page.get_by_text("cross_entropy", exact=True).first.wait_for(timeout=60_000)
+        deadline = time.monotonic() + 30
+        while "val_ece" not in page.inner_text("body") and time.monotonic() < deadline:
+            page.wait_for_timeout(300)
+        text = page.inner_text("body")
+        for part in ("focal γ=3", "val_ece", "test_ece", "gamma", "3.000000", "digits"):
+            assert part in text, part
+        browser.close()
