@@ -143,7 +143,10 @@ class Ledger:
 
     def _search_is_over(self, searched: int) -> bool:
         late = self._deadline is not None and time.time() > self._deadline
-        return late or searched >= self.sweep.search.trials or not searches(self.sweep)
+        begun_finals = len(self.records) > searched  # before a resume, which sets a new deadline
+        return (
+            late or begun_finals or searched >= self.sweep.search.trials or not searches(self.sweep)
+        )
 
     @property
     def _search_is_running(self) -> bool:

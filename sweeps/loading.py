@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.scalarbool import ScalarBoolean
 
 from sweeps.errors import UserError, did_you_mean
 from sweeps.sweep_file import SweepFile
@@ -95,15 +97,14 @@ def to_yaml(value: Any) -> str:
 
 
 def _find(source: str) -> Path:
-    path = Path(source).expanduser()
-    if path.is_dir():
+    path = Path(os.path.expanduser(source))
+    if os.path.isdir(path):
         raise UserError(f"{source}: is a folder, a sweep file is wanted")
-    if path.exists():
+    if os.path.exists(path):  # unlike Path.exists, also where a name is longer than may be
         return path
-    ready_made = READY_MADE / f"{source}.yaml"
-    if ready_made.exists():
-        return ready_made
     names = ready_made_sweeps()
+    if source in names:
+        return READY_MADE / f"{source}.yaml"
     raise UserError(
         f"{source}: no such file, nor a ready-made sweep of that name; "
         f"{did_you_mean(source, names)}ready-made are: {', '.join(names)}"
@@ -131,7 +132,7 @@ def _parse(text: str, origin: str) -> Any:
         mark = error.problem_mark or error.context_mark
         line = f", line {mark.line + 1}" if mark is not None else ""
         raise UserError(f"{origin}{line}: not valid YAML: {error.problem}") from None
-    except (YAMLError, ValueError) as error:
+    except (YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"{origin}: not valid YAML: {str(error).splitlines()[0]}") from None
 
 
@@ -139,8 +140,9 @@ def _lines(node: Any, location: _Location) -> Iterable[tuple[_Location, int]]:
     """The line (from 1) of every key and list item below a node."""
     if isinstance(node, dict):
         for key, value in node.items():
-            yield (*location, key), node.lc.key(key)[0] + 1  # type: ignore[attr-defined]
-            yield from _lines(value, (*location, key))
+            if key in node.lc.data:  # type: ignore[attr-defined]  # else merged in by `<<`
+                yield (*location, str(key)), node.lc.key(key)[0] + 1  # type: ignore[attr-defined]
+            yield from _lines(value, (*location, str(key)))
     elif isinstance(node, list):
         for index, value in enumerate(node):
             yield (*location, index), node.lc.item(index)[0] + 1  # type: ignore[attr-defined]
@@ -172,6 +174,8 @@ def _plain(node: Any) -> Any:
         return {str(key): _plain(value) for key, value in node.items()}
     if isinstance(node, list | tuple):
         return [_plain(value) for value in node]
+    if isinstance(node, ScalarBoolean):  # an int, to Python
+        return bool(node)
     for kind in (bool, int, float, str):
         if isinstance(node, kind):
             return kind(node)

@@ -66,7 +66,7 @@ def optuna_parameters(sweep: SweepFile, setting: Setting) -> dict[str, Any] | No
     """A setting as Optuna knows it, or None where it lies outside the space (the baseline, say)."""
     loss, values = setting
     branch = sweep_space(sweep).get(loss)
-    if not branch or any(not d._contains(d.to_internal_repr(values[n])) for n, d in branch.items()):
+    if not branch or not all(_contains(d, values[name]) for name, d in branch.items()):
         return None
     return {"loss": loss, **{f"{loss}.{name}": values[name] for name in branch}}
 
@@ -97,11 +97,15 @@ def _suggest(trial: Trial, name: str, distribution: BaseDistribution) -> Any:
 def _admits(
     space: dict[str, BaseDistribution], setting: dict[str, Any], fixed: dict[str, Any]
 ) -> bool:
-    inside = all(
-        name in setting and d._contains(d.to_internal_repr(setting[name]))
-        for name, d in space.items()
-    )
+    inside = all(name in setting and _contains(d, setting[name]) for name, d in space.items())
     return inside and all(setting.get(name, value) == value for name, value in fixed.items())
+
+
+def _contains(distribution: BaseDistribution, value: Any) -> bool:
+    try:
+        return distribution._contains(distribution.to_internal_repr(value))
+    except ValueError:  # not one of its choices
+        return False
 
 
 def _unique(settings: list[dict[str, Any]]) -> list[dict[str, Any]]:

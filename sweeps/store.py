@@ -76,7 +76,7 @@ class SweepStore:
                 f"no sweep named {self.name!r} in {self.storage}; {did_you_mean(self.name, names)}"
                 f"there {'are: ' + ', '.join(names) if names else 'is none'}"
             ) from None
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise UserError(storage_fault(self.storage, error)) from None
         return parse_sweep(YAML(typ="safe", pure=True).load(text), default_origin=f"{self.name}")
 

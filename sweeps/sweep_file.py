@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     NonNegativeFloat,
@@ -21,7 +23,17 @@ from sweeps.selection import Rule
 from trainables.config import AugmentationName, OptimizerName, Precision, ScheduleName
 from trainables.config import TrainingConfig as _T
 
-Scalar = bool | int | float | str
+
+def _check_scalar(value: Any) -> Any:
+    """One message, where pydantic would give one for each type that it is not."""
+    if not isinstance(value, bool | int | float | str) or (
+        isinstance(value, float) and not math.isfinite(value)
+    ):
+        raise ValueError(f"{value!r} is not allowed; allowed: a finite number, text, true or false")
+    return value
+
+
+Scalar = Annotated[bool | int | float | str, BeforeValidator(_check_scalar)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100)]
 

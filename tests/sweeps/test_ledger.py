@@ -159,3 +159,20 @@ def test_a_sweep_is_run_by_one_process(tmp_path: Path) -> None:
         pass
     with store.locked():
         pass
+
+
+def test_a_sweep_cut_off_in_its_finals_does_not_search_again(tmp_path: Path) -> None:
+    limited = make_sweep(max_hours=1e-9)
+    store = new_store(tmp_path, limited)
+    ledger = Ledger(limited, store, 10)
+    for _ in steps(ledger):
+        if ledger.records[-1].role == "finalist":
+            break
+    # A new start has its hours again, which the search must not take up.
+    resumed = Ledger(make_sweep(max_hours=10.0), store, 10, store.load_records())
+    for _ in steps(resumed):
+        pass
+    roles = [record.role for record in resumed.records]
+    assert roles == ["baseline"] + ["published"] * 6 + ["finalist"] * 6
+    finals = [(r.setting, r.seed) for r in resumed.records if r.role == "finalist"]
+    assert len(set(finals)) == 6
