@@ -59,8 +59,8 @@ def main() -> None:
                 "dataset": {"name": "benchmarks.memory:images", "count": arguments.images},
                 "model": {"name": "small_cnn"},
                 "losses": ["focal"],
-                "training": {"epochs": 2, "batch_size": 512},
-                "search": {"trials": 4},
+                "training": {"epochs": 1, "batch_size": 128},
+                "search": {"trials": 2},
                 "selection": {"finalists": 0, "seeds": 0},
             }
         )
