@@ -1,0 +1,182 @@
+"""What is searched, in which order, and how Optuna sees it."""
+
+from typing import Any
+
+import optuna
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from optuna.distributions import (
+    CategoricalDistribution,
+    FloatDistribution,
+)
+
+from search_spaces import available_search_spaces, published_settings, search_space
+from sweeps.checks import check_sweep
+from sweeps.loading import parse_sweep
+from sweeps.records import TrialRecord
+from sweeps.space import initial_settings, optuna_parameters, searches, suggest, sweep_space
+from sweeps.study import SweepStudy
+from sweeps.sweep_file import SweepFile
+
+
+def make_sweep(*losses: Any, **search: Any) -> SweepFile:
+    return parse_sweep(
+        {
+            "name": "a",
+            "dataset": "digits",
+            "model": "small_cnn",
+            "losses": list(losses),
+            "search": search,
+        }
+    )
+
+
+def test_the_users_ranges_replace_the_losses_own() -> None:
+    sweep = make_sweep(
+        {"name": "mbls", "space": {"lam": {"low": 0.5, "high": 2}}},
+        {"name": "r_aurc", "space": {"confidence": {"choices": ["margin"]}}},
+        {"name": "my.module:Loss", "space": {"beta": {"low": 1, "high": 100, "log": True}}},
+        {"name": "focal", "hyperparameters": {"gamma": 2}},
+    )
+    space = sweep_space(sweep)
+    assert space["mbls"] == {**search_space("mbls"), "lam": FloatDistribution(0.5, 2.0)}
+    assert space["r_aurc"]["confidence"] == CategoricalDistribution(("margin",))
+    assert space["my.module:Loss"] == {"beta": FloatDistribution(1.0, 100.0, log=True)}
+    assert space["focal"] == {}
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        ("focal", [{"gamma": g} for g in (3.0, 1.0, 2.0, 5.0)]),
+        (
+            {"name": "focal", "space": {"gamma": {"low": 2, "high": 4}}},
+            [{"gamma": 3.0}, {"gamma": 2.0}],
+        ),
+        ({"name": "focal", "space": {"gamma": {"choices": [1, 9]}}}, [{"gamma": 1.0}]),
+        ({"name": "focal", "hyperparameters": {"gamma": 7}}, [{"gamma": 7}]),
+        ({"name": "mbls", "hyperparameters": {"margin": 6}}, [{"margin": 6, "lam": 0.1}]),
+        ({"name": "mbls", "hyperparameters": {"margin": 7}}, []),
+        (
+            {"name": "r_aurc", "space": {"confidence": {"choices": ["margin"]}}},
+            [{"lam": 0.5, "epsilon": e, "confidence": "margin"} for e in (0.05, 0.01)],
+        ),
+        ("brier", [{}]),
+        ("cross_entropy", []),  # it is the baseline
+        ("my.module:Loss", [{}]),
+        ({"name": "my.module:Loss", "space": {"beta": {"low": 0, "high": 1}}}, []),
+    ],
+)
+def test_published_settings_within_the_ranges_follow_the_baseline(
+    loss: Any, expected: list[dict[str, Any]]
+) -> None:
+    sweep = make_sweep(loss)
+    name = sweep.losses[0].name
+    assert initial_settings(sweep, 10) == [
+        ("cross_entropy", {}),
+        *((name, setting) for setting in expected),
+    ]
+
+
+def test_losses_take_turns() -> None:
+    first = [loss for loss, _ in initial_settings(make_sweep("focal", "mbls", "brier"), 10)]
+    assert first == [
+        *("cross_entropy", "focal", "mbls", "brier"),
+        *("focal", "mbls", "focal", "focal"),
+    ]
+
+
+def test_what_is_published_for_this_number_of_classes_comes_first() -> None:
+    few, many = (initial_settings(make_sweep("r_aurc"), k)[1][1]["epsilon"] for k in (10, 100))
+    assert (few, many) == (0.05, 0.01)
+
+
+@pytest.mark.parametrize("loss", available_search_spaces())
+def test_every_published_setting_is_one_that_optuna_could_suggest(loss: str) -> None:
+    sweep = make_sweep(loss)
+    check_sweep(sweep)
+    for setting in published_settings(loss, 10):
+        known = optuna_parameters(sweep, (loss, setting))
+        if not search_space(loss):
+            assert known is None
+            continue
+        assert known is not None
+        assert suggest(optuna.trial.FixedTrial(known), sweep) == (loss, setting)
+
+
+@given(number=st.integers(0, 10**6))
+def test_a_suggestion_has_the_chosen_losses_hyperparameters_and_no_others(number: int) -> None:
+    sweep = make_sweep(
+        "focal", {"name": "mbls", "hyperparameters": {"margin": 5.0}}, "r_aurc", "brier"
+    )
+    loss, values = SweepStudy(sweep).suggest(number)
+    wanted = {
+        "focal": {"gamma"},
+        "mbls": {"margin", "lam"},
+        "r_aurc": {"lam", "epsilon", "confidence"},
+    }
+    assert values.keys() == wanted[loss]
+    assert values.get("margin", 5.0) == 5.0
+    known = optuna_parameters(sweep, (loss, values))
+    assert known is not None
+    assert set(known) == {"loss"} | {f"{loss}.{name}" for name in wanted[loss] - {"margin"}}
+
+
+def test_nothing_is_searched_where_all_is_fixed() -> None:
+    assert not searches(make_sweep("brier", {"name": "focal", "hyperparameters": {"gamma": 1.0}}))
+    assert searches(make_sweep("brier", "focal"))
+
+
+def record(number: int, setting: tuple[str, dict[str, Any]], **values: Any) -> TrialRecord:
+    metrics = {"epoch": 3, "val_error": 0.1, "val_ece": 0.05}
+    metrics |= {name: values.pop(name) for name in list(values) if name.startswith("val_")}
+    role = "baseline" if number == 0 else "search"
+    state = values.pop("state", "finished")
+    return TrialRecord(number, role, *setting, 0, 0.0, state, history=[metrics], **values)
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
+def test_suggestions_repeat_by_seed_and_differ_by_number(sampler: str) -> None:
+    def draw(seed: int, number: int) -> tuple[str, dict[str, Any]]:
+        return SweepStudy(make_sweep("focal", seed=seed, sampler=sampler)).suggest(number)
+
+    assert draw(0, 5) == draw(0, 5)
+    assert draw(0, 5) != draw(0, 6)
+    assert draw(0, 5) != draw(1, 5)
+
+
+def told(study: SweepStudy) -> list[optuna.trial.FrozenTrial]:
+    return study._study.get_trials()
+
+
+def test_what_optuna_is_told() -> None:
+    sweep = make_sweep("focal", guard=0.01)
+    study = SweepStudy(sweep)
+    cases: list[tuple[dict[str, Any], optuna.trial.TrialState]] = [
+        ({"val_ece": 0.03}, optuna.trial.TrialState.COMPLETE),
+        ({"state": "stopped", "val_ece": 0.001}, optuna.trial.TrialState.PRUNED),
+        ({"state": "failed"}, optuna.trial.TrialState.FAIL),
+        ({"val_ece": float("nan")}, optuna.trial.TrialState.FAIL),
+        ({"val_ece": 0.0, "val_error": 0.9}, optuna.trial.TrialState.COMPLETE),
+    ]
+    study.adopt(0, ("cross_entropy", {}))  # lies in no branch of the space
+    settings = [study.suggest(number) for number in range(1, len(cases) + 1)]
+    for number, (values, _) in enumerate(cases, start=1):
+        study.observe(record(number, settings[number - 1], **values))
+    # Without the baseline the guard is not known yet.
+    assert {trial.state for trial in told(study)} == {optuna.trial.TrialState.RUNNING}
+    study.observe(record(0, ("cross_entropy", {}), val_error=0.1))
+    assert [trial.state for trial in told(study)] == [state for _, state in cases]
+    finished, stopped, *_, degenerate = told(study)
+    assert finished.value == 0.03
+    assert stopped.intermediate_values == {3: 0.001}
+    assert finished.params["focal.gamma"] == settings[0][1]["gamma"]
+    assert study._study.best_trial.number == finished.number, degenerate
+
+
+def test_a_setting_that_was_not_suggested_is_known_to_optuna_all_the_same() -> None:
+    study = SweepStudy(make_sweep("focal"))
+    study.adopt(0, ("focal", {"gamma": 3.0}))
+    study.adopt(1, ("focal", {"gamma": 99.0}))  # a resumed sweep's file was widened, say
+    assert [trial.params for trial in told(study)] == [{"loss": "focal", "focal.gamma": 3.0}]
