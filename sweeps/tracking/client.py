@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from sweeps.errors import UserError
+from sweeps.store import storage_fault
 from sweeps.sweep_file import SweepFile
 from trainables.storage import Folder
 
@@ -29,7 +30,8 @@ def tracking_uri(storage: str, sweep: SweepFile | None = None) -> str:
     """The sweep's own address, else ``MLFLOW_TRACKING_URI``, else SQLite in the storage folder.
 
     Raises:
-        UserError: The address has no known scheme, or there is none and the storage is remote.
+        UserError: The address has no known scheme, or there is none and the storage is remote or
+            no storage at all.
     """
     given = (sweep.tracking.uri if sweep else None) or os.environ.get("MLFLOW_TRACKING_URI")
     if given:
@@ -41,7 +43,11 @@ def tracking_uri(storage: str, sweep: SweepFile | None = None) -> str:
             )
         return given
     folder = Folder(storage)
-    if not folder.is_local:
+    try:
+        is_local = folder.is_local
+    except ValueError as error:
+        raise UserError(storage_fault(storage, error)) from None
+    if not is_local:
         raise UserError(
             f"tracking.uri is missing: with a remote storage ({storage}) give the address of an "
             "MLflow server"
