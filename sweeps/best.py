@@ -97,7 +97,7 @@ def as_sweep_file(entry: dict[str, Any], resolved: dict[str, Any]) -> dict[str, 
         resolved: That sweep's resolved sweep file.
     """
     return {
-        "name": f"{resolved['name']}-best",
+        "name": f"{resolved['name'][:95]}-best",  # names have at most 100 characters
         **{key: resolved[key] for key in ("dataset", "model")},
         "losses": [{"name": entry["loss"], "hyperparameters": entry["hyperparameters"]}],
         "training": resolved["training"],

@@ -90,12 +90,17 @@ def explain_choice(records: Sequence[TrialRecord], sweep: SweepFile) -> list[str
         if chosen.judged[0].role == "finalist"
         else "one seed; set selection.finalists and selection.seeds to be surer"
     )
+    baseline = next((c for c in candidates(records, sweep.rule) if c.loss == BASELINE), None)
+    guard = (
+        f"among settings whose validation error is at most {sweep.search.guard:g} above "
+        "cross-entropy's."
+        if baseline is not None
+        else "whatever the validation error, as the cross-entropy baseline did not finish."
+    )
     lines = [
         f"Chosen: {chosen.loss} {format_hyperparameters(chosen.trials[0].hyperparameters)} – the "
-        f"lowest {metric}, {chosen.objective:.4f} ({over}), among settings whose validation error "
-        f"is at most {sweep.search.guard:g} above cross-entropy's."
+        f"lowest {metric}, {chosen.objective:.4f} ({over}), {guard}"
     ]
-    baseline = next((c for c in candidates(records, sweep.rule) if c.loss == BASELINE), None)
     if baseline is not None and baseline != chosen:
         lines.append(
             f"The cross-entropy baseline has {baseline.objective:.4f}, validation error "

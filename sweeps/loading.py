@@ -218,7 +218,7 @@ def _describe(fault: Any) -> str:
         return f"{key} = {fault['input']!r} is not allowed; allowed: a list"
     if fault["type"] == "too_short":
         return f"{key} is empty; give at least one"
-    allowed = fault["msg"].removeprefix("Input should be ")
+    allowed = fault["msg"].removeprefix("Input should be ").removeprefix("String should have ")
     return f"{key} = {fault['input']!r} is not allowed; allowed: {allowed}"
 
 
