@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweeps.errors import SweepFailedError, UserError
+from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
 
 if TYPE_CHECKING:
     from sweeps.runner import SweepResult
@@ -209,8 +209,10 @@ def main() -> None:
         _fail(str(error), 2)
     except SweepFailedError as error:
         _fail(str(error), 1)
+    except SweepInterruptedError as error:
+        _fail(str(error), 130)
     except KeyboardInterrupt:
-        _fail("interrupted; `calsweep resume NAME` goes on from here", 130)
+        _fail("interrupted", 130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

@@ -106,6 +106,11 @@ def check_room(scaling: ScalingSection, address: str | None) -> None:
                 f"scaling: one trial wants num_workers × {key} = {scaling.num_workers} × {each:g} "
                 f"= {wanted:g} {resource}s; {where} has {has.get(resource, 0.0):g}"
             )
+    if scaling.num_workers > 1 and not faults:
+        faults.append(
+            f"scaling.num_workers = {scaling.num_workers} is not allowed: trials of several "
+            "workers are not there yet; allowed: 1"
+        )
     if faults:
         raise UserError("\n".join(faults))
 

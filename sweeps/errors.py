@@ -1,4 +1,4 @@
-"""The two ways a command ends badly."""
+"""The ways in which a command ends badly."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ class UserError(Exception):
 
 class SweepFailedError(Exception):
     """The sweep could not be carried out: exit code 1, with where to look."""
+
+
+class SweepInterruptedError(Exception):
+    """Ctrl-C or SIGTERM: exit code 130, with how to go on."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

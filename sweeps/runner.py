@@ -17,7 +17,7 @@ from sweeps import cluster
 from sweeps.checks import check_sweep
 from sweeps.driver_log import driver_log
 from sweeps.environment import describe_environment
-from sweeps.errors import SweepFailedError, UserError
+from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
 from sweeps.leaderboard import failure_summary, selection_summary
 from sweeps.ledger import Ledger
 from sweeps.progress import Progress
@@ -64,7 +64,7 @@ def run_sweep(
     Raises:
         UserError: Something is wrong with the input; nothing was started or written.
         SweepFailedError: Every trial failed.
-        KeyboardInterrupt: Interrupted; :func:`resume_sweep` goes on.
+        SweepInterruptedError: By Ctrl-C or SIGTERM; :func:`resume_sweep` goes on.
     """
     store = SweepStore(storage, sweep.name)
     check_storage(storage)
@@ -81,7 +81,7 @@ def resume_sweep(
     Raises:
         UserError: There is no such sweep, or it is being run.
         SweepFailedError: Every trial failed.
-        KeyboardInterrupt: Interrupted once more.
+        SweepInterruptedError: Once more.
     """
     store = SweepStore(storage, name)
     sweep = store.load_sweep()
@@ -147,6 +147,10 @@ def _carry_out(
         if not ledger.exhausted:
             _tune(sweep, store, dataset, ledger)
         interrupted = False
+    except KeyboardInterrupt:
+        raise SweepInterruptedError(
+            f"interrupted; `calsweep resume {sweep.name}` goes on from here"
+        ) from None
     finally:
         summary = selection_summary(ledger.records, sweep)
         unsynced = _finish_tracking(writer, ledger, summary, progress, interrupted)

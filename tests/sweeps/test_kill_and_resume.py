@@ -105,3 +105,19 @@ def test_a_killed_sweep_resumes_to_the_same_trials(
     assert [record.state for record in tracked.records] == [r.state for r in records]
     assert len(tracked.run_ids) == len(records)
     json.dumps([record.outcome for record in records], allow_nan=False)
+
+
+def test_ctrl_c_ends_in_order_and_says_how_to_go_on(tmp_path: Path) -> None:
+    (tmp_path / "sweep.yaml").write_text(SWEEP)
+    store = SweepStore(str(tmp_path / "calsweep-store"), "fragile")
+    process = calsweep(tmp_path, "run", "sweep.yaml")
+    deadline = time.monotonic() + 200
+    while not in_the_first_trial(store):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=90) == 130
+    stderr = (tmp_path / "stderr.txt").read_text()
+    assert "calsweep: interrupted; `calsweep resume fragile` goes on from here" in stderr
+    assert "Traceback" not in stderr
+    assert store.load_records()[0].role == "baseline"

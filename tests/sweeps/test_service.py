@@ -250,6 +250,8 @@ def test_if_every_trial_fails_the_sweep_fails_with_the_reasons(workplace: Path) 
     [
         ({"cpus_per_worker": 1000}, r"1 × 1000 = 1000 CPUs; this machine has"),
         ({"gpus_per_worker": 64.0}, r"1 × 64 = 64 GPUs; this machine has"),
+        ({"num_workers": 1000}, r"1000 × 1 = 1000 CPUs; this machine has"),
+        ({"num_workers": 2}, r"scaling.num_workers = 2 is not allowed.*allowed: 1"),
     ],
 )
 def test_more_than_the_cluster_has_is_refused_at_once(
