@@ -12,11 +12,13 @@ import torch
 from trainables.storage import Folder
 
 _NAME = re.compile(r"epoch_(\d{6})-([0-9a-f]{16})\.pt")
-_KEPT = 2  # the last one, and the one before it should the last turn out to be damaged
 
 
 def save_checkpoint(folder: Folder, epoch: int, state: dict[str, Any]) -> str:
-    """Write the state after an epoch and delete all but the last two checkpoints.
+    """Write the state after an epoch and delete all others but that of the epoch before.
+
+    That one stays should the new one turn out to be damaged. Those of later epochs are damaged, as
+    else the trial would have gone on from them.
 
     Args:
         folder: The trial's checkpoint folder.
@@ -34,8 +36,11 @@ def save_checkpoint(folder: Folder, epoch: int, state: dict[str, Any]) -> str:
     data = buffer.getvalue()
     name = f"epoch_{epoch:06d}-{_digest(data)}.pt"
     folder.write(name, data)
-    for old in _checkpoint_names(folder)[:-_KEPT]:
-        folder.delete(old)
+    others = [other for other in _checkpoint_names(folder) if other != name]
+    earlier = [other for other in others if _epoch(other) < epoch]
+    for other in others:
+        if other not in earlier[-1:]:
+            folder.delete(other)
     return name
 
 
@@ -54,6 +59,10 @@ def load_checkpoint(folder: Folder) -> dict[str, Any] | None:
             )
             return state
     return None
+
+
+def _epoch(name: str) -> int:
+    return int(name[len("epoch_") :].partition("-")[0])
 
 
 def _checkpoint_names(folder: Folder) -> list[str]:

@@ -13,19 +13,23 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 
-@lru_cache(maxsize=64)
 def _resolve(uri: str) -> tuple[FileSystem, str]:
+    return _open(absolute(uri))  # before the cache: the working folder may change
+
+
+@lru_cache(maxsize=64)
+def _open(uri: str) -> tuple[FileSystem, str]:
     from pyarrow import fs
 
     if "://" in uri:
         filesystem, path = fs.FileSystem.from_uri(uri)
         return filesystem, path
-    return fs.LocalFileSystem(), absolute(uri)
+    return fs.LocalFileSystem(), uri
 
 
 def absolute(uri: str) -> str:
     """A local path made absolute, as workers run in other folders; a URI as it is."""
-    return uri if "://" in uri else str(Path(uri).expanduser().absolute())
+    return uri if "://" in uri else str(Path(os.path.expanduser(uri)).absolute())
 
 
 @dataclass(frozen=True)
