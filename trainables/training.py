@@ -207,7 +207,7 @@ class Trainer:
 def learning_rate_factor(config: TrainingConfig, epochs_done: float) -> float:
     """The learning rate over its start value, a given (fractional) number of epochs in."""
     if epochs_done < config.warmup_epochs:
-        return (epochs_done + 1e-3) / config.warmup_epochs
+        return min((epochs_done + 1e-3) / config.warmup_epochs, 1.0)
     if config.schedule == "step":
         passed = sum(epochs_done >= fraction * config.epochs for fraction in config.milestones)
         return config.lr_decay**passed
