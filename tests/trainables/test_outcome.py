@@ -1,0 +1,77 @@
+"""What a trial came to: the numbers against the metrics themselves, and the predictions' files."""
+
+import io
+import math
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+from torch import Tensor
+
+from trainables import metrics as M
+from trainables.metrics import METRIC_NAMES
+from trainables.outcome import read_predictions, summarise, write_predictions
+from trainables.storage import Folder
+
+
+def overconfident(num_samples: int, seed: int, scale: float = 3.0) -> tuple[Tensor, Tensor]:
+    """Logits ``scale`` times as large as the labels drawn from them warrant."""
+    generator = torch.Generator().manual_seed(seed)
+    honest = torch.randn(num_samples, 4, generator=generator)
+    labels = torch.multinomial(torch.softmax(honest, dim=1), 1, generator=generator)[:, 0]
+    return scale * honest, labels
+
+
+def test_every_metric_is_there_raw_and_scaled() -> None:
+    validation, test = overconfident(2000, 0), overconfident(1000, 1)
+    values = summarise(validation, test)
+    for split, (logits, labels) in (("val", validation), ("test", test)):
+        raw, scaled = M.evaluate(logits, labels), M.evaluate(logits / values["temperature"], labels)
+        for name in METRIC_NAMES:
+            assert values[f"{split}_{name}"] == raw[name]
+            assert values[f"{split}_{name}_scaled"] == pytest.approx(scaled[name], abs=1e-4)
+        assert values[f"{split}_ece_low"] < values[f"{split}_ece"] < values[f"{split}_ece_high"]
+        assert values[f"{split}_ece_scaled"] < 0.5 * values[f"{split}_ece"]
+        assert values[f"{split}_error_scaled"] == values[f"{split}_error"]
+    assert values["temperature"] == pytest.approx(3.0, rel=0.1)
+    assert values["temperature_at_bound"] == 0.0
+
+
+def test_the_test_split_chooses_no_temperature() -> None:
+    validation = overconfident(500, 0)
+    one = summarise(validation, overconfident(500, 1, scale=0.1))
+    other = summarise(validation, overconfident(500, 2, scale=9.0))
+    assert one["temperature"] == other["temperature"]
+    validation_names = [name for name in one if name.startswith("val_")]
+    assert len(validation_names) == 2 * len(METRIC_NAMES) + 2
+    assert all(one[name] == other[name] for name in validation_names)
+
+
+def test_what_is_undefined_is_left_out() -> None:
+    logits = torch.tensor([[9.0, 0.0], [8.0, 0.0], [7.0, 0.0]])
+    right = (logits, torch.zeros(3, dtype=torch.int64))  # no error: nothing to tell apart
+    values = summarise(right, right)
+    assert "val_failure_auroc" not in values
+    assert values["val_error"] == 0
+    assert all(math.isfinite(value) for value in values.values())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_predictions_come_back_as_they_were(tmp_path: Path, dtype: torch.dtype) -> None:
+    logits, labels = overconfident(7, 0)
+    logits = logits.to(dtype)
+    folder = Folder(str(tmp_path))
+    write_predictions(folder, "test", (logits, labels))
+    read, read_labels = read_predictions(folder.read("predictions_test.parquet"))
+    assert read.dtype == torch.float32
+    assert torch.equal(read, logits.float())
+    assert torch.equal(read_labels, labels)
+
+
+def test_predictions_are_a_file_that_others_can_read(tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path))
+    write_predictions(folder, "validation", (torch.eye(3), torch.arange(3)))
+    table = pq.read_table(io.BytesIO(folder.read("predictions_validation.parquet")))
+    assert table.column_names == ["label", "logits"]
+    assert table.to_pylist()[1] == {"label": 1, "logits": [0.0, 1.0, 0.0]}
