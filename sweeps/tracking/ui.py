@@ -44,6 +44,7 @@ def serve(storage: str, host: str, port: int) -> None:
                 "choose another port by --port"
             ) from None
     print("Starting the MLflow UI ...", flush=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # which ends the server too
     command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port)]
     command += ["--backend-store-uri", uri, "--artifacts-destination", artifact_location(storage)]
     with tempfile.TemporaryFile() as log:

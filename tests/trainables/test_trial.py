@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -177,3 +178,57 @@ peers = [
 assert all(torch.equal(a, b) for a, b in zip(own, peers))
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_trial_depends_on_its_seed_alone(tmp_path: Path, digits: Dataset) -> None:
+    results = {}
+    for name, seed in (("one", 3), ("other", 3), ("another", 4)):
+        config = {"number": 0, "loss": "focal", "hyperparameters": {"gamma": 2.0}, "seed": seed}
+        run = TrialRun(digits, make_setup(tmp_path / name), config)
+        torch.manual_seed(len(results))  # what ran in this process before
+        results[name] = [without_time(run.advance()) for _ in range(2)]
+    assert results["one"] == results["other"]
+    assert results["one"] != results["another"]
+
+
+def test_a_finished_trial_reports_its_end_once_more(tmp_path: Path, digits: Dataset) -> None:
+    whole = start(digits, make_setup(tmp_path))
+    results = [whole.advance() for _ in range(EPOCHS)]
+    checkpoints = Folder(str(tmp_path)) / "00007" / "checkpoints"
+    before = checkpoints.names()
+    assert start(digits, make_setup(tmp_path)).advance() == results[-1]
+    assert checkpoints.names() == before
+
+
+OWN = """
+import torch
+from trainables.losses import CalibrationLoss
+class {name}(CalibrationLoss):
+    def compute(self, logits, targets, indices, features):
+        raise {error}
+"""
+
+
+def start_own(folder: Path, digits: Dataset, name: str, error: str) -> TrialRun:
+    (folder / f"own_{name.lower()}.py").write_text(OWN.format(name=name, error=error))
+    setup = replace(make_setup(folder / "trials"), user_paths=(str(folder),))
+    return start(digits, setup, f"own_{name.lower()}:{name}")
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "failure"),
+    [
+        ("Full", "torch.OutOfMemoryError('CUDA out of memory\\nat x')", "CUDA out of memory"),
+        ("Empty", "MemoryError()", "no more to be had"),
+    ],
+)
+def test_out_of_memory_is_a_failure_with_a_reason(
+    tmp_path: Path, digits: Dataset, name: str, error: str, failure: str
+) -> None:
+    result = start_own(tmp_path, digits, name, error).advance()
+    assert result == {"failure": f"out of memory: {failure}", "done": True}
+
+
+def test_a_bug_in_the_users_loss_is_not_hidden(tmp_path: Path, digits: Dataset) -> None:
+    with pytest.raises(KeyError, match="a bug"):
+        start_own(tmp_path, digits, "Buggy", "KeyError('a bug')").advance()

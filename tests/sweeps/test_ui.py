@@ -1,0 +1,33 @@
+"""`calsweep ui` ends with all its processes when it is terminated, not just by Ctrl-C."""
+
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_no_server_outlives_the_command(tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").touch()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    command = [sys.executable, "-m", "sweeps.cli", "ui", "--storage", str(tmp_path)]
+    process = subprocess.Popen(
+        [*command, "--port", str(port)], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert any("MLflow is up" in line for line in process.stdout)
+        assert listens(port)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == 0
+        assert not listens(port)
+    finally:
+        process.kill()
+        process.wait()
