@@ -176,7 +176,9 @@ def test_gradients_are_clipped(digits: Dataset) -> None:
 
 
 def test_predictions_do_not_depend_on_the_batch_size(digits: Dataset) -> None:
-    logits, labels = make_trainer(digits, dropout=0.5).predict(digits.test)
+    trainer = make_trainer(digits, dropout=0.5)
+    logits, labels = trainer.predict(digits.test)
+    assert torch.equal(trainer.predict(digits.test)[0], logits)  # nothing is dropped
     again, _ = make_trainer(digits, dropout=0.5, eval_batch_size=7).predict(digits.test)
     torch.testing.assert_close(logits, again, atol=1e-5, rtol=1e-5)
     assert logits.dtype == torch.float32
