@@ -4,13 +4,14 @@ A component is one plain function. Its keyword arguments are its options: names,
 and ranges are read from the signature, so that they are written down once.
 """
 
-import difflib
 import importlib
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+
+from trainables.checks import did_you_mean
 
 
 class _Required:
@@ -40,12 +41,6 @@ class Range:
             return f"above {self.low}" if self.open_low else f"of at least {self.low}"
         opening, closing = "(" if self.open_low else "[", ")" if self.open_high else "]"
         return f"in {opening}{self.low}, {self.high}{closing}"
-
-
-def did_you_mean(name: str, known: Collection[str]) -> str:
-    """Returns ``" (did you mean 'x'?)"`` for the closest known name, or an empty string."""
-    close = difflib.get_close_matches(name, known, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def resolve(

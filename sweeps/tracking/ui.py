@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -13,6 +14,8 @@ import time
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.tracking.client import VIEW_KEY, artifact_location, check_answers, tracking_uri
 from trainables.storage import Folder
+
+_PATIENCE_SECONDS = 8.0
 
 
 def serve(storage: str, host: str, port: int) -> None:
@@ -62,9 +65,7 @@ def serve(storage: str, host: str, port: int) -> None:
         except KeyboardInterrupt:
             return
         finally:
-            if server.poll() is None:
-                os.killpg(server.pid, signal.SIGTERM)
-                server.wait()
+            _end(server)
         log.seek(0)
         output = log.read().decode(errors="replace").strip()
         raise SweepFailedError(f"MLflow's server ended with code {code}:\n{output[-2000:]}")
@@ -80,6 +81,16 @@ def _is_up(server: subprocess.Popen[bytes], address: str) -> bool:
         else:
             return True
     return False
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    """End the server with all its processes: in order, or by force if that takes too long."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if server.poll() is not None:
+            return
+        os.killpg(server.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            server.wait(timeout=_PATIENCE_SECONDS)
 
 
 def _print_links(uri: str, address: str) -> None:

@@ -155,7 +155,7 @@ def ui(finished: Path) -> Iterator[str]:
             break
     yield link
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=60) == 0
 
 
 def test_runs_look_right_in_mlflows_own_ui(ui: str, chromium: str) -> None:

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainables.registry import REQUIRED, Range, check_options, did_you_mean, options_of, resolve
+from trainables.checks import did_you_mean
+from trainables.registry import REQUIRED, Range, check_options, options_of, resolve
 
 
 def component(
