@@ -62,9 +62,9 @@ def baseline(**values: Any) -> TrialRecord:
 
 
 def shown(*renderables: Any, width: int = 100) -> str:
-    console = Console(width=width, file=io.StringIO())
-    console.print(*renderables, sep="\n")
-    return console.file.getvalue()  # type: ignore[attr-defined]
+    text = io.StringIO()
+    Console(width=width, file=text).print(*renderables, sep="\n")
+    return text.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_the_leaderboard_has_one_row_per_loss_however_its_trials_ended() -> None
 
 
 def test_finalists_are_shown_by_the_mean_over_new_seeds() -> None:
-    focal = {"loss": "focal", "hyperparameters": {"gamma": 3.0}}
+    focal: dict[str, Any] = {"loss": "focal", "hyperparameters": {"gamma": 3.0}}
     records = [
         baseline(val_ece=0.05),
         trial(1, val_ece=0.01, test_ece=0.5, **focal),

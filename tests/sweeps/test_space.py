@@ -14,7 +14,7 @@ from optuna.distributions import (
 from search_spaces import available_search_spaces, published_settings, search_space
 from sweeps.checks import check_sweep
 from sweeps.loading import parse_sweep
-from sweeps.records import TrialRecord
+from sweeps.records import Role, TrialRecord
 from sweeps.space import initial_settings, optuna_parameters, searches, suggest, sweep_space
 from sweeps.study import SweepStudy
 from sweeps.sweep_file import SweepFile
@@ -102,7 +102,8 @@ def test_every_published_setting_is_one_that_optuna_could_suggest(loss: str) -> 
             assert known is None
             continue
         assert known is not None
-        assert suggest(optuna.trial.FixedTrial(known), sweep) == (loss, setting)
+        fixed: Any = optuna.trial.FixedTrial(known)
+        assert suggest(fixed, sweep) == (loss, setting)
 
 
 @given(number=st.integers(0, 10**6))
@@ -131,7 +132,7 @@ def test_nothing_is_searched_where_all_is_fixed() -> None:
 def record(number: int, setting: tuple[str, dict[str, Any]], **values: Any) -> TrialRecord:
     metrics = {"epoch": 3, "val_error": 0.1, "val_ece": 0.05}
     metrics |= {name: values.pop(name) for name in list(values) if name.startswith("val_")}
-    role = "baseline" if number == 0 else "search"
+    role: Role = "baseline" if number == 0 else "search"
     state = values.pop("state", "finished")
     return TrialRecord(number, role, *setting, 0, 0.0, state, history=[metrics], **values)
 

@@ -202,7 +202,7 @@ loss_sections = st.fixed_dictionaries(
         "hyperparameters": st.dictionaries(text, scalar, max_size=2),
     },
 )
-sweeps = st.fixed_dictionaries(
+sweeps: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {
         "name": names,
         "dataset": st.tuples(text, st.dictionaries(option_names, scalar, max_size=3)).map(

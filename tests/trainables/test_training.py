@@ -44,7 +44,7 @@ def make_trainer(
     dropout: float = 0.0,
     **recipe: Any,
 ) -> Trainer:
-    defaults = {"epochs": 4, "batch_size": 40, "lr": 0.05, "schedule": "constant"}
+    defaults: dict[str, Any] = {"epochs": 4, "batch_size": 40, "lr": 0.05, "schedule": "constant"}
     made = make_loss(loss, num_classes=10) if isinstance(loss, str) else loss
     config = TrainingConfig(**{**defaults, **recipe})
     return Trainer(make_model(dropout), made, dataset, config, seed=seed, device=CPU)
@@ -59,14 +59,19 @@ def train(trainer: Trainer, epochs: int = 2) -> list[dict[str, float]]:
 
 
 def test_one_step_by_hand(digits: Dataset) -> None:
-    recipe = {"momentum": 0.0, "weight_decay": 0.1, "batch_size": 100, "augmentation": "none"}
+    recipe: dict[str, Any] = {
+        "momentum": 0.0,
+        "weight_decay": 0.1,
+        "batch_size": 100,
+        "augmentation": "none",
+    }
     trainer = make_trainer(digits, **recipe)
     report = trainer.train_epoch()
     model = make_model()
     pixels = torch.from_numpy(np.array(digits.train.inputs)).float() / 255
     inputs = (pixels - digits.mean[0]) / digits.std[0]
     value = nn.functional.cross_entropy(model(inputs), torch.tensor(digits.train.labels))
-    value.backward()
+    torch.autograd.backward(value)
     for mine, theirs in zip(trainer.model.parameters(), model.parameters(), strict=True):
         assert theirs.grad is not None
         expected = theirs.detach() - 0.05 * (theirs.grad + 0.1 * theirs.detach())
@@ -88,10 +93,10 @@ def test_equal_seeds_give_equal_bits(digits: Dataset, recipe: dict[str, Any]) ->
 @pytest.mark.parametrize("switch", ["dropout", "augmentation"])
 def test_chance_is_drawn_anew_each_epoch(digits: Dataset, switch: str) -> None:
     """With a learning rate of next to nothing, epochs differ by what is drawn alone."""
-    plain = {"lr": 1e-12, "weight_decay": 0.0, "augmentation": "none"}
+    plain: dict[str, Any] = {"lr": 1e-12, "weight_decay": 0.0, "augmentation": "none"}
     first, second = train(make_trainer(digits, **plain))
     assert first["train_loss"] == pytest.approx(second["train_loss"], rel=1e-5)
-    drawn = {"dropout": 0.5} if switch == "dropout" else {"augmentation": "crop"}
+    drawn: dict[str, Any] = {"dropout": 0.5} if switch == "dropout" else {"augmentation": "crop"}
     first, second = train(make_trainer(digits, **{**plain, **drawn}))
     assert first["train_loss"] != pytest.approx(second["train_loss"], rel=1e-3)
 
@@ -162,7 +167,12 @@ def test_a_state_carries_everything_over(digits: Dataset, loss: str) -> None:
 
 
 def test_gradients_are_clipped(digits: Dataset) -> None:
-    recipe = {"momentum": 0.0, "weight_decay": 0.0, "batch_size": 100, "augmentation": "none"}
+    recipe: dict[str, Any] = {
+        "momentum": 0.0,
+        "weight_decay": 0.0,
+        "batch_size": 100,
+        "augmentation": "none",
+    }
     steps = {}
     for limit in (None, 1e-3):
         trainer = make_trainer(digits, clip_grad_norm=limit, **recipe)
@@ -204,7 +214,8 @@ def test_a_loss_that_is_not_finite_ends_it(digits: Dataset) -> None:
 
 def test_logits_that_are_not_finite_end_it(digits: Dataset) -> None:
     trainer = make_trainer(digits)
-    trainer.model.head.bias.data[3] = math.inf  # type: ignore[union-attr]
+    assert isinstance(trainer.model, Classifier)
+    trainer.model.head.bias.data[3] = math.inf
     with pytest.raises(DivergedError, match="diverged: logits are not finite after epoch 0"):
         trainer.predict(digits.validation)
 
@@ -259,7 +270,12 @@ def test_warming_up_never_overshoots(warmup: float) -> None:
 
 
 def test_the_schedule_reaches_the_optimiser(digits: Dataset) -> None:
-    recipe = {"schedule": "step", "milestones": (0.5,), "lr_decay": 0.1, "epochs": 2}
+    recipe: dict[str, Any] = {
+        "schedule": "step",
+        "milestones": (0.5,),
+        "lr_decay": 0.1,
+        "epochs": 2,
+    }
     trainer = make_trainer(digits, "aucm", **recipe)
     assert [report["lr"] for report in train(trainer)] == pytest.approx([0.05, 0.005])
     groups = trainer.optimizer.param_groups

@@ -181,7 +181,7 @@ assert all(torch.equal(a, b) for a, b in zip(own, peers))
 
 
 def test_a_trial_depends_on_its_seed_alone(tmp_path: Path, digits: Dataset) -> None:
-    results = {}
+    results: dict[str, list[dict[str, Any]]] = {}
     for name, seed in (("one", 3), ("other", 3), ("another", 4)):
         config = {"number": 0, "loss": "focal", "hyperparameters": {"gamma": 2.0}, "seed": seed}
         run = TrialRun(digits, make_setup(tmp_path / name), config)
