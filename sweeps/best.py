@@ -104,6 +104,7 @@ def as_sweep_file(entry: dict[str, Any], resolved: dict[str, Any]) -> dict[str, 
         "search": {**resolved["search"], "trials": 1 if entry["loss"] == "cross_entropy" else 2},
         "scheduler": {"name": "none"},
         "scaling": resolved["scaling"],
+        "tracking": resolved["tracking"],
         "selection": {"finalists": 0, "seeds": 0},
     }
 

@@ -66,7 +66,7 @@ def resolve(
     module_name, _, function_name = table.get(name, name).partition(":")
     try:
         function = getattr(importlib.import_module(module_name), function_name)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
+    except (ImportError, AttributeError, NameError, SyntaxError, TypeError, ValueError) as error:
         raise ValueError(f"{kind} {name!r} cannot be imported: {error}") from error
     if not callable(function):
         raise ValueError(f"{kind} {name!r} is a {type(function).__name__}, not a function")

@@ -16,6 +16,11 @@ import pytest
 MINIMAL = "name: small\ndataset: digits\nmodel: small_cnn\nlosses: [focal]\n"
 
 
+def restore_ctrl_c() -> None:
+    """A job that runs in the background ignores Ctrl-C, and so would its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def calsweep(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "sweeps.cli", *arguments],
@@ -60,6 +65,15 @@ def test_bad_input_is_told_in_one_message_with_exit_code_2(
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["sweep.yaml"]
+
+
+@pytest.mark.parametrize("key", ["losses=['broken:X']", "dataset=broken:x", "model=broken:x"])
+def test_a_users_module_that_is_broken_is_told_so(tmp_path: Path, key: str) -> None:
+    (tmp_path / "broken.py").write_text("def x(:\n")
+    done = calsweep(tmp_path, "check", "quickstart", "--set", key)
+    assert done.returncode == 2
+    assert "invalid syntax (broken.py, line 1)" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_check_prints_the_plan(tmp_path: Path) -> None:
@@ -146,6 +160,7 @@ def ui(finished: Path) -> Iterator[str]:
         cwd=finished,
         stdout=subprocess.PIPE,
         text=True,
+        preexec_fn=restore_ctrl_c,
     )
     assert process.stdout is not None
     link = ""

@@ -35,6 +35,8 @@ def calsweep(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
         cwd=folder,
         stdout=subprocess.DEVNULL,
         stderr=(folder / "stderr.txt").open("ab"),
+        # A job that runs in the background ignores Ctrl-C, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 

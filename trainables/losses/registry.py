@@ -106,7 +106,7 @@ def loss_class(name: str) -> type[nn.Module]:
     module_name, _, class_name = paths.get(name, name).partition(":")
     try:
         found = getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, NameError, SyntaxError, ValueError) as error:
         raise ValueError(f"loss {name!r} cannot be imported: {error}") from error
     if not (inspect.isclass(found) and issubclass(found, nn.Module)):
         raise ValueError(f"loss {name!r} must be a CalibrationLoss or nn.Module class: {found!r}")
