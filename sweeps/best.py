@@ -100,7 +100,7 @@ def as_sweep_file(entry: dict[str, Any], resolved: dict[str, Any]) -> dict[str, 
         "name": f"{resolved['name'][:95]}-best",  # names have at most 100 characters
         **{key: resolved[key] for key in ("dataset", "model")},
         "losses": [{"name": entry["loss"], "hyperparameters": entry["hyperparameters"]}],
-        "training": resolved["training"],
+        **{key: resolved[key] for key in ("encoder", "training") if key in resolved},
         "search": {**resolved["search"], "trials": 1 if entry["loss"] == "cross_entropy" else 2},
         "scheduler": {"name": "none"},
         "scaling": resolved["scaling"],

@@ -36,7 +36,9 @@ def check_sweep(sweep: SweepFile) -> None:
         except (ValueError, TypeError) as error:
             faults.append(f"{key}: {error}")
     for loss in sweep.losses:
-        faults += _loss_faults(loss)
+        faults += _loss_faults(loss, "losses") or _trains_nothing(loss)
+    if sweep.encoder is not None:
+        faults += _loss_faults(sweep.encoder.loss, "encoder.loss")
     faults += _metric_faults(sweep)
     if faults:
         raise UserError("\n".join(faults))
@@ -49,14 +51,14 @@ def use_working_folder() -> None:
         sys.path.insert(0, folder)
 
 
-def _loss_faults(section: LossSection) -> list[str]:
+def _loss_faults(section: LossSection, key: str) -> list[str]:
     from trainables.losses import hyperparameters, make_loss
 
-    where = f"losses: {section.name}"
+    where = f"{key}: {section.name}"
     try:
         known = hyperparameters(section.name)
     except (ValueError, TypeError) as error:
-        return [f"losses: {error}"]
+        return [f"{key}: {error}"]
     faults = [
         f"{where}: {name!r} is not a hyperparameter of it; {did_you_mean(name, known)}"
         f"allowed: {', '.join(known) or 'none'}"
@@ -71,8 +73,19 @@ def _loss_faults(section: LossSection) -> list[str]:
         try:
             make_loss(section.name, num_classes=10, **values)
         except (ValueError, TypeError) as error:
-            faults.append(f"losses: {error}")
+            faults.append(f"{key}: {error}")
     return list(dict.fromkeys(faults))
+
+
+def _trains_nothing(section: LossSection) -> list[str]:
+    from trainables.losses.registry import loss_class
+
+    if getattr(loss_class(section.name), "trains_classifier", True):  # a plain nn.Module has none
+        return []
+    return [
+        f"losses: {section.name} trains an encoder, not a classifier; give it as encoder.loss, and "
+        "in losses those that train the linear head"
+    ]
 
 
 def _extremes(section: LossSection) -> list[dict[str, Any]]:

@@ -28,8 +28,9 @@ def leaderboard(records: Sequence[TrialRecord], sweep: SweepFile) -> list[dict[s
     ranked = candidates(records, sweep.rule)
     chosen = choose(records, sweep.rule)
     rows = []
-    for loss in dict.fromkeys([c.loss for c in ranked] + [r.loss for r in records]):
-        own = [r for r in records if r.loss == loss]
+    heads = [r for r in records if r.role != "encoder"]
+    for loss in dict.fromkeys([c.loss for c in ranked] + [r.loss for r in heads]):
+        own = [r for r in heads if r.loss == loss]
         best = next((c for c in ranked if c.loss == loss), None)
         if best is not None:
             judged, note = best.judged, _note(best, chosen, sweep)
@@ -159,7 +160,7 @@ def selection_summary(records: Sequence[TrialRecord], sweep: SweepFile) -> dict[
     summary: dict[str, Any] = {
         "sweep": sweep.name,
         "dataset": sweep.dataset.label,
-        "model": sweep.model.name,
+        "model": sweep.model_label,
         "why": explain_choice(records, sweep),
         "guard_reference": guard_reference([r for r in records if r.role == "baseline"]),
         "rows": leaderboard(records, sweep),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from sweeps.records import Role, State, TrialRecord
@@ -20,8 +20,9 @@ Listener = Callable[[TrialRecord], None]
 class Ledger:
     """Keeps every trial of a sweep, in memory and in the store, and says what to run next.
 
-    The order: trials that an interruption cut off, the baseline and the published settings,
-    Optuna's suggestions, and when all those have ended the finalists with new seeds.
+    The order: trials that an interruption cut off, the encoders (where training has two stages),
+    the baseline and the published settings, Optuna's suggestions, and when all those have ended
+    the finalists with new seeds. A trial waits for the encoder of its seed.
 
     Args:
         sweep: The sweep.
@@ -29,6 +30,7 @@ class Ledger:
         num_classes: Number of classes of the dataset.
         records: What an earlier run of this sweep left behind.
         listeners: Called with a record whenever it changed.
+        trained_encoders: Seeds whose encoders lie in the store already.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class Ledger:
         num_classes: int,
         records: list[TrialRecord] | None = None,
         listeners: tuple[Listener, ...] = (),
+        trained_encoders: Iterable[int] = (),
     ) -> None:
         self.sweep = sweep
         self.records = list(records or [])
@@ -48,13 +51,21 @@ class Ledger:
         self._final: list[tuple[Setting, int]] | None = None
         self._unfinished = deque(r for r in self.records if r.state == "running")
         self._live: set[int] = set()
+        self._trained = set(trained_encoders if sweep.encoder else sweep.seeds)
+        ended_badly = (r.seed for r in self.records if r.role == "encoder" and r.state == "failed")
+        self._without_encoder = set(ended_badly) - self._trained
+        begun = {r.seed for r in self._unfinished if r.role == "encoder"}
+        self._untrained = deque(
+            s for s in sweep.seeds if s not in self._trained | self._without_encoder | begun
+        )
         self._deadline = (
             time.time() + 3600 * sweep.search.max_hours if sweep.search.max_hours else None
         )
         for record in self.records:
-            self._study.adopt(record.number, (record.loss, record.hyperparameters))
+            if record.role != "encoder":
+                self._study.adopt(record.number, (record.loss, record.hyperparameters))
         for record in sorted(self.records, key=lambda r: r.ended or 0.0):
-            if record.state != "running":
+            if record.state != "running" and record.role != "encoder":
                 self._study.observe(record)
 
     def __deepcopy__(self, memo: object) -> Ledger:
@@ -70,11 +81,16 @@ class Ledger:
         """How many trials there will be in all, as far as is known by now."""
         sweep = self.sweep
         first = sweep.search.trials if searches(sweep) else len(self._initial)
+        encoders = sum(r.role == "encoder" for r in self.records) + len(self._untrained)
         if self._final is not None:
-            searched = sum(r.role != "finalist" for r in self.records)
-            return searched + len(self._final)
-        seeds = sweep.selection.seeds if sweep.selection.finalists else 0
-        return first + seeds * min(sweep.selection.finalists + 1, first)
+            return encoders + self._searched + len(self._finals())
+        again = (len(sweep.seeds) - 1) * min(sweep.selection.finalists + 1, first)
+        return encoders + first + again
+
+    def epochs(self, record: TrialRecord) -> int:
+        """How many epochs a trial has that runs to its end."""
+        encoder = self.sweep.encoder if record.role == "encoder" else None
+        return (encoder or self.sweep).training.epochs
 
     @property
     def live(self) -> int:
@@ -87,8 +103,15 @@ class Ledger:
             record = self._unfinished.popleft()
             self._live.add(record.number)
             return record
+        if self._untrained:
+            assert self.sweep.encoder is not None
+            loss = self.sweep.encoder.loss
+            setting = (loss.name, dict(loss.hyperparameters))
+            return self._begin("encoder", setting, self._untrained.popleft())
         seed = self.sweep.search.seed
-        searched = sum(r.role != "finalist" for r in self.records)
+        if seed not in self._trained:
+            return None
+        searched = self._searched
         if searched < len(self._initial):
             setting = self._initial[searched]
             self._study.adopt(len(self.records), setting)
@@ -97,23 +120,24 @@ class Ledger:
             return self._begin("search", self._study.suggest(len(self.records)), seed)
         if self._search_is_running:
             return None
-        done = len(self.records) - searched
-        remaining = self._finals()[done:]
-        if not remaining:
+        remaining = self._remaining_finals()
+        if not remaining or remaining[0][1] not in self._trained:
             return None
-        setting, seed = remaining[0]
-        return self._begin("finalist", setting, seed)
+        return self._begin("finalist", *remaining[0])
 
     @property
     def exhausted(self) -> bool:
         """Whether no trial will come any more."""
-        searched = sum(r.role != "finalist" for r in self.records)
+        if self._unfinished or self._untrained:
+            return False
+        if self.sweep.search.seed in self._without_encoder:
+            return not self._live
+        searched = self._searched
         return (
-            not self._unfinished
-            and searched >= len(self._initial)
+            searched >= len(self._initial)
             and self._search_is_over(searched)
             and not self._search_is_running
-            and len(self.records) - searched >= len(self._finals())
+            and not self._remaining_finals()
         )
 
     def result(self, number: int, metrics: dict[str, float]) -> None:
@@ -128,8 +152,15 @@ class Ledger:
         record.state, record.reason, record.ended = state, reason, time.time()
         self._live.discard(number)
         self._store.save(record)
-        self._study.observe(record)
+        if record.role == "encoder":
+            (self._trained if state == "finished" else self._without_encoder).add(record.seed)
+        else:
+            self._study.observe(record)
         self._notify(record)
+
+    @property
+    def _searched(self) -> int:
+        return sum(record.searched for record in self.records)
 
     def _begin(self, role: Role, setting: Setting, seed: int) -> TrialRecord:
         loss, hyperparameters = setting
@@ -143,28 +174,37 @@ class Ledger:
 
     def _search_is_over(self, searched: int) -> bool:
         late = self._deadline is not None and time.time() > self._deadline
-        begun_finals = len(self.records) > searched  # before a resume, which sets a new deadline
+        # Before a resume, which sets a new deadline.
+        begun_finals = any(record.role == "finalist" for record in self.records)
         return (
             late or begun_finals or searched >= self.sweep.search.trials or not searches(self.sweep)
         )
 
     @property
     def _search_is_running(self) -> bool:
-        return any(self.records[number].role != "finalist" for number in self._live)
+        return any(self.records[number].searched for number in self._live)
+
+    def _remaining_finals(self) -> list[tuple[Setting, int]]:
+        begun = [
+            ((record.loss, record.hyperparameters), record.seed)
+            for record in self.records
+            if record.role == "finalist"
+        ]
+        return [final for final in self._finals() if final not in begun]
 
     def _finals(self) -> list[tuple[Setting, int]]:
         """The finalists' trials: every setting with every new seed, known once the search ended."""
         if self._final is None:
-            searched = [r for r in self.records if r.role != "finalist"]
+            searched = [r for r in self.records if r.searched]
             selection = self.sweep.selection
             count = selection.finalists if selection.seeds else 0
             settings = [c.trials[0] for c in finalists(searched, self.sweep.rule, count)]
             self._final = [
-                ((trial.loss, trial.hyperparameters), self.sweep.search.seed + 1 + extra)
-                for extra in range(selection.seeds)
+                ((trial.loss, trial.hyperparameters), seed)
+                for seed in self.sweep.seeds[1:]
                 for trial in settings
             ]
-        return self._final
+        return [final for final in self._final if final[1] not in self._without_encoder]
 
     def _notify(self, record: TrialRecord) -> None:
         for listener in self._listeners:

@@ -36,8 +36,9 @@ def format_hyperparameters(hyperparameters: dict[str, Any]) -> str:
 
 
 def run_name(record: TrialRecord) -> str:
-    """``dual_focal γ=4.7``, with the seed for a finalist."""
+    """``dual_focal γ=4.7``, with the seed for a finalist or an encoder."""
     values = format_hyperparameters(record.hyperparameters) if record.hyperparameters else ""
-    seed = f"seed={record.seed}" if record.role == "finalist" else ""
+    seed = "" if record.searched else f"seed={record.seed}"
+    stage = "encoder" if record.role == "encoder" else ""
     loss = record.loss.rpartition(":")[2]
-    return " ".join(part for part in (loss, values, seed) if part)
+    return " ".join(part for part in (stage, loss, values, seed) if part)

@@ -6,7 +6,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 from rich.console import RenderableType
 from rich.table import Table
 
-from sweeps.naming import format_value
+from sweeps.naming import format_hyperparameters, format_value
 from sweeps.space import initial_settings, searches, sweep_space
 from sweeps.sweep_file import SweepFile
 
@@ -43,15 +43,20 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
     cut = "" if first <= trials else f"; {first - trials} published settings do not fit"
     stages = f"{trials}: the baseline, {fixed - 1} published, {trials - fixed} searched{cut}"
     epochs = sweep.training.epochs
+    in_all = (trials + again) * epochs
+    if sweep.encoder:
+        in_all += len(sweep.seeds) * sweep.encoder.training.epochs
     rungs = ", ".join(map(str, sweep.rungs))
     scaling = sweep.scaling
-    each = f"{scaling.cpus_per_worker * scaling.num_workers} CPUs"
+    cpus = scaling.cpus_per_worker * scaling.num_workers
+    each = f"{cpus} {'CPU' if cpus == 1 else 'CPUs'}"
     if scaling.gpus_per_worker:
         each += f", {scaling.gpus_per_worker * scaling.num_workers:g} GPUs"
     return {
         "sweep": sweep.name,
         "dataset": sweep.dataset.label,
         "model": sweep.model.name,
+        **_encoder_facts(sweep),
         "trials": stages,
         "finalists": f"at most {again} more: {sweep.selection.finalists} settings and the "
         f"baseline, {seeds} new seeds each"
@@ -59,10 +64,23 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
         else "none",
         "epochs": f"at most {epochs} a trial"
         + (f"; poor trials stop at {rungs} by {sweep.scheduler.metric}" if rungs else ""),
-        "in all": f"at most {(trials + again) * epochs:,} epochs",
+        "in all": f"at most {in_all:,} epochs",
         "chosen by": f"{sweep.search.objective}, validation error at most "
         f"{sweep.search.guard:g} above cross-entropy's",
         "each trial uses": each,
+    }
+
+
+def _encoder_facts(sweep: SweepFile) -> dict[str, str]:
+    if sweep.encoder is None:
+        return {}
+    loss, epochs = sweep.encoder.loss, sweep.encoder.training.epochs
+    given = format_hyperparameters(loss.hyperparameters) if loss.hyperparameters else ""
+    name = " ".join(part for part in (loss.name, given) if part)
+    seeds = len(sweep.seeds)
+    return {
+        "encoder": f"{name}, {epochs} epochs, trained once for each of {seeds} seeds and frozen; "
+        "the trials train a linear head on its features"
     }
 
 

@@ -30,8 +30,7 @@ class Progress:
         self._console = console
         self._stage = "starting"
         self._ledger: Ledger | None = None
-        self._started = time.monotonic()
-        self._began_with = 0
+        self._started = time.time()
         self._last_line = 0.0
         self._live: Live | None = None
 
@@ -64,8 +63,7 @@ class Progress:
     def follow(self, ledger: Ledger) -> None:
         """From now on show the trials of a ledger."""
         self._ledger = ledger
-        self._started = time.monotonic()
-        self._began_with = _ended(ledger)
+        self._started = time.time()
 
     def tick(self, *_: object) -> None:
         """Something changed; where there is no terminal, print a line now and then."""
@@ -112,16 +110,15 @@ class Progress:
 
     def _running(self, ledger: Ledger) -> Text:
         running = [r for r in ledger.records if r.state == "running"][:8]
-        epochs = ledger.sweep.training.epochs
-        return Text(
-            "\n".join(f"  {run_name(r)}: epoch {r.epochs}/{epochs}" for r in running), style="dim"
-        )
+        lines = [f"  {run_name(r)}: epoch {r.epochs}/{ledger.epochs(r)}" for r in running]
+        return Text("\n".join(lines), style="dim")
 
     def _time_left(self, ledger: Ledger) -> str:
-        ended = _ended(ledger) - self._began_with
+        begun = [r for r in ledger.records if r.role != "encoder" and r.started >= self._started]
+        ended = sum(record.state != "running" for record in begun)
         if ended == 0:
             return "time left: not known yet"
-        each = (time.monotonic() - self._started) / ended
+        each = (time.time() - begun[0].started) / ended
         seconds = round(each * max(0, ledger.planned - _ended(ledger)))
         return f"about {seconds // 60}:{seconds % 60:02d} left"
 

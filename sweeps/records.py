@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Role = Literal["baseline", "published", "search", "finalist"]
+Role = Literal["encoder", "baseline", "published", "search", "finalist"]
 State = Literal["running", "finished", "stopped", "failed"]
 
 
@@ -37,6 +37,11 @@ class TrialRecord:
     reason: str | None = None
     ended: float | None = None
     history: list[dict[str, float]] = field(default_factory=list)
+
+    @property
+    def searched(self) -> bool:
+        """Whether it is of the search: no encoder, nor a finalist's new seed."""
+        return self.role not in ("encoder", "finalist")
 
     @property
     def outcome(self) -> dict[str, float]:

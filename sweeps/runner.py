@@ -16,6 +16,7 @@ from rich.console import Console
 from sweeps import cluster
 from sweeps.checks import check_sweep
 from sweeps.driver_log import driver_log
+from sweeps.encoders import encoder_setup, trained_encoders
 from sweeps.environment import describe_environment
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
 from sweeps.leaderboard import failure_summary, selection_summary
@@ -26,7 +27,7 @@ from sweeps.store import SweepStore, check_storage
 from sweeps.sweep_file import SweepFile
 from sweeps.tracking.client import check_answers, tracking_uri
 from sweeps.tracking.writer import MlflowWriter
-from trainables.config import TrialSetup
+from trainables.config import EncoderSetup, TrialSetup
 
 if TYPE_CHECKING:
     from trainables.data.base import Dataset
@@ -135,8 +136,14 @@ def _carry_out(
 ) -> SweepResult:
     writer = MlflowWriter(sweep, store, describe_environment())
     records = [_with_history(store, record) for record in store.load_records()]
+    encoder = encoder_setup(sweep, store.storage, dataset)
     ledger = Ledger(
-        sweep, store, dataset.num_classes, records, listeners=(writer.submit, progress.tick)
+        sweep,
+        store,
+        dataset.num_classes,
+        records,
+        listeners=(writer.submit, progress.tick),
+        trained_encoders=trained_encoders(sweep, encoder),
     )
     for record in records:
         writer.submit(record)
@@ -145,7 +152,7 @@ def _carry_out(
     interrupted = True
     try:
         if not ledger.exhausted:
-            _tune(sweep, store, dataset, ledger)
+            _tune(sweep, store, dataset, ledger, encoder)
         interrupted = False
     except KeyboardInterrupt:
         raise SweepInterruptedError(
@@ -162,7 +169,13 @@ def _carry_out(
     return SweepResult(ledger.records, summary, unsynced)
 
 
-def _tune(sweep: SweepFile, store: SweepStore, dataset: Dataset, ledger: Ledger) -> None:
+def _tune(
+    sweep: SweepFile,
+    store: SweepStore,
+    dataset: Dataset,
+    ledger: Ledger,
+    encoder: EncoderSetup | None,
+) -> None:
     from ray import tune
 
     from sweeps.tuning import LedgerCallback, LedgerSearcher, make_scheduler
@@ -176,6 +189,7 @@ def _tune(sweep: SweepFile, store: SweepStore, dataset: Dataset, ledger: Ledger)
         outcome_epochs=sweep.outcome_epochs,
         threads=sweep.scaling.cpus_per_worker,
         user_paths=(str(Path.cwd()),),
+        encoder=encoder,
     )
     trainable = tune.with_resources(
         tune.with_parameters(TuneTrial, dataset=dataset, trial_setup=setup),

@@ -153,6 +153,26 @@ class TrainingSection(_Section):
         return _T(**self.model_dump())
 
 
+class EncoderSection(_Section):
+    """``encoder``: the first of two stages (RefCal); its loss and its recipe.
+
+    Given, an encoder is trained once for each seed and frozen, and the sweep's trials train a
+    linear head on its features, by ``training``.
+    """
+
+    loss: LossSection = LossSection(name="supcon")
+    training: TrainingSection = TrainingSection()
+
+    @model_validator(mode="after")
+    def _nothing_is_searched(self) -> EncoderSection:
+        if self.loss.space:
+            raise ValueError(
+                "loss.space is not allowed, as the encoder is trained once; give "
+                "loss.hyperparameters"
+            )
+        return self
+
+
 class SearchSection(_Section):
     """``search``: how many trials, chosen how, to minimise what.
 
@@ -206,6 +226,7 @@ class SweepFile(_Section):
     dataset: DatasetSection
     model: ModelSection
     losses: Annotated[tuple[LossSection, ...], Strict(False), Field(min_length=1)]
+    encoder: EncoderSection | None = None
     training: TrainingSection = TrainingSection()
     search: SearchSection = SearchSection()
     scheduler: SchedulerSection = SchedulerSection()
@@ -220,6 +241,18 @@ class SweepFile(_Section):
         if twice:
             raise ValueError(f"losses: {', '.join(twice)} is named twice; name each loss once")
         return self
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seed of the search, and the new ones of the finalists."""
+        selection = self.selection
+        extra = selection.seeds if selection.finalists else 0
+        return tuple(range(self.search.seed, self.search.seed + extra + 1))
+
+    @property
+    def model_label(self) -> str:
+        """What the model is called in MLflow: its name, and by what its encoder was trained."""
+        return self.model.name + (f"+{self.encoder.loss.name}" if self.encoder else "")
 
     @property
     def rule(self) -> Rule:

@@ -84,10 +84,11 @@ class LedgerCallback(Callback):
     ) -> None:
         """The trial ran all its epochs, was stopped by the scheduler, or gave up."""
         number, result = trial.config["number"], trial.last_result
+        epochs = self._ledger.epochs(self._ledger.records[number])
         if "failure" in result:
             logger.error("trial %d: %s", number, result.get("traceback", result["failure"]))
             self._ledger.end(number, "failed", result["failure"])
-        elif result.get("epoch", 0) >= self._ledger.sweep.training.epochs:
+        elif result.get("epoch", 0) >= epochs:
             self._ledger.end(number, "finished")
         else:
             metric = self._ledger.sweep.scheduler.metric
@@ -104,7 +105,7 @@ class LedgerCallback(Callback):
 
 
 class GuardedASHA(FIFOScheduler):
-    """ASHA within each loss, that never stops the baseline or a finalist.
+    """ASHA within each loss, that never stops an encoder, the baseline or a finalist.
 
     A net trained with, say, focal loss has a high NLL by construction, so trials of different
     losses do not compete at the rungs; which loss deserves more trials is for the sampler to find.
@@ -119,7 +120,7 @@ class GuardedASHA(FIFOScheduler):
         self._ledger = ledger
         self._by_loss: dict[str, ASHAScheduler] = {}
         for record in ledger.records:
-            if record.state != "running" and record.role != "finalist":
+            if record.state != "running" and record.searched:
                 self._enter(f"trial {record.number}", record.loss, record.history)
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
@@ -127,18 +128,18 @@ class GuardedASHA(FIFOScheduler):
 
         Not with the last of them: the trial reports it once more, and is judged by it then.
         """
-        if trial.config["role"] != "finalist":
-            record = self._ledger.records[trial.config["number"]]
+        record = self._ledger.records[trial.config["number"]]
+        if record.searched:
             self._enter(trial.trial_id, record.loss, record.history[:-1])
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
-        """Continue or stop; a finalist's results do not enter the rungs."""
-        role = trial.config["role"]
-        if role == "finalist":
+        """Continue or stop; only the results of the search enter the rungs."""
+        record = self._ledger.records[trial.config["number"]]
+        if not record.searched:
             return str(TrialScheduler.CONTINUE)
-        asha = self._asha(trial.config["loss"])
+        asha = self._asha(record.loss)
         decision = str(asha.on_trial_result(tune_controller, trial, result))
-        return str(TrialScheduler.CONTINUE) if role == "baseline" else decision
+        return str(TrialScheduler.CONTINUE) if record.role == "baseline" else decision
 
     def _enter(self, trial_id: str, loss: str, history: list[dict[str, float]]) -> None:
         asha, trial = self._asha(loss), SimpleNamespace(trial_id=trial_id)

@@ -55,6 +55,19 @@ class TrainingConfig:
 
 
 @dataclass(frozen=True)
+class EncoderSetup:
+    """The first of two stages (RefCal): an encoder that is trained once for each seed.
+
+    Attributes:
+        training: Its recipe.
+        uri: Folder (path or URI) of the trained encoders, one folder for each seed.
+    """
+
+    training: TrainingConfig
+    uri: str
+
+
+@dataclass(frozen=True)
 class TrialSetup:
     """What all trials of a sweep share, besides the data.
 
@@ -67,6 +80,7 @@ class TrialSetup:
             one. There the trial writes its whole outcome before it reports.
         threads: CPU threads a worker may use.
         user_paths: Folders to put on ``sys.path`` for the user's own losses and models.
+        encoder: Given, trials train a linear head on the features of this frozen encoder.
     """
 
     model: str
@@ -76,6 +90,7 @@ class TrialSetup:
     outcome_epochs: tuple[int, ...]
     threads: int = 1
     user_paths: tuple[str, ...] = ()
+    encoder: EncoderSetup | None = None
 
 
 def trial_folder(number: int) -> str:

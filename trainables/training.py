@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from trainables.config import TrainingConfig
 from trainables.data.base import Dataset, Split
 from trainables.distributed import all_gather, rank, world_size
 from trainables.losses import CalibrationLoss
+from trainables.models import Classifier
 from trainables.optimizers import make_optimizer
 
 
@@ -34,7 +35,7 @@ class Trainer:
     batch is split over the workers, so that the result does not depend on their number.
 
     Args:
-        model: A ``Classifier`` whose weights are initialised.
+        model: A classifier whose weights are initialised.
         loss: The loss to train with.
         dataset: The data; its arrays may be read-only.
         config: The recipe.
@@ -47,7 +48,7 @@ class Trainer:
 
     def __init__(
         self,
-        model: nn.Module,
+        model: Classifier,
         loss: CalibrationLoss,
         dataset: Dataset,
         config: TrainingConfig,
@@ -56,6 +57,7 @@ class Trainer:
     ) -> None:
         self.model = model.to(device)
         self.loss = loss.to(device)
+        self.model.head.requires_grad_(loss.trains_classifier)
         self.dataset = dataset
         self.config = config
         self.seed = seed
@@ -95,7 +97,6 @@ class Trainer:
         with torch.no_grad():
             self.loss.on_validation_end(val_logits.to(self.device), val_labels.to(self.device))
 
-    @torch.no_grad()
     def predict(self, split: Split) -> tuple[Tensor, Tensor]:
         """Logits and labels of a split, in its order, on the CPU.
 
@@ -105,18 +106,19 @@ class Trainer:
         Raises:
             DivergedError: A logit is not finite.
         """
-        self.model.eval()
-        mine = np.array_split(np.arange(len(split.labels)), world_size())[rank()]
-        chunks = [
-            self._forward(self.model, self._normalise(self._images(split, chunk)))[0].float()
-            for chunk in _chunks(mine, self.config.eval_batch_size)
-        ]
-        width = self.dataset.num_classes
-        local = torch.cat(chunks) if chunks else torch.zeros(0, width, device=self.device)
-        logits = all_gather(local).cpu()
-        if not torch.isfinite(logits).all():
-            raise DivergedError(f"diverged: logits are not finite after epoch {self.epoch}")
+        logits = self._infer(split, "logits")
         return logits, torch.from_numpy(np.array(split.labels))
+
+    def features(self, split: Split) -> Tensor:
+        """What the classifier's head gets for a split, in its order, on the CPU.
+
+        Returns:
+            (N, D) float32, the same on every worker.
+
+        Raises:
+            DivergedError: A feature is not finite.
+        """
+        return self._infer(split, "features")
 
     def state_dict(self) -> dict[str, Any]:
         """All that is needed to go on after the epochs completed so far."""
@@ -136,6 +138,22 @@ class Trainer:
         self.loss.load_state_dict(state["loss"])
         _set_random_state(state["random"], self.device)
         self.epoch = state["epoch"]
+
+    @torch.no_grad()
+    def _infer(self, split: Split, what: Literal["logits", "features"]) -> Tensor:
+        self.model.eval()
+        mine = np.array_split(np.arange(len(split.labels)), world_size())[rank()]
+        width = {"logits": self.model.head.out_features, "features": self.model.head.in_features}
+        chunks = [torch.zeros(0, width[what], device=self.device)]
+        for chunk in _chunks(mine, self.config.eval_batch_size):
+            logits, features = self._forward(
+                self.model, self._normalise(self._images(split, chunk))
+            )
+            chunks.append((logits if what == "logits" else features).float())
+        values = all_gather(torch.cat(chunks)).cpu()
+        if not torch.isfinite(values).all():
+            raise DivergedError(f"diverged: {what} are not finite after epoch {self.epoch}")
+        return values
 
     def _wrap_for_workers(self) -> nn.Module:
         if world_size() == 1:
@@ -170,7 +188,7 @@ class Trainer:
         value: Tensor = self.loss(
             logits,
             targets,
-            indices=torch.from_numpy(indices).to(self.device),
+            indices=torch.from_numpy(indices).to(self.device).repeat(len(inputs) // len(indices)),
             features=features if self.loss.needs_features else None,
         )
         self.optimizer.zero_grad(set_to_none=True)
@@ -190,6 +208,8 @@ class Trainer:
         return torch.from_numpy(split.inputs[indices]).to(self.device, non_blocking=True)
 
     def _normalise(self, images: Tensor) -> Tensor:
+        if images.is_floating_point():  # features
+            return images
         return normalise(images, self.dataset.mean, self.dataset.std)
 
     def _augmentation(self, generator: torch.Generator) -> Callable[[Tensor], Tensor]:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 
 from trainables import metrics as M
+from trainables import two_stage
 from trainables.checkpoints import load_checkpoint, save_checkpoint
 from trainables.config import TrialSetup, trial_folder
 from trainables.data.base import Dataset
 from trainables.losses import make_loss
-from trainables.models import make_model
+from trainables.models import Classifier, make_model
 from trainables.outcome import summarise, write_predictions
 from trainables.storage import Folder
 from trainables.training import DivergedError, Trainer, default_device
@@ -27,12 +31,13 @@ class TrialRun:
     Args:
         dataset: The data.
         setup: What all trials of the sweep share.
-        config: ``number``, ``loss``, ``hyperparameters``, ``seed`` of this trial.
+        config: ``number``, ``role``, ``loss``, ``hyperparameters``, ``seed`` of this trial.
     """
 
     def __init__(self, dataset: Dataset, setup: TrialSetup, config: dict[str, Any]) -> None:
         self.dataset = dataset
         self.setup = setup
+        self.training = setup.training
         self.config = config
         self.folder = Folder(setup.trials_uri) / trial_folder(config["number"])
         self.history: list[dict[str, float]] = []
@@ -62,19 +67,14 @@ class TrialRun:
 
     def _report(self) -> dict[str, Any]:
         last = self.history[-1]
-        return {**last, "done": last["epoch"] >= self.setup.training.epochs}
+        return {**last, "done": last["epoch"] >= self.training.epochs}
 
     def _make_trainer(self) -> Trainer:
         torch.set_num_threads(self.setup.threads)
         torch.backends.cudnn.deterministic = True
         sys.path[:0] = [path for path in self.setup.user_paths if path not in sys.path]
         torch.manual_seed(self.config["seed"])
-        model = make_model(
-            self.setup.model,
-            input_shape=self.dataset.input_shape,
-            num_classes=self.dataset.num_classes,
-            **self.setup.model_options,
-        )
+        model = self._make_model()
         loss = make_loss(
             self.config["loss"],
             num_classes=self.dataset.num_classes,
@@ -84,7 +84,7 @@ class TrialRun:
             model,
             loss,
             self.dataset,
-            self.setup.training,
+            self.training,
             seed=self.config["seed"],
             device=default_device(),
         )
@@ -94,22 +94,18 @@ class TrialRun:
             self.history = state["history"]
         return trainer
 
+    def _make_model(self) -> Classifier:
+        return make_model(
+            self.setup.model,
+            input_shape=self.dataset.input_shape,
+            num_classes=self.dataset.num_classes,
+            **self.setup.model_options,
+        )
+
     def _train_epoch(self, trainer: Trainer) -> None:
         train_metrics = trainer.train_epoch()
-        validation = trainer.predict(self.dataset.validation)
-        trainer.adapt_loss(*validation)
-        values = M.evaluate(*validation, names=EPOCH_METRICS)
-        entry = {
-            "epoch": trainer.epoch,
-            "timestamp": time.time(),
-            **train_metrics,
-            **{f"val_{name}": value for name, value in values.items()},
-        }
-        if trainer.epoch in self.setup.outcome_epochs:
-            test = trainer.predict(self.dataset.test)
-            entry |= summarise(validation, test)
-            write_predictions(self.folder, "validation", validation)
-            write_predictions(self.folder, "test", test)
+        entry = {"epoch": trainer.epoch, "timestamp": time.time(), **train_metrics}
+        entry |= self._evaluate(trainer)
         self.history.append(entry)
         # The checkpoint comes last: an epoch that is in it is complete with all its files.
         save_checkpoint(
@@ -117,6 +113,68 @@ class TrialRun:
             trainer.epoch,
             {"trainer": trainer.state_dict(), "history": self.history},
         )
+
+    def _evaluate(self, trainer: Trainer) -> dict[str, float]:
+        """Metrics after an epoch; where the trial may end also its whole outcome."""
+        validation = trainer.predict(self.dataset.validation)
+        trainer.adapt_loss(*validation)
+        values = M.evaluate(*validation, names=EPOCH_METRICS)
+        found = {f"val_{name}": value for name, value in values.items()}
+        if trainer.epoch in self.setup.outcome_epochs:
+            test = trainer.predict(self.dataset.test)
+            found |= summarise(validation, test)
+            write_predictions(self.folder, "validation", validation)
+            write_predictions(self.folder, "test", test)
+        return found
+
+
+class EncoderRun(TrialRun):
+    """The first of two stages: trains the encoder of a seed and keeps it with its features."""
+
+    def __init__(self, dataset: Dataset, setup: TrialSetup, config: dict[str, Any]) -> None:
+        super().__init__(dataset, setup, config)
+        assert setup.encoder is not None
+        self.encoder = setup.encoder
+        self.training = setup.encoder.training
+
+    def _evaluate(self, trainer: Trainer) -> dict[str, float]:
+        if trainer.epoch == self.training.epochs:
+            frozen = two_stage.frozen_features(trainer)
+            folder = two_stage.encoder_folder(self.encoder.uri, self.config["seed"])
+            two_stage.save_encoder(folder, trainer.model.encoder, frozen)
+        return {}
+
+
+class HeadRun(TrialRun):
+    """The second of two stages: trains a linear head on the frozen encoder of its seed."""
+
+    def __init__(self, dataset: Dataset, setup: TrialSetup, config: dict[str, Any]) -> None:
+        super().__init__(dataset, setup, config)
+        assert setup.encoder is not None
+        self.encoder = setup.encoder
+        self.training = replace(setup.training, augmentation="none")
+
+    def _make_trainer(self) -> Trainer:
+        folder = two_stage.encoder_folder(self.encoder.uri, self.config["seed"])
+        self.dataset = two_stage.with_features(self.dataset, _features(folder))
+        return super()._make_trainer()
+
+    def _make_model(self) -> Classifier:
+        return two_stage.linear_head(self.dataset)
+
+
+def make_run(dataset: Dataset, setup: TrialSetup, config: dict[str, Any]) -> TrialRun:
+    """The run of a trial: of one stage, or by its role the first or the second of two."""
+    if setup.encoder is None:
+        return TrialRun(dataset, setup, config)
+    kind = EncoderRun if config["role"] == "encoder" else HeadRun
+    return kind(dataset, setup, config)
+
+
+@lru_cache(maxsize=2)
+def _features(folder: Folder) -> dict[str, np.ndarray]:
+    """Kept for the next trial of this process."""
+    return two_stage.load_features(folder)
 
 
 def _reason(error: BaseException) -> str:

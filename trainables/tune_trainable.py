@@ -10,13 +10,13 @@ from ray import tune
 
 from trainables.config import TrialSetup
 from trainables.data.base import Dataset
-from trainables.trial import EPOCH_METRICS, TrialRun
+from trainables.trial import EPOCH_METRICS, make_run
 
 SCHEDULER_METRICS = tuple(f"val_{name}" for name in EPOCH_METRICS)
 
 
 class TuneTrial(tune.Trainable):
-    """Runs a :class:`~trainables.trial.TrialRun`, one epoch per step.
+    """Runs a trial (:func:`~trainables.trial.make_run`), one epoch per step.
 
     A trial's checkpoints lie in its own folder of the sweep's storage, where the next actor (or
     the next driver) finds them by the trial's number; Tune keeps none. An exception in a step
@@ -37,7 +37,7 @@ class TuneTrial(tune.Trainable):
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Take up another trial."""
-        self._run = TrialRun(self._dataset, self._trial_setup, new_config)
+        self._run = make_run(self._dataset, self._trial_setup, new_config)
         return True
 
     def step(self) -> dict[str, Any]:
@@ -55,6 +55,6 @@ class TuneTrial(tune.Trainable):
             return {"failure": message, "traceback": traceback.format_exc(), "done": True}
         if "failure" in result:
             return result
-        seen = {name: result[name] for name in ("epoch", *SCHEDULER_METRICS)}
+        seen = {name: result[name] for name in ("epoch", *SCHEDULER_METRICS) if name in result}
         done = result.pop("done")
         return {**seen, "entry": json.dumps(result), "done": done}

@@ -74,6 +74,7 @@ def render(store: SweepStore, sweep: SweepFile, records: list[TrialRecord]) -> s
         loader=PackageLoader("sweeps.report", "."), autoescape=True, undefined=StrictUndefined
     )
     environment.filters["fraction"] = _fraction
+    classifiers = [record for record in records if record.role != "encoder"]
     environment.filters["hyperparameters"] = format_hyperparameters
     return environment.get_template("report.html.j2").render(
         sweep=sweep,
@@ -90,10 +91,10 @@ def render(store: SweepStore, sweep: SweepFile, records: list[TrialRecord]) -> s
         columns=_COLUMNS,
         trials=[_trial_row(record) for record in records],
         diagrams=[Markup(svg) for svg in _diagrams(store, sweep, records)],
-        scatter=Markup(figures.error_against_ece(records, sweep)),
-        curves=Markup(figures.curves(records, sweep)),
-        importances=figures.importances(records, sweep),
-        slices=[(label, Markup(svg)) for label, svg in figures.slices(records, sweep)],
+        scatter=Markup(figures.error_against_ece(classifiers, sweep)),
+        curves=Markup(figures.curves(classifiers, sweep)),
+        importances=figures.importances(classifiers, sweep),
+        slices=[(label, Markup(svg)) for label, svg in figures.slices(classifiers, sweep)],
         sweep_yaml=dump_sweep(sweep),
         environment=json.dumps(describe_environment(), indent=1),
     )

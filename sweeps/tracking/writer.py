@@ -221,7 +221,7 @@ class MlflowWriter:
         sweep = self._sweep
         parameters = {
             "dataset": sweep.dataset.label,
-            "model": sweep.model.name,
+            "model": sweep.model_label,
             "losses": " ".join(section.name for section in sweep.losses),
             "trials": sweep.search.trials,
             "seed": sweep.search.seed,
@@ -254,13 +254,14 @@ class MlflowWriter:
         return run_id
 
     def _parameters(self, record: TrialRecord) -> dict[str, Any]:
-        training = self._sweep.training
+        encoder = self._sweep.encoder if record.role == "encoder" else None
+        training = (encoder or self._sweep).training
         return {
             "loss": record.loss,
             **{name: _sortable(value) for name, value in record.hyperparameters.items()},
             "seed": record.seed,
             "dataset": self._sweep.dataset.label,
-            "model": self._sweep.model.name,
+            "model": self._sweep.model_label,
             "epochs": training.epochs,
             "batch_size": training.batch_size,
             "optimizer": training.optimizer,

@@ -17,9 +17,10 @@ from sweeps.sweep_file import SweepFile
 EPOCHS = 2
 
 
-def make_sweep(**search: object) -> SweepFile:
+def make_sweep(sections: dict[str, object] | None = None, **search: object) -> SweepFile:
     return parse_sweep(
         {
+            **(sections or {}),
             "name": "simulated",
             "dataset": "digits",
             "model": "small_cnn",
@@ -50,7 +51,9 @@ def steps(ledger: Ledger) -> Iterator[None]:
         record = ledger.next()
         assert record is not None
         yield
-        if record.number == 4:
+        if record.role == "encoder":
+            ledger.end(record.number, "finished")
+        elif record.number == 4:
             ledger.end(record.number, "failed", "diverged")
         else:
             last = 1 if record.number % 5 == 3 and record.role != "finalist" else EPOCHS
@@ -92,8 +95,18 @@ def test_what_is_on_disk_is_what_is_in_memory(tmp_path: Path) -> None:
     assert store.load_records() == ledger.records
 
 
-def test_a_crash_at_any_step_changes_nothing(tmp_path: Path) -> None:
-    sweep = make_sweep()
+TWO_STAGES = {"encoder": {"training": {"epochs": 5}}}
+
+
+def trained(store: SweepStore) -> set[int]:
+    """The seeds whose encoders are there, where the trials' records say so."""
+    records = store.load_records()
+    return {r.seed for r in records if r.role == "encoder" and r.state == "finished"}
+
+
+@pytest.mark.parametrize("sections", [{}, TWO_STAGES], ids=["one stage", "two stages"])
+def test_a_crash_at_any_step_changes_nothing(tmp_path: Path, sections: dict[str, object]) -> None:
+    sweep = make_sweep(sections)
     whole = Ledger(sweep, new_store(tmp_path / "whole", sweep), 10)
     count = sum(1 for _ in steps(whole))
     assert count == 2 * len(whole.records)
@@ -104,12 +117,66 @@ def test_a_crash_at_any_step_changes_nothing(tmp_path: Path) -> None:
         shutil.copytree(tmp_path / "crashing", copy)
         store = SweepStore(str(copy), sweep.name)
         finished = {r.number: r.ended for r in store.load_records() if r.state != "running"}
-        resumed = Ledger(sweep, store, 10, store.load_records())
+        encoders = trained(store)
+        resumed = Ledger(sweep, store, 10, store.load_records(), trained_encoders=encoders)
         for _ in steps(resumed):
             pass
         assert settings(resumed.records) == settings(whole.records), f"crash after step {step}"
         assert {n: resumed.records[n].ended for n in finished} == finished
         shutil.rmtree(copy)
+
+
+def test_encoders_come_first_and_their_heads_wait(tmp_path: Path) -> None:
+    sweep = make_sweep(TWO_STAGES)
+    ledger = Ledger(sweep, new_store(tmp_path, sweep), 10)
+    encoders = [ledger.next() for _ in range(3)]
+    assert [(r.role, r.loss, r.seed) for r in encoders if r] == [
+        ("encoder", "supcon", seed) for seed in (0, 1, 2)
+    ]
+    assert ledger.next() is None  # every head waits
+    assert not ledger.exhausted
+    ledger.end(0, "finished")
+    baseline = ledger.next()  # while the encoders of the new seeds go on
+    assert baseline is not None
+    assert (baseline.number, baseline.role) == (3, "baseline")
+
+
+def test_an_encoder_that_is_there_is_not_trained_again(tmp_path: Path) -> None:
+    sweep = make_sweep(TWO_STAGES)
+    ledger = Ledger(sweep, new_store(tmp_path, sweep), 10, trained_encoders={0, 2})
+    planned = ledger.planned
+    for _ in steps(ledger):
+        pass
+    encoders = [(r.role, r.seed) for r in ledger.records if r.role == "encoder"]
+    assert encoders == [("encoder", 1)]
+    assert planned == len(ledger.records) == ledger.planned
+
+
+def test_without_the_encoder_of_the_search_nothing_goes_on(tmp_path: Path) -> None:
+    sweep = make_sweep(TWO_STAGES)
+    store = new_store(tmp_path, sweep)
+    ledger = Ledger(sweep, store, 10, trained_encoders={1})
+    for _ in range(2):
+        record = ledger.next()
+        assert record is not None
+        ledger.end(record.number, "failed", "diverged")
+    assert ledger.next() is None
+    assert ledger.exhausted
+    assert Ledger(sweep, store, 10, store.load_records(), trained_encoders={1}).exhausted
+
+
+def test_without_an_encoder_of_a_new_seed_the_finalists_do_without_that_seed(
+    tmp_path: Path,
+) -> None:
+    sweep = make_sweep(TWO_STAGES)
+    ledger = Ledger(sweep, new_store(tmp_path, sweep), 10, trained_encoders={0, 1})
+    record = ledger.next()
+    assert record is not None
+    ledger.end(record.number, "failed", "diverged")
+    for _ in steps(ledger):
+        pass
+    assert {r.seed for r in ledger.records if r.role == "finalist"} == {1}
+    assert ledger.planned == len(ledger.records)
 
 
 def test_suggestions_follow_the_seed(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from sweeps.best import best_settings
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.loading import parse_sweep
 from sweeps.records import TrialRecord
+from sweeps.report.page import render
 from sweeps.runner import SweepResult, resume_sweep, run_sweep
 from sweeps.selection import choose
 from sweeps.store import SweepStore
@@ -172,6 +173,42 @@ def test_a_finished_sweep_resumes_to_the_same(workplace: Path, first: SweepResul
 def test_a_taken_name_is_refused(workplace: Path, first: SweepResult) -> None:
     with pytest.raises(UserError, match="a sweep of this name exists"):
         run(workplace, "first")
+
+
+TWO_STAGES: dict[str, Any] = {
+    "encoder": {"training": {"epochs": 6, "batch_size": 64, "lr": 0.05}},
+    "training": {"epochs": 6, "batch_size": 64, "lr": 3.0},
+    "losses": ["label_smoothing"],
+    "search": {"trials": 3},
+}
+
+
+@pytest.fixture(scope="module")
+def two_stages(workplace: Path) -> SweepResult:
+    return run(workplace, "two_stages", **TWO_STAGES)
+
+
+def test_a_sweep_of_two_stages_trains_its_encoders_once(
+    workplace: Path, two_stages: SweepResult
+) -> None:
+    roles = [record.role for record in two_stages.records]
+    assert roles[:3] == ["encoder", "encoder", "baseline"]
+    assert [r.epochs for r in two_stages.records[:2]] == [6, 6]
+    assert two_stages.summary["chosen"]["val"]["error"] < 0.3
+    assert "supcon" not in {row["loss"] for row in two_stages.summary["rows"]}
+    (sweep,) = [
+        s for s in tracked_sweeps(tracking_uri(str(workplace / "store"))) if s.name == "two_stages"
+    ]
+    assert sweep.model == "small_cnn+supcon"
+    assert [r.role for r in sweep.records] == roles
+    render(
+        SweepStore(str(workplace / "store"), "two_stages"),
+        parse_sweep(sweep_of("two_stages", **TWO_STAGES)),
+        two_stages.records,
+    )
+    other_heads = {**TWO_STAGES, "losses": ["ecp"]}
+    second = run(workplace, "other_heads", **other_heads)
+    assert "encoder" not in {record.role for record in second.records}
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
-"""What a dataset is: three splits of images in plain numpy arrays, and what belongs to them."""
+"""What a dataset is: three splits in plain numpy arrays, and what belongs to them."""
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,13 +12,14 @@ Augmentation = Literal["none", "crop", "crop_flip"]
 
 @dataclass(frozen=True)
 class Split:
-    """Images and their labels.
+    """Images, or features that an encoder made of them, and their labels.
 
     Only numpy arrays, so that a split goes through shared memory (pickle protocol 5, out-of-band
     buffers) without a copy. The arrays are read-only, as they are for whoever shares them.
 
     Attributes:
-        inputs: uint8, shape (N, C, H, W), C-contiguous.
+        inputs: Images, uint8, shape (N, C, H, W), C-contiguous; or features, float32, shape
+            (N, D, 1, 1).
         labels: int64, shape (N,), from 0.
 
     Raises:
@@ -25,15 +27,16 @@ class Split:
         ValueError: Shapes do not fit, or there is no sample.
     """
 
-    inputs: npt.NDArray[np.uint8]
+    inputs: npt.NDArray[Any]
     labels: npt.NDArray[np.int64]
 
     def __post_init__(self) -> None:
-        for field, dtype in (("inputs", np.uint8), ("labels", np.int64)):
+        for field, dtypes in (("inputs", ("uint8", "float32")), ("labels", ("int64",))):
             array = getattr(self, field)
-            if not isinstance(array, np.ndarray) or array.dtype != dtype:
+            if not isinstance(array, np.ndarray) or array.dtype.name not in dtypes:
                 found = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
-                raise TypeError(f"{field} must be a numpy array of {dtype.__name__}, not {found}")
+                allowed = " or ".join(dtypes)
+                raise TypeError(f"{field} must be a numpy array of {allowed}, not {found}")
         if self.inputs.ndim != 4 or self.labels.shape != self.inputs.shape[:1]:
             raise ValueError(
                 "inputs must be (N, C, H, W) and labels (N,), "
@@ -108,6 +111,15 @@ class Dataset:
         """Channels, height and width of one image."""
         channels, height, width = self.train.inputs.shape[1:]
         return channels, height, width
+
+    def digest(self) -> str:
+        """A digest of all inputs and labels, in their order: equal for equal data only."""
+        digest = hashlib.blake2b(digest_size=8)
+        for split in (self.train, self.validation, self.test):
+            digest.update(repr(split.inputs.shape).encode())
+            digest.update(split.inputs.data)
+            digest.update(split.labels.data)
+        return digest.hexdigest()
 
 
 def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

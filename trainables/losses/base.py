@@ -109,7 +109,8 @@ class CalibrationLoss(nn.Module):
             generator: Where the loss draws its own random numbers, on the inputs' device.
 
         Returns:
-            Inputs (M, ...) for the model and targets of length M for :meth:`forward`.
+            Inputs (M, ...) for the model and targets of length M for :meth:`forward`, where M is
+            N or, with several views of each sample one after the other, a multiple of it.
         """
         return augment(inputs), targets
 

@@ -79,7 +79,12 @@ def test_read_only_batches_can_be_prepared_for_training() -> None:
 @pytest.mark.parametrize(
     ("inputs", "labels", "error", "message"),
     [
-        (np.zeros((2, 1, 8, 8)), np.array([0, 1]), TypeError, "inputs .* uint8, not float64"),
+        (
+            np.zeros((2, 1, 8, 8)),
+            np.array([0, 1]),
+            TypeError,
+            "inputs .* uint8 or float32, not float64",
+        ),
         (
             np.zeros((2, 1, 8, 8), np.uint8),
             np.array([0, 1], np.int32),

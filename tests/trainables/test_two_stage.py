@@ -1,0 +1,198 @@
+"""RefCal: an encoder trained once, then heads on its frozen features."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from trainables.config import EncoderSetup, TrainingConfig, TrialSetup
+from trainables.data import load_dataset
+from trainables.data.base import Dataset
+from trainables.losses import make_loss
+from trainables.models import make_model
+from trainables.outcome import read_predictions
+from trainables.storage import Folder
+from trainables.training import Trainer
+from trainables.trial import make_run
+from trainables.two_stage import (
+    assemble,
+    encoder_folder,
+    frozen_features,
+    is_trained,
+    linear_head,
+    load_features,
+    save_encoder,
+)
+
+WIDTH = 8
+
+
+@pytest.fixture(scope="module")
+def digits() -> Dataset:
+    return load_dataset("digits", seed=0, train_samples=300)
+
+
+def new_model(digits: Dataset) -> Any:
+    return make_model("small_cnn", input_shape=digits.input_shape, num_classes=10, width=WIDTH)
+
+
+def make_setup(folder: Path, epochs: int = 2) -> TrialSetup:
+    encoder = TrainingConfig(epochs=epochs, batch_size=64, lr=0.05, augmentation="crop")
+    return TrialSetup(
+        model="small_cnn",
+        model_options={"width": WIDTH},
+        # The head gets no images, so the augmentation of the section is of no account.
+        training=TrainingConfig(epochs=6, batch_size=64, lr=3.0, augmentation="crop"),
+        trials_uri=str(folder / "trials"),
+        outcome_epochs=(6,),
+        encoder=EncoderSetup(training=encoder, uri=str(folder / "encoders")),
+    )
+
+
+def encoder_config(**changes: Any) -> dict[str, Any]:
+    values = {"temperature": 0.1}
+    base = {"number": 0, "role": "encoder", "loss": "supcon", "hyperparameters": values, "seed": 0}
+    return {**base, **changes}
+
+
+def head_config(number: int, loss: str = "focal", **values: Any) -> dict[str, Any]:
+    config = {"number": number, "role": "search", "loss": loss, "hyperparameters": values}
+    return {**config, "seed": 0}
+
+
+def run_to_end(digits: Dataset, setup: TrialSetup, config: dict[str, Any]) -> dict[str, Any]:
+    run = make_run(digits, setup, config)
+    while True:
+        result = run.advance()
+        if result["done"]:
+            return result
+
+
+@pytest.fixture(scope="module")
+def trained(digits: Dataset, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrialSetup]:
+    folder = tmp_path_factory.mktemp("two_stage")
+    setup = make_setup(folder, epochs=12)
+    result = run_to_end(digits, setup, encoder_config())
+    assert result["epoch"] == 12
+    return folder, setup
+
+
+def folder_of(setup: TrialSetup, seed: int = 0) -> Folder:
+    assert setup.encoder is not None
+    return encoder_folder(setup.encoder.uri, seed)
+
+
+def test_a_head_on_a_good_encoder_is_accurate_and_leaves_it_alone(
+    digits: Dataset, trained: tuple[Path, TrialSetup]
+) -> None:
+    folder, setup = trained
+    encoder = folder_of(setup).read("encoder.pt")
+    result = run_to_end(digits, setup, head_config(1, gamma=1.0))
+    assert result["val_accuracy"] > 0.9
+    assert {"test_ece", "temperature", "val_ece_low"} <= result.keys()
+    assert folder_of(setup).read("encoder.pt") == encoder
+    checkpoint = next((folder / "trials/00001/checkpoints").iterdir())
+    names = torch.load(checkpoint, weights_only=True)["trainer"]["model"].keys()
+    assert set(names) == {"head.weight", "head.bias"}
+
+
+KINDS = ("mixup", "crl", "cals_alm", "aucm", "r_aurc", "kde_xe")
+
+
+@pytest.mark.parametrize(("number", "loss"), list(enumerate(KINDS, start=10)))
+def test_every_kind_of_loss_trains_a_head(
+    digits: Dataset, trained: tuple[Path, TrialSetup], number: int, loss: str
+) -> None:
+    _, setup = trained
+    result = run_to_end(digits, setup, head_config(number, loss))
+    assert result["val_accuracy"] > 0.5
+
+
+def test_both_stages_together_predict_what_the_head_did(
+    digits: Dataset, trained: tuple[Path, TrialSetup]
+) -> None:
+    folder, setup = trained
+    run_to_end(digits, setup, head_config(2, "cross_entropy"))
+    model = new_model(digits)
+    model.encoder.load_state_dict(
+        torch.load(Path(folder_of(setup).path) / "encoder.pt", weights_only=True)
+    )
+    head = next((folder / "trials/00002/checkpoints").glob("epoch_000006*"))
+    classifier = linear_head(frozen := frozen_features(trainer_of(digits, model)))
+    classifier.load_state_dict(torch.load(head, weights_only=True)["trainer"]["model"])
+    whole = assemble(model.encoder, classifier.head)
+    trainer = trainer_of(digits, whole)
+    logits, labels = trainer.predict(digits.test)
+    data = (folder / "trials/00002/predictions_test.parquet").read_bytes()
+    torch.testing.assert_close(read_predictions(data), (logits, labels))
+    assert frozen.input_shape == (model.head.in_features, 1, 1)
+
+
+def trainer_of(digits: Dataset, model: Any) -> Trainer:
+    config = TrainingConfig(epochs=1, batch_size=64)
+    device = torch.device("cpu")
+    return Trainer(model, make_loss("cross_entropy", num_classes=10), digits, config, 0, device)
+
+
+def test_an_encoder_cut_off_after_any_epoch_ends_the_same(tmp_path: Path, digits: Dataset) -> None:
+    whole = make_setup(tmp_path / "whole", epochs=3)
+    run_to_end(digits, whole, encoder_config())
+    for cut in (1, 2):
+        setup = make_setup(tmp_path / f"cut{cut}", epochs=3)
+        before = make_run(digits, setup, encoder_config())
+        for _ in range(cut):
+            before.advance()
+        assert not is_trained(folder_of(setup))
+        run_to_end(digits, setup, encoder_config())
+        for name in ("features_train.npy", "features_validation.npy", "features_test.npy"):
+            assert folder_of(setup).read(name) == folder_of(whole).read(name), name
+
+
+def test_an_encoder_is_trained_only_once_all_its_files_are_there(
+    tmp_path: Path, digits: Dataset
+) -> None:
+    trainer = trainer_of(digits, new_model(digits))
+    folder = Folder(str(tmp_path / "encoder"))
+    assert not is_trained(folder)
+    save_encoder(folder, trainer.model.encoder, frozen_features(trainer))
+    assert is_trained(folder)
+    features = load_features(folder)
+    assert {name: len(array) for name, array in features.items()} == {
+        "train": len(digits.train),
+        "validation": len(digits.validation),
+        "test": len(digits.test),
+    }
+    assert all(isinstance(array, np.memmap) for array in features.values())
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip"])
+def test_a_damaged_feature_file_fails_the_trial_with_its_name(
+    tmp_path: Path, digits: Dataset, damage: str
+) -> None:
+    setup = make_setup(tmp_path, epochs=1)
+    run_to_end(digits, setup, encoder_config())
+    path = Path(folder_of(setup).path) / "features_validation.npy"
+    data = bytearray(path.read_bytes())
+    if damage == "cut":
+        del data[-5:]
+    else:
+        data[-5] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=r"features_validation\.npy is damaged; delete"):
+        make_run(digits, setup, head_config(1)).advance()
+
+
+def test_the_encoder_stage_leaves_the_classifiers_head_alone(digits: Dataset) -> None:
+    model = new_model(digits)
+    before = model.head.weight.detach().clone()
+    config = TrainingConfig(epochs=1, batch_size=64, weight_decay=0.1)
+    loss = make_loss("supcon", num_classes=10)
+    Trainer(model, loss, digits, config, 0, torch.device("cpu")).train_epoch()
+    assert torch.equal(model.head.weight, before)
+
+
+def test_a_digest_tells_datasets_apart(digits: Dataset) -> None:
+    assert digits.digest() == load_dataset("digits", seed=0, train_samples=300).digest()
+    assert digits.digest() != load_dataset("digits", seed=1, train_samples=300).digest()

@@ -1,0 +1,145 @@
+"""RefCal's two stages: an encoder is trained and frozen, then a linear head on its features.
+
+The paper (Hebbalaguppe et al., section 4) calls them refinement and calibration. The features of
+all splits are computed once and kept, so that a head costs seconds; its training does not augment.
+The head sees them at unit length, as the supervised contrastive loss does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from trainables.data.base import Dataset, Split
+from trainables.models import Classifier
+from trainables.storage import Folder
+from trainables.training import Trainer
+
+SPLITS: Final = ("train", "validation", "test")
+_INDEX: Final = "encoder.json"  # written last: an encoder that has it is complete
+
+
+class UnitLength(nn.Module):
+    """Scales each row of (N, ...) to unit Euclidean length, as (N, D)."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Returns (N, D)."""
+        return nn.functional.normalize(inputs.flatten(1), dim=1)
+
+
+def frozen_features(trainer: Trainer) -> Dataset:
+    """The trainer's dataset with its encoder's features in place of the images."""
+    dataset = trainer.dataset
+    features = {name: trainer.features(getattr(dataset, name)).numpy() for name in SPLITS}
+    return with_features(dataset, features)
+
+
+def with_features(dataset: Dataset, features: dict[str, np.ndarray]) -> Dataset:
+    """The dataset with features (N, D), float32, in place of the images of each split."""
+    splits = {
+        name: Split(array[:, :, None, None], getattr(dataset, name).labels)
+        for name, array in features.items()
+    }
+    width = features["train"].shape[1]
+    return replace(
+        dataset,
+        train=splits["train"],
+        validation=splits["validation"],
+        test=splits["test"],
+        mean=(0.0,) * width,
+        std=(1.0,) * width,
+        augmentation="none",
+    )
+
+
+def linear_head(dataset: Dataset) -> Classifier:
+    """A linear classifier of features scaled to unit length, its weights freshly drawn."""
+    return Classifier(UnitLength(), nn.Linear(dataset.input_shape[0], dataset.num_classes))
+
+
+def assemble(encoder: nn.Module, head: nn.Linear) -> Classifier:
+    """The classifier of images that both stages make together."""
+    return Classifier(nn.Sequential(encoder, UnitLength()), head)
+
+
+def encoder_folder(uri: str, seed: int) -> Folder:
+    """The folder of a seed's encoder among those of a sweep."""
+    return Folder(uri) / f"seed_{seed}"
+
+
+def is_trained(folder: Folder) -> bool:
+    """Whether a complete encoder lies there."""
+    return folder.exists(_INDEX)
+
+
+def save_encoder(folder: Folder, encoder: nn.Module, frozen: Dataset) -> None:
+    """Write a trained encoder's weights and the features that it makes of the dataset.
+
+    Files: ``encoder.pt`` (a state dict), ``features_<split>.npy`` (N, D) float32, and at the end
+    ``encoder.json`` with the digest of each.
+
+    Raises:
+        OSError: The folder cannot be written.
+    """
+    digests = {}
+    for name, data in _files(encoder, frozen):
+        folder.write(name, data)
+        digests[name] = _digest(data)
+    folder.write(_INDEX, json.dumps(digests, indent=1).encode())
+
+
+def load_features(folder: Folder) -> dict[str, np.ndarray]:
+    """The features that lie in the folder of a trained encoder, (N, D) float32 for each split.
+
+    Local files are mapped into memory, so that the trials of a node share them.
+
+    Raises:
+        FileNotFoundError: No complete encoder lies there.
+        ValueError: A file is damaged.
+    """
+    digests: dict[str, str] = json.loads(folder.read(_INDEX))
+    features = {}
+    for split in SPLITS:
+        name = f"features_{split}.npy"
+        if folder.is_local:
+            path = Path(folder.path) / name
+            with open(path, "rb") as stream:
+                whole = hashlib.file_digest(stream, _blake2b).hexdigest() == digests[name]
+            array = np.load(path, mmap_mode="r", allow_pickle=False) if whole else None
+        else:
+            data = folder.read(name)
+            whole = _digest(data) == digests[name]
+            array = np.load(io.BytesIO(data), allow_pickle=False) if whole else None
+        if array is None:
+            raise ValueError(
+                f"{folder.uri}/{name} is damaged; delete that folder and the encoder is trained "
+                "again"
+            )
+        features[split] = array
+    return features
+
+
+def _files(encoder: nn.Module, frozen: Dataset) -> Any:
+    buffer = io.BytesIO()
+    torch.save(encoder.state_dict(), buffer)
+    yield "encoder.pt", buffer.getvalue()
+    for split in SPLITS:
+        buffer = io.BytesIO()
+        np.save(buffer, getattr(frozen, split).inputs[:, :, 0, 0])
+        yield f"features_{split}.npy", buffer.getvalue()
+
+
+def _blake2b() -> Any:
+    return hashlib.blake2b(digest_size=8)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
