@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from ruamel.yaml import YAML
 
+from sweeps.errors import UserError
 from sweeps.loading import to_yaml
 from sweeps.naming import format_fraction, format_hyperparameters
 from sweeps.selection import Candidate, Rule, choose
@@ -70,13 +71,27 @@ def best_table(entries: Sequence[dict[str, Any]]) -> Table:
 
 
 def render_best(entries: Sequence[dict[str, Any]], form: str, uri: str) -> None:
-    """Print the entries as ``table``, ``json`` or ``yaml`` (sweep files that train just those)."""
+    """Print the entries as ``table``, ``json`` or ``yaml``: a sweep file that trains just that one.
+
+    Raises:
+        UserError: A sweep file is wanted of several entries.
+    """
     if form == "json":
         print(json.dumps(list(entries), indent=2, ensure_ascii=False))
     elif form == "yaml":
-        print("---\n".join(_yaml(entry, uri) for entry in entries), end="")
+        print(_yaml(_only(entries), uri), end="")
     else:
         Console(highlight=False).print(best_table(entries))
+
+
+def _only(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    if len(entries) > 1:
+        listed = "\n".join(f"  --dataset {e['dataset']} --model {e['model']}" for e in entries)
+        raise UserError(
+            f"--format yaml writes one sweep file, and there are {len(entries)} answers; "
+            f"choose one by --dataset and --model:\n{listed}"
+        )
+    return entries[0]
 
 
 def _yaml(entry: dict[str, Any], uri: str) -> str:

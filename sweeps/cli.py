@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="calsweep",
     help="Finds the hyperparameters that make a classifier's confidence honest.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -48,6 +47,13 @@ class Format(StrEnum):
     table = "table"
     json = "json"
     yaml = "yaml"
+
+
+@app.callback(invoke_without_command=True)
+def _without_command(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help(), file=sys.stderr)
+        raise typer.Exit(2)
 
 
 @app.command()
@@ -196,15 +202,16 @@ def _print_result(result: SweepResult, name: str, storage: str) -> None:
     )
     if result.unsynced:
         console.print(
-            f"\nMLflow did not answer: {result.unsynced} trials are in the sweep store only; once "
-            f"it is back, `calsweep sync {name}{where}` brings it up to date."
+            f"\nMLflow lacks {result.unsynced} trials, as it did not answer or their files are "
+            f"damaged; the sweep store has them. `calsweep sync {name}{where}` tries again and "
+            "says what is wrong."
         )
 
 
 def main() -> None:
     """Run the command and turn what went wrong into a message and an exit code."""
     try:
-        app(standalone_mode=False)
+        sys.exit(app(standalone_mode=False))
     except UserError as error:
         _fail(str(error), 2)
     except SweepFailedError as error:
@@ -216,8 +223,6 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except typer.Exit as done:
-        sys.exit(done.exit_code)
     except typer.Abort:
         _fail("aborted", 130)
     except Exception as error:

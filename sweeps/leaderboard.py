@@ -27,13 +27,18 @@ def leaderboard(records: Sequence[TrialRecord], sweep: SweepFile) -> list[dict[s
     """
     ranked = candidates(records, sweep.rule)
     chosen = choose(records, sweep.rule)
+    reference = "baseline" if any(c.loss == BASELINE for c in ranked) else "lowest"
+    limit = f"{reference} + {sweep.search.guard:g}"
     rows = []
     heads = [r for r in records if r.role != "encoder"]
     for loss in dict.fromkeys([c.loss for c in ranked] + [r.loss for r in heads]):
         own = [r for r in heads if r.loss == loss]
         best = next((c for c in ranked if c.loss == loss), None)
         if best is not None:
-            judged, note = best.judged, _note(best, chosen, sweep)
+            judged, note = (
+                best.judged,
+                _note(best, chosen, limit),
+            )
         else:
             furthest = max(own, key=lambda r: (r.epochs, -r.outcome.get("val_nll", math.inf)))
             judged, note = (furthest,), _unfinished_note(furthest)
@@ -96,7 +101,8 @@ def explain_choice(records: Sequence[TrialRecord], sweep: SweepFile) -> list[str
         f"among settings whose validation error is at most {sweep.search.guard:g} above "
         "cross-entropy's."
         if baseline is not None
-        else "whatever the validation error, as the cross-entropy baseline did not finish."
+        else f"among settings whose validation error is at most {sweep.search.guard:g} above the "
+        f"lowest, as the cross-entropy baseline did not finish{_baseline_reason(records)}."
     )
     lines = [
         f"Chosen: {chosen.loss} {format_hyperparameters(chosen.trials[0].hyperparameters)} – the "
@@ -121,17 +127,22 @@ def explain_choice(records: Sequence[TrialRecord], sweep: SweepFile) -> list[str
     return lines
 
 
+def _baseline_reason(records: Sequence[TrialRecord]) -> str:
+    reasons = [r.reason for r in records if r.role == "baseline" and r.reason]
+    return f" ({reasons[0]})" if reasons else ""
+
+
 def _overlap(first: Candidate, second: Candidate) -> bool:
     return first.mean("val_ece_low") <= second.mean("val_ece_high") and second.mean(
         "val_ece_low"
     ) <= first.mean("val_ece_high")
 
 
-def _note(candidate: Candidate, chosen: Candidate | None, sweep: SweepFile) -> str:
+def _note(candidate: Candidate, chosen: Candidate | None, limit: str) -> str:
     if candidate == chosen:
         return "chosen"
     if not candidate.feasible:
-        return f"error > baseline + {sweep.search.guard:g}"
+        return f"error > {limit}"
     name = "baseline" if candidate.loss == BASELINE else ""
     again = "finalist" if candidate.judged[0].role == "finalist" else ""
     return name or again or "one seed"

@@ -25,6 +25,7 @@ from sweeps.progress import Progress
 from sweeps.records import TrialRecord
 from sweeps.store import SweepStore, check_storage
 from sweeps.sweep_file import SweepFile
+from sweeps.tracking.artifacts import ArtifactError
 from sweeps.tracking.client import check_answers, tracking_uri
 from sweeps.tracking.writer import MlflowWriter
 from trainables.config import EncoderSetup, TrialSetup
@@ -43,7 +44,8 @@ class SweepResult:
     Attributes:
         records: All trials.
         summary: See :func:`~sweeps.leaderboard.selection_summary`.
-        unsynced: Trials that MLflow does not have in full, as it did not answer.
+        unsynced: Trials that MLflow does not have in full, as it did not answer or as their
+            files are damaged.
     """
 
     records: list[TrialRecord]
@@ -98,6 +100,7 @@ def sync_sweep(name: str, storage: str) -> int:
 
     Raises:
         UserError: There is no such sweep, it is being run, or MLflow does not answer.
+        SweepFailedError: The files of some trials are damaged; all else is up to date.
     """
     store = SweepStore(storage, name)
     sweep = store.load_sweep()
@@ -105,10 +108,16 @@ def sync_sweep(name: str, storage: str) -> int:
     with store.locked():
         records = store.load_records()
         writer = MlflowWriter(sweep, store, describe_environment())
+        damaged = []
         for record in records:
-            writer.sync(record)
+            try:
+                writer.sync(record)
+            except ArtifactError as error:
+                damaged.append(str(error))
         if all(record.state != "running" for record in records):
             writer.finish_sweep("FINISHED", _without_nan(selection_summary(records, sweep)))
+    if damaged:
+        raise SweepFailedError("not in MLflow in full:\n" + "\n".join(damaged))
     return len(records)
 
 
@@ -257,7 +266,7 @@ def _finish_tracking(
 ) -> int:
     progress.stage("Writing to MLflow")
     unsynced = writer.close(patience=_PATIENCE_SECONDS)
-    if unsynced == 0 and not interrupted:
+    if writer.behind == 0 and not interrupted:
         failed = all(record.state == "failed" for record in ledger.records)
         writer.finish_sweep("FAILED" if failed else "FINISHED", _without_nan(summary))
     return unsynced

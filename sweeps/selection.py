@@ -24,7 +24,8 @@ class Rule:
 
     Attributes:
         objective: The metric to be lowest, such as ``val_ece``.
-        guard: By how much the validation error may exceed the baseline's.
+        guard: By how much the validation error may exceed the baseline's, or where the baseline
+            did not finish, the lowest there is.
     """
 
     objective: str
@@ -68,13 +69,8 @@ def guard_reference(records: Iterable[TrialRecord]) -> float | None:
     return fmean(errors) if errors else None
 
 
-def guard_excess(record: TrialRecord, reference: float | None, guard: float) -> float:
-    """By how much a trial's validation error is above what the guard allows; feasible at <= 0.
-
-    Without a baseline (it failed) there is nothing to compare with, and every trial passes.
-    """
-    if reference is None:
-        return 0.0
+def guard_excess(record: TrialRecord, reference: float, guard: float) -> float:
+    """By how much a trial's validation error is above what the guard allows; feasible at <= 0."""
     return record.outcome["val_error"] - reference - guard
 
 
@@ -82,31 +78,37 @@ def candidates(records: Sequence[TrialRecord], rule: Rule) -> list[Candidate]:
     """Every setting with a finished trial, best first: feasible before not, then by objective.
 
     Settings that were trained again with new seeds come before those that were not: a single
-    trial's objective is the luckier the more trials there were.
+    trial's objective is the luckier the more trials there were. Where the baseline did not finish,
+    the lowest validation error stands in for it.
     """
     finished = [
         r
         for r in records
         if r.state == "finished" and math.isfinite(r.outcome.get(rule.objective, math.nan))
     ]
-    reference = guard_reference([r for r in finished if r.role == "baseline"])
-    retrained_reference = guard_reference([r for r in finished if r.role == "finalist"])
     groups: dict[tuple[str, str], list[TrialRecord]] = {}
     for record in finished:
         groups.setdefault(record.setting, []).append(record)
+    judged = {
+        key: [r for r in trials if r.role == "finalist"] or trials[:1]
+        for key, trials in groups.items()
+    }
+    errors = {key: fmean(r.outcome["val_error"] for r in own) for key, own in judged.items()}
+    baseline = guard_reference([r for r in finished if r.role == "baseline"])
+    retrained_baseline = guard_reference([r for r in finished if r.role == "finalist"])
     found = []
-    for trials in groups.values():
-        again = tuple(r for r in trials if r.role == "finalist")
-        judged = again or (trials[0],)
-        limit = retrained_reference if again and retrained_reference is not None else reference
-        error = fmean(r.outcome["val_error"] for r in judged)
+    for key, trials in groups.items():
+        again = judged[key][0].role == "finalist"
+        limit = retrained_baseline if again and retrained_baseline is not None else baseline
+        if limit is None:  # like is compared with like here too
+            limit = min(e for k, e in errors.items() if (judged[k][0].role == "finalist") == again)
         found.append(
             Candidate(
                 trials=tuple(trials),
-                judged=judged,
-                objective=fmean(r.outcome[rule.objective] for r in judged),
-                val_error=error,
-                feasible=limit is None or error <= limit + rule.guard,
+                judged=tuple(judged[key]),
+                objective=fmean(r.outcome[rule.objective] for r in judged[key]),
+                val_error=errors[key],
+                feasible=errors[key] <= limit + rule.guard,
             )
         )
     seeds = max((len(c.judged) for c in found if c.judged[0].role == "finalist"), default=0)

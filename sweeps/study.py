@@ -8,9 +8,11 @@ seed and the trial's number, so a resumed sweep suggests what it would have sugg
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 import optuna
+from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import TrialState
 
@@ -27,8 +29,8 @@ class SweepStudy:
 
     What it is told of a trial: its objective and by how much it breaks the guard; a trial that
     the scheduler stopped is PRUNED, so that an early, low ECE never counts as a final one; a
-    failed trial is FAIL. Until the cross-entropy baseline is there results wait, as the guard
-    cannot be known without it.
+    failed trial is FAIL. Until the cross-entropy baseline has ended results wait, as the guard
+    cannot be known without it; should it fail, the lowest validation error so far stands in.
     """
 
     def __init__(self, sweep: SweepFile) -> None:
@@ -37,7 +39,7 @@ class SweepStudy:
         self._asked: dict[int, optuna.Trial] = {}
         self._waiting: list[TrialRecord] = []
         self._reference: float | None = None
-        self._reference_known = False
+        self._baseline_failed = False
 
     def suggest(self, number: int) -> Setting:
         """The setting of a new trial."""
@@ -61,9 +63,9 @@ class SweepStudy:
         """Tell Optuna how a trial ended."""
         if record.role == "baseline":
             self._reference = guard_reference([record])
-            self._reference_known = True
+            self._baseline_failed = self._reference is None
         self._waiting.append(record)
-        if self._reference_known:
+        if self._reference is not None or self._baseline_failed:
             for waiting in self._waiting:
                 self._tell(waiting)
             self._waiting.clear()
@@ -76,6 +78,10 @@ class SweepStudy:
         if record.state == "failed" or not math.isfinite(value):
             self._study.tell(trial, state=TrialState.FAIL)
             return
+        error = record.outcome["val_error"]
+        if self._baseline_failed:
+            self._reference = error if self._reference is None else min(error, self._reference)
+        assert self._reference is not None  # results wait for it
         excess = guard_excess(record, self._reference, self._sweep.search.guard)
         trial.set_constraint("guard", excess)
         if record.state == "stopped":
@@ -88,4 +94,6 @@ class SweepStudy:
         seed = int(np.random.SeedSequence([self._sweep.search.seed, number]).generate_state(1)[0])
         if self._sweep.search.sampler == "random":
             return RandomSampler(seed=seed)
-        return TPESampler(seed=seed, multivariate=True, group=True)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Argument ``group``", ExperimentalWarning)
+            return TPESampler(seed=seed, multivariate=True, group=True)

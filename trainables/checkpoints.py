@@ -45,7 +45,16 @@ def save_checkpoint(folder: Folder, epoch: int, state: dict[str, Any]) -> str:
 
 
 def load_checkpoint(folder: Folder) -> dict[str, Any] | None:
-    """The newest checkpoint that is undamaged, or None where there is none.
+    """The state in the newest undamaged checkpoint, or None where there is none."""
+    data = read_checkpoint(folder)
+    if data is None:
+        return None
+    state: dict[str, Any] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    return state
+
+
+def read_checkpoint(folder: Folder) -> bytes | None:
+    """The content of the newest checkpoint that is undamaged, or None where there is none.
 
     A file whose content does not match the digest in its name (cut short, a flipped byte) is
     passed over in favour of the one before it.
@@ -54,10 +63,7 @@ def load_checkpoint(folder: Folder) -> dict[str, Any] | None:
         data = folder.read(name)
         match = _NAME.fullmatch(name)
         if match and match[2] == _digest(data):
-            state: dict[str, Any] = torch.load(
-                io.BytesIO(data), map_location="cpu", weights_only=True
-            )
-            return state
+            return data
     return None
 
 

@@ -128,7 +128,6 @@ class Trainer:
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "loss": self.loss.state_dict(),
-            "random": _random_state(self.device),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -136,7 +135,6 @@ class Trainer:
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.loss.load_state_dict(state["loss"])
-        _set_random_state(state["random"], self.device)
         self.epoch = state["epoch"]
 
     @torch.no_grad()
@@ -264,16 +262,3 @@ def _sum_over_workers(value: Tensor) -> Tensor:
 def _mix(*numbers: int) -> int:
     """One 63-bit seed from several numbers."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
-
-
-def _random_state(device: torch.device) -> dict[str, Tensor]:
-    state = {"cpu": torch.get_rng_state()}
-    if device.type == "cuda":
-        state["cuda"] = torch.cuda.get_rng_state(device)
-    return state
-
-
-def _set_random_state(state: dict[str, Tensor], device: torch.device) -> None:
-    torch.set_rng_state(state["cpu"])
-    if device.type == "cuda" and "cuda" in state:
-        torch.cuda.set_rng_state(state["cuda"], device)

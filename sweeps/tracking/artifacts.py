@@ -9,13 +9,33 @@ from sweeps.records import TrialRecord
 from sweeps.store import SweepStore
 
 
+class ArtifactError(Exception):
+    """The files of one trial cannot be gathered, say as one is damaged: names trial and cause."""
+
+
+def gather_artifacts(
+    store: SweepStore, record: TrialRecord, shared: dict[str, str], folder: Path
+) -> None:
+    """:func:`collect_artifacts`, but whatever goes wrong is told as that trial's own fault.
+
+    Raises:
+        ArtifactError: Something went wrong.
+    """
+    try:
+        collect_artifacts(store, record, shared, folder)
+    except Exception as error:
+        cause = str(error).splitlines()[0] if str(error) else type(error).__name__
+        files = store.trial_folder(record.number).uri
+        raise ArtifactError(f"trial {record.number}: its files in {files}: {cause}") from error
+
+
 def collect_artifacts(
     store: SweepStore, record: TrialRecord, shared: dict[str, str], folder: Path
 ) -> None:
     """Gather a trial's artifacts in a folder.
 
-    Its last checkpoint, its predictions on validation and test, a reliability diagram of the
-    test split before and after temperature scaling, and the files that the sweep shares.
+    Its last undamaged checkpoint, its predictions on validation and test, a reliability diagram of
+    the test split before and after temperature scaling, and the files that the sweep shares.
 
     Args:
         store: The sweep's store.
@@ -25,6 +45,7 @@ def collect_artifacts(
     """
     # Here, as torch takes seconds to import and Ray is to be started first.
     from sweeps.reliability import reliability_svg
+    from trainables.checkpoints import read_checkpoint
     from trainables.outcome import read_predictions
 
     source = store.trial_folder(record.number)
@@ -34,10 +55,9 @@ def collect_artifacts(
     for name in names:
         if name.startswith("predictions_"):
             (folder / name).write_bytes(source.read(name))
-    checkpoints = (source / "checkpoints").names()
-    if checkpoints:
-        data = (source / "checkpoints").read(checkpoints[-1])
-        (folder / "checkpoint.pt").write_bytes(data)
+    checkpoint = read_checkpoint(source / "checkpoints")
+    if checkpoint is not None:
+        (folder / "checkpoint.pt").write_bytes(checkpoint)
     if "predictions_test.parquet" in names and "temperature" in record.outcome:
         logits, labels = read_predictions((folder / "predictions_test.parquet").read_bytes())
         temperature = record.outcome["temperature"]

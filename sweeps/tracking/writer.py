@@ -9,6 +9,7 @@ nothing, and the same code serves a running sweep, a resumed one and ``calsweep 
 from __future__ import annotations
 
 import json
+import logging
 import tempfile
 import threading
 import time
@@ -21,8 +22,10 @@ from sweeps.records import TrialRecord
 from sweeps.space import sweep_space
 from sweeps.store import SweepStore
 from sweeps.sweep_file import SweepFile
-from sweeps.tracking.artifacts import collect_artifacts
+from sweeps.tracking.artifacts import ArtifactError, gather_artifacts
 from sweeps.tracking.client import VIEW_KEY, artifact_location, tracking_uri
+
+logger = logging.getLogger("calsweep")
 
 _EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development", "calsweep": "1"}
 _VIEW_METRICS = ("val_ece", "val_error", "test_ece", "test_error", "test_ece_scaled", "temperature")
@@ -57,6 +60,7 @@ class MlflowWriter:
         self._complete: set[int] = set()
         self._synced_epochs: dict[int, int] = {}
         self._pending: dict[int, TrialRecord] = {}
+        self._set_aside = 0  # trials whose files cannot be gathered
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closing = False
@@ -108,7 +112,7 @@ class MlflowWriter:
                 left, since = self.behind, time.monotonic()
             if self.fault is not None and time.monotonic() - since > patience:
                 break
-        return self.behind
+        return self.behind + self._set_aside
 
     def finish_sweep(self, status: str, summary: dict[str, Any]) -> None:
         """Close the parent run.
@@ -128,7 +132,12 @@ class MlflowWriter:
         self._client.set_terminated(self._parent_id, status)
 
     def sync(self, record: TrialRecord) -> None:
-        """Bring the run of one trial up to date with its record."""
+        """Bring the run of one trial up to date with its record.
+
+        Raises:
+            ArtifactError: The trial's files cannot be gathered. Its metrics are there; its run
+                stays open, so that a later sync tries again.
+        """
         self._connect()
         if record.number in self._complete:
             return
@@ -167,7 +176,11 @@ class MlflowWriter:
 
     def _sync_pending(self, record: TrialRecord) -> None:
         epochs, state = len(record.history), record.state
-        self.sync(record)
+        try:
+            self.sync(record)
+        except ArtifactError as error:  # no other trial's fault, so it must not hold them up
+            logger.error("not in MLflow in full: %s", error)
+            self._set_aside += 1
         with self._lock:
             if (len(record.history), record.state) == (epochs, state):
                 self._pending.pop(record.number, None)
@@ -299,7 +312,7 @@ class MlflowWriter:
 
     def _end_run(self, run_id: str, record: TrialRecord) -> None:
         with tempfile.TemporaryDirectory(prefix="calsweep-") as folder:
-            collect_artifacts(self._store, record, self._shared, Path(folder))
+            gather_artifacts(self._store, record, self._shared, Path(folder))
             self._client.log_artifacts(run_id, folder)
         status = "FAILED" if record.state == "failed" else "FINISHED"
         ended = int(1000 * record.ended) if record.ended else None

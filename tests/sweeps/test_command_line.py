@@ -67,6 +67,13 @@ def test_bad_input_is_told_in_one_message_with_exit_code_2(
     assert [path.name for path in tmp_path.iterdir()] == ["sweep.yaml"]
 
 
+def test_without_a_command_the_help_is_printed_as_it_is(tmp_path: Path) -> None:
+    alone, asked = calsweep(tmp_path), calsweep(tmp_path, "--help")
+    assert (alone.returncode, asked.returncode) == (2, 0)
+    assert alone.stderr.startswith("Usage: ")
+    assert alone.stderr.strip() == asked.stdout.strip()
+
+
 @pytest.mark.parametrize("key", ["losses=['broken:X']", "dataset=broken:x", "model=broken:x"])
 def test_a_users_module_that_is_broken_is_told_so(tmp_path: Path, key: str) -> None:
     (tmp_path / "broken.py").write_text("def x(:\n")

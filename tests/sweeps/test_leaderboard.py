@@ -171,12 +171,15 @@ def test_a_chosen_baseline_is_not_compared_with_itself() -> None:
     assert rows_by_loss(records)["cross_entropy"]["note"] == "chosen"
 
 
-def test_without_a_baseline_no_guard_is_claimed() -> None:
-    failed = baseline(state="failed", reason="diverged")
-    first = explain_choice([failed, trial(1, "focal", val_error=0.9)], make_sweep())[0]
+def test_without_a_baseline_the_lowest_error_guards_and_that_is_said() -> None:
+    failed = baseline(state="failed", reason="diverged", history=[])
+    constant = trial(1, "ecp", val_ece=0.0, val_error=0.9)
+    records = [failed, constant, trial(2, "focal", val_ece=0.04)]
+    first = explain_choice(records, make_sweep())[0]
     assert "Chosen: focal" in first
-    assert "at most" not in first
-    assert "the cross-entropy baseline did not finish" in first
+    assert "validation error is at most 0.01 above the lowest" in first
+    assert "the cross-entropy baseline did not finish (diverged)" in first
+    assert rows_by_loss(records)["ecp"]["note"] == "error > lowest + 0.01"
 
 
 def test_no_choice_is_told() -> None:

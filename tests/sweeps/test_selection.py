@@ -110,8 +110,22 @@ def test_finalists_are_the_best_feasible_ones_and_the_baseline() -> None:
     assert finalists(trials, RULE, 0) == []
 
 
-def test_without_a_baseline_every_finished_trial_may_be_chosen() -> None:
+def test_without_a_baseline_a_constant_classifier_is_not_chosen_either() -> None:
     failed = replace(baseline(), state="failed")
-    chosen = choose([failed, trial(1, val_error=0.9, val_ece=0.01)], RULE)
+    constant, honest = trial(1, val_error=0.9, val_ece=0.0), trial(2, val_ece=0.03)
+    chosen = choose([failed, constant, honest], RULE)
     assert chosen is not None
-    assert chosen.trials[0].number == 1
+    assert chosen.trials == (honest,)
+    assert [c.trials[0] for c in finalists([failed, constant, honest], RULE, 3)] == [honest]
+
+
+def test_without_a_baseline_finalists_are_not_held_to_a_single_lucky_error() -> None:
+    lucky, steady = trial(1, val_error=0.05), trial(2, val_error=0.055)
+    again = [
+        finalist(3, lucky, 1, val_error=0.1, val_ece=0.03),
+        finalist(4, steady, 1, val_error=0.105, val_ece=0.02),
+    ]
+    never_again = trial(5, val_error=0.04, val_ece=0.0)
+    chosen = choose([lucky, steady, *again, never_again], RULE)
+    assert chosen is not None
+    assert chosen.trials[0] == steady

@@ -1,5 +1,6 @@
 """What is searched, in which order, and how Optuna sees it."""
 
+import warnings
 from typing import Any
 
 import optuna
@@ -10,6 +11,7 @@ from optuna.distributions import (
     CategoricalDistribution,
     FloatDistribution,
 )
+from optuna.exceptions import ExperimentalWarning
 
 from search_spaces import available_search_spaces, published_settings, search_space
 from sweeps.checks import check_sweep
@@ -176,6 +178,27 @@ def test_what_optuna_is_told() -> None:
     assert stopped.intermediate_values == {3: 0.001}
     assert finished.params["focal.gamma"] == settings[0][1]["gamma"]
     assert study._study.best_trial.number == finished.number, degenerate
+
+
+def test_without_a_baseline_optuna_is_told_of_a_constant_classifier_all_the_same() -> None:
+    study = SweepStudy(make_sweep("focal", guard=0.01))
+    settings = [study.suggest(number) for number in range(1, 4)]
+    study.observe(record(0, ("cross_entropy", {}), state="failed"))
+    study.observe(record(1, settings[0], val_ece=0.03, val_error=0.1))
+    study.observe(record(2, settings[1], val_ece=0.0, val_error=0.9))
+    study.observe(record(3, settings[2], val_ece=0.04, val_error=0.05))
+    assert [trial.constraints["guard"] for trial in told(study)] == pytest.approx(
+        [-0.01, 0.79, -0.01]
+    )
+    assert study._study.best_trial.value == 0.03
+
+
+def test_optunas_warning_about_group_and_no_other_is_kept_from_the_user() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        SweepStudy(make_sweep("focal")).suggest(1)
+        warnings.warn("another", ExperimentalWarning, stacklevel=1)
+    assert [str(warning.message) for warning in caught] == ["another"]
 
 
 def test_a_setting_that_was_not_suggested_is_known_to_optuna_all_the_same() -> None:

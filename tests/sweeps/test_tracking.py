@@ -1,6 +1,7 @@
 """Trials in a real MLflow, written by one writer after another, and read back."""
 
 import json
+import re
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -12,14 +13,16 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 from ruamel.yaml import YAML
 
-from sweeps.best import as_sweep_file, best_settings
-from sweeps.errors import UserError
+from sweeps.best import as_sweep_file, best_settings, render_best
+from sweeps.errors import SweepFailedError, UserError
 from sweeps.leaderboard import selection_summary
 from sweeps.loading import parse_sweep
 from sweeps.records import TrialRecord
+from sweeps.runner import sync_sweep
 from sweeps.selection import choose
 from sweeps.store import SweepStore
 from sweeps.sweep_file import SweepFile
+from sweeps.tracking.artifacts import collect_artifacts
 from sweeps.tracking.client import check_answers, tracking_uri
 from sweeps.tracking.reader import read_sweep_file, tracked_sweeps
 from sweeps.tracking.writer import MlflowWriter
@@ -308,6 +311,59 @@ def test_a_writer_with_nothing_to_write_makes_no_database(tmp_path: Path) -> Non
     assert writer.close(patience=60) == 0
     assert tracked_sweeps(tracking_uri(str(tmp_path))) == []
     assert not (tmp_path / "mlflow.db").exists()
+
+
+def test_a_trial_whose_files_are_damaged_holds_up_no_other(
+    storage: Path, written: list[TrialRecord], caplog: pytest.LogCaptureFixture
+) -> None:
+    sweep, records = make_sweep("damaged"), make_records()[:3]
+    store = make_store(storage, sweep, records)
+    whole = store.trial_folder(1).read("predictions_test.parquet")
+    store.trial_folder(1).write("predictions_test.parquet", b"PAR1 cut sh")
+    writer = MlflowWriter(sweep, store, ENVIRONMENT)
+    for record in records:
+        writer.submit(record)
+    with caplog.at_level("ERROR", logger="calsweep"):
+        assert writer.close(patience=60) == 1
+    assert re.search(r"trial 1: its files in .*damaged/trials/00001: .*[Pp]arquet", caplog.text)
+    assert writer.behind == 0
+    statuses = {n: run.info.status for n, run in runs_of(storage, "damaged").items()}
+    assert statuses == {"": "RUNNING", "0": "FINISHED", "1": "RUNNING", "2": "FINISHED"}
+    with pytest.raises(SweepFailedError, match=r"not in MLflow in full:\ntrial 1: its files in"):
+        sync_sweep("damaged", str(storage))
+    store.trial_folder(1).write("predictions_test.parquet", whole)
+    assert sync_sweep("damaged", str(storage)) == 3
+    statuses = {n: run.info.status for n, run in runs_of(storage, "damaged").items()}
+    assert set(statuses.values()) == {"FINISHED"}
+
+
+def test_a_damaged_checkpoint_is_not_taken_for_the_model(tmp_path: Path) -> None:
+    store = make_store(tmp_path, make_sweep("a"), [])
+    checkpoints, (record, *_) = store.trial_folder(0) / "checkpoints", make_records()
+    for epoch in (2, 3):
+        name = save_checkpoint(checkpoints, epoch, {"epoch": epoch})
+    checkpoints.write(name, checkpoints.read(name)[:-20])
+    (tmp_path / "out").mkdir()
+    collect_artifacts(store, record, {}, tmp_path / "out")
+    assert torch.load(tmp_path / "out/checkpoint.pt", weights_only=True) == {"epoch": 2}
+
+
+def test_a_sweep_file_is_written_of_one_answer_only(
+    storage: Path, written: list[TrialRecord], capsys: pytest.CaptureFixture[str]
+) -> None:
+    uri = tracking_uri(str(storage))
+    (tracked,) = [s for s in tracked_sweeps(uri, model="small_cnn") if s.name == "whole"]
+    entries = best_settings([tracked, replace(tracked, dataset="cifar10")])
+    with pytest.raises(UserError) as caught:
+        render_best(entries, "yaml", uri)
+    assert str(caught.value).splitlines()[1:] == [
+        "  --dataset cifar10 --model small_cnn",
+        "  --dataset digits --model small_cnn",
+    ]
+    assert "--format yaml writes one sweep file, and there are 2 answers" in str(caught.value)
+    render_best(entries[1:], "yaml", uri)
+    printed = YAML(typ="safe").load(capsys.readouterr().out)
+    assert parse_sweep(printed).losses[0].name == "focal"
 
 
 @pytest.mark.parametrize(
