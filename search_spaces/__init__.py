@@ -59,7 +59,20 @@ def _module(loss: str) -> ModuleType:
         raise ValueError(
             f"no search space for loss {loss!r}{hint}; there are: {', '.join(sorted(modules))}"
         )
-    return importlib.import_module(modules[loss])
+    try:
+        module = importlib.import_module(modules[loss])
+    except Exception as error:  # somebody's own module may fail in any way while it is imported
+        raise ValueError(
+            f"the search space of loss {loss!r} cannot be imported: {error}"
+        ) from error
+    if not hasattr(module, "SPACE") or not (
+        hasattr(module, "PUBLISHED") or hasattr(module, "published")
+    ):
+        raise ValueError(
+            f"the search space of loss {loss!r}, {modules[loss]}, must have SPACE, and PUBLISHED "
+            "or published(num_classes)"
+        )
+    return module
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from rich.table import Table
@@ -12,27 +13,40 @@ from sweeps.plan import describe_range
 
 def losses_rows() -> list[dict[str, str]]:
     """One row per loss: ``loss``, ``formula``, ``hyperparameters``, ``search``, ``source``."""
-    from search_spaces import search_space
-    from trainables.losses import available_losses, hyperparameters, loss_class
+    from trainables.losses import available_losses
 
-    rows = []
-    for name in available_losses():
-        kind = loss_class(name)
-        defaults, space = hyperparameters(name), search_space(name)
-        rows.append(
-            {
-                "loss": name,
-                "formula": str(getattr(kind, "formula", "")),
-                "hyperparameters": ", ".join(
-                    f"{key} {format_value(value)}" for key, value in defaults.items()
-                )
-                or "–",
-                "search": ", ".join(f"{key} {describe_range(d)}" for key, d in space.items())
-                or "–",
-                "source": str(getattr(kind, "source", "")),
-            }
-        )
-    return rows
+    return [_loss_row(name) for name in available_losses()]
+
+
+def _loss_row(name: str) -> dict[str, str]:
+    from trainables.losses import hyperparameters, loss_class
+
+    row = {"loss": name, "formula": "", "hyperparameters": "–", "search": "–", "source": ""}
+    try:
+        kind, defaults, ranges = loss_class(name), hyperparameters(name), _ranges(name)
+    except ValueError as error:  # of an installed package that is broken; the others are not
+        return {**row, "source": str(error)}
+    listed = [f"{key} {_default(value)}" for key, value in defaults.items()]
+    return {
+        "loss": name,
+        "formula": str(getattr(kind, "formula", "")),
+        "hyperparameters": ", ".join(listed) or "–",
+        "search": ranges if defaults else "–",
+        "source": str(getattr(kind, "source", "")),
+    }
+
+
+def _ranges(loss: str) -> str:
+    from search_spaces import available_search_spaces, search_space
+
+    if loss not in available_search_spaces():
+        return "no range: give it in the sweep file"
+    space = search_space(loss)
+    return ", ".join(f"{key} {describe_range(d)}" for key, d in space.items()) or "–"
+
+
+def _default(value: Any) -> str:
+    return "(required)" if value is inspect.Parameter.empty else format_value(value)
 
 
 def losses_table() -> Table:

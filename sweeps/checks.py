@@ -69,7 +69,11 @@ def _loss_faults(section: LossSection, key: str) -> list[str]:
     faults += [f"{where}: {name} has a range and a value; give one of them" for name in both]
     if faults:
         return faults
-    for values in _extremes(section):
+    try:
+        settings = _extremes(section)
+    except ValueError as error:
+        return [f"{where}: {error}"]
+    for values in settings:
         try:
             make_loss(section.name, num_classes=10, **values)
         except (ValueError, TypeError) as error:
@@ -90,11 +94,13 @@ def _trains_nothing(section: LossSection) -> list[str]:
 
 def _extremes(section: LossSection) -> list[dict[str, Any]]:
     """Settings that between them hold both ends of every range and every choice."""
-    settings = [dict(section.hyperparameters)]
-    for name, distribution in loss_space(section).items():
-        values = getattr(distribution, "choices", None) or (distribution.low, distribution.high)  # type: ignore[attr-defined]
-        settings += [{**section.hyperparameters, name: value} for value in values]
-    return settings
+    values: dict[str, Any] = {
+        name: getattr(distribution, "choices", None) or (distribution.low, distribution.high)  # type: ignore[attr-defined]
+        for name, distribution in loss_space(section).items()
+    }
+    # A hyperparameter without a default needs a value in each of them.
+    first = {name: allowed[0] for name, allowed in values.items()} | section.hyperparameters
+    return [first, *({**first, name: v} for name, allowed in values.items() for v in allowed[1:])]
 
 
 def _metric_faults(sweep: SweepFile) -> list[str]:

@@ -12,7 +12,7 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from search_spaces import published_settings, search_space
+from search_spaces import available_search_spaces, published_settings, search_space
 from sweeps.selection import BASELINE
 from sweeps.sweep_file import LossSection, SpaceSection, SweepFile
 
@@ -20,10 +20,16 @@ Setting = tuple[str, dict[str, Any]]
 
 
 def loss_space(section: LossSection) -> dict[str, BaseDistribution]:
-    """What is searched of one loss: its own space, the user's ranges over it, less fixed values."""
-    space = {} if ":" in section.name else dict(search_space(section.name))
+    """What is searched of one loss: its own space, the user's ranges over it, less fixed values.
+
+    A loss of the user's own, or of a package that brings no space, has the user's ranges alone.
+
+    Raises:
+        ValueError: A range of an integer hyperparameter has a bound that is none.
+    """
+    space = search_space(section.name) if _has_space(section.name) else {}
     for name, given in section.space.items():
-        space[name] = _distribution(given, space.get(name))
+        space[name] = _distribution(section.name, name, given, space.get(name))
     return {name: d for name, d in space.items() if name not in section.hyperparameters}
 
 
@@ -42,7 +48,8 @@ def initial_settings(sweep: SweepFile, num_classes: int) -> list[Setting]:
     queues = []
     for section in sweep.losses:
         space, fixed = loss_space(section), dict(section.hyperparameters)
-        published = [] if ":" in section.name else published_settings(section.name, num_classes)
+        known = _has_space(section.name)
+        published = published_settings(section.name, num_classes) if known else []
         settings = [{**given, **fixed} for given in published if _admits(space, given, fixed)]
         if not space and not settings:
             settings = [fixed]
@@ -76,13 +83,37 @@ def searches(sweep: SweepFile) -> bool:
     return any(sweep_space(sweep).values())
 
 
-def _distribution(given: SpaceSection, default: BaseDistribution | None) -> BaseDistribution:
+def _has_space(loss: str) -> bool:
+    return loss in available_search_spaces()
+
+
+def _distribution(
+    loss: str, name: str, given: SpaceSection, default: BaseDistribution | None
+) -> BaseDistribution:
     if given.choices is not None:
         return CategoricalDistribution(given.choices)
     assert given.low is not None and given.high is not None
-    if isinstance(default, IntDistribution):
+    if isinstance(default, IntDistribution) or (default is None and _is_integer(loss, name)):
+        for bound in (given.low, given.high):
+            if not bound.is_integer():
+                raise ValueError(
+                    f"{name} is an integer, its range goes from {given.low:g} to {given.high:g}; "
+                    "allowed: whole numbers for low and high"
+                )
         return IntDistribution(int(given.low), int(given.high), log=given.log)
     return FloatDistribution(given.low, given.high, log=given.log)
+
+
+def _is_integer(loss: str, name: str) -> bool:
+    """Whether the loss's constructor takes this hyperparameter as an integer."""
+    from trainables.losses.registry import integer_hyperparameters
+
+    try:
+        return name in integer_hyperparameters(loss)
+    except ValueError:
+        # It cannot be imported, by `calsweep sync` in another folder, say. What trains or checks
+        # it has said so already, and others need the names of the hyperparameters only.
+        return False
 
 
 def _suggest(trial: Trial, name: str, distribution: BaseDistribution) -> Any:

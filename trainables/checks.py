@@ -5,11 +5,30 @@ import math
 from collections.abc import Collection
 from numbers import Integral, Real
 
+_SELF_EXPLAINING = (
+    ImportError,
+    AttributeError,
+    NameError,
+    SyntaxError,
+    ValueError,
+    TypeError,
+)
+
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
     """Returns ``" (did you mean 'x'?)"`` for the closest known name, or an empty string."""
     close = difflib.get_close_matches(name, known, n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def describe_error(error: BaseException) -> str:
+    """The error of somebody's own code on one line; named by its type unless that adds nothing."""
+    text = (str(error).splitlines() or [""])[0]
+    return (
+        text
+        if text and isinstance(error, _SELF_EXPLAINING)
+        else f"{type(error).__name__}: {text}".removesuffix(": ")
+    )
 
 
 def check_number(

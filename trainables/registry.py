@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
-from trainables.checks import did_you_mean
+from trainables.checks import describe_error, did_you_mean
 
 
 class _Required:
@@ -66,8 +66,8 @@ def resolve(
     module_name, _, function_name = table.get(name, name).partition(":")
     try:
         function = getattr(importlib.import_module(module_name), function_name)
-    except (ImportError, AttributeError, NameError, SyntaxError, TypeError, ValueError) as error:
-        raise ValueError(f"{kind} {name!r} cannot be imported: {error}") from error
+    except Exception as error:  # a module may fail in any way while it is imported
+        raise ValueError(f"{kind} {name!r} cannot be imported: {describe_error(error)}") from error
     if not callable(function):
         raise ValueError(f"{kind} {name!r} is a {type(function).__name__}, not a function")
     return function  # type: ignore[no-any-return]
@@ -108,7 +108,7 @@ def check_options(
     parameters = inspect.signature(function).parameters
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     known = options_of(function, reserved)
-    hints = _type_hints(function)
+    hints = type_hints(function)
     faults = []
     if not takes_any:
         faults += [f"it does not take {name!r}" for name in reserved if name not in parameters]
@@ -132,7 +132,8 @@ def check_options(
         raise ValueError(f"{what}: {'; '.join(faults)}. Its options (and defaults): {listed}")
 
 
-def _type_hints(function: Callable[..., Any]) -> dict[str, Any]:
+def type_hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """The types of a function's arguments, or none of them where one cannot be told."""
     try:
         return get_type_hints(getattr(function, "func", function), include_extras=True)
     except (NameError, TypeError):

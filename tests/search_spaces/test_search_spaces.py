@@ -161,7 +161,11 @@ def test_installed_packages_may_add_spaces(monkeypatch: pytest.MonkeyPatch) -> N
 
     def entry_points(group: str) -> list[EntryPoint]:
         assert group == "calsweep.search_spaces"
-        return [EntryPoint("doubled", "somebodys_space", group)]
+        return [
+            EntryPoint("doubled", "somebodys_space", group),
+            EntryPoint("broken", "nowhere", group),
+            EntryPoint("wrong", "json", group),
+        ]
 
     monkeypatch.setattr(search_spaces, "entry_points", entry_points)
     search_spaces._modules.cache_clear()
@@ -170,6 +174,10 @@ def test_installed_packages_may_add_spaces(monkeypatch: pytest.MonkeyPatch) -> N
         assert published_settings("doubled") == [{"factor": 1.5}]
         assert "doubled" in available_search_spaces()
         assert "focal" in available_search_spaces()
+        with pytest.raises(ValueError, match=r"loss 'broken' cannot be imported: .*'nowhere'"):
+            search_space("broken")
+        with pytest.raises(ValueError, match=r"loss 'wrong', json, must have SPACE, and PUBLISHED"):
+            search_space("wrong")
     finally:
         search_spaces._modules.cache_clear()
 

@@ -75,11 +75,20 @@ def test_without_a_command_the_help_is_printed_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["losses=['broken:X']", "dataset=broken:x", "model=broken:x"])
-def test_a_users_module_that_is_broken_is_told_so(tmp_path: Path, key: str) -> None:
-    (tmp_path / "broken.py").write_text("def x(:\n")
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("def x(:\n", "invalid syntax (broken.py, line 1)"),
+        ("1 / 0\n", "cannot be imported: ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_users_module_that_is_broken_is_told_so(
+    tmp_path: Path, key: str, source: str, message: str
+) -> None:
+    (tmp_path / "broken.py").write_text(source)
     done = calsweep(tmp_path, "check", "quickstart", "--set", key)
     assert done.returncode == 2
-    assert "invalid syntax (broken.py, line 1)" in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from optuna.distributions import (
     CategoricalDistribution,
     FloatDistribution,
+    IntDistribution,
 )
 from optuna.exceptions import ExperimentalWarning
 
@@ -80,6 +81,24 @@ def test_published_settings_within_the_ranges_follow_the_baseline(
         ("cross_entropy", {}),
         *((name, setting) for setting in expected),
     ]
+
+
+def test_a_range_of_an_integer_hyperparameter_has_whole_numbers() -> None:
+    given = {"low": 5, "high": 20}
+    space = sweep_space(make_sweep({"name": "cals_alm", "space": {"period": given, "lam": given}}))
+    assert space["cals_alm"]["period"] == IntDistribution(5, 20)
+    assert space["cals_alm"]["lam"] == FloatDistribution(5.0, 20.0)
+    uneven = make_sweep({"name": "cals_alm", "space": {"period": {"low": 0.5, "high": 2}}})
+    with pytest.raises(UserError, match=r"losses: cals_alm: period is an integer, its range goes"):
+        check_sweep(uneven)
+
+
+def test_a_hyperparameter_without_default_is_checked_with_the_values_of_its_range() -> None:
+    loss = "torch.nn:ConstantPad1d"  # takes two, neither with a default
+    space = {"padding": {"choices": [0, 1]}, "value": {"low": 1, "high": 2}}
+    check_sweep(make_sweep({"name": loss, "space": space}))
+    with pytest.raises(UserError, match="missing 1 required positional argument: 'value'"):
+        check_sweep(make_sweep({"name": loss, "space": {"padding": {"choices": [0, 1]}}}))
 
 
 def test_losses_take_turns() -> None:

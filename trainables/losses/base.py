@@ -71,9 +71,10 @@ class CalibrationLoss(nn.Module):
             Scalar of the logits' dtype, but at least float32.
 
         Raises:
-            ValueError: A shape is wrong, a class is out of range (looked at on the CPU only), or
-                an argument that this loss needs is missing.
-            TypeError: A dtype is wrong.
+            ValueError: A shape is wrong, a class is out of range (looked at on the CPU only), an
+                argument that this loss needs is missing, or what :meth:`compute` returned is no
+                scalar or has no gradient.
+            TypeError: A dtype is wrong, or :meth:`compute` returned no tensor.
         """
         self._check(logits, targets, indices, features)
         if logits.dtype in _LOW_PRECISION:
@@ -83,14 +84,17 @@ class CalibrationLoss(nn.Module):
         device = logits.device.type
         if torch.is_autocast_enabled(device):
             with torch.autocast(device, enabled=False):
-                return self._global_loss(logits, targets, indices, features)
-        return self._global_loss(logits, targets, indices, features)
+                value = self._global_loss(logits, targets, indices, features)
+        else:
+            value = self._global_loss(logits, targets, indices, features)
+        self._check_value(value, logits)
+        return value
 
     def compute(
         self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
     ) -> Tensor:
         """The loss of a batch that has been checked and is in float32 or float64."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no method compute")
 
     def prepare_batch(
         self,
@@ -146,6 +150,21 @@ class CalibrationLoss(nn.Module):
             None if indices is None else all_gather(indices),
             None if features is None else all_gather(features),
         )
+
+    def _check_value(self, value: Any, logits: Tensor) -> None:
+        """Our own losses are right; a user's may not be."""
+        if not isinstance(value, Tensor):
+            raise TypeError(f"the loss must be a tensor, got {type(value).__name__}")
+        if value.dim() != 0:
+            raise ValueError(
+                "the loss must be a scalar, the mean over samples, "
+                f"got a tensor of shape {tuple(value.shape)}"
+            )
+        if logits.requires_grad and torch.is_grad_enabled() and not value.requires_grad:
+            raise ValueError(
+                "the loss has no gradient; compute it from the logits by torch operations, "
+                "without detach(), item() or no_grad()"
+            )
 
     def _check(
         self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None

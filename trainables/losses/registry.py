@@ -5,12 +5,14 @@ import inspect
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any, Final
+from types import UnionType
+from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 from torch import Tensor, nn
 
-from trainables.checks import did_you_mean
+from trainables.checks import describe_error, did_you_mean
 from trainables.losses.base import CalibrationLoss
+from trainables.registry import type_hints
 
 ENTRY_POINT_GROUP: Final = "calsweep.losses"
 """Installed packages offer losses here: ``my_loss = "my_package.my_module:MyLoss"``."""
@@ -74,8 +76,9 @@ def make_loss(name: str, num_classes: int, **hyperparameters: Any) -> Calibratio
         if issubclass(kind, CalibrationLoss):
             return kind(num_classes, **hyperparameters)
         return ModuleLoss(num_classes, kind(**hyperparameters))
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"loss {name!r}: {error}") from error
+    except Exception as error:  # somebody's own constructor may fail in any way
+        kind_of_error = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind_of_error(f"loss {name!r}: {describe_error(error)}") from error
 
 
 def hyperparameters(name: str) -> dict[str, Any]:
@@ -85,6 +88,17 @@ def hyperparameters(name: str) -> dict[str, Any]:
         ValueError: The name is unknown.
     """
     return _options(loss_class(name))
+
+
+def integer_hyperparameters(name: str) -> frozenset[str]:
+    """The hyperparameters that the loss's constructor is annotated to take as integers.
+
+    Raises:
+        ValueError: The name is unknown.
+    """
+    kind = loss_class(name)
+    hints = type_hints(kind.__init__)
+    return frozenset(key for key in _options(kind) if _is_integer(hints.get(key)))
 
 
 def loss_class(name: str) -> type[nn.Module]:
@@ -106,8 +120,8 @@ def loss_class(name: str) -> type[nn.Module]:
     module_name, _, class_name = paths.get(name, name).partition(":")
     try:
         found = getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError, NameError, SyntaxError, ValueError) as error:
-        raise ValueError(f"loss {name!r} cannot be imported: {error}") from error
+    except Exception as error:  # a module may fail in any way while it is imported
+        raise ValueError(f"loss {name!r} cannot be imported: {describe_error(error)}") from error
     if not (inspect.isclass(found) and issubclass(found, nn.Module)):
         raise ValueError(f"loss {name!r} must be a CalibrationLoss or nn.Module class: {found!r}")
     return found
@@ -139,6 +153,14 @@ class ModuleLoss(CalibrationLoss):
 def _paths() -> Mapping[str, str]:
     installed = {point.name: point.value for point in entry_points(group=ENTRY_POINT_GROUP)}
     return {**installed, **_LOSSES}
+
+
+def _is_integer(hint: Any) -> bool:
+    """Whether a type is ``int``, also as ``Annotated[int, ...]`` or ``int | None``."""
+    if get_origin(hint) in (Annotated, Union, UnionType):
+        kinds = [kind for kind in get_args(hint) if isinstance(kind, type)]
+        return int in kinds and float not in kinds
+    return hint is int
 
 
 def _options(kind: type[nn.Module]) -> dict[str, Any]:

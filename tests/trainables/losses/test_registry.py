@@ -4,7 +4,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import torch
@@ -193,3 +193,54 @@ def test_needs_torch_alone() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == ""
+
+
+class Typed(nn.Module):
+    def __init__(self, a: int, b: float, c: "int" = 1, d: int | None = None, e: int | float = 1,
+                 f: Annotated[int, "steps"] = 2, g=3, h: bool = False) -> None:  # type: ignore[no-untyped-def]  # fmt: skip
+        super().__init__()
+        if g == 4:
+            raise KeyError("g")
+
+
+def test_integer_hyperparameters_are_those_annotated_so(own_module: str) -> None:
+    assert registry.integer_hyperparameters(f"{own_module}:Typed") == {"a", "c", "d", "f"}
+    assert registry.integer_hyperparameters("cals_alm") == {"period"}
+
+
+def test_a_constructor_that_fails_in_any_way_is_told_with_the_loss(own_module: str) -> None:
+    with pytest.raises(ValueError, match=r"loss 'somebodys_losses:Typed': KeyError: 'g'"):
+        make_loss(f"{own_module}:Typed", 3, a=1, b=1.0, g=4)
+
+
+class Returns(CalibrationLoss):
+    def __init__(self, num_classes: int, what: Any = None) -> None:
+        super().__init__(num_classes)
+        self.what = what
+
+    def compute(
+        self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
+    ) -> Tensor:
+        value: Tensor = self.what(logits)
+        return value
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        (lambda logits: logits.mean(1), r"must be a scalar, .* got a tensor of shape \(4,\)"),
+        (lambda logits: logits.mean().reshape(1), r"got a tensor of shape \(1,\)"),
+        (lambda logits: 3.5, "the loss must be a tensor, got float"),
+        (lambda logits: logits.mean().detach(), "the loss has no gradient"),
+    ],
+)
+def test_what_is_no_loss_is_refused_where_it_is_returned(what: Any, message: str) -> None:
+    logits, targets = torch.randn(4, 3, requires_grad=True), torch.tensor([0, 1, 2, 0])
+    with pytest.raises((TypeError, ValueError), match=message):
+        Returns(3, what)(logits, targets)
+
+
+def test_a_value_without_gradient_is_right_where_none_is_wanted() -> None:
+    logits, targets = torch.randn(4, 3, requires_grad=True), torch.tensor([0, 1, 2, 0])
+    with torch.no_grad():
+        assert not make_loss("focal", 3)(logits, targets).requires_grad

@@ -1,0 +1,191 @@
+"""What docs/own_losses.md shows is really run, as a reader of the page would."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from sweeps.checks import check_sweep
+from sweeps.errors import UserError
+from sweeps.loading import parse_sweep
+from sweeps.store import SweepStore
+from trainables.config import TrainingConfig, TrialSetup
+from trainables.data import load_dataset
+from trainables.tune_trainable import TuneTrial
+
+PAGE = Path(__file__).parents[2] / "docs/own_losses.md"
+OWN = "overconfidence:Overconfidence"
+BUILD = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
+
+
+def blocks() -> dict[str, str]:
+    """The page's files: code blocks whose first line is a comment with the file's name."""
+    found = re.findall(r"^```\w+\n# (\S+)\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
+    return dict(found)
+
+
+def table_under(heading: str) -> dict[str, str]:
+    """First column → the text in backticks in the second, of the tables under a heading."""
+    text = PAGE.read_text().partition(f"## {heading}")[2].partition("\n## ")[0]
+    return dict(re.findall(r"^\| ([^|]+?) \| `([^`]+)`.* \|$", text, re.M))
+
+
+def calsweep(folder: Path, *arguments: str, path: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "sweeps.cli", *arguments],
+        cwd=folder,
+        env={**os.environ, "COLUMNS": "300", "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files of the page."""
+    made = tmp_path_factory.mktemp("reader")
+    for name, text in blocks().items():
+        (made / name).parent.mkdir(exist_ok=True)
+        (made / name).write_text(text)
+    return made
+
+
+@pytest.fixture(scope="module")
+def installed(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder to which the page's package is installed."""
+    package, target = folder / "honest_losses", tmp_path_factory.mktemp("installed")
+    (package / "__init__.py").touch()
+    (package / "overconfidence.py").write_bytes((folder / "overconfidence.py").read_bytes())
+    wheel = subprocess.run(
+        [sys.executable, "-c", BUILD, str(target)],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split()[-1]
+    with zipfile.ZipFile(target / wheel) as archive:
+        archive.extractall(target)  # all there is to installing a wheel of plain Python
+    return target
+
+
+def test_a_sweep_over_a_loss_beside_the_sweep_file(folder: Path) -> None:
+    done = calsweep(folder, "run", "own.yaml")
+    assert done.returncode == 0, done.stderr
+    records = SweepStore(str(folder / "calsweep-store"), "own").load_records()
+    own = [record for record in records if record.loss == OWN]
+    assert len(own) >= 3
+    for record in own:
+        assert record.state in ("finished", "stopped"), record.reason
+        assert 0.1 <= record.hyperparameters["weight"] <= 10
+        assert record.hyperparameters["ramp_epochs"] in (1, 2, 3)
+        assert isinstance(record.hyperparameters["ramp_epochs"], int)
+
+
+def test_check_shows_what_is_searched_of_it(folder: Path) -> None:
+    done = calsweep(folder, "check", "own.yaml")
+    assert done.returncode == 0, done.stderr
+    assert re.search(rf"{OWN} +weight +0\.1 … 10 \(log\)", done.stdout)
+    assert re.search(r"ramp_epochs +1 … 3 ", done.stdout)
+
+
+def test_an_installed_package_brings_losses_and_spaces(folder: Path, installed: Path) -> None:
+    (installed / "bare-1.dist-info").mkdir()
+    (installed / "bare-1.dist-info/METADATA").write_text("Name: bare\nVersion: 1\n")
+    (installed / "bare-1.dist-info/entry_points.txt").write_text(
+        "[calsweep.losses]\n"
+        "without_space = honest_losses.overconfidence:Overconfidence\n"
+        "broken = nowhere:Loss\n"
+    )
+    listed = calsweep(folder, "losses", path=str(installed))
+    assert listed.returncode == 0, listed.stderr
+    assert re.search(
+        r"overconfidence +weight 1, ramp_epochs 2 +weight 0\.1 … 10 \(log\), ramp_epochs 1 … 20"
+        r" +our own",
+        listed.stdout,
+    )
+    assert re.search(r"without_space +weight 1, ramp_epochs 2 +no range", listed.stdout)
+    assert re.search(r"broken .*No module named 'nowhere'", listed.stdout)
+    assert "focal" in listed.stdout
+    without = {"name": "without_space", "space": {"ramp_epochs": {"low": 2, "high": 5}}}
+    losses = ["overconfidence", without]
+    checked = calsweep(
+        folder,
+        "check",
+        "installed.yaml",
+        "--set",
+        f"losses={json.dumps(losses)}",
+        path=str(installed),
+    )
+    assert checked.returncode == 0, checked.stderr
+    assert re.search(r"overconfidence +weight +0\.1 … 10 \(log\) +1\b", checked.stdout)
+    assert re.search(r"without_space +ramp_epochs +2 … 5 +0\b", checked.stdout)
+
+
+REFUSED = {
+    "no such module": {"name": "nowhere:Loss"},
+    "no such class": {"name": "overconfidence:Loss"},
+    "not a loss": {"name": "math:sqrt"},
+    "a hyperparameter it does not have": {"name": OWN, "hyperparameters": {"wait": 1.0}},
+    "a range beyond what it allows": {"name": OWN, "space": {"weight": {"low": -1, "high": 1}}},
+    "a range of an integer that is not whole": {
+        "name": OWN,
+        "space": {"ramp_epochs": {"low": 1.5, "high": 3}},
+    },
+}
+
+
+@pytest.mark.parametrize("fault", REFUSED)
+def test_a_loss_that_cannot_be_made_is_refused_as_the_page_says(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
+    tree = {"name": "a", "dataset": "digits", "model": "small_cnn", "losses": [REFUSED[fault]]}
+    with pytest.raises(UserError) as caught:
+        check_sweep(parse_sweep(tree))
+    assert str(caught.value) == table_under("What a faulty loss is told")[fault]
+
+
+FAULTY = {
+    "`compute` raises": "return {}['key']",
+    "the value is NaN or infinite": "return logits.mean() * float('nan')",
+    "one value per sample": "return logits.mean(dim=1)",
+    "a number, no tensor": "return logits.mean().item()",
+    "no gradient": "return logits.mean().detach()",
+    "no `compute`": None,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTY)
+def test_a_loss_that_fails_in_training_is_told_as_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    module = f"faulty{list(FAULTY).index(fault)}"
+    compute = f"def compute(self, logits, targets, indices, features): {FAULTY[fault]}"
+    (tmp_path / f"{module}.py").write_text(
+        "from trainables.losses import CalibrationLoss\n"
+        f"class Overconfidence(CalibrationLoss):\n    {compute if FAULTY[fault] else 'pass'}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    setup = TrialSetup(
+        model="small_cnn",
+        model_options={"width": 4},
+        training=TrainingConfig(epochs=1, batch_size=60),
+        trials_uri=str(tmp_path),
+        outcome_epochs=(1,),
+    )
+    trial = TuneTrial.__new__(TuneTrial)  # as its actor, without Ray around it
+    trial.setup(
+        {"number": 0, "loss": f"{module}:Overconfidence", "hyperparameters": {}, "seed": 0},
+        dataset=load_dataset("digits", seed=0, train_samples=120),
+        trial_setup=setup,
+    )
+    result = trial.step()
+    assert result["done"]
+    assert result["failure"] == table_under("What a faulty loss is told")[fault]
