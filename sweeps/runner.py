@@ -22,6 +22,7 @@ from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
 from sweeps.leaderboard import failure_summary, selection_summary
 from sweeps.ledger import Ledger
 from sweeps.progress import Progress
+from sweeps.quick_checks import check_at_once_if_doubtful
 from sweeps.records import TrialRecord
 from sweeps.store import SweepStore, check_storage
 from sweeps.sweep_file import SweepFile
@@ -124,6 +125,7 @@ def sync_sweep(name: str, storage: str) -> int:
 def _run(
     sweep: SweepFile, store: SweepStore, address: str | None, console: Console, new: bool
 ) -> SweepResult:
+    check_at_once_if_doubtful(sweep)
     with Progress(console) as progress:
         check_answers(tracking_uri(store.storage, sweep))
         where = "starting Ray" if address is None else f"joining Ray at {address}"

@@ -5,11 +5,15 @@ A builder is one function ``(*, input_shape, num_classes, ...options)`` that ret
 below. Weights come from torch's default generator alone: seed that for equal weights.
 """
 
-from collections.abc import Callable
-from typing import Any
+from __future__ import annotations
 
-from trainables.models.base import Classifier
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 from trainables.registry import check_options, options_of, resolve
+
+if TYPE_CHECKING:
+    from trainables.models.base import Classifier
 
 __all__ = [
     "Classifier",
@@ -19,6 +23,16 @@ __all__ = [
     "model_builder",
     "model_options",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import torch only with the class that needs it: names can be checked without."""
+    if name != "Classifier":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from trainables.models.base import Classifier
+
+    return Classifier
+
 
 _BUILDERS = {
     "resnet101_cifar": "trainables.models.resnet_cifar:resnet101_cifar",
@@ -84,6 +98,8 @@ def make_model(
         ValueError: The name, an option, the input shape or the number of classes is wrong.
         TypeError: A user's builder returned something else than a :class:`Classifier`.
     """
+    from trainables.models.base import Classifier
+
     check_model_options(name, **options)
     if len(input_shape) != 3 or not min(input_shape) >= 1:
         raise ValueError(f"input_shape={input_shape!r} must be (channels, height, width)")
