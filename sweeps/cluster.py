@@ -6,7 +6,8 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from sweeps.errors import UserError
@@ -33,10 +34,14 @@ _SLOTS_KNOWN_FOR_SECONDS = 5.0
 
 
 @contextmanager
-def connected(address: str | None) -> Iterator[None]:
+def connected(address: str | None, dashboard: bool = False) -> Iterator[None]:
     """Start Ray on this machine, or join the cluster at an address; leave it at the end.
 
     A Ray session that the process has already is used, and left as it is.
+
+    Args:
+        address: Of a cluster; None starts Ray on this machine.
+        dashboard: Whether to start Ray's dashboard here too, which trials of several workers need.
 
     Raises:
         UserError: No cluster answers at the address.
@@ -52,7 +57,7 @@ def connected(address: str | None) -> Iterator[None]:
     try:
         ray.init(
             address=address or "local",
-            include_dashboard=False if address is None else None,
+            include_dashboard=dashboard if address is None else None,
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
@@ -86,45 +91,84 @@ def _no_cluster(address: str, error: Exception) -> UserError:
 
 
 def check_room(scaling: ScalingSection, address: str | None) -> None:
-    """Make sure that one trial fits, rather than wait for ever.
+    """Make sure that one trial fits (now, or once the autoscaler has done what it may).
 
     Raises:
-        UserError: It does not.
+        UserError: It does not, or trials of several workers could not be cleaned up.
     """
-    import ray
-
-    has = ray.cluster_resources()
     where = f"the cluster at {address}" if address else "this machine"
-    faults = []
-    for key, resource, each in (
-        ("cpus_per_worker", "CPU", float(scaling.cpus_per_worker)),
-        ("gpus_per_worker", "GPU", scaling.gpus_per_worker),
-    ):
-        wanted = each * scaling.num_workers
-        if wanted > has.get(resource, 0.0):
-            faults.append(
-                f"scaling: one trial wants num_workers × {key} = {scaling.num_workers} × {each:g} "
-                f"= {wanted:g} {resource}s; {where} has {has.get(resource, 0.0):g}"
-            )
-    if scaling.num_workers > 1 and not faults:
-        faults.append(
-            f"scaling.num_workers = {scaling.num_workers} is not allowed: trials of several "
-            "workers are not there yet; allowed: 1"
+    nodes = [*_nodes(), *_nodes_to_come()]
+    room = worker_room(scaling, nodes)
+    if room < scaling.num_workers:
+        raise UserError(
+            f"scaling: one trial wants num_workers = {scaling.num_workers} × ("
+            f"cpus_per_worker = {scaling.cpus_per_worker}, gpus_per_worker = "
+            f"{scaling.gpus_per_worker:g}); {where} has room for {room} such workers"
+            f" ({_sizes(nodes)})"
         )
-    if faults:
-        raise UserError("\n".join(faults))
+    if scaling.num_workers > 1:
+        _check_state_api(where)
+
+
+def worker_room(scaling: ScalingSection, nodes: Iterable[Mapping[str, float]]) -> int:
+    """How many workers of a trial nodes with these resources have room for."""
+    return sum(_fitting(scaling, node) for node in nodes)
+
+
+def _fitting(scaling: ScalingSection, node: Mapping[str, float]) -> int:
+    by_cpus = int(node.get("CPU", 0.0) // scaling.cpus_per_worker)
+    each, gpus = scaling.gpus_per_worker, node.get("GPU", 0.0)
+    if each == 0:
+        return by_cpus
+    by_gpus = int(gpus // each) if each >= 1 else int(gpus) * int(1 / each)
+    return min(by_cpus, by_gpus)
 
 
 def concurrent_trials(scaling: ScalingSection) -> int:
-    """How many trials the cluster has room for now."""
+    """How many trials may run at once: as many as there is, or will be, room for.
+
+    Trials that wait for room are what makes an autoscaler add nodes.
+    """
+    room = max(worker_room(scaling, nodes) for nodes in (_nodes(), _nodes_to_come()))
+    return max(1, min(room // scaling.num_workers, scaling.max_concurrent or room))
+
+
+def _nodes() -> list[dict[str, float]]:
+    """The resources of each node that is alive."""
     import ray
 
-    has = ray.cluster_resources()
-    rooms = [has.get("CPU", 0.0) // (scaling.cpus_per_worker * scaling.num_workers)]
-    if scaling.gpus_per_worker:
-        rooms.append(has.get("GPU", 0.0) // (scaling.gpus_per_worker * scaling.num_workers))
-    limit = scaling.max_concurrent or int(min(rooms))
-    return max(1, min(int(min(rooms)), limit))
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def _nodes_to_come() -> list[dict[str, float]]:
+    """The resources of each node that the autoscaler may start; none without one."""
+    from ray._private.state import state  # nothing public tells
+
+    config = state.get_cluster_config()
+    groups = config.node_group_configs if config is not None else ()
+    return [dict(group.resources) for group in groups for _ in range(group.max_count)]
+
+
+def _sizes(nodes: list[dict[str, float]]) -> str:
+    sizes = Counter((node.get("CPU", 0.0), node.get("GPU", 0.0)) for node in nodes)
+    return ", ".join(
+        f"{count} {'node' if count == 1 else 'nodes'} of {cpus:g} CPUs and {gpus:g} GPUs"
+        for (cpus, gpus), count in sizes.items()
+    )
+
+
+def _check_state_api(where: str) -> None:
+    """Without it nothing frees what a stopped trial of several workers had reserved."""
+    from ray.util.state import list_nodes
+
+    try:
+        list_nodes(limit=1, timeout=10)
+    except Exception as error:
+        raise UserError(
+            f"scaling.num_workers is above 1, which needs Ray's dashboard; that of {where} does "
+            "not answer (install ray[default] there, and start the head without "
+            f"--include-dashboard=false): {str(error).splitlines()[0]}"
+        ) from None
 
 
 def slots(scaling: ScalingSection) -> Callable[[], int]:

@@ -25,17 +25,19 @@ from sweeps.progress import Progress
 from sweeps.quick_checks import check_at_once_if_doubtful
 from sweeps.records import TrialRecord
 from sweeps.store import SweepStore, check_storage
-from sweeps.sweep_file import SweepFile
+from sweeps.sweep_file import ScalingSection, SweepFile
 from sweeps.tracking.artifacts import ArtifactError
 from sweeps.tracking.client import check_answers, tracking_uri
 from sweeps.tracking.writer import MlflowWriter
 from trainables.config import EncoderSetup, TrialSetup
+from trainables.storage import Folder
 
 if TYPE_CHECKING:
     from trainables.data.base import Dataset
 
 _MAX_DEATHS = 3  # of a trial's process, before the trial counts as failed
 _PATIENCE_SECONDS = 20.0
+_WAITING_MEMORY = 256 * 2**20  # of the process of a trial that has several workers, in bytes
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,8 @@ def _run(
         with ThreadPoolExecutor(1) as aside:
             # Importing torch and starting Ray take some seconds each, and different things.
             loading = aside.submit(_checked_data, sweep)
-            with cluster.connected(address), _terminated_as_interrupted():
+            dashboard = sweep.scaling.num_workers > 1
+            with cluster.connected(address, dashboard), _terminated_as_interrupted():
                 cluster.check_room(sweep.scaling, address)
                 dataset = loading.result()
                 if new:
@@ -190,8 +193,8 @@ def _tune(
     from ray import tune
 
     from sweeps.tuning import LedgerCallback, LedgerSearcher, make_scheduler
-    from trainables.tune_trainable import TuneTrial
 
+    tune_folder = store.folder / "tune"
     setup = TrialSetup(
         model=sweep.model.name,
         model_options=sweep.model.options,
@@ -202,17 +205,15 @@ def _tune(
         user_paths=(str(Path.cwd()),),
         encoder=encoder,
     )
-    trainable = tune.with_resources(
-        tune.with_parameters(TuneTrial, dataset=dataset, trial_setup=setup),
-        {"cpu": sweep.scaling.cpus_per_worker, "gpu": sweep.scaling.gpus_per_worker},
-    )
+    several = sweep.scaling.num_workers > 1
+    make_trainable = _trainable_of_several_workers if several else _trainable_of_one_worker
     tuner = tune.Tuner(
-        trainable,
+        make_trainable(sweep.scaling, dataset, setup, tune_folder),
         tune_config=tune.TuneConfig(
             search_alg=LedgerSearcher(ledger, cluster.slots(sweep.scaling)),
             scheduler=make_scheduler(sweep, ledger),
             num_samples=-1,  # the searcher says when it is enough
-            reuse_actors=True,
+            reuse_actors=not several,
         ),
         run_config=tune.RunConfig(
             name="tune",
@@ -227,7 +228,44 @@ def _tune(
         ),
     )
     tuner.fit()
-    (store.folder / "tune").delete_tree()  # Tune's own snapshot, of no more use
+    tune_folder.delete_tree()  # Tune's own snapshot, of no more use
+
+
+def _trainable_of_one_worker(
+    scaling: ScalingSection, dataset: Dataset, setup: TrialSetup, scratch: Folder
+) -> Any:
+    from ray import tune
+
+    from trainables.tune_trainable import TuneTrial
+
+    return tune.with_resources(
+        tune.with_parameters(TuneTrial, dataset=dataset, trial_setup=setup),
+        {"cpu": scaling.cpus_per_worker, "gpu": scaling.gpus_per_worker},
+    )
+
+
+def _trainable_of_several_workers(
+    scaling: ScalingSection, dataset: Dataset, setup: TrialSetup, scratch: Folder
+) -> Any:
+    import ray
+    from ray import tune
+
+    from trainables.train_trainable import Workers, train_trial
+
+    data = ray.put(dataset)
+    workers = Workers(
+        count=scaling.num_workers,
+        cpus=scaling.cpus_per_worker,
+        gpus=scaling.gpus_per_worker,
+        scratch_uri=scratch.path if scratch.is_local else scratch.uri,
+    )
+
+    def trial(config: dict[str, Any]) -> None:
+        train_trial(config, data, setup, workers)
+
+    # The workers get places of their own; the trial's process, which only waits for them, takes no
+    # CPU from them, and Tune refuses a trial that takes nothing.
+    return tune.with_resources(trial, tune.PlacementGroupFactory([{"memory": _WAITING_MEMORY}]))
 
 
 def _checked_data(sweep: SweepFile) -> Dataset:

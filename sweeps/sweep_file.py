@@ -205,6 +205,20 @@ class ScalingSection(_Section):
     gpus_per_worker: NonNegativeFloat = 0.0
     max_concurrent: PositiveInt | None = None
 
+    @model_validator(mode="after")
+    def _whole_gpus(self) -> ScalingSection:
+        if self.gpus_per_worker > 1 and self.gpus_per_worker != int(self.gpus_per_worker):
+            raise ValueError(
+                f"gpus_per_worker = {self.gpus_per_worker} is not allowed; allowed: a fraction "
+                "below 1, or a whole number"
+            )
+        if self.num_workers > 1 and self.gpus_per_worker not in (0, 1):
+            raise ValueError(
+                f"gpus_per_worker = {self.gpus_per_worker:g} is not allowed with num_workers = "
+                f"{self.num_workers}; allowed: 0 or 1, one GPU for each worker"
+            )
+        return self
+
 
 class SelectionSection(_Section):
     """``selection``: how many of the best settings are trained again, with how many new seeds."""

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.augmentation import augment, normalise
+from trainables.batch_norm import synchronised
 from trainables.config import TrainingConfig
 from trainables.data.base import Dataset, Split
 from trainables.distributed import all_gather, rank, world_size
@@ -87,6 +88,8 @@ class Trainer:
             total += self._train_step(indices, generator) * len(indices)
         self.loss.on_epoch_end()
         self.epoch += 1
+        for buffer in self.model.buffers() if world_size() > 1 else ():
+            torch.distributed.broadcast(buffer, 0)  # batch statistics: all evaluate the same net
         train_loss = _sum_over_workers(total).item() / len(self.dataset.train.labels)
         if not math.isfinite(train_loss):
             raise DivergedError(f"diverged: training loss is {train_loss} in epoch {self.epoch}")
@@ -158,8 +161,8 @@ class Trainer:
             return self.model
         from torch.nn.parallel import DistributedDataParallel
 
-        if self.config.sync_batch_norm and self.device.type == "cuda":
-            self.model = nn.SyncBatchNorm.convert_sync_batchnorm(self.model)  # type: ignore[no-untyped-call]
+        if self.config.sync_batch_norm:
+            synchronised(self.model, self.device)
         return DistributedDataParallel(self.model)
 
     def _seed_epoch(self) -> torch.Generator:

@@ -16,6 +16,7 @@ from trainables import two_stage
 from trainables.checkpoints import load_checkpoint, save_checkpoint
 from trainables.config import TrialSetup, trial_folder
 from trainables.data.base import Dataset
+from trainables.distributed import rank
 from trainables.losses import make_loss
 from trainables.models import Classifier, make_model
 from trainables.outcome import summarise, write_predictions
@@ -27,6 +28,8 @@ EPOCH_METRICS = ("nll", "error", "ece", "adaptive_ece", "brier")
 
 class TrialRun:
     """Trains the classifier of one trial and keeps its folder.
+
+    Under ``torch.distributed`` every worker makes the same calls; the first one writes.
 
     Args:
         dataset: The data.
@@ -108,11 +111,12 @@ class TrialRun:
         entry |= self._evaluate(trainer)
         self.history.append(entry)
         # The checkpoint comes last: an epoch that is in it is complete with all its files.
-        save_checkpoint(
-            self.folder / "checkpoints",
-            trainer.epoch,
-            {"trainer": trainer.state_dict(), "history": self.history},
-        )
+        if rank() == 0:
+            save_checkpoint(
+                self.folder / "checkpoints",
+                trainer.epoch,
+                {"trainer": trainer.state_dict(), "history": self.history},
+            )
 
     def _evaluate(self, trainer: Trainer) -> dict[str, float]:
         """Metrics after an epoch; where the trial may end also its whole outcome."""
@@ -123,8 +127,9 @@ class TrialRun:
         if trainer.epoch in self.setup.outcome_epochs:
             test = trainer.predict(self.dataset.test)
             found |= summarise(validation, test)
-            write_predictions(self.folder, "validation", validation)
-            write_predictions(self.folder, "test", test)
+            if rank() == 0:
+                write_predictions(self.folder, "validation", validation)
+                write_predictions(self.folder, "test", test)
         return found
 
 
@@ -141,7 +146,8 @@ class EncoderRun(TrialRun):
         if trainer.epoch == self.training.epochs:
             frozen = two_stage.frozen_features(trainer)
             folder = two_stage.encoder_folder(self.encoder.uri, self.config["seed"])
-            two_stage.save_encoder(folder, trainer.model.encoder, frozen)
+            if rank() == 0:
+                two_stage.save_encoder(folder, trainer.model.encoder, frozen)
         return {}
 
 

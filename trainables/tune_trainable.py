@@ -44,9 +44,7 @@ class TuneTrial(tune.Trainable):
         """Train one epoch.
 
         Returns:
-            What the scheduler may look at (``epoch`` and the metrics of every epoch), and all
-            metrics as JSON in ``entry``: of every number in a result Tune keeps running statistics,
-            which would cost more than the rest of a short trial. Else ``failure``, the reason.
+            See :func:`as_result`; else ``failure``, the reason.
         """
         try:
             result = self._run.advance()
@@ -55,6 +53,17 @@ class TuneTrial(tune.Trainable):
             return {"failure": message, "traceback": traceback.format_exc(), "done": True}
         if "failure" in result:
             return result
-        seen = {name: result[name] for name in ("epoch", *SCHEDULER_METRICS) if name in result}
         done = result.pop("done")
-        return {**seen, "entry": json.dumps(result), "done": done}
+        return {**as_result(result), "done": done}
+
+
+def as_result(entry: dict[str, Any]) -> dict[str, Any]:
+    """An epoch's metrics as Tune gets them.
+
+    Returns:
+        What the scheduler may look at (``epoch`` and the metrics of every epoch), and all
+        metrics as JSON in ``entry``: of every number in a result Tune keeps running statistics,
+        which would cost more than the rest of a short trial.
+    """
+    seen = {name: entry[name] for name in ("epoch", *SCHEDULER_METRICS) if name in entry}
+    return {**seen, "entry": json.dumps(entry)}

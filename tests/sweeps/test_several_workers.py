@@ -1,0 +1,158 @@
+"""Trials of two workers each, by Ray Train, on a real Ray."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from rich.console import Console
+
+from sweeps import cluster
+from sweeps.loading import parse_sweep
+from sweeps.records import TrialRecord
+from sweeps.runner import SweepResult, load_data, run_sweep
+from sweeps.sweep_file import ScalingSection, SweepFile
+from trainables.config import TrialSetup
+from trainables.trial import TrialRun
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+OWN_LOSSES = """
+import os, signal
+from pathlib import Path
+from torch.nn.functional import cross_entropy
+from trainables.distributed import rank
+from trainables.losses import CalibrationLoss
+
+class Broken(CalibrationLoss):
+    '''Fails on the second worker.'''
+    looks_across_batch = False
+    def compute(self, logits, targets, indices, features):
+        if rank() == 1:
+            raise KeyError("a bug on one worker")
+        return cross_entropy(logits, targets)
+
+class Scaled(CalibrationLoss):
+    '''Learns for alpha = 1, nothing for 0; kills the second worker once, in its second epoch.'''
+    looks_across_batch = False
+    def __init__(self, num_classes, alpha=1.0):
+        super().__init__(num_classes)
+        self.alpha, self.epoch = alpha, 0
+    def on_epoch_end(self):
+        self.epoch += 1
+    def compute(self, logits, targets, indices, features):
+        mark = Path(__file__).with_name("died")
+        if rank() == 1 and self.epoch == 1 and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return cross_entropy(logits, targets) * self.alpha
+"""
+
+SEED = 0  # with which alpha = 1 is drawn before alpha = 0
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("workplace")
+    (folder / "own_losses.py").write_text(OWN_LOSSES)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        with cluster.connected(None, dashboard=True):
+            yield folder
+
+
+def sweep_of(**sections: Any) -> SweepFile:
+    return parse_sweep(
+        {
+            "name": "several",
+            "dataset": {"name": "digits", "train_samples": 300},
+            "model": {"name": "small_cnn", "width": 8},
+            "losses": [
+                "own_losses:Broken",
+                {"name": "own_losses:Scaled", "space": {"alpha": {"choices": [1.0, 0.0]}}},
+            ],
+            "training": {
+                "epochs": 3,
+                "batch_size": 64,
+                "lr": 0.05,
+                "augmentation": "none",
+                "sync_batch_norm": True,
+            },
+            "search": {"trials": 4, "sampler": "random", "seed": SEED},
+            "scheduler": {"grace_period": 1, "reduction_factor": 2},
+            "selection": {"finalists": 0},
+            "scaling": {"num_workers": 2},
+            **sections,
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def result(workplace: Path) -> SweepResult:
+    return run_sweep(sweep_of(), str(workplace / "store"), console=Console(quiet=True))
+
+
+def with_alpha(result: SweepResult, alpha: float) -> list[TrialRecord]:
+    return [r for r in result.records if r.hyperparameters.get("alpha") == alpha]
+
+
+def test_two_workers_give_what_one_gives(workplace: Path, result: SweepResult) -> None:
+    sweep = sweep_of()
+    setup = TrialSetup(
+        model=sweep.model.name,
+        model_options=sweep.model.options,
+        training=sweep.training.config(),
+        trials_uri=str(workplace / "alone"),
+        outcome_epochs=sweep.outcome_epochs,
+    )
+    baseline = result.records[0]
+    config = {"number": 0, "loss": "cross_entropy", "hyperparameters": {}, "seed": baseline.seed}
+    alone = TrialRun(load_data(sweep), setup, config)
+    for entry in baseline.history:
+        expected = alone.advance()
+        for name in ("train_loss", "lr", "val_nll", "val_brier"):
+            assert entry[name] == pytest.approx(expected[name], rel=1e-3), name
+        assert entry["val_error"] == expected["val_error"]
+    assert baseline.outcome["test_nll"] == pytest.approx(expected["test_nll"], rel=1e-3)
+
+
+def test_a_trial_that_loses_a_worker_goes_on_from_its_checkpoint(
+    workplace: Path, result: SweepResult
+) -> None:
+    assert (workplace / "died").exists()
+    (record,) = with_alpha(result, 1.0)
+    assert record.state == "finished"
+    assert [entry["epoch"] for entry in record.history] == [1, 2, 3]
+
+
+def test_a_fault_on_one_worker_fails_the_trial_with_its_reason(result: SweepResult) -> None:
+    (record,) = (r for r in result.records if r.loss == "own_losses:Broken")
+    assert record.state == "failed"
+    assert record.reason == "KeyError: 'a bug on one worker'"
+
+
+def test_a_stopped_trial_gives_its_workers_back(result: SweepResult) -> None:
+    (record,) = with_alpha(result, 0.0)
+    assert (record.state, record.epochs) == ("stopped", 1)
+    until = time.monotonic() + 60
+    while ray.available_resources().get("CPU") != ray.cluster_resources()["CPU"]:
+        assert time.monotonic() < until, ray.available_resources()
+        time.sleep(0.5)
+
+
+@pytest.mark.parametrize(
+    ("scaling", "nodes", "room"),
+    [
+        ({}, [{"CPU": 2.0}, {"CPU": 4.0, "GPU": 1.0}, {}], 6),
+        ({"cpus_per_worker": 3}, [{"CPU": 5.0}, {"CPU": 4.0}], 2),
+        ({"gpus_per_worker": 0.3}, [{"CPU": 16.0, "GPU": 2.0}], 6),
+        ({"gpus_per_worker": 2.0}, [{"CPU": 16.0, "GPU": 3.0}], 1),
+        ({"gpus_per_worker": 1.0}, [{"CPU": 16.0}], 0),
+    ],
+)
+def test_room_is_counted_node_by_node(
+    scaling: dict[str, Any], nodes: list[dict[str, float]], room: int
+) -> None:
+    assert cluster.worker_room(ScalingSection(**scaling), nodes) == room
