@@ -116,7 +116,11 @@ def as_sweep_file(entry: dict[str, Any], resolved: dict[str, Any]) -> dict[str, 
         **{key: resolved[key] for key in ("dataset", "model")},
         "losses": [{"name": entry["loss"], "hyperparameters": entry["hyperparameters"]}],
         **{key: resolved[key] for key in ("encoder", "training") if key in resolved},
-        "search": {**resolved["search"], "trials": 1 if entry["loss"] == "cross_entropy" else 2},
+        "search": {
+            **resolved["search"],
+            "trials": 1 if entry["loss"] == "cross_entropy" else 2,
+            "warm_start": [],  # there is nothing to search
+        },
         "scheduler": {"name": "none"},
         "scaling": resolved["scaling"],
         "tracking": resolved["tracking"],

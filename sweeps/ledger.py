@@ -13,6 +13,7 @@ from sweeps.space import Setting, initial_settings, searches
 from sweeps.store import SweepStore
 from sweeps.study import SweepStudy
 from sweeps.sweep_file import SweepFile
+from sweeps.warm_start import EarlierTrial
 
 Listener = Callable[[TrialRecord], None]
 
@@ -47,6 +48,7 @@ class Ledger:
         self._store = store
         self._listeners = listeners
         self._study = SweepStudy(sweep)
+        self._study.learn([EarlierTrial(**values) for values in store.load_earlier()])
         self._initial = initial_settings(sweep, num_classes)[: sweep.search.trials]
         self._final: list[tuple[Setting, int]] | None = None
         self._unfinished = deque(r for r in self.records if r.state == "running")

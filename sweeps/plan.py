@@ -67,6 +67,7 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
         "in all": f"at most {in_all:,} epochs",
         "chosen by": f"{sweep.search.objective}, validation error at most "
         f"{sweep.search.guard:g} above cross-entropy's",
+        **({"learns from": ", ".join(earlier)} if (earlier := sweep.search.warm_start) else {}),
         "each trial uses": each,
     }
 

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from sweeps.sweep_file import ScalingSection, SweepFile
 from sweeps.tracking.artifacts import ArtifactError
 from sweeps.tracking.client import check_answers, tracking_uri
 from sweeps.tracking.writer import MlflowWriter
+from sweeps.warm_start import earlier_trials
 from trainables.config import EncoderSetup, TrialSetup
 from trainables.storage import Folder
 
@@ -128,6 +129,7 @@ def _run(
     sweep: SweepFile, store: SweepStore, address: str | None, console: Console, new: bool
 ) -> SweepResult:
     check_at_once_if_doubtful(sweep)
+    earlier = earlier_trials(sweep, store.storage) if new else []
     with Progress(console) as progress:
         check_answers(tracking_uri(store.storage, sweep))
         where = "starting Ray" if address is None else f"joining Ray at {address}"
@@ -140,7 +142,7 @@ def _run(
                 cluster.check_room(sweep.scaling, address)
                 dataset = loading.result()
                 if new:
-                    store.create(sweep)
+                    store.create(sweep, [asdict(trial) for trial in earlier])
                 with store.locked(), driver_log(store) as log:
                     return _carry_out(sweep, store, dataset, progress, log)
 

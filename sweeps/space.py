@@ -73,7 +73,7 @@ def optuna_parameters(sweep: SweepFile, setting: Setting) -> dict[str, Any] | No
     """A setting as Optuna knows it, or None where it lies outside the space (the baseline, say)."""
     loss, values = setting
     branch = sweep_space(sweep).get(loss)
-    if not branch or not all(_contains(d, values[name]) for name, d in branch.items()):
+    if not branch or not all(n in values and _contains(d, values[n]) for n, d in branch.items()):
         return None
     return {"loss": loss, **{f"{loss}.{name}": values[name] for name in branch}}
 

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -42,8 +42,13 @@ class SweepStore:
         """Whether there is a sweep of this name."""
         return self.folder.exists("sweep.yaml")
 
-    def create(self, sweep: SweepFile) -> None:
+    def create(self, sweep: SweepFile, earlier: Sequence[dict[str, Any]] = ()) -> None:
         """Make the folder and write the resolved sweep file.
+
+        Args:
+            sweep: The sweep.
+            earlier: What it starts from, of earlier sweeps. Kept here, so that a resumed sweep
+                has the same though the earlier ones have gone on or are gone.
 
         Raises:
             UserError: The name is taken, or the storage cannot be written.
@@ -56,6 +61,8 @@ class SweepStore:
         try:
             self.folder.create()
             self.folder.write("sweep_id", uuid.uuid4().hex.encode())
+            if earlier:
+                self.folder.write("warm_start.json", json.dumps(list(earlier), indent=1).encode())
             self.folder.write("sweep.yaml", dump_sweep(sweep).encode())
         except OSError as error:
             raise UserError(storage_fault(self.storage, error)) from None
@@ -79,6 +86,13 @@ class SweepStore:
         except (OSError, ValueError) as error:
             raise UserError(storage_fault(self.storage, error)) from None
         return parse_sweep(YAML(typ="safe", pure=True).load(text), default_origin=f"{self.name}")
+
+    def load_earlier(self) -> list[dict[str, Any]]:
+        """What :meth:`create` was given of earlier sweeps."""
+        if not self.folder.exists("warm_start.json"):
+            return []
+        earlier: list[dict[str, Any]] = json.loads(self.folder.read("warm_start.json"))
+        return earlier
 
     def sweep_id(self) -> str:
         """What tells this sweep from another of the same name."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 import optuna
@@ -20,6 +21,7 @@ from sweeps.records import TrialRecord
 from sweeps.selection import guard_excess, guard_reference
 from sweeps.space import Setting, optuna_parameters, suggest
 from sweeps.sweep_file import SweepFile
+from sweeps.warm_start import EarlierTrial
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
@@ -41,6 +43,14 @@ class SweepStudy:
         self._reference: float | None = None
         self._baseline_failed = False
 
+    def learn(self, earlier: Sequence[EarlierTrial]) -> None:
+        """Take in trials of earlier sweeps; call it before all else."""
+        for known in earlier:
+            trial = self._ask((known.loss, known.hyperparameters))
+            if trial is not None:
+                trial.set_constraint("guard", known.excess)
+                self._study.tell(trial, known.objective)
+
     def suggest(self, number: int) -> Setting:
         """The setting of a new trial."""
         self._study.sampler = self._sampler(number)
@@ -50,14 +60,19 @@ class SweepStudy:
 
     def adopt(self, number: int, setting: Setting) -> None:
         """Make a setting that was not suggested (published, or of a resumed sweep) a trial."""
+        trial = self._ask(setting)
+        if trial is not None:
+            self._asked[number] = trial
+
+    def _ask(self, setting: Setting) -> optuna.Trial | None:
         parameters = optuna_parameters(self._sweep, setting)
         if parameters is None:
-            return
+            return None
         self._study.sampler = RandomSampler(seed=0)  # draws nothing: all parameters are given
         self._study.enqueue_trial(parameters)
         trial = self._study.ask()
-        self._asked[number] = trial
         suggest(trial, self._sweep)
+        return trial
 
     def observe(self, record: TrialRecord) -> None:
         """Tell Optuna how a trial ended."""

@@ -47,6 +47,11 @@ def _name_alone(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
+def _one_alone(value: Any) -> Any:
+    """``first`` is short for ``[first]``."""
+    return [value] if isinstance(value, str) else value
+
+
 class _NamedPart(BaseModel):
     """A part chosen by name, with whatever options that part takes."""
 
@@ -177,7 +182,9 @@ class SearchSection(_Section):
     """``search``: how many trials, chosen how, to minimise what.
 
     ``guard`` is the share by which a trial's validation error may exceed the cross-entropy
-    baseline's: beyond it the trial is infeasible, however low its objective.
+    baseline's: beyond it the trial is infeasible, however low its objective. ``warm_start`` names
+    earlier sweeps in the same storage, on the same data and model best, for the sampler to learn
+    from; their trials are not this sweep's.
     """
 
     trials: PositiveInt = 50
@@ -186,6 +193,7 @@ class SearchSection(_Section):
     objective: str = "val_ece"
     guard: Annotated[float, Field(ge=0, le=1)] = 0.01
     max_hours: PositiveFloat | None = None
+    warm_start: Annotated[tuple[Name, ...], Strict(False), BeforeValidator(_one_alone)] = ()
 
 
 class SchedulerSection(_Section):
