@@ -36,6 +36,11 @@ Overrides = Annotated[
 ]
 NewName = Annotated[str | None, typer.Option("--name", help="Name of the sweep.")]
 Address = Annotated[str | None, typer.Option(help="A Ray cluster, host:port or 'auto'.")]
+Url = Annotated[
+    str | None,
+    typer.Option(help="URL of a cluster's dashboard; default RAY_API_SERVER_ADDRESS."),
+]
+JobName = Annotated[str | None, typer.Argument(help="A job's id, or the name of its sweep.")]
 File = Annotated[str, typer.Argument(help="A sweep file, or the name of a ready-made sweep.")]
 SweepName = Annotated[str, typer.Argument(help="Name of a sweep in the storage.")]
 DEFAULT_STORAGE = "calsweep-store"
@@ -74,10 +79,80 @@ def run(
 
 @app.command()
 def resume(name: SweepName, storage: Storage = DEFAULT_STORAGE, address: Address = None) -> None:
-    """Go on with a sweep that was cut off."""
+    """Go on with a sweep that was cut off; with a URL as --address, as a job of that cluster."""
+    if address is not None and address.startswith(("http://", "https://")):
+        from sweeps.jobs import submit_resume
+
+        _print_job(*submit_resume(name, storage, address))
+        return
     from sweeps.runner import resume_sweep
 
     _print_result(resume_sweep(name, storage, address), name, storage)
+
+
+@app.command()
+def submit(
+    file: File,
+    storage: Storage = DEFAULT_STORAGE,
+    address: Url = None,
+    overrides: Overrides = None,
+    name: NewName = None,
+) -> None:
+    """Hand a sweep to a Ray cluster as a job; the last line printed is the job's id."""
+    from sweeps.checks import check_sweep
+    from sweeps.jobs import submit as submit_job
+    from sweeps.loading import load_sweep
+
+    sweep = load_sweep(file, overrides or (), name)
+    check_sweep(sweep)
+    _print_job(*submit_job(sweep, storage, address))
+
+
+@app.command()
+def status(job: JobName = None, address: Url = None) -> None:
+    """List the sweeps that were handed to a Ray cluster, or say how one of them is doing."""
+    from rich.console import Console
+
+    from sweeps import jobs
+    from sweeps.job_tables import job_facts, jobs_table
+
+    console = Console(highlight=False)
+    if job is not None:
+        found = jobs.find_job(job, address)
+        console.print(job_facts(found, jobs.last_line(found, address)))
+    elif every := jobs.list_jobs(address):
+        console.print(jobs_table(every))
+    else:
+        print("no sweep was handed to this cluster")
+
+
+@app.command()
+def logs(
+    job: Annotated[str, typer.Argument(help="A job's id, or the name of its sweep.")],
+    address: Url = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on until the job ends.")] = False,
+) -> None:
+    """Print what a job has printed."""
+    from sweeps import jobs
+
+    for piece in jobs.logs(jobs.find_job(job, address), address, follow):
+        print(piece, end="", flush=True)
+    if follow and (now := jobs.find_job(job, address)).state == "FAILED":
+        raise SweepFailedError(f"job {now.id} failed: {now.message}")
+
+
+@app.command()
+def stop(
+    job: Annotated[str, typer.Argument(help="A job's id, or the name of its sweep.")],
+    address: Url = None,
+) -> None:
+    """Stop a job, in order; its sweep can be resumed."""
+    from sweeps import jobs
+
+    ended = jobs.stop(jobs.find_job(job, address), address)
+    print(f"{ended.id}: {ended.state}")
+    if ended.state == "STOPPED":
+        print(f"`calsweep resume {ended.sweep} --storage {ended.storage} --address URL` goes on")
 
 
 @app.command()
@@ -181,6 +256,13 @@ def _print(what: object) -> None:
         print(what)
     else:
         Console(highlight=False).print(what)
+
+
+def _print_job(job: str, modules: list[str]) -> None:
+    sent = ", ".join(modules[:8]) + (f" and {len(modules) - 8} more" if len(modules) > 8 else "")
+    print(f"sent: the sweep{f' and {sent}' if modules else ''}")
+    print(f"`calsweep logs {job} --follow` shows how it goes")
+    print(job)
 
 
 def _print_result(result: SweepResult, name: str, storage: str) -> None:

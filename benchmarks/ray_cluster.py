@@ -1,0 +1,174 @@
+"""A Ray cluster of several nodes on this machine, each started by ``ray start``."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+_BIN = Path(sys.executable).parent
+_START_SECONDS = 60
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Node:
+    """One node: the process of ``ray start --block`` with all its children.
+
+    Args:
+        arguments: For ``ray start``.
+        environment: Of the node's processes.
+        log: File for what ``ray start`` prints.
+    """
+
+    def __init__(self, arguments: list[str], environment: dict[str, str], log: Path) -> None:
+        ports = [
+            f"--{name}={free_port()}"
+            for name in (
+                "dashboard-agent-listen-port",
+                "dashboard-agent-grpc-port",
+                "metrics-export-port",
+            )
+        ]
+        self._log = log
+        with open(log, "w") as output:
+            self.process = subprocess.Popen(
+                [str(_BIN / "ray"), "start", "--block", *ports, *arguments],
+                env=environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def wait_until_up(self) -> None:
+        """Wait until it has joined its cluster."""
+        until = time.monotonic() + _START_SECONDS
+        while "Ray runtime started" not in (text := self._log.read_text()):
+            assert self.process.poll() is None, text
+            assert time.monotonic() < until, text
+            time.sleep(0.2)
+
+    def processes(self) -> list[psutil.Process]:
+        """All its processes."""
+        with suppress(psutil.NoSuchProcess):
+            parent = psutil.Process(self.process.pid)
+            return [parent, *parent.children(recursive=True)]
+        return []
+
+    def kill(self) -> None:
+        """SIGKILL all of them, as a machine that loses its power."""
+        doomed = self.processes()
+        for process in doomed:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(doomed, timeout=20)
+        self.process.wait()
+
+
+class RayCluster:
+    """A head, and nodes that may come and go.
+
+    Args:
+        head_cpus: CPUs of the head.
+        token: Of authentication; None for a cluster that asks for none.
+    """
+
+    def __init__(self, head_cpus: int = 0, token: str | None = None) -> None:
+        self.port, self.dashboard_port = free_port(), free_port()
+        self.temporary = tempfile.mkdtemp(prefix="rc")
+        self._logs = 0
+        self.environment = {
+            **os.environ,
+            "PATH": f"{_BIN}{os.pathsep}{os.environ['PATH']}",
+            "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "OMP_NUM_THREADS": "1",
+            "RAY_AUTH_MODE": "token" if token else "disabled",
+            **({"RAY_AUTH_TOKEN": token} if token else {}),
+        }
+        self.nodes: list[Node] = []
+        self.head_cpus = head_cpus
+        self.head = self.start_head()
+
+    @property
+    def url(self) -> str:
+        """Of the dashboard."""
+        return f"http://127.0.0.1:{self.dashboard_port}"
+
+    @property
+    def address(self) -> str:
+        """Of the head, for drivers."""
+        return f"127.0.0.1:{self.port}"
+
+    def start_head(self) -> Node:
+        """Start the head, on the same ports as before, and wait until its dashboard answers."""
+        self.head = Node(
+            [
+                "--head",
+                "--node-ip-address=127.0.0.1",
+                f"--port={self.port}",
+                f"--num-cpus={self.head_cpus}",
+                "--dashboard-host=127.0.0.1",
+                f"--dashboard-port={self.dashboard_port}",
+                f"--ray-client-server-port={free_port()}",
+                f"--temp-dir={self.temporary}",
+                "--object-store-memory=200000000",
+            ],
+            self.environment,
+            self._new_log(),
+        )
+        self.head.wait_until_up()
+        until = time.monotonic() + _START_SECONDS
+        while not self._answers():
+            assert time.monotonic() < until, "the head's dashboard does not answer"
+            time.sleep(0.3)
+        return self.head
+
+    def add_node(self, cpus: int = 1) -> Node:
+        """Have one more node join."""
+        node = Node(
+            [
+                f"--address={self.address}",
+                "--node-ip-address=127.0.0.1",
+                f"--num-cpus={cpus}",
+                "--object-store-memory=200000000",
+            ],
+            self.environment,
+            self._new_log(),
+        )
+        node.wait_until_up()
+        self.nodes.append(node)
+        return node
+
+    def stop(self) -> None:
+        """Kill all nodes."""
+        for node in [*self.nodes, self.head]:
+            node.kill()
+
+    def _new_log(self) -> Path:
+        self._logs += 1
+        return Path(self.temporary) / f"ray_start_{self._logs}.log"
+
+    def _answers(self) -> bool:
+        # A head that asks for a token answers 401 to this, which is an answer.
+        try:
+            urllib.request.urlopen(f"{self.url}/api/version", timeout=2).close()
+        except urllib.error.HTTPError as error:
+            return error.code in (401, 403)
+        except OSError:
+            return False
+        return True
