@@ -292,6 +292,10 @@ def _print_result(result: SweepResult, name: str, storage: str) -> None:
 
 def main() -> None:
     """Run the command and turn what went wrong into a message and an exit code."""
+    if "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ:  # as the driver of a job
+        from sweeps.shipping import keep_what_was_sent
+
+        keep_what_was_sent()
     try:
         sys.exit(app(standalone_mode=False))
     except UserError as error:

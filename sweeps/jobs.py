@@ -221,7 +221,8 @@ def _client(address: str | None) -> Iterator[JobSubmissionClient]:
     from ray.exceptions import AuthenticationError
     from ray.job_submission import JobSubmissionClient
 
-    logging.getLogger("ray").setLevel(logging.ERROR)
+    for name in ("dashboard_sdk", "job.sdk"):  # which tell of every package
+        logging.getLogger(f"ray.dashboard.modules.{name}").setLevel(logging.ERROR)
     try:
         yield JobSubmissionClient(url)
     except AuthenticationError as error:

@@ -104,8 +104,10 @@ def explain_choice(records: Sequence[TrialRecord], sweep: SweepFile) -> list[str
         else f"among settings whose validation error is at most {sweep.search.guard:g} above the "
         f"lowest, as the cross-entropy baseline did not finish{_baseline_reason(records)}."
     )
+    given = chosen.trials[0].hyperparameters
+    values = [format_hyperparameters(given)] if given else []
     lines = [
-        f"Chosen: {chosen.loss} {format_hyperparameters(chosen.trials[0].hyperparameters)} – the "
+        f"Chosen: {' '.join([chosen.loss, *values])} – the "
         f"lowest {metric}, {chosen.objective:.4f} ({over}), {guard}"
     ]
     if baseline is not None and baseline != chosen:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -10,11 +11,13 @@ from typing import Any
 from sweeps.records import Role, State, TrialRecord
 from sweeps.selection import finalists
 from sweeps.space import Setting, initial_settings, searches
-from sweeps.store import SweepStore
+from sweeps.store import SweepStore, storage_fault
 from sweeps.study import SweepStudy
 from sweeps.sweep_file import SweepFile
 from sweeps.warm_start import EarlierTrial
 
+logger = logging.getLogger("calsweep")
+_SECONDS_BETWEEN_TRIES = 2.0
 Listener = Callable[[TrialRecord], None]
 
 
@@ -32,6 +35,7 @@ class Ledger:
         records: What an earlier run of this sweep left behind.
         listeners: Called with a record whenever it changed.
         trained_encoders: Seeds whose encoders lie in the store already.
+        on_fault: Called with a message whenever the sweep waits, as the storage cannot be written.
     """
 
     def __init__(
@@ -42,11 +46,13 @@ class Ledger:
         records: list[TrialRecord] | None = None,
         listeners: tuple[Listener, ...] = (),
         trained_encoders: Iterable[int] = (),
+        on_fault: Callable[[str], object] = logger.error,
     ) -> None:
         self.sweep = sweep
         self.records = list(records or [])
         self._store = store
         self._listeners = listeners
+        self._on_fault = on_fault
         self._study = SweepStudy(sweep)
         self._study.learn([EarlierTrial(**values) for values in store.load_earlier()])
         self._initial = initial_settings(sweep, num_classes)[: sweep.search.trials]
@@ -148,12 +154,16 @@ class Ledger:
         if record.add(metrics):
             self._notify(record)
 
+    def waiting(self, number: int, reason: str) -> None:
+        """A trial cannot write what it has; it tries again and again."""
+        self._on_fault(f"trial {number} waits: {reason}")
+
     def end(self, number: int, state: State, reason: str | None = None) -> None:
         """A trial ended."""
         record = self.records[number]
         record.state, record.reason, record.ended = state, reason, time.time()
         self._live.discard(number)
-        self._store.save(record)
+        self._save(record)
         if record.role == "encoder":
             (self._trained if state == "finished" else self._without_encoder).add(record.seed)
         else:
@@ -168,7 +178,7 @@ class Ledger:
         loss, hyperparameters = setting
         number = len(self.records)
         record = TrialRecord(number, role, loss, hyperparameters, seed, started=time.time())
-        self._store.save(record)
+        self._save(record)
         self.records.append(record)
         self._live.add(number)
         self._notify(record)
@@ -207,6 +217,16 @@ class Ledger:
                 for trial in settings
             ]
         return [final for final in self._final if final[1] not in self._without_encoder]
+
+    def _save(self, record: TrialRecord) -> None:
+        """Write a record; where that cannot be done now, wait until it can."""
+        while True:
+            try:
+                self._store.save(record)
+                return
+            except OSError as error:
+                self._on_fault(storage_fault(self._store.storage, error))
+                time.sleep(_SECONDS_BETWEEN_TRIES)
 
     def _notify(self, record: TrialRecord) -> None:
         for listener in self._listeners:

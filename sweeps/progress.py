@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from types import TracebackType
 
@@ -17,6 +18,7 @@ from sweeps.naming import run_name
 from sweeps.selection import choose
 
 _SECONDS_BETWEEN_LINES = 10.0
+_SECONDS_BETWEEN_FAULTS = 30.0
 
 
 class Progress:
@@ -32,6 +34,7 @@ class Progress:
         self._ledger: Ledger | None = None
         self._started = time.time()
         self._last_line = 0.0
+        self._last_fault = -math.inf
         self._live: Live | None = None
 
     def __enter__(self) -> Progress:
@@ -64,6 +67,13 @@ class Progress:
         """From now on show the trials of a ledger."""
         self._ledger = ledger
         self._started = time.time()
+
+    def fault(self, message: str) -> None:
+        """The sweep waits for something; say so, but not over and over."""
+        now = time.monotonic()
+        if now - self._last_fault >= _SECONDS_BETWEEN_FAULTS:
+            self._last_fault = now
+            self._console.print(f"{message}; waiting", highlight=False, soft_wrap=True)
 
     def tick(self, *_: object) -> None:
         """Something changed; where there is no terminal, print a line now and then."""

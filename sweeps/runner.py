@@ -160,6 +160,7 @@ def _carry_out(
         records,
         listeners=(writer.submit, progress.tick),
         trained_encoders=trained_encoders(sweep, encoder),
+        on_fault=progress.fault,
     )
     for record in records:
         writer.submit(record)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -80,6 +81,17 @@ def stage(source: Path, target: Path, sweep: SweepFile | None) -> list[str]:
     if sweep is not None:
         (target / SWEEP_FILE).write_text(dump_sweep(sweep))
     return names
+
+
+def keep_what_was_sent() -> None:
+    """Move into a copy of the folder that was sent, as the driver of a job.
+
+    While the driver connects, Ray may delete that folder and make it anew (seen where the head has
+    no CPUs), and imports fail in a working folder that is gone.
+    """
+    copy = tempfile.mkdtemp(prefix="calsweep-job-")
+    shutil.copytree(".", copy, dirs_exist_ok=True)
+    os.chdir(copy)
 
 
 def _modules(source: Path) -> Iterator[Path]:

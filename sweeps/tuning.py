@@ -75,8 +75,10 @@ class LedgerCallback(Callback):
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **_: Any
     ) -> None:
-        """An epoch's metrics came."""
-        if "failure" not in result:
+        """An epoch's metrics came, or the word that they cannot be written."""
+        if "waiting" in result:
+            self._ledger.waiting(trial.config["number"], result["waiting"])
+        elif "failure" not in result:
             self._ledger.result(trial.config["number"], json.loads(result["entry"]))
 
     def on_trial_complete(
@@ -135,7 +137,7 @@ class GuardedASHA(FIFOScheduler):
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Continue or stop; only the results of the search enter the rungs."""
         record = self._ledger.records[trial.config["number"]]
-        if not record.searched:
+        if not record.searched or "waiting" in result:
             return str(TrialScheduler.CONTINUE)
         asha = self._asha(record.loss)
         decision = str(asha.on_trial_result(tune_controller, trial, result))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import traceback
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from ray import train, tune
 from ray.tune.integration.ray_train import TuneReportCallback
 
 from trainables.config import TrialSetup, trial_folder
-from trainables.tune_trainable import as_result
+from trainables.tune_trainable import SECONDS_BETWEEN_TRIES, as_result
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,9 @@ def _run_worker(loop_config: dict[str, Any]) -> None:
             raise TrialFailedError(reason, traceback.format_exc()) from None
         if "failure" in result:
             raise TrialFailedError(result["failure"], "")
+        if "waiting" in result:  # of the first worker alone, so there is nothing to report in step
+            time.sleep(SECONDS_BETWEEN_TRIES)
+            continue
         done = result.pop("done")
         train.report(as_result(result))
 

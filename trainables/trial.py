@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,7 @@ class TrialRun:
         self.folder = Folder(setup.trials_uri) / trial_folder(config["number"])
         self.history: list[dict[str, float]] = []
         self._trainer: Trainer | None = None
+        self._unsaved: list[Callable[[], object]] = []
 
     def advance(self) -> dict[str, Any]:
         """Train one more epoch.
@@ -56,16 +58,22 @@ class TrialRun:
             The metrics of the epoch (``epoch``, ``timestamp``, ``train_loss``, ``lr``,
             ``val_nll`` ...), after an epoch of ``setup.outcome_epochs`` those of
             :func:`~trainables.outcome.summarise` too, and ``done``. A trial that cannot go on
-            returns ``failure``, the reason, and ``done``.
+            returns ``failure``, the reason, and ``done``. One whose epoch could not be written
+            (the storage is full, say) returns ``waiting``, the reason; the next call tries again.
         """
         try:
             if self._trainer is None:
                 self._trainer = self._make_trainer()
                 if self.history:
                     return self._report()
-            self._train_epoch(self._trainer)
+            if not self._unsaved:
+                self._train_epoch(self._trainer)
         except (DivergedError, torch.OutOfMemoryError, MemoryError) as error:
             return {"failure": _reason(error), "done": True}
+        try:
+            self._save()
+        except OSError as error:
+            return {"waiting": f"{self.folder.uri} cannot be written: {error}", "done": False}
         return self._report()
 
     def _report(self) -> dict[str, Any]:
@@ -111,12 +119,17 @@ class TrialRun:
         entry |= self._evaluate(trainer)
         self.history.append(entry)
         # The checkpoint comes last: an epoch that is in it is complete with all its files.
-        if rank() == 0:
-            save_checkpoint(
-                self.folder / "checkpoints",
-                trainer.epoch,
-                {"trainer": trainer.state_dict(), "history": self.history},
-            )
+        state = {"trainer": trainer.state_dict(), "history": self.history}
+        self._unsaved.append(
+            partial(save_checkpoint, self.folder / "checkpoints", trainer.epoch, state)
+        )
+
+    def _save(self) -> None:
+        """Write what the epoch left to be written; what fails stays to be written."""
+        while self._unsaved:
+            if rank() == 0:
+                self._unsaved[0]()
+            del self._unsaved[0]
 
     def _evaluate(self, trainer: Trainer) -> dict[str, float]:
         """Metrics after an epoch; where the trial may end also its whole outcome."""
@@ -127,9 +140,8 @@ class TrialRun:
         if trainer.epoch in self.setup.outcome_epochs:
             test = trainer.predict(self.dataset.test)
             found |= summarise(validation, test)
-            if rank() == 0:
-                write_predictions(self.folder, "validation", validation)
-                write_predictions(self.folder, "test", test)
+            for split, predictions in (("validation", validation), ("test", test)):
+                self._unsaved.append(partial(write_predictions, self.folder, split, predictions))
         return found
 
 
@@ -146,8 +158,8 @@ class EncoderRun(TrialRun):
         if trainer.epoch == self.training.epochs:
             frozen = two_stage.frozen_features(trainer)
             folder = two_stage.encoder_folder(self.encoder.uri, self.config["seed"])
-            if rank() == 0:
-                two_stage.save_encoder(folder, trainer.model.encoder, frozen)
+            encoder = trainer.model.encoder
+            self._unsaved.append(partial(two_stage.save_encoder, folder, encoder, frozen))
         return {}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import traceback
 from typing import Any
 
@@ -12,6 +13,7 @@ from trainables.config import TrialSetup
 from trainables.data.base import Dataset
 from trainables.trial import EPOCH_METRICS, make_run
 
+SECONDS_BETWEEN_TRIES = 5.0  # to write to a storage that cannot be written
 SCHEDULER_METRICS = tuple(f"val_{name}" for name in EPOCH_METRICS)
 
 
@@ -44,7 +46,7 @@ class TuneTrial(tune.Trainable):
         """Train one epoch.
 
         Returns:
-            See :func:`as_result`; else ``failure``, the reason.
+            See :func:`as_result`; else ``failure`` or ``waiting``, the reason.
         """
         try:
             result = self._run.advance()
@@ -52,6 +54,9 @@ class TuneTrial(tune.Trainable):
             message = f"{type(error).__name__}: {error}"
             return {"failure": message, "traceback": traceback.format_exc(), "done": True}
         if "failure" in result:
+            return result
+        if "waiting" in result:
+            time.sleep(SECONDS_BETWEEN_TRIES)
             return result
         done = result.pop("done")
         return {**as_result(result), "done": done}
