@@ -26,12 +26,13 @@ from typing import Any
 
 import psutil
 
-from benchmarks.ray_cluster import Node, RayCluster
+from benchmarks.ray_cluster import Node, RayCluster, free_port
+from sweeps.errors import UserError
 from sweeps.jobs import find_job
 from sweeps.loading import dump_sweep, parse_sweep
 from sweeps.records import TrialRecord
 from sweeps.store import SweepStore
-from sweeps.tracking.client import tracking_uri
+from sweeps.tracking.client import check_answers, tracking_uri
 from sweeps.tracking.reader import tracked_sweeps
 
 TRIALS, EPOCHS = 10, 6
@@ -96,6 +97,49 @@ class Outcome:
     seconds: list[float] = field(default_factory=list)
 
 
+class MlflowServer:
+    """``mlflow server`` on SQLite, that may go and come back.
+
+    Args:
+        folder: For its files.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._port = free_port()
+        self._folder = folder
+        self.uri = f"http://127.0.0.1:{self._port}"
+        self.start()
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "mlflow", "server", "--workers", "1"),
+                *("--backend-store-uri", f"sqlite:///{self._folder}/mlflow.db"),
+                *("--artifacts-destination", str(self._folder / "artifacts")),
+                *("--port", str(self._port)),
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        deadline = time.monotonic() + 60
+        while True:
+            with suppress(UserError):
+                check_answers(self.uri)
+                return
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"mlflow server does not answer at {self.uri}")
+            time.sleep(0.3)
+
+    def kill(self) -> None:
+        """SIGKILL it with its workers."""
+        parent = psutil.Process(self._process.pid)
+        for process in [*parent.children(recursive=True), parent]:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        self._process.wait()
+
+
 class Scene:
     """A sweep on a cluster, and what can be done to both.
 
@@ -104,12 +148,19 @@ class Scene:
         folder: An empty folder, the user's.
         store: Where the sweep store is to be.
         sections: Of the sweep file, beyond the usual.
+        server: Of MLflow; None for SQLite.
     """
 
     def __init__(
-        self, cluster: RayCluster, folder: Path, store: Path, sections: dict[str, Any]
+        self,
+        cluster: RayCluster,
+        folder: Path,
+        store: Path,
+        sections: dict[str, Any],
+        server: MlflowServer | None = None,
     ) -> None:
         self.cluster, self.folder, self.storage = cluster, folder, str(store)
+        self.server = server
         self.store = SweepStore(self.storage, "fragile")
         self.log = folder / "epochs.log"
         self.log.touch()
@@ -205,31 +256,31 @@ def _runs(process: psutil.Process, name: str) -> bool:
     return any(word.endswith(f"/{name}") for word in words[:2]) and "--address" in words
 
 
-Fault = Callable[[Scene, random.Random], set[str]]
+Fault = Callable[[Scene, random.Random], dict[str, int]]
 
 
-def trial_process(scene: Scene, rng: random.Random) -> set[str]:
+def trial_process(scene: Scene, rng: random.Random) -> dict[str, int]:
     """SIGKILL of a trial's process."""
-    running = scene.processes_of("ray::TuneTrial", scene.cluster.nodes)
-    if not running:
-        return set()
+    running = scene.processes_of("ray::ResourceTrainable", scene.cluster.nodes)  # as Tune calls it
+    if not running:  # at this moment
+        return {}
     victim = rng.choice(running)
     cut_off = _cut_off(scene, {victim.pid})
     victim.kill()
     return cut_off
 
 
-def train_worker(scene: Scene, rng: random.Random) -> set[str]:
+def train_worker(scene: Scene, rng: random.Random) -> dict[str, int]:
     """SIGKILL of one of a DDP trial's workers."""
     running = scene.processes_of("RayTrainWorker", scene.cluster.nodes)
     if not running:
-        return set()
+        return {}
     cut_off = _cut_off(scene, {process.pid for process in running})
     rng.choice(running).kill()
     return cut_off
 
 
-def node(scene: Scene, rng: random.Random) -> set[str]:
+def node(scene: Scene, rng: random.Random) -> dict[str, int]:
     """A whole node gone, another one joins."""
     victim = rng.choice(scene.cluster.nodes)
     cut_off = _cut_off(scene, {process.pid for process in victim.processes()})
@@ -239,7 +290,7 @@ def node(scene: Scene, rng: random.Random) -> set[str]:
     return cut_off
 
 
-def driver(scene: Scene, rng: random.Random) -> set[str]:
+def driver(scene: Scene, rng: random.Random) -> dict[str, int]:
     """SIGKILL of the driver, then `resume`."""
     cut_off = _cut_off(scene)
     scene.driver().kill()
@@ -248,7 +299,7 @@ def driver(scene: Scene, rng: random.Random) -> set[str]:
     return cut_off
 
 
-def head(scene: Scene, rng: random.Random) -> set[str]:
+def head(scene: Scene, rng: random.Random) -> dict[str, int]:
     """The head gone and restarted, then `resume`."""
     cut_off = _cut_off(scene)
     cluster = scene.cluster
@@ -261,7 +312,7 @@ def head(scene: Scene, rng: random.Random) -> set[str]:
     return cut_off
 
 
-def damaged_checkpoint(scene: Scene, rng: random.Random) -> set[str]:
+def damaged_checkpoint(scene: Scene, rng: random.Random) -> dict[str, int]:
     """A checkpoint cut short, or with a flipped byte."""
     cut_off = _cut_off(scene)
     scene.driver().kill()
@@ -280,7 +331,7 @@ def damaged_checkpoint(scene: Scene, rng: random.Random) -> set[str]:
     return cut_off
 
 
-def storage_full(scene: Scene, rng: random.Random) -> set[str]:
+def storage_full(scene: Scene, rng: random.Random) -> dict[str, int]:
     """The storage full for ten seconds."""
     ballast = Path(scene.storage) / "ballast"
     before = len(scene.epochs())
@@ -295,14 +346,33 @@ def storage_full(scene: Scene, rng: random.Random) -> set[str]:
         raise RuntimeError(f"nobody said that the storage is full:\n{waiting}")
     if len(scene.epochs()) - before > 2 * len(scene.cluster.nodes):
         raise RuntimeError("epochs were trained that could not be saved")
-    return set()
+    return {}
 
 
-def _cut_off(scene: Scene, pids: set[int] | None = None) -> set[str]:
-    """The trials that are being trained (by these processes), and not at their end."""
+def mlflow_away(scene: Scene, rng: random.Random) -> dict[str, int]:
+    """MLflow's server gone for ten seconds."""
+    assert scene.server is not None
+    scene.server.kill()
+    time.sleep(10)
+    scene.server.start()
+    return {}
+
+
+def mlflow_gone(scene: Scene, rng: random.Random) -> dict[str, int]:
+    """MLflow's server gone for good; after the sweep a new one, and `sync`."""
+    assert scene.server is not None
+    scene.server.kill()
+    scene.wait(scene.has_ended)
+    scene.server.start()
+    scene.calsweep("sync", "fragile")
+    return {}
+
+
+def _cut_off(scene: Scene, pids: set[int] | None = None) -> dict[str, int]:
+    """The trials that are being trained (by these processes), and not at their end, with those."""
     last = {epoch.trial: epoch for epoch in scene.epochs()}
     return {
-        epoch.trial
+        epoch.trial: epoch.pid
         for epoch in last.values()
         if epoch.number < EPOCHS and (pids is None or epoch.pid in pids)
     }
@@ -316,11 +386,13 @@ class Kind:
         happens: The fault.
         sections: Of the sweep file.
         scarce: Whether the storage is small.
+        server: Whether MLflow has a server of its own.
     """
 
     happens: Fault
     sections: dict[str, Any] = field(default_factory=dict)
     scarce: bool = False
+    server: bool = False
 
 
 FAULTS = {
@@ -330,6 +402,8 @@ FAULTS = {
     "head": Kind(head),
     "damaged checkpoint": Kind(damaged_checkpoint),
     "storage full": Kind(storage_full, scarce=True),
+    "MLflow away": Kind(mlflow_away, server=True),
+    "MLflow gone": Kind(mlflow_gone, server=True),
     "train worker": Kind(train_worker, {"scaling": {"num_workers": 2}, "search": {"trials": 2}}),
 }
 
@@ -338,9 +412,12 @@ def one_try(cluster: RayCluster, kind: Kind, rng: random.Random) -> Outcome:
     """Run a sweep in the middle of which the fault happens; what came of it."""
     with _folders(kind.scarce) as (folder, store):
         sections = dict(kind.sections)
-        if kind.scarce:
+        server = MlflowServer(folder) if kind.server else None
+        if server is not None:
+            sections["tracking"] = {"uri": server.uri}
+        elif kind.scarce:
             sections["tracking"] = {"uri": f"sqlite:///{folder}/mlflow.db"}
-        scene = Scene(cluster, folder, store, sections)
+        scene = Scene(cluster, folder, store, sections, server)
         scene.submit()
         scene.wait(lambda: bool(scene.epochs()) or scene.has_ended())
         time.sleep(rng.uniform(0, 4))
@@ -348,11 +425,14 @@ def one_try(cluster: RayCluster, kind: Kind, rng: random.Random) -> Outcome:
         when = time.time()
         cut_off = kind.happens(scene, rng)
         scene.wait(scene.has_ended)
-        return _judge(scene, finished, cut_off, when)
+        outcome = _judge(scene, finished, cut_off, when)
+        if server is not None:
+            server.kill()
+        return outcome
 
 
 def _judge(
-    scene: Scene, finished: dict[int, TrialRecord], cut_off: set[str], when: float
+    scene: Scene, finished: dict[int, TrialRecord], cut_off: dict[str, int], when: float
 ) -> Outcome:
     wanted = scene.sweep.search.trials
     records = {r.number: r for r in scene.store.load_records() if r.state == "finished"}
@@ -362,8 +442,8 @@ def _judge(
     tracked = {r.number for s in tracked_sweeps(uri) for r in s.records if r.state == "finished"}
     epochs = scene.epochs()
     waits = [
-        min((e.when - when for e in epochs if e.trial == trial and e.when > when), default=None)
-        for trial in cut_off
+        min((e.when - when for e in epochs if e.trial == trial and e.pid != pid), default=None)
+        for trial, pid in cut_off.items()
     ]
     return Outcome(
         trials=wanted,
