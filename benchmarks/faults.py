@@ -36,7 +36,7 @@ from sweeps.tracking.client import check_answers, tracking_uri
 from sweeps.tracking.reader import tracked_sweeps
 
 TRIALS, EPOCHS = 10, 6
-_CALSWEEP = str(Path(sys.executable).with_name("calsweep"))
+CALSWEEP = str(Path(sys.executable).with_name("calsweep"))
 _TIMEOUT_SECONDS = 300
 _OWN_LOSS = '''
 import os, time
@@ -189,7 +189,7 @@ class Scene:
             RuntimeError: It failed.
         """
         done = subprocess.run(
-            [_CALSWEEP, *arguments, "--storage", self.storage],
+            [CALSWEEP, *arguments, "--storage", self.storage],
             cwd=self.folder,
             env=self.cluster.environment,
             capture_output=True,

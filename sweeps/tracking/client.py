@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -53,6 +56,26 @@ def tracking_uri(storage: str, sweep: SweepFile | None = None) -> str:
             "MLflow server"
         )
     return f"sqlite:///{Path(folder.path) / 'mlflow.db'}"
+
+
+def make_database(uri: str) -> None:
+    """Make the SQLite file of MLflow's store if it is not there, whole or not at all.
+
+    MLflow's migrations take seconds, and a process that dies in them leaves a file that MLflow
+    refuses ever after.
+    """
+    path = Path(uri.removeprefix("sqlite:///"))
+    if not uri.startswith("sqlite:///") or path.exists():
+        return
+    from mlflow import MlflowClient
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".mlflow-") as folder:
+        made = Path(folder) / "made.db"
+        MlflowClient(f"sqlite:///{made}").search_experiments(max_results=1)
+        copy = shutil.copyfile(made, Path(folder) / "copy.db")  # to which nothing is connected
+        with suppress(FileExistsError):  # another sweep was faster
+            os.link(copy, path)
 
 
 def artifact_location(storage: str) -> str:

@@ -85,13 +85,14 @@ def read_sweep_file(uri: str, parent_id: str) -> str:
 def _child_runs(uri: str, dataset: str | None, model: str | None) -> Iterator[Any]:
     from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
 
-    client = MlflowClient(tracking_uri=uri)
     conditions = ["tags.`calsweep.trial` LIKE '%'"]
     for name, value in (("dataset", dataset), ("model", model)):
         if value is not None:
             conditions.append(f"params.{name} = '{value.replace(chr(39), '')}'")
     try:
+        client = MlflowClient(tracking_uri=uri)
         experiments = list(client.search_experiments(filter_string="tags.calsweep = '1'"))
         token = None
         while experiments:
@@ -105,7 +106,7 @@ def _child_runs(uri: str, dataset: str | None, model: str | None) -> Iterator[An
             token = page.token
             if not token:
                 return
-    except MlflowException as error:
+    except (MlflowException, SQLAlchemyError) as error:
         raise UserError(f"tracking.uri = {uri!r}: {str(error).splitlines()[0]}") from None
 
 

@@ -23,7 +23,7 @@ from sweeps.space import sweep_space
 from sweeps.store import SweepStore
 from sweeps.sweep_file import SweepFile
 from sweeps.tracking.artifacts import ArtifactError, gather_artifacts
-from sweeps.tracking.client import VIEW_KEY, artifact_location, tracking_uri
+from sweeps.tracking.client import VIEW_KEY, artifact_location, make_database, tracking_uri
 
 logger = logging.getLogger("calsweep")
 
@@ -190,6 +190,7 @@ class MlflowWriter:
             return
         from mlflow import MlflowClient
 
+        make_database(self._uri)
         client = MlflowClient(tracking_uri=self._uri)
         self._experiment_id = _experiment(client, self._sweep, self._store.storage, self._uri)
         self._parent_id = self._find_runs(client) or self._create_parent(client)

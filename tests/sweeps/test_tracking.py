@@ -3,6 +3,7 @@
 import json
 import re
 import socket
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from sweeps.selection import choose
 from sweeps.store import SweepStore
 from sweeps.sweep_file import SweepFile
 from sweeps.tracking.artifacts import collect_artifacts
-from sweeps.tracking.client import check_answers, tracking_uri
+from sweeps.tracking.client import check_answers, make_database, tracking_uri
 from sweeps.tracking.reader import read_sweep_file, tracked_sweeps
 from sweeps.tracking.writer import MlflowWriter
 from trainables.checkpoints import save_checkpoint
@@ -403,3 +404,25 @@ def test_where_mlflow_cannot_be(
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     with pytest.raises(UserError, match=message):
         tracking_uri(storage, make_sweep("a", tracking={"uri": own}))
+
+
+def test_mlflows_database_is_made_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "new" / "mlflow.db"
+    uri = f"sqlite:///{path}"
+    make_database(uri)
+    before = path.read_bytes()
+    make_database(uri)
+    assert path.read_bytes() == before
+    assert [p.name for p in path.parent.iterdir()] == ["mlflow.db"]
+    assert tracked_sweeps(uri) == []
+
+
+def test_a_database_that_mlflow_refuses_is_told_in_one_message(tmp_path: Path) -> None:
+    path = tmp_path / "mlflow.db"
+    make_database(f"sqlite:///{path}")
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM alembic_version")  # as if cut off in its migrations
+    with pytest.raises(UserError, match=r"tracking\.uri = 'sqlite:"):
+        tracked_sweeps(f"sqlite:///{path}")

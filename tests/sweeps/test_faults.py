@@ -1,0 +1,59 @@
+"""Parts of a cluster die in the middle of a sweep: the short form of ``benchmarks.faults``."""
+
+import random
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks import faults
+from benchmarks.ray_cluster import RayCluster
+from sweeps.records import TrialRecord
+from sweeps.store import SweepStore
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RayCluster]:
+    with faults.running_cluster() as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize(
+    "name", ["trial process", "node", "driver", "damaged checkpoint", "storage full", "MLflow away"]
+)
+def test_nothing_is_lost(cluster: RayCluster, name: str) -> None:
+    outcome = faults.one_try(cluster, faults.FAULTS[name], random.Random(name))
+    assert outcome.lost == 0
+    # One epoch of each of the two trials at hand, and one more where a checkpoint is damaged.
+    assert outcome.repeated <= (4 if name == "damaged checkpoint" else 2)
+
+
+def facts(record: TrialRecord) -> tuple[object, ...]:
+    """What must not depend on where a trial ran: everything but the times."""
+    history = [{k: v for k, v in e.items() if k != "timestamp"} for e in record.history]
+    return record.number, record.role, record.setting, record.seed, record.state, history
+
+
+def test_the_same_answer_here_and_on_a_cluster_that_loses_the_driver(
+    cluster: RayCluster, tmp_path: Path
+) -> None:
+    here = tmp_path / "here"
+    sections = {"scaling": {"max_concurrent": 1}, "search": {"trials": 6}}
+    scene = faults.Scene(cluster, tmp_path, tmp_path / "there", sections)
+    scene.submit()
+    scene.wait(lambda: len(scene.epochs()) > 8)
+    faults.driver(scene, random.Random(0))
+    scene.wait(scene.has_ended)
+    assert scene.state() == "SUCCEEDED"
+    subprocess.run(
+        [faults.CALSWEEP, "run", "sweep.yaml", "--storage", str(here)],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+    )
+    local = SweepStore(str(here), "fragile").load_records()
+    assert len(local) == 6
+    assert [facts(r) for r in scene.store.load_records()] == [facts(r) for r in local]
