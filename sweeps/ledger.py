@@ -69,12 +69,7 @@ class Ledger:
         self._deadline = (
             time.time() + 3600 * sweep.search.max_hours if sweep.search.max_hours else None
         )
-        for record in self.records:
-            if record.role != "encoder":
-                self._study.adopt(record.number, (record.loss, record.hyperparameters))
-        for record in sorted(self.records, key=lambda r: r.ended or 0.0):
-            if record.state != "running" and record.role != "encoder":
-                self._study.observe(record)
+        self._study.restore(self.records)
 
     def __deepcopy__(self, memo: object) -> Ledger:
         """Tune copies its searcher and callbacks; there is one book of a sweep all the same."""
@@ -166,7 +161,7 @@ class Ledger:
         self._save(record)
         if record.role == "encoder":
             (self._trained if state == "finished" else self._without_encoder).add(record.seed)
-        else:
+        elif record.searched:
             self._study.observe(record)
         self._notify(record)
 

@@ -225,8 +225,8 @@ def test_reasons_of_failure_are_counted() -> None:
             },
         ),
         (
-            {"scaling": {"num_workers": 2, "cpus_per_worker": 4, "gpus_per_worker": 0.5}},
-            {"each trial uses": "8 CPUs, 1 GPUs"},
+            {"scaling": {"num_workers": 2, "cpus_per_worker": 4, "gpus_per_worker": 1.0}},
+            {"each trial uses": "8 CPUs, 2 GPUs"},
         ),
     ],
 )

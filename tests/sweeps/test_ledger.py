@@ -243,3 +243,28 @@ def test_a_sweep_cut_off_in_its_finals_does_not_search_again(tmp_path: Path) -> 
     assert roles == ["baseline"] + ["published"] * 6 + ["finalist"] * 6
     finals = [(r.setting, r.seed) for r in resumed.records if r.role == "finalist"]
     assert len(set(finals)) == 6
+
+
+def test_a_crash_in_a_long_sweep_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many trials Optuna is shown some only: the same ones after a resume."""
+    monkeypatch.setattr("sweeps.study._MANY", 12)
+    monkeypatch.setattr("sweeps.study._STEP", 4)
+    monkeypatch.setattr("sweeps.study._LATEST", 5)
+    monkeypatch.setattr("sweeps.study._BEST_OF_EACH_LOSS", 2)
+    sweep = make_sweep(trials=40)
+    whole = Ledger(sweep, new_store(tmp_path / "whole", sweep), 10)
+    for _ in steps(whole):
+        pass
+    for cut in (21, 48, 66):
+        folder = tmp_path / f"cut{cut}"
+        ledger = Ledger(sweep, new_store(folder, sweep), 10)
+        for step, _ in enumerate(steps(ledger)):
+            if step == cut:
+                break
+        store = SweepStore(str(folder), sweep.name)
+        resumed = Ledger(sweep, store, 10, store.load_records())
+        for _ in steps(resumed):
+            pass
+        assert settings(resumed.records) == settings(whole.records), f"crash after step {cut}"
