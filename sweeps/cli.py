@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from enum import StrEnum
@@ -13,6 +14,7 @@ from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
 
 if TYPE_CHECKING:
     from sweeps.runner import SweepResult
+    from sweeps.shipping import Shipment
 
 app = typer.Typer(
     name="calsweep",
@@ -99,12 +101,10 @@ def submit(
     name: NewName = None,
 ) -> None:
     """Hand a sweep to a Ray cluster as a job; the last line printed is the job's id."""
-    from sweeps.checks import check_sweep
     from sweeps.jobs import submit as submit_job
     from sweeps.loading import load_sweep
 
     sweep = load_sweep(file, overrides or (), name)
-    check_sweep(sweep)
     _print_job(*submit_job(sweep, storage, address))
 
 
@@ -119,7 +119,7 @@ def status(job: JobName = None, address: Url = None) -> None:
     console = Console(highlight=False)
     if job is not None:
         found = jobs.find_job(job, address)
-        console.print(job_facts(found, jobs.last_line(found, address)))
+        console.print(job_facts(found, *jobs.progress(found, address)))
     elif every := jobs.list_jobs(address):
         console.print(jobs_table(every))
     else:
@@ -148,11 +148,13 @@ def stop(
 ) -> None:
     """Stop a job, in order; its sweep can be resumed."""
     from sweeps import jobs
+    from sweeps.job_client import dashboard_url
 
     ended = jobs.stop(jobs.find_job(job, address), address)
     print(f"{ended.id}: {ended.state}")
     if ended.state == "STOPPED":
-        print(f"`calsweep resume {ended.sweep} --storage {ended.storage} --address URL` goes on")
+        place = f"--storage {ended.storage} --address {dashboard_url(address)}"
+        print(f"`calsweep resume {ended.sweep} {place}` goes on")
 
 
 @app.command()
@@ -258,9 +260,16 @@ def _print(what: object) -> None:
         Console(highlight=False).print(what)
 
 
-def _print_job(job: str, modules: list[str]) -> None:
-    sent = ", ".join(modules[:8]) + (f" and {len(modules) - 8} more" if len(modules) > 8 else "")
-    print(f"sent: the sweep{f' and {sent}' if modules else ''}")
+def _print_job(job: str, sent: Shipment) -> None:
+    count, kilobytes = len(sent.modules), math.ceil(sent.size / 1000)
+    print(
+        f"sent: the sweep, calsweep {sent.version}, and of this folder {count} Python modules",
+        end="",
+    )
+    if count:
+        more = f" and {count - 8} more" if count > 8 else ""
+        print(f", {kilobytes} KB: {', '.join(sent.modules[:8])}{more}", end="")
+    print("; nothing else")
     print(f"`calsweep logs {job} --follow` shows how it goes")
     print(job)
 

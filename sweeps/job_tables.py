@@ -20,11 +20,12 @@ def jobs_table(jobs: Sequence[Job]) -> Table:
     return table
 
 
-def job_facts(job: Job, last_line: str) -> Table:
+def job_facts(job: Job, progress: str, last_line: str) -> Table:
     """All about one job.
 
     Args:
         job: The job.
+        progress: How far it has come.
         last_line: What it printed last.
     """
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
@@ -34,11 +35,13 @@ def job_facts(job: Job, last_line: str) -> Table:
         "job": job.id,
         "sweep": job.sweep,
         "storage": job.storage,
+        "command": job.entrypoint,
         "state": job.state,
+        "message": job.message,
         "started": _moment(job.started),
         "took": _took(job),
-        "last line": last_line,
-        "": "" if job.state in ("RUNNING", "SUCCEEDED") else job.message,
+        "progress": progress,
+        "last line": "" if last_line == progress else last_line,
     }.items():
         if value:
             table.add_row(key, value)

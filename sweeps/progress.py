@@ -56,6 +56,8 @@ class Progress:
     ) -> None:
         if self._live is not None:
             self._live.stop()
+        else:
+            self._print_line()
 
     def stage(self, text: str) -> None:
         """Name what is being done now."""
@@ -77,12 +79,15 @@ class Progress:
 
     def tick(self, *_: object) -> None:
         """Something changed; where there is no terminal, print a line now and then."""
-        if self._live is None and self._ledger is not None:
-            now = time.monotonic()
-            if now - self._last_line >= _SECONDS_BETWEEN_LINES:
-                self._last_line = now
-                facts = " · ".join(self._facts(self._ledger))
-                self._console.print(facts, highlight=False, soft_wrap=True)
+        now = time.monotonic()
+        if self._live is None and now - self._last_line >= _SECONDS_BETWEEN_LINES:
+            self._last_line = now
+            self._print_line()
+
+    def _print_line(self) -> None:
+        if self._ledger is not None:
+            facts = " · ".join(self._facts(self._ledger))
+            self._console.print(facts, highlight=False, soft_wrap=True)
 
     def _render(self) -> RenderableType:
         if self._ledger is None:

@@ -1,48 +1,59 @@
 """Sweeps handed to a real Ray cluster as jobs: a head that asks for a token."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+import sweeps.jobs
 from benchmarks.ray_cluster import RayCluster, free_port
 from sweeps.errors import UserError
+from sweeps.job_client import dashboard_url
 from sweeps.loading import dump_sweep, parse_sweep
-from sweeps.shipping import SWEEP_FILE, check_reachable, stage
+from sweeps.reachable import check_reachable
+from sweeps.shipping import SWEEP_FILE, stage
 from sweeps.store import SweepStore
 
 CALSWEEP = str(Path(sys.executable).with_name("calsweep"))
 TOKEN = "0123456789abcdef0123456789abcdef"
 OWN_LOSS = """
 import time
+from pathlib import Path
+
+import trainables
 from torch.nn.functional import cross_entropy
 from trainables.losses import CalibrationLoss
 
-class Slow(CalibrationLoss):
-    '''Cross-entropy that takes its time, so that there is something to stop.'''
+HERE = Path({folder!r})
+
+class Held(CalibrationLoss):
+    '''Cross-entropy that waits while it is told to, so that there is something to stop.'''
     looks_across_batch = False
     def __init__(self, num_classes, alpha=1.0):
         super().__init__(num_classes)
         self.alpha = alpha
     def on_epoch_end(self):
-        time.sleep(0.4)
+        (HERE / "code_used").write_text(trainables.__file__)
+        while (HERE / "hold").exists():
+            time.sleep(0.1)
     def compute(self, logits, targets, indices, features):
         return cross_entropy(logits, targets) * self.alpha
 """
-TRIALS = 16
+TRIALS = 6
 SWEEP = {
     "name": "remote",
     "dataset": {"name": "digits", "train_samples": 200},
     "model": {"name": "small_cnn", "width": 4},
     "losses": [
-        {"name": "own.slow:Slow", "space": {"alpha": {"low": 0.5, "high": 2.0}}},
+        {"name": "own.held:Held", "space": {"alpha": {"low": 0.5, "high": 2.0}}},
     ],
-    "training": {"epochs": 4, "batch_size": 64, "lr": 0.05},
+    "training": {"epochs": 2, "batch_size": 64, "lr": 0.05},
     "search": {"trials": TRIALS},
     "selection": {"finalists": 0},
     "scheduler": {"name": "none"},
@@ -63,28 +74,42 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("work")
     (folder / "own").mkdir()
     (folder / "own/__init__.py").touch()
-    (folder / "own/slow.py").write_text(OWN_LOSS)
+    (folder / "own/held.py").write_text(OWN_LOSS.format(folder=str(folder)))
     (folder / "sweep.yaml").write_text(dump_sweep(parse_sweep(SWEEP)))
-    for name in (".git/config", ".env", "key.pem", "data/train.parquet", ".secret/key.py"):
+    subprocess.run(["git", "init", "--quiet", str(folder)], check=True)
+    (folder / ".gitignore").write_text("ignored*.py")
+    for name in (
+        ".env",
+        ".netrc",
+        "key.pem",
+        "credentials.json",
+        "data/train.parquet",
+        ".secret/key.py",
+        "ignored_keys.py",
+        "calsweep-store/mlflow.db",
+    ):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("secret")
     (folder / "venv/lib").mkdir(parents=True)
     (folder / "venv/pyvenv.cfg").touch()
     (folder / "venv/lib/package.py").touch()
+    (folder / "gone.py").symlink_to(folder / "nowhere.py")
     return folder
 
 
+def environment(folder: Path, token: str | None = TOKEN) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "MLFLOW_"))}
+    kept["HOME"] = str(folder)  # whose .ray/auth_token there is not
+    return kept | ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token} if token else {})
+
+
 def calsweep(
-    folder: Path, *arguments: str, token: str | None = TOKEN
+    folder: Path, *arguments: str, token: str | None = TOKEN, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
-    environment["HOME"] = str(folder)  # whose .ray/auth_token there is not
-    if token:
-        environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
     return subprocess.run(
         [CALSWEEP, *arguments],
         cwd=folder,
-        env=environment,
+        env=environment(folder, token) | variables,
         capture_output=True,
         text=True,
         timeout=200,
@@ -92,45 +117,103 @@ def calsweep(
     )
 
 
+def sent_to(cluster: RayCluster) -> set[str]:
+    """All files that a submitted job brought along, but calsweep's own."""
+    [*_, package] = Path(cluster.temporary).glob("session_2*/runtime_resources/*/_ray_pkg_*[!k]")
+    assert (package / "sweeps/report/report.html.j2").is_file()
+    assert (package / "calsweep-0.1.0.dist-info/METADATA").is_file()
+    own = ("sweeps", "trainables", "search_spaces", "calsweep-0.1.0.dist-info")
+    names = {path.relative_to(package) for path in package.rglob("*") if path.is_file()}
+    return {str(name) for name in names if name.parts[0] not in own and name.suffix != ".pyc"}
+
+
+def wait_for(what: Callable[[], bool], why_not: Callable[[], str]) -> None:
+    until = time.monotonic() + 120
+    while not what():
+        assert time.monotonic() < until, why_not()
+        time.sleep(0.3)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_sweep_is_submitted_stopped_and_resumed(cluster: RayCluster, workplace: Path) -> None:
-    store = str(workplace / "store")
-    place = ("--address", cluster.url, "--storage", store)
-    sent = calsweep(workplace, "submit", "sweep.yaml", *place)
+    store, hold = str(workplace / "store"), workplace / "hold"
+    at = ("--address", cluster.url)
+    place = (*at, "--storage", store)
+    hold.touch()
+    # What is given wins over the variables, which Ray's own client would prefer.
+    elsewhere = {
+        "RAY_API_SERVER_ADDRESS": "http://127.0.0.1:1",
+        "RAY_ADDRESS": "127.0.0.1:1",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+    }
+    sent = calsweep(workplace, "submit", "sweep.yaml", *place, **elsewhere)
     assert sent.returncode == 0, sent.stderr
+    assert sent.stderr == ""
     lines = sent.stdout.splitlines()
-    assert lines[0] == "sent: the sweep and own/__init__.py, own/slow.py"
+    assert lines[0].startswith("sent: the sweep, calsweep 0.1.0, and of this folder 2 Python")
+    assert lines[0].endswith(" 1 KB: own/__init__.py, own/held.py; nothing else")
     job = lines[-1]
     assert job.startswith("remote-")
 
     sweep = SweepStore(store, "remote")
-    until = time.monotonic() + 120
-    while not any(record.state == "finished" for record in sweep.load_records()):
-        assert time.monotonic() < until, calsweep(workplace, "logs", job, *place[:2]).stdout
-        time.sleep(0.5)
-    running = calsweep(workplace, "status", "remote", *place[:2])
-    assert "RUNNING" in running.stdout
-    assert "trials · " in running.stdout
 
-    stopped = calsweep(workplace, "stop", job, *place[:2])
-    assert f"{job}: STOPPED" in stopped.stdout, stopped.stderr
-    before = {r.number: r.ended for r in sweep.load_records() if r.state == "finished"}
+    def finished() -> dict[int, float | None]:
+        return {r.number: r.ended for r in sweep.load_records() if r.state == "finished"}
+
+    # The baseline finishes; all others wait for `hold` to go away.
+    wait_for(
+        lambda: bool(finished()) and (workplace / "code_used").exists(),
+        lambda: calsweep(workplace, "logs", job, *at).stdout,
+    )
+    assert "_ray_pkg_" in (workplace / "code_used").read_text()
+    assert sent_to(cluster) == {"own/__init__.py", "own/held.py", SWEEP_FILE}
+    running = calsweep(workplace, "status", "remote", RAY_API_SERVER_ADDRESS=cluster.url).stdout
+    assert re.search(r"state +RUNNING", running)
+    assert re.search(r"command +python -m sweeps\.cli run", running)
+    assert re.search(rf"progress +\d/{TRIALS} trials · ", running)
+    twice = calsweep(workplace, "resume", "remote", *place)
+    assert twice.returncode == 2
+    assert f"sweep 'remote' is being run by job {job}" in twice.stderr
+
+    stopped = calsweep(workplace, "stop", job, *at)
+    assert stopped.returncode == 0, stopped.stderr
+    assert f"{job}: STOPPED" in stopped.stdout
+    assert f"`calsweep resume remote --storage {store} --address {cluster.url}`" in stopped.stdout
+    assert (
+        "interrupted; `calsweep resume remote` goes on"
+        in calsweep(workplace, "logs", job, *at).stdout
+    )
+    before = finished()
     assert 0 < len(before) < TRIALS
 
+    hold.unlink()
     again = calsweep(workplace, "resume", "remote", *place)
     assert again.returncode == 0, again.stderr
-    followed = calsweep(workplace, "logs", again.stdout.splitlines()[-1], "--follow", *place[:2])
+    followed = calsweep(workplace, "logs", again.stdout.splitlines()[-1], "--follow", *at)
     assert followed.returncode == 0, followed.stdout + followed.stderr
+    assert f"{TRIALS}/{TRIALS} trials · 0 running" in followed.stdout
     assert "Chosen:" in followed.stdout
     records = sweep.load_records()
     assert [record.state for record in records] == ["finished"] * TRIALS
     assert {number: records[number].ended for number in before} == before
 
-    listed = calsweep(workplace, "status", *place[:2]).stdout
+    listed = calsweep(workplace, "status", *at).stdout
     assert "SUCCEEDED" in listed
     assert "STOPPED" in listed
-    assert calsweep(workplace, "best", "--storage", store).returncode == 0
+
+
+@pytest.mark.slow
+def test_a_job_that_fails(cluster: RayCluster, workplace: Path) -> None:
+    at = ("--address", cluster.url)
+    missing = calsweep(workplace, "resume", "nosuch", *at, "--storage", str(workplace / "store"))
+    job = missing.stdout.splitlines()[-1]
+    followed = calsweep(workplace, "logs", job, "--follow", *at)
+    assert followed.returncode == 1
+    assert "calsweep: no sweep named 'nosuch'" in followed.stdout
+    assert followed.stderr == (
+        f"calsweep: job {job} failed: Job entrypoint command failed with exit code 2\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -146,6 +229,7 @@ def test_a_token_that_is_missing_or_wrong(
     refused = calsweep(workplace, "status", "--address", cluster.url, token=token)
     assert refused.returncode == 2
     assert message in refused.stderr
+    assert "RAY_AUTH_TOKEN_PATH names, or in ~/.ray/auth_token" in refused.stderr
     assert "Traceback" not in refused.stderr
 
 
@@ -158,11 +242,11 @@ def test_a_job_that_is_not_there(cluster: RayCluster, workplace: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--address", "http://127.0.0.1:{port}"], "no Ray dashboard answers there"),
         (["--address", "ftp://x"], "--address = 'ftp://x' is not allowed; allowed: the URL"),
-        (["--address", "http://x:y"], "is not allowed; allowed: the URL"),
-        (["--set", "dataset.nam=x"], "dataset"),
+        (["--set", "training.epoch=1"], "--set training.epoch=1: unknown key 'epoch'"),
+        (["--set", "losses=[own.helt:Held]"], "own.helt:Held"),
         (["--storage", "relative"], "storage = 'relative' is a folder of this machine"),
+        (["--address", "http://127.0.0.1:{port}"], "no Ray dashboard answers there"),
     ],
 )
 def test_what_is_wrong_is_told_before_anything_is_sent(
@@ -176,10 +260,40 @@ def test_what_is_wrong_is_told_before_anything_is_sent(
     assert "Traceback" not in refused.stderr
 
 
-def test_only_the_sweep_and_modules_are_sent(workplace: Path, tmp_path: Path) -> None:
-    stage(workplace, tmp_path, parse_sweep(SWEEP))
-    sent = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
-    assert sent == {"own/__init__.py", "own/slow.py", SWEEP_FILE}
+@pytest.mark.parametrize(
+    ("address", "variables", "url"),
+    [
+        (None, {}, "http://127.0.0.1:8265"),
+        (None, {"RAY_ADDRESS": "auto"}, "http://127.0.0.1:8265"),
+        (None, {"RAY_ADDRESS": "http://a:1"}, "http://a:1"),
+        (None, {"RAY_ADDRESS": "http://a:1", "RAY_API_SERVER_ADDRESS": "http://b:2"}, "http://b:2"),
+        ("http://c:3/", {"RAY_API_SERVER_ADDRESS": "http://b:2"}, "http://c:3"),
+        ("c:3", {}, "http://c:3"),
+        ("https://ray.example.org/there", {}, "https://ray.example.org/there"),
+    ],
+)
+def test_the_address(
+    monkeypatch: pytest.MonkeyPatch, address: str | None, variables: dict[str, str], url: str
+) -> None:
+    for name in ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert dashboard_url(address) == url
+
+
+@pytest.mark.parametrize(
+    "address", ["x", "http://x", "http://x:y", "http://:1", "http://[::1", "ray://head:10001", "/a"]
+)
+def test_an_address_that_is_none(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    allowed = "is not allowed; allowed: the URL of the cluster's dashboard, such as http://127"
+    with pytest.raises(UserError) as refused:
+        dashboard_url(address)
+    assert f"--address = {address!r} {allowed}" in str(refused.value)
+    monkeypatch.setenv("RAY_API_SERVER_ADDRESS", address)
+    with pytest.raises(UserError) as refused:
+        dashboard_url(None)
+    assert f"RAY_API_SERVER_ADDRESS = {address!r} {allowed}" in str(refused.value)
 
 
 def test_too_much_code_is_refused(tmp_path: Path) -> None:
@@ -189,17 +303,82 @@ def test_too_much_code_is_refused(tmp_path: Path) -> None:
         stage(tmp_path / "from", tmp_path, None)
 
 
+def test_a_module_that_the_sweep_names_and_git_ignores(workplace: Path, tmp_path: Path) -> None:
+    sweep = parse_sweep({**SWEEP, "losses": ["ignored_keys:Loss"]})
+    with pytest.raises(UserError, match=r"ignored_keys\.py is not sent, as git ignores it"):
+        stage(workplace, tmp_path, sweep)
+
+
+def test_a_module_that_would_hide_calsweeps(tmp_path: Path) -> None:
+    (tmp_path / "from/trainables").mkdir(parents=True)
+    (tmp_path / "from/trainables/mine.py").touch()
+    with pytest.raises(UserError, match=r"'trainables' is a package of calsweep's"):
+        stage(tmp_path / "from", tmp_path / "to", None)
+
+
+def test_calsweeps_own_folder_is_sent_once(tmp_path: Path) -> None:
+    shipment = stage(Path(sweeps.jobs.__file__).parent.parent, tmp_path, None)
+    assert (tmp_path / "trainables/losses/focal.py").is_file()
+    assert not any(name.startswith("trainables/") for name in shipment.modules)
+
+
+def parquet(**paths: str) -> dict[str, object]:
+    return {"dataset": {"name": "parquet", "train": "/d/a.parquet", "test": "/d/b.parquet"} | paths}
+
+
 @pytest.mark.parametrize(
-    ("sections", "message"),
+    ("storage", "sections", "message"),
     [
+        ("store", {}, r"storage = 'store' is a folder of this machine"),
+        ("s3://me:secret@bucket/x", {}, r"storage holds a password"),
         (
-            {"dataset": {"name": "parquet", "train": "data/train.parquet", "test": "/d/t.parquet"}},
-            r"dataset\.train = 'data/train\.parquet' is relative to this folder",
+            "/s",
+            parquet(train="a.parquet"),
+            r"dataset\.train = 'a\.parquet' is relative to this fol",
         ),
-        ({"tracking": {"uri": "http://me:secret@mlflow:5000"}}, r"tracking\.uri holds a password"),
+        ("/s", parquet(test="s3://me:secret@b/x"), r"dataset\.test holds a password"),
+        (
+            "/s",
+            {"tracking": {"uri": "sqlite:///m.db"}},
+            r"'sqlite:///m\.db' is a file of this mach",
+        ),
+        ("/s", {"tracking": {"uri": "http://me:secret@m:5000"}}, r"tracking\.uri holds a password"),
     ],
 )
-def test_what_another_machine_would_not_know(sections: dict[str, object], message: str) -> None:
+def test_what_another_machine_would_not_know(
+    storage: str, sections: dict[str, object], message: str
+) -> None:
     with pytest.raises(UserError, match=message) as refused:
-        check_reachable("s3://bucket/store", parse_sweep({**SWEEP, **sections}))
+        check_reachable(storage, parse_sweep({**SWEEP, **sections}))
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("tracking", [None, "sqlite:////mnt/m.db", "http://m:5000"])
+@pytest.mark.parametrize("storage", ["/mnt/store", "s3://bucket/store", "gs://anonymous@bucket/x"])
+def test_what_another_machine_may_know(storage: str, tracking: str | None) -> None:
+    sections = parquet(test="s3://bucket/test.parquet")
+    check_reachable(storage, parse_sweep({**SWEEP, **sections, "tracking": {"uri": tracking}}))
+
+
+@pytest.mark.slow
+def test_the_cluster_goes_away(cluster: RayCluster, workplace: Path) -> None:
+    """The last test of the cluster: it ends it."""
+    (workplace / "hold").touch()
+    place = ("--address", cluster.url, "--storage", str(workplace / "store"))
+    sent = calsweep(workplace, "submit", "sweep.yaml", "--name", "lost", *place)
+    assert sent.returncode == 0, sent.stderr
+    with subprocess.Popen(
+        [CALSWEEP, "logs", "lost", "--follow", *place[:2]],
+        cwd=workplace,
+        env=environment(workplace),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as following:
+        assert following.stdout is not None
+        following.stdout.readline()
+        cluster.head.kill()
+        _, said = following.communicate(timeout=60)
+    assert following.returncode == 1
+    assert f"the connection to {cluster.url} was lost" in said
+    assert "Traceback" not in said

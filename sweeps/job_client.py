@@ -1,0 +1,136 @@
+"""A client of a Ray cluster's job server; what it complains of becomes one clear message."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from sweeps.errors import UserError
+
+if TYPE_CHECKING:
+    from ray.job_submission import JobSubmissionClient
+
+_VARIABLE = "RAY_API_SERVER_ADDRESS"
+_DEFAULT_URL = "http://127.0.0.1:8265"
+_THIS_MACHINE = ("auto", "local")  # of RAY_ADDRESS, which need not be a URL
+_PATIENCE_SECONDS = 5.0
+_CHATTY = (
+    "ray._private.runtime_env.packaging",
+    "ray.dashboard.modules.dashboard_sdk",
+    "ray.dashboard.modules.job.sdk",
+)
+
+
+def dashboard_url(address: str | None) -> str:
+    """The URL of a cluster's dashboard.
+
+    Args:
+        address: As given; by default ``RAY_API_SERVER_ADDRESS``, else ``RAY_ADDRESS``, else this
+            machine's.
+
+    Raises:
+        UserError: It is malformed.
+    """
+    source, given = _find_address(address)
+    url = given if "://" in given else f"http://{given}"
+    if not _is_allowed(url):
+        raise UserError(
+            f"{source} = {given!r} is not allowed; allowed: the URL of the cluster's dashboard, "
+            f"such as {_DEFAULT_URL} or https://ray.example.org (by default {_VARIABLE})"
+        )
+    return url.rstrip("/")
+
+
+def _find_address(address: str | None) -> tuple[str, str]:
+    """Where the address was given, and the address."""
+    if address:
+        return "--address", address
+    if given := os.environ.get(_VARIABLE):
+        return _VARIABLE, given
+    given = os.environ.get("RAY_ADDRESS", "auto")
+    return "RAY_ADDRESS", _DEFAULT_URL if given in _THIS_MACHINE else given
+
+
+def _is_allowed(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return False
+    known = parts.scheme == "https" or (parts.scheme == "http" and port is not None)
+    return bool(known and parts.hostname)
+
+
+@contextmanager
+def connected_client(address: str | None) -> Iterator[JobSubmissionClient]:
+    """A client of the job server at :func:`dashboard_url`.
+
+    Where the cluster asks for a token, Ray's client takes it from ``RAY_AUTH_TOKEN``, the file
+    that ``RAY_AUTH_TOKEN_PATH`` names, or ``~/.ray/auth_token``, if ``RAY_AUTH_MODE=token``.
+
+    Raises:
+        UserError: The address is malformed, nobody answers there, or the token is missing or not
+            the cluster's.
+    """
+    url = dashboard_url(address)
+    parts = urlsplit(url)
+    try:  # at once: Ray itself would go on trying
+        server = (parts.hostname or "", parts.port or 443)
+        socket.create_connection(server, _PATIENCE_SECONDS).close()
+    except OSError as error:
+        raise UserError(_no_answer(url, error)) from None
+    from ray.exceptions import AuthenticationError
+
+    try:
+        yield _client(url)
+    except AuthenticationError as error:
+        raise UserError(_wrong_token(url, str(error))) from None
+    except OSError as error:  # among them all errors of `requests`
+        raise UserError(_no_answer(url, error)) from None
+    except (RuntimeError, ValueError) as error:
+        raise UserError(f"{url} refuses: {_first_line(error)}") from None
+
+
+def _client(url: str) -> JobSubmissionClient:
+    from ray.job_submission import JobSubmissionClient
+
+    for name in _CHATTY:  # which set levels of their own on import
+        logging.getLogger(name).setLevel(logging.ERROR)
+    # Ray lets these variables win over the address that its client is given.
+    before = os.environ.get(_VARIABLE)
+    os.environ[_VARIABLE] = url
+    try:
+        return JobSubmissionClient(url)
+    finally:
+        if before is None:
+            del os.environ[_VARIABLE]
+        else:
+            os.environ[_VARIABLE] = before
+
+
+def _no_answer(url: str, error: Exception) -> str:
+    return (
+        f"{url}: no Ray dashboard answers there ({_first_line(error)}); give --address, and start "
+        "the cluster's head with ray[default] installed, or open a tunnel to it: `ray dashboard "
+        "cluster.yaml`"
+    )
+
+
+def _wrong_token(url: str, reason: str) -> str:
+    what = "the token is not the cluster's" if "403" in reason or "failed" in reason else "no token"
+    mode = "" if os.environ.get("RAY_AUTH_MODE") == "token" else "RAY_AUTH_MODE=token and "
+    return (
+        f"{url} asks for a token: {what}; set {mode}the token in RAY_AUTH_TOKEN, in the file that "
+        "RAY_AUTH_TOKEN_PATH names, or in ~/.ray/auth_token"
+    )
+
+
+def _first_line(error: Exception) -> str:
+    text = re.sub(r"<[^>]*>", " ", str(error)).strip()
+    return text.splitlines()[0] if text else type(error).__name__
