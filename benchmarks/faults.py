@@ -162,6 +162,7 @@ class Scene:
         self.cluster, self.folder, self.storage = cluster, folder, str(store)
         self.server = server
         self.store = SweepStore(self.storage, "fragile")
+        self._place = ("--address", cluster.url, "--storage", self.storage)
         self.log = folder / "epochs.log"
         self.log.touch()
         (folder / "logged.py").write_text(_OWN_LOSS.format(log=str(self.log)))
@@ -189,7 +190,7 @@ class Scene:
             RuntimeError: It failed.
         """
         done = subprocess.run(
-            [CALSWEEP, *arguments, "--storage", self.storage],
+            [CALSWEEP, *arguments],
             cwd=self.folder,
             env=self.cluster.environment,
             capture_output=True,
@@ -203,13 +204,17 @@ class Scene:
 
     def submit(self) -> None:
         """Hand the sweep to the cluster."""
-        printed = self.calsweep("submit", "sweep.yaml", "--address", self.cluster.url)
+        printed = self.calsweep("submit", "sweep.yaml", *self._place)
         self.job = printed.splitlines()[-1]
 
     def resume(self) -> None:
         """Hand it over once more."""
-        printed = self.calsweep("resume", "fragile", "--address", self.cluster.url)
+        printed = self.calsweep("resume", "fragile", *self._place)
         self.job = printed.splitlines()[-1]
+
+    def sync(self) -> None:
+        """Bring MLflow up to date."""
+        self.calsweep("sync", "fragile", "--storage", self.storage)
 
     def state(self) -> str:
         """Of the job."""
@@ -350,11 +355,13 @@ def storage_full(scene: Scene, rng: random.Random) -> dict[str, int]:
 
 
 def mlflow_away(scene: Scene, rng: random.Random) -> dict[str, int]:
-    """MLflow's server gone for ten seconds."""
+    """MLflow's server gone for ten seconds; after the sweep `sync`."""
     assert scene.server is not None
     scene.server.kill()
     time.sleep(10)
     scene.server.start()
+    scene.wait(scene.has_ended)
+    scene.sync()  # for a sweep that did not wait for it at its end
     return {}
 
 
@@ -364,7 +371,7 @@ def mlflow_gone(scene: Scene, rng: random.Random) -> dict[str, int]:
     scene.server.kill()
     scene.wait(scene.has_ended)
     scene.server.start()
-    scene.calsweep("sync", "fragile")
+    scene.sync()
     return {}
 
 
