@@ -69,6 +69,8 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
         f"{sweep.search.guard:g} above cross-entropy's",
         **({"learns from": ", ".join(earlier)} if (earlier := sweep.search.warm_start) else {}),
         "each trial uses": each,
+        "at once": "as many trials as there is room for"
+        + (f", at most {scaling.max_concurrent}" if scaling.max_concurrent else ""),
     }
 
 
