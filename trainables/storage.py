@@ -57,7 +57,10 @@ class Folder:
         return str(self._filesystem.type_name) == "local"
 
     def __truediv__(self, name: str) -> Folder:
-        return Folder(f"{self.uri.rstrip('/')}/{name}")
+        place, mark, options = self.uri.partition("?")  # s3://bucket/prefix?endpoint_override=...
+        if "://" not in self.uri:
+            place, mark, options = self.uri, "", ""
+        return Folder(f"{place.rstrip('/')}/{name}{mark}{options}")
 
     def create(self) -> None:
         """Make the folder and its parents.

@@ -162,3 +162,19 @@ def test_damaged_files_make_way_when_their_epochs_come_again(folder: Folder) -> 
     folder.write(folder.names()[-1], b"damaged")
     state = load_checkpoint(folder)
     assert state is not None and state["epoch"] == 2
+
+
+@pytest.mark.parametrize(
+    ("uri", "below"),
+    [
+        ("/a/b", "/a/b/c"),
+        ("/a/b?c/", "/a/b?c/c"),
+        ("s3://bucket/a/", "s3://bucket/a/c"),
+        (
+            "s3://bucket/a?endpoint_override=127.0.0.1:9000&scheme=http",
+            "s3://bucket/a/c?endpoint_override=127.0.0.1:9000&scheme=http",
+        ),
+    ],
+)
+def test_a_folder_below_keeps_the_options_of_a_uri(uri: str, below: str) -> None:
+    assert (Folder(uri) / "c").uri == below
