@@ -1,164 +1,235 @@
-"""What a sweep costs its driver as the trials become many, by simulation.
+"""What the driver pays per trial as a sweep grows: python -m benchmarks.scale [TRIALS ...].
 
-    python -m benchmarks.scale [100 1000 10000]
-
-The trials replay recorded learning curves instead of training; all else is real: Ray Tune, Optuna,
-ASHA, the records, MLflow on SQLite. Prints for each number of trials the driver's CPU seconds
-and the time to suggest a setting, over the first and the last tenth of the trials, the memory, how
-many runs a second go into MLflow, and how long ``calsweep best`` takes.
+Trials replay recorded curves instead of training, so that what is left is the service: Ray Tune,
+Optuna, ASHA, records, progress, MLflow on SQLite. The curves are recorded first, by a short sweep
+on digits. Each size is a process of its own. Compared are the first and the last tenth of the
+trials; what the driver does after the last trial is apart. ``--profile`` writes a cProfile of the
+driver's main thread beside the table.
 """
 
-from __future__ import annotations
-
 import argparse
+import cProfile
 import os
+import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-from ray import tune
+import numpy as np
 from rich.console import Console
 
-import trainables.tune_trainable
+from benchmarks.replay import CURVES, ReplayTrial
 from sweeps import cluster, runner
-from sweeps.ledger import Ledger
 from sweeps.loading import parse_sweep
-from sweeps.records import State, TrialRecord
-from trainables.metrics import METRIC_NAMES
-from trainables.tune_trainable import as_result
+from sweeps.records import TrialRecord
+from sweeps.store import SweepStore
+from sweeps.study import SweepStudy
+from sweeps.sweep_file import SweepFile
+from sweeps.tracking.writer import MlflowWriter
+from trainables import tune_trainable
 
+LOSSES = ["focal", "dual_focal", "mbls"]
 EPOCHS = 9
-_RUNGS = (1, 3, EPOCHS)
-_SPLITS, _KINDS = ("val", "test"), ("", "_scaled")
-# Validation error, NLL and ECE by epoch of a cross-entropy trial (digits, 600 training images).
-_CURVE = [
-    (0.5806, 1.6699, 0.1524),
-    (0.1611, 0.5392, 0.1081),
-    (0.0778, 0.2853, 0.0627),
-    (0.0583, 0.2233, 0.0443),
-    (0.0583, 0.1818, 0.0341),
-    (0.0333, 0.1464, 0.0428),
-    (0.0361, 0.1374, 0.0434),
-    (0.0361, 0.1310, 0.0341),
-    (0.0361, 0.1308, 0.0362),
-]
-
-
-class ReplayTrial(tune.Trainable):  # type: ignore[misc]
-    """Reports a recorded curve, shifted by the trial's setting, with as many metrics as a trial."""
-
-    def setup(self, config: dict[str, Any], **_: Any) -> None:
-        """Called once per actor."""
-        self.reset_config(config)
-
-    def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Take up another trial."""
-        self._config, self._epoch = new_config, 0
-        return True
-
-    def step(self) -> dict[str, Any]:
-        """One epoch."""
-        error, nll, ece = _CURVE[self._epoch]
-        self._epoch += 1
-        x = sum(float(value) for value in self._config["hyperparameters"].values()) / 20
-        noise = (hash((self._config["number"], self._epoch)) % 1000) / 1e5
-        entry = {"epoch": self._epoch, "timestamp": time.time(), "train_loss": nll, "lr": 0.1}
-        if self._epoch in _RUNGS:
-            for name in METRIC_NAMES:
-                entry |= {f"{split}_{name}{kind}": ece for split in _SPLITS for kind in _KINDS}
-            entry |= {f"{split}_ece_{bound}": ece for split in _SPLITS for bound in ("low", "high")}
-            entry |= {"temperature": 1.1}
-        entry |= {"val_error": error + noise, "val_nll": nll + x + noise, "val_brier": nll / 2}
-        entry |= {"val_ece": ece + (x - 0.3) ** 2 / 10 + noise, "val_adaptive_ece": ece}
-        return {**as_result(entry), "done": self._epoch == EPOCHS}
-
-
-class TimedLedger(Ledger):
-    """Notes what the driver has spent whenever a trial ends."""
-
-    cpu: list[float]
-    memory: list[int]
-    suggesting: list[float]
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        type(self).cpu, type(self).memory, type(self).suggesting = [], [], []
-
-    def next(self) -> TrialRecord | None:
-        """Timed."""
-        start = time.perf_counter()
-        record = super().next()
-        if record is not None:
-            self.suggesting.append(time.perf_counter() - start)
-        return record
-
-    def end(self, number: int, state: State, reason: str | None = None) -> None:
-        """Timed."""
-        super().end(number, state, reason)
-        self.cpu.append(time.process_time())
-        self.memory.append(psutil.Process().memory_info().rss)
-
-
-def measure(trials: int) -> dict[str, str]:
-    """Run a sweep of so many trials; a row of the table."""
-    with tempfile.TemporaryDirectory(prefix="calsweep-scale-") as folder:
-        sweep = parse_sweep(
-            {
-                "name": "scale",
-                "dataset": "digits",
-                "model": "small_cnn",
-                "losses": ["focal", "mbls", "label_smoothing", "focal_calibration"],
-                "training": {"epochs": EPOCHS},
-                "search": {"trials": trials},
-                "scheduler": {"grace_period": 1},
-                "selection": {"finalists": 0},
-            }
-        )
-        start = time.perf_counter()
-        runner.run_sweep(sweep, folder, console=Console(quiet=True))
-        seconds = time.perf_counter() - start
-        start = time.perf_counter()
-        command = [str(Path(sys.executable).with_name("calsweep")), "best", "--storage", folder]
-        subprocess.run(command, check=True, capture_output=True)
-        latency = time.perf_counter() - start
-        size = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
-    timed = TimedLedger
-    tenth = max(1, trials // 10)
-    spent = [later - sooner for sooner, later in zip(timed.cpu, timed.cpu[1:], strict=False)]
-    first, last = spent[:tenth], spent[-tenth:]
-    asked, asked_last = timed.suggesting[:tenth], timed.suggesting[-tenth:]
-    return {
-        "trials": f"{trials:,}",
-        "seconds": f"{seconds:.0f}",
-        "CPU ms a trial: first tenth": f"{1000 * sum(first) / len(first):.1f}",
-        "last tenth": f"{1000 * sum(last) / len(last):.1f}",
-        "suggestion ms: first tenth": f"{1000 * sum(asked) / len(asked):.1f}",
-        "last tenth ": f"{1000 * sum(asked_last) / len(asked_last):.1f}",
-        "driver MiB more": f"{(timed.memory[-1] - timed.memory[0]) / 2**20:.0f}",
-        "MLflow runs a second": f"{trials / seconds:.1f}",
-        "`best` seconds": f"{latency:.1f}",
-        "store MiB": f"{size / 2**20:.0f}",
-    }
+MIB = 2**20
 
 
 def main() -> None:
-    """Measure each size and print the table."""
+    """Record curves, replay them in sweeps of each size, print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("trials", nargs="*", type=int, default=[100, 1000])
+    parser.add_argument("trials", type=int, nargs="*", default=[100, 1000])
+    parser.add_argument("--profile", type=Path, help="folder for a cProfile of each size")
+    parser.add_argument("--curves", help="a folder of recorded trials; default: record them now")
+    parser.add_argument("--replay", help=argparse.SUPPRESS)  # the folder of one size's sweep
     arguments = parser.parse_args()
     os.chdir(Path(__file__).parent.parent)
-    trainables.tune_trainable.TuneTrial = ReplayTrial  # type: ignore[misc]
-    runner.Ledger = TimedLedger  # type: ignore[attr-defined]
+    if arguments.replay:
+        replay(arguments.trials[0], arguments.replay, arguments.profile)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ[CURVES] = arguments.curves or record(f"{folder}/recorded")
+        for trials in arguments.trials:
+            command = [sys.executable, "-m", "benchmarks.scale", str(trials)]
+            command += ["--replay", f"{folder}/{trials}"]
+            if arguments.profile:
+                command += ["--profile", str(arguments.profile)]
+            subprocess.run(command, check=True)
+
+
+def record(folder: str) -> str:
+    """Train a few real trials; the folder of their folders."""
+    sweep = _sweep("recorded", {"name": "digits"}, {"name": "small_cnn"}, trials=20)
     with cluster.connected(None):
-        for index, trials in enumerate(arguments.trials):
-            row = measure(trials)
-            if index == 0:
-                print(f"| {' | '.join(row)} |\n|{' --- |' * len(row)}")
-            print(f"| {' | '.join(row.values())} |", flush=True)
+        runner.run_sweep(sweep, folder, console=Console(quiet=True))
+    return SweepStore(folder, sweep.name).trials_folder.uri
+
+
+def replay(trials: int, folder: str, profile: Path | None) -> None:
+    """Run one sweep of replayed trials and print its lines of the table."""
+    tune_trainable.TuneTrial = ReplayTrial  # type: ignore[misc]
+    sweep = _sweep(
+        "replayed",
+        {"name": "benchmarks.overhead:tiny_data"},
+        {"name": "benchmarks.overhead:tiny_model"},
+        trials=trials,
+    )
+    meter, profiler = Meter(), cProfile.Profile(time.thread_time)
+    with cluster.connected(None), meter.running():
+        if profile:
+            profiler.enable()
+        result = runner.run_sweep(sweep, folder, console=Console(quiet=True))
+        answered = time.time()
+        profiler.disable()
+    if profile:
+        profile.mkdir(parents=True, exist_ok=True)
+        profiler.dump_stats(profile / f"scale_{trials}.prof")
+    report(meter, result.records)
+    final = max(record.ended or 0.0 for record in result.records)
+    _single("seconds from the last trial to the answer", answered - final)
+    begun, done = meter.span("sync")
+    _single("MLflow: updates of runs per second", meter.count("sync") / (done - begun))
+    start = time.perf_counter()
+    command = [sys.executable, "-m", "sweeps.cli", "best", "--storage", folder]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    _single("calsweep best: seconds", time.perf_counter() - start)
+
+
+def _single(title: str, figure: float) -> None:
+    print(f"{title:46s}{'':12s}{figure:12.1f}", flush=True)
+
+
+def _sweep(name: str, dataset: dict[str, Any], model: dict[str, Any], trials: int) -> SweepFile:
+    return parse_sweep(
+        {
+            "name": name,
+            "dataset": dataset,
+            "model": model,
+            "losses": LOSSES,
+            "training": {"epochs": EPOCHS},
+            "search": {"trials": trials},
+        }
+    )
+
+
+class Meter:
+    """Watches this process: its CPU and memory over time, and the CPU of single calls."""
+
+    def __init__(self) -> None:
+        self._times: list[float] = []
+        self._figures: dict[str, list[float]] = {"cpu": [], "resident": []}
+        self._calls: dict[str, list[tuple[float, int, float]]] = defaultdict(list)
+        self._stop = threading.Event()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Measure until the block ends."""
+        for owner, name in (
+            (SweepStudy, "suggest"),
+            (MlflowWriter, "_connect"),
+            (MlflowWriter, "sync"),
+        ):
+            setattr(owner, name, self._timed(name, getattr(owner, name)))
+        thread = threading.Thread(target=self._sample, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            thread.join()
+
+    def at(self, figure: str, moment: float) -> float:
+        """``cpu`` seconds or ``resident`` bytes at a moment, interpolated."""
+        return float(np.interp(moment, self._times, self._figures[figure]))
+
+    def between(self, name: str, start: float, end: float) -> float:
+        """CPU seconds that calls took which ended in a span of time."""
+        return sum(cpu for when, _, cpu in self._calls[name] if start < when <= end)
+
+    def of(self, name: str, numbers: range) -> float:
+        """CPU seconds that calls for trials of these numbers took."""
+        return sum(cpu for _, number, cpu in self._calls[name] if number in numbers)
+
+    def count(self, name: str) -> int:
+        """How many calls there were."""
+        return len(self._calls[name])
+
+    def span(self, name: str) -> tuple[float, float]:
+        """When the first and the last call ended."""
+        return self._calls[name][0][0], self._calls[name][-1][0]
+
+    def _sample(self) -> None:
+        while not self._stop.wait(0.1):
+            pages = int(Path("/proc/self/statm").read_text().split()[1])
+            self._times.append(time.time())
+            self._figures["cpu"].append(time.process_time())
+            self._figures["resident"].append(pages * resource.getpagesize())
+
+    def _timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(owner: Any, *arguments: Any) -> Any:
+            start = time.thread_time()
+            try:
+                return function(owner, *arguments)
+            finally:
+                trial = arguments[0] if arguments else -1
+                number = trial.number if isinstance(trial, TrialRecord) else trial
+                self._calls[name].append((time.time(), number, time.thread_time() - start))
+
+        return timed
+
+
+def report(meter: Meter, records: list[TrialRecord]) -> None:
+    """Print the figures of the first and the last tenth of the trials.
+
+    MLflow is written by a thread of its own, which follows the trials at its own pace: its share
+    is counted by the trials that it was for, all else by the time.
+    """
+    searched = [record for record in records if record.searched]
+    ends = sorted(record.ended or 0.0 for record in searched)
+    tenth = max(1, len(ends) // 10)
+    # The first tenth begins when a trial has ended: until then the workers start.
+    first = Span(ends[0], ends[tenth], range(tenth), tenth)
+    last = Span(ends[-1 - tenth], ends[-1], range(len(ends) - tenth, len(ends)), tenth)
+
+    def line(title: str, digits: int, figure: Callable[[Span], float]) -> None:
+        one, other = figure(first), figure(last)
+        ratio = f"{other / one:8.2f}" if one else ""
+        print(f"{title:46s}{one:12.{digits}f}{other:12.{digits}f}{ratio}")
+
+    def mlflow(span: Span) -> float:
+        return meter.of("sync", span.numbers) / span.trials
+
+    def others(span: Span) -> float:
+        cpu = meter.at("cpu", span.end) - meter.at("cpu", span.start)
+        writer = sum(meter.between(name, span.start, span.end) for name in ("sync", "_connect"))
+        return (cpu - writer) / span.trials
+
+    print(f"\n{f'{len(records)} trials':46s} first tenth  last tenth   ratio")
+    line("driver: CPU ms per trial", 1, lambda span: 1000 * (others(span) + mlflow(span)))
+    line("  of it suggesting", 1, lambda s: 1000 * meter.of("suggest", s.numbers) / s.trials)
+    line("  of it writing to MLflow", 1, lambda span: 1000 * mlflow(span))
+    line(
+        "driver: resident MiB at the end of the tenth",
+        0,
+        lambda s: meter.at("resident", s.end) / MIB,
+    )
+    line("trials ended per second", 1, lambda span: span.trials / (span.end - span.start))
+
+
+@dataclass(frozen=True)
+class Span:
+    """A tenth of the trials: from when to when they ended, their numbers, how many."""
+
+    start: float
+    end: float
+    numbers: range
+    trials: int
 
 
 if __name__ == "__main__":

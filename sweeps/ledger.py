@@ -59,6 +59,10 @@ class Ledger:
         self._final: list[tuple[Setting, int]] | None = None
         self._unfinished = deque(r for r in self.records if r.state == "running")
         self._live: set[int] = set()
+        # Kept, as counting over all records at every step of Tune would cost a long sweep dear.
+        self._searched = sum(record.searched for record in self.records)
+        self._finalists = [record for record in self.records if record.role == "finalist"]
+        self._searches = searches(sweep)
         self._trained = set(trained_encoders if sweep.encoder else sweep.seeds)
         ended_badly = (r.seed for r in self.records if r.role == "encoder" and r.state == "failed")
         self._without_encoder = set(ended_badly) - self._trained
@@ -69,7 +73,12 @@ class Ledger:
         self._deadline = (
             time.time() + 3600 * sweep.search.max_hours if sweep.search.max_hours else None
         )
-        self._study.restore(self.records)
+        searched = [record for record in self.records if record.searched]
+        for record in searched:
+            self._study.adopt(record.number, (record.loss, record.hyperparameters))
+        for record in sorted(searched, key=lambda r: r.ended or 0.0):
+            if record.state != "running":
+                self._study.observe(record)
 
     def __deepcopy__(self, memo: object) -> Ledger:
         """Tune copies its searcher and callbacks; there is one book of a sweep all the same."""
@@ -83,8 +92,9 @@ class Ledger:
     def planned(self) -> int:
         """How many trials there will be in all, as far as is known by now."""
         sweep = self.sweep
-        first = sweep.search.trials if searches(sweep) else len(self._initial)
-        encoders = sum(r.role == "encoder" for r in self.records) + len(self._untrained)
+        first = sweep.search.trials if self._searches else len(self._initial)
+        begun = len(self.records) - self._searched - len(self._finalists)
+        encoders = begun + len(self._untrained)
         if self._final is not None:
             return encoders + self._searched + len(self._finals())
         again = (len(sweep.seeds) - 1) * min(sweep.selection.finalists + 1, first)
@@ -165,38 +175,31 @@ class Ledger:
             self._study.observe(record)
         self._notify(record)
 
-    @property
-    def _searched(self) -> int:
-        return sum(record.searched for record in self.records)
-
     def _begin(self, role: Role, setting: Setting, seed: int) -> TrialRecord:
         loss, hyperparameters = setting
         number = len(self.records)
         record = TrialRecord(number, role, loss, hyperparameters, seed, started=time.time())
         self._save(record)
         self.records.append(record)
+        self._searched += record.searched
+        if role == "finalist":
+            self._finalists.append(record)
         self._live.add(number)
         self._notify(record)
         return record
 
     def _search_is_over(self, searched: int) -> bool:
         late = self._deadline is not None and time.time() > self._deadline
-        # Before a resume, which sets a new deadline.
-        begun_finals = any(record.role == "finalist" for record in self.records)
-        return (
-            late or begun_finals or searched >= self.sweep.search.trials or not searches(self.sweep)
-        )
+        # Finalists may have begun before a resume, which sets a new deadline.
+        begun_finals = bool(self._finalists)
+        return late or begun_finals or searched >= self.sweep.search.trials or not self._searches
 
     @property
     def _search_is_running(self) -> bool:
         return any(self.records[number].searched for number in self._live)
 
     def _remaining_finals(self) -> list[tuple[Setting, int]]:
-        begun = [
-            ((record.loss, record.hyperparameters), record.seed)
-            for record in self.records
-            if record.role == "finalist"
-        ]
+        begun = [((record.loss, record.hyperparameters), record.seed) for record in self._finalists]
         return [final for final in self._finals() if final not in begun]
 
     def _finals(self) -> list[tuple[Setting, int]]:

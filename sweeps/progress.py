@@ -18,6 +18,7 @@ from sweeps.naming import run_name
 from sweeps.selection import choose
 
 _SECONDS_BETWEEN_LINES = 10.0
+_REST_AFTER_CHOOSING = 50.0  # times as long as it took
 _SECONDS_BETWEEN_FAULTS = 30.0
 
 
@@ -36,6 +37,8 @@ class Progress:
         self._last_line = 0.0
         self._last_fault = -math.inf
         self._live: Live | None = None
+        self._best_so_far = ""
+        self._best_due = 0.0
 
     def __enter__(self) -> Progress:
         if self._console.is_terminal:
@@ -117,6 +120,14 @@ class Progress:
         return [*parts, self._best(ledger), self._time_left(ledger)]
 
     def _best(self, ledger: Ledger) -> str:
+        """Choosing looks at every trial, so it is done anew only for a small share of the time."""
+        now = time.monotonic()
+        if now >= self._best_due:
+            self._best_so_far = self._choose(ledger)
+            self._best_due = time.monotonic() + _REST_AFTER_CHOOSING * (time.monotonic() - now)
+        return self._best_so_far
+
+    def _choose(self, ledger: Ledger) -> str:
         best = choose(ledger.records, ledger.sweep.rule)
         if best is None:
             return "best so far: none has finished yet"

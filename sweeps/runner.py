@@ -6,7 +6,7 @@ import math
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -195,7 +195,7 @@ def _tune(
 ) -> None:
     from ray import tune
 
-    from sweeps.tuning import LedgerCallback, LedgerSearcher, make_scheduler
+    from sweeps.tuning import LedgerCallback, LedgerSearcher, SweepOverError, make_scheduler
 
     tune_folder = store.folder / "tune"
     setup = TrialSetup(
@@ -230,8 +230,9 @@ def _tune(
             verbose=0,
         ),
     )
-    tuner.fit()
-    tune_folder.delete_tree()  # Tune's own snapshot, of no more use
+    with suppress(SweepOverError):
+        tuner.fit()
+    tune_folder.delete_tree()  # of no more use
 
 
 def _trainable_of_one_worker(

@@ -1,8 +1,8 @@
 """What Ray Tune calls while a sweep runs: the searcher, the scheduler and the callback.
 
 All three are thin: what to run and what came of it is in the :class:`~sweeps.ledger.Ledger`.
-Tune's own experiment snapshot is not used for resuming; it is written only every ten seconds or
-so, and grows with the number of trials.
+Tune's own experiment snapshot and table of results are not used and not made: they grow with the
+number of trials.
 """
 
 from __future__ import annotations
@@ -22,6 +22,14 @@ from sweeps.ledger import Ledger
 from sweeps.sweep_file import SweepFile
 
 logger = logging.getLogger("calsweep")
+
+
+class SweepOverError(Exception):
+    """Every trial has ended.
+
+    Raised out of Tune's loop, which then ends its actors and passes it on. A loop that runs out
+    instead writes a snapshot of all trials and reads all their results back, some 20 ms for each.
+    """
 
 
 class LedgerSearcher(Searcher):
@@ -67,10 +75,19 @@ class LedgerSearcher(Searcher):
 
 
 class LedgerCallback(Callback):
-    """Writes results and ends of trials into the ledger."""
+    """Writes results and ends of trials into the ledger, and ends Tune's loop after the last."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
+
+    def on_step_end(self, iteration: int, trials: list[Trial], **_: Any) -> None:
+        """Called after each turn of Tune's loop.
+
+        Raises:
+            SweepOverError: No trial is running, and none will come.
+        """
+        if self._ledger.live == 0 and self._ledger.exhausted:
+            raise SweepOverError
 
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **_: Any

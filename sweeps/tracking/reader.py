@@ -11,7 +11,10 @@ from typing import Any
 
 from sweeps.errors import UserError
 from sweeps.records import TrialRecord
+from sweeps.selection import guard_excess, guard_reference
 from sweeps.tracking.client import check_answers
+
+_RUNS_PER_PAGE = 100
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,8 @@ class TrackedSweep:
         model: Name of the model.
         objective: What it minimised.
         guard: Its tolerance of validation error.
-        records: Its trials, with the metrics of their last epoch as only history.
+        records: Its trials, with the metrics of their last epoch as only history. Of a long sweep
+            those are left out that cannot change what is chosen.
         run_ids: MLflow's id of each trial, by number.
         parent_id: MLflow's id of the sweep's own run.
     """
@@ -57,12 +61,16 @@ def tracked_sweeps(
     check_answers(uri)
     if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists():
         return []  # connecting would make an empty database
-    groups: dict[str, list[Any]] = {}
-    for run in _child_runs(uri, dataset, model):
-        if "loss" not in run.data.params:
-            continue  # it is being written just now
-        groups.setdefault(run.data.tags["calsweep.sweep_id"], []).append(run)
-    return [_sweep(sweep_id, runs) for sweep_id, runs in groups.items()]
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        client = MlflowClient(tracking_uri=uri)
+        sweeps = [_deciding_runs(client, parent) for parent in _parent_runs(client, dataset, model)]
+    except (MlflowException, SQLAlchemyError) as error:
+        raise UserError(f"tracking.uri = {uri!r}: {str(error).splitlines()[0]}") from None
+    return [_sweep(runs) for runs in sweeps if runs]
 
 
 def read_sweep_file(uri: str, parent_id: str) -> str:
@@ -82,39 +90,65 @@ def read_sweep_file(uri: str, parent_id: str) -> str:
         raise UserError(f"run {parent_id} has no sweep.yaml in {uri}: {error}") from None
 
 
-def _child_runs(uri: str, dataset: str | None, model: str | None) -> Iterator[Any]:
-    from mlflow import MlflowClient
-    from mlflow.exceptions import MlflowException
-    from sqlalchemy.exc import SQLAlchemyError
-
-    conditions = ["tags.`calsweep.trial` LIKE '%'"]
+def _parent_runs(client: Any, dataset: str | None, model: str | None) -> list[Any]:
+    conditions = ["tags.role = 'sweep'"]
     for name, value in (("dataset", dataset), ("model", model)):
         if value is not None:
             conditions.append(f"params.{name} = '{value.replace(chr(39), '')}'")
-    try:
-        client = MlflowClient(tracking_uri=uri)
-        experiments = list(client.search_experiments(filter_string="tags.calsweep = '1'"))
-        token = None
-        while experiments:
-            page = client.search_runs(
-                [e.experiment_id for e in experiments],
-                " and ".join(conditions),
-                max_results=1000,
-                page_token=token,
-            )
-            yield from page
-            token = page.token
-            if not token:
-                return
-    except (MlflowException, SQLAlchemyError) as error:
-        raise UserError(f"tracking.uri = {uri!r}: {str(error).splitlines()[0]}") from None
+    experiments = client.search_experiments(filter_string="tags.calsweep = '1'")
+    ids = [experiment.experiment_id for experiment in experiments]
+    pages = _pages(client, ids, " and ".join(conditions), []) if ids else ()
+    return [run for page in pages for run in page if "guard" in run.data.params]
 
 
-def _sweep(sweep_id: str, runs: list[Any]) -> TrackedSweep:
+def _deciding_runs(client: Any, parent: Any) -> list[Any]:
+    """The runs of a sweep's trials, as far as they are needed to choose among them.
+
+    Reading a run takes MLflow some milliseconds, and a long sweep has thousands. So they are read
+    in an order in which the first ones decide: all others before the search's own, of those the
+    finished ones by their objective. Once there are more feasible ones of these than settings were
+    trained again, none that follows can be chosen, nor be one of the settings trained again.
+    """
+    objective, guard = parent.data.params["objective"], float(parent.data.params["guard"])
+    order = ["tags.role", "tags.state", f"metrics.{objective}", "attributes.start_time"]
+    own = f"tags.mlflow.parentRunId = '{parent.info.run_id}'"
+    runs: list[Any] = []
+    for page in _pages(client, [parent.info.experiment_id], own, order):
+        # A run without parameters is being written just now.
+        runs += [run for run in page if "loss" in run.data.params]
+        if _decided([_record(run) for run in runs], guard):
+            break
+    return runs
+
+
+def _decided(records: list[TrialRecord], guard: float) -> bool:
+    finished = [r for r in records if r.state == "finished" and "val_error" in r.outcome]
+    reference = guard_reference([r for r in finished if r.role == "baseline"])
+    if reference is None:
+        return False
+    again = {record.setting for record in records if record.role == "finalist"}
+    searched = [record for record in finished if record.role == "search"]
+    feasible = sum(guard_excess(record, reference, guard) <= 0 for record in searched)
+    return feasible > len(again)
+
+
+def _pages(client: Any, experiments: list[str], condition: str, order: list[str]) -> Iterator[Any]:
+    token = None
+    while True:
+        page = client.search_runs(
+            experiments, condition, max_results=_RUNS_PER_PAGE, order_by=order, page_token=token
+        )
+        yield page
+        token = page.token
+        if not token:
+            return
+
+
+def _sweep(runs: list[Any]) -> TrackedSweep:
     first = runs[0]
     records = sorted((_record(run) for run in runs), key=lambda record: record.number)
     return TrackedSweep(
-        sweep_id=sweep_id,
+        sweep_id=first.data.tags["calsweep.sweep_id"],
         name=first.data.tags["calsweep.sweep"],
         dataset=first.data.params["dataset"],
         model=first.data.params["model"],

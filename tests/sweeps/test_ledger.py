@@ -249,10 +249,8 @@ def test_a_crash_in_a_long_sweep_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of many trials Optuna is shown some only: the same ones after a resume."""
-    monkeypatch.setattr("sweeps.study._MANY", 12)
-    monkeypatch.setattr("sweeps.study._STEP", 4)
-    monkeypatch.setattr("sweeps.study._LATEST", 5)
-    monkeypatch.setattr("sweeps.study._BEST_OF_EACH_LOSS", 2)
+    monkeypatch.setattr("sweeps.trial_window.LATEST", 8)
+    monkeypatch.setattr("sweeps.trial_window.BEST", 3)
     sweep = make_sweep(trials=40)
     whole = Ledger(sweep, new_store(tmp_path / "whole", sweep), 10)
     for _ in steps(whole):

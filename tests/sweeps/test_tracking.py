@@ -260,6 +260,33 @@ def test_two_sweeps_of_one_name_are_kept_apart(
     assert tracked_sweeps(uri, dataset="cifar10") == []
 
 
+def test_a_long_sweep_is_read_as_far_as_it_decides(storage: Path, tmp_path: Path) -> None:
+    uri = tracking_uri(str(storage))
+    sweep = make_sweep("long", tracking={"uri": uri}, model={"name": "resnet101_cifar"})
+    first, *_ = records = [r for r in make_records() if r.role != "finalist"]
+    for number in range(len(records), 240):  # stopped ones have the lowest ECE, some do not count
+        values = {"val_ece": 0.4 - number / 1000, "val_error": 0.9 if number > 200 else 0.1}
+        stopped = replace(records[4], number=number, history=[entry(1, val_ece=0.001)])
+        whole = replace(records[2], number=number, history=[entry(3, **values)])
+        made = stopped if number % 3 == 0 else whole
+        records.append(replace(made, hyperparameters={"gamma": float(number)}))
+    for number in (200, 199):
+        again = replace(records[number], number=len(records), role="finalist", seed=1)
+        records.append(again)
+    store = SweepStore(str(tmp_path), sweep.name)
+    store.create(sweep)
+    writer = MlflowWriter(sweep, store, ENVIRONMENT)
+    for record in records:
+        writer.sync(record)
+    chosen = choose(records, sweep.rule)
+    assert chosen is not None and chosen.trials[0].number == 200
+    (tracked,) = tracked_sweeps(uri, model="resnet101_cifar")
+    assert len(tracked.records) < len(records) and first.setting == tracked.records[0].setting
+    (found,) = best_settings([tracked])
+    assert found["hyperparameters"] == {"gamma": 200.0}
+    assert found["run_id"] == tracked.run_ids[200]
+
+
 def test_the_answer_from_mlflow_is_the_one_from_the_records(
     storage: Path, written: list[TrialRecord]
 ) -> None:

@@ -1,0 +1,56 @@
+"""The trials of :mod:`benchmarks.scale`: they replay what a real trial reported and left behind."""
+
+import json
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from trainables.config import TrialSetup, trial_folder
+from trainables.storage import Folder
+from trainables.tune_trainable import TuneTrial
+
+CURVES = "CALSWEEP_BENCHMARK_CURVES"  # names the folder of recorded trials
+
+
+class ReplayTrial(TuneTrial):
+    """A trial that steps through a recorded one of the same loss."""
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Take up another trial."""
+        self._run = ReplayRun(self._trial_setup, new_config)  # type: ignore[assignment]
+        return True
+
+
+class ReplayRun:
+    """Reports a recorded trial's epochs, and leaves its files as the real one did."""
+
+    def __init__(self, setup: TrialSetup, config: dict[str, Any]) -> None:
+        same = [trial for trial in recorded() if trial["loss"] == config["loss"]]
+        self._trial = same[config["number"] % len(same)]
+        self._folder = Folder(setup.trials_uri) / trial_folder(config["number"])
+        self._epoch = 0
+
+    def advance(self) -> dict[str, Any]:
+        """The next epoch."""
+        entry = self._trial["history"][self._epoch]
+        self._epoch += 1
+        done = self._epoch == len(self._trial["history"])
+        if self._epoch == 1 or done:
+            for name, data in self._trial["files"].items():
+                folder, _, name = name.rpartition("/")
+                (self._folder / folder if folder else self._folder).write(name, data)
+        return {**entry, "done": done}
+
+
+@cache
+def recorded() -> list[dict[str, Any]]:
+    """The recorded trials that ran to their end."""
+    trials = []
+    for folder in sorted(Path(os.environ[CURVES]).iterdir()):
+        trial = json.loads((folder / "trial.json").read_text())
+        if trial["state"] == "finished":
+            files = [p for p in folder.rglob("*") if p.is_file() and p.name != "trial.json"]
+            trial["files"] = {str(p.relative_to(folder)): p.read_bytes() for p in files}
+            trials.append(trial)
+    return trials

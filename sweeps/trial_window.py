@@ -1,0 +1,75 @@
+"""What Optuna's sampler sees of a long sweep, so that a suggestion costs no more as it goes on."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from collections.abc import Container, Sequence
+
+from optuna.storages import InMemoryStorage
+from optuna.trial import FrozenTrial, TrialState
+
+LATEST = 475
+BEST = 25  # TPE models the best tenth of all trials, at most so many, against all others
+
+_SAMPLED = (TrialState.COMPLETE, TrialState.PRUNED)
+
+
+class TrialWindow(InMemoryStorage):
+    """A study's trials in memory; of those that have ended the sampler is shown a window.
+
+    In the window are the best ``BEST`` trials, in TPE's own order, and the ``LATEST`` that ended
+    last. Up to ``LATEST`` trials that is all of them. Beyond that TPE's model of the good settings
+    is still made of the very best of all; its model of the others, in which older trials weigh
+    less anyway, is made of the latest. It holds one study, whose objective is minimised.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._open: set[int] = set()
+        self._latest: deque[int] = deque(maxlen=LATEST)
+        self._best: list[tuple[tuple[float, ...], int]] = []
+
+    def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
+        """A new trial; it is in the window until it ends."""
+        trial_id = super().create_new_trial(study_id, template_trial)
+        self._open.add(trial_id)
+        return trial_id
+
+    def set_trial_state_values(
+        self, trial_id: int, state: TrialState, values: Sequence[float] | None = None
+    ) -> bool:
+        """A trial's state changed; one that has ended takes its place in the window."""
+        changed = super().set_trial_state_values(trial_id, state, values)
+        if state.is_finished():
+            self._open.discard(trial_id)
+            if state in _SAMPLED:
+                self._latest.append(trial_id)
+                insort(self._best, (_rank(self.get_trial(trial_id)), trial_id))
+                del self._best[BEST:]
+        return changed
+
+    def get_all_trials(
+        self,
+        study_id: int,
+        deepcopy: bool = True,
+        states: Container[TrialState] | None = None,
+    ) -> list[FrozenTrial]:
+        """The trials in the window, where they are only looked at; all, where copies are wanted."""
+        if deepcopy or states == (TrialState.WAITING,):
+            return super().get_all_trials(study_id, deepcopy, states)
+        shown = self._open.union(self._latest, (trial_id for _, trial_id in self._best))
+        trials = [self.get_trial(trial_id) for trial_id in sorted(shown)]
+        return [t for t in trials if states is None or t.state in states]
+
+
+def _rank(trial: FrozenTrial) -> tuple[float, ...]:
+    """Lower is better: feasible before not, whole before stopped, as TPE splits its trials."""
+    violation = sum(value for value in trial.constraints.values() if value > 0)
+    if violation > 0:
+        return 2.0, violation
+    if trial.state == TrialState.COMPLETE:
+        assert trial.value is not None
+        return 0.0, trial.value
+    step, value = max(trial.intermediate_values.items())
+    return 1.0, float(-step), value
