@@ -45,21 +45,23 @@ def main() -> None:
     """Record curves, replay them in sweeps of each size, print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("trials", type=int, nargs="*", default=[100, 1000])
+    parser.add_argument("--max-hours", type=float, help="end each search after that long")
     parser.add_argument("--profile", type=Path, help="folder for a cProfile of each size")
     parser.add_argument("--curves", help="a folder of recorded trials; default: record them now")
     parser.add_argument("--replay", help=argparse.SUPPRESS)  # the folder of one size's sweep
     arguments = parser.parse_args()
     os.chdir(Path(__file__).parent.parent)
     if arguments.replay:
-        replay(arguments.trials[0], arguments.replay, arguments.profile)
+        replay(arguments.trials[0], arguments.max_hours, Path(arguments.replay), arguments.profile)
         return
     with tempfile.TemporaryDirectory() as folder:
         os.environ[CURVES] = arguments.curves or record(f"{folder}/recorded")
         for trials in arguments.trials:
             command = [sys.executable, "-m", "benchmarks.scale", str(trials)]
             command += ["--replay", f"{folder}/{trials}"]
-            if arguments.profile:
-                command += ["--profile", str(arguments.profile)]
+            for option in ("max_hours", "profile"):
+                if value := getattr(arguments, option):
+                    command += [f"--{option.replace('_', '-')}", str(value)]
             subprocess.run(command, check=True)
 
 
@@ -71,20 +73,21 @@ def record(folder: str) -> str:
     return SweepStore(folder, sweep.name).trials_folder.uri
 
 
-def replay(trials: int, folder: str, profile: Path | None) -> None:
-    """Run one sweep of replayed trials and print its lines of the table."""
+def replay(trials: int, max_hours: float | None, folder: Path, profile: Path | None) -> None:
+    """Run one sweep of replayed trials and print its part of the table."""
     tune_trainable.TuneTrial = ReplayTrial  # type: ignore[misc]
     sweep = _sweep(
         "replayed",
         {"name": "benchmarks.overhead:tiny_data"},
         {"name": "benchmarks.overhead:tiny_model"},
         trials=trials,
+        max_hours=max_hours,
     )
     meter, profiler = Meter(), cProfile.Profile(time.thread_time)
     with cluster.connected(None), meter.running():
         if profile:
             profiler.enable()
-        result = runner.run_sweep(sweep, folder, console=Console(quiet=True))
+        result = runner.run_sweep(sweep, str(folder), console=Console(quiet=True))
         answered = time.time()
         profiler.disable()
     if profile:
@@ -96,7 +99,7 @@ def replay(trials: int, folder: str, profile: Path | None) -> None:
     begun, done = meter.span("sync")
     _single("MLflow: updates of runs per second", meter.count("sync") / (done - begun))
     start = time.perf_counter()
-    command = [sys.executable, "-m", "sweeps.cli", "best", "--storage", folder]
+    command = [sys.executable, "-m", "sweeps.cli", "best", "--storage", str(folder)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     _single("calsweep best: seconds", time.perf_counter() - start)
 
@@ -105,7 +108,7 @@ def _single(title: str, figure: float) -> None:
     print(f"{title:46s}{'':12s}{figure:12.1f}", flush=True)
 
 
-def _sweep(name: str, dataset: dict[str, Any], model: dict[str, Any], trials: int) -> SweepFile:
+def _sweep(name: str, dataset: dict[str, Any], model: dict[str, Any], **search: Any) -> SweepFile:
     return parse_sweep(
         {
             "name": name,
@@ -113,7 +116,7 @@ def _sweep(name: str, dataset: dict[str, Any], model: dict[str, Any], trials: in
             "model": model,
             "losses": LOSSES,
             "training": {"epochs": EPOCHS},
-            "search": {"trials": trials},
+            "search": search,
         }
     )
 
