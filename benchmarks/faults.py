@@ -243,7 +243,7 @@ class Scene:
 
     def driver(self) -> psutil.Process:
         """The process of ``calsweep run`` or ``resume``."""
-        return next(p for p in self.cluster.head.processes() if _runs(p, "calsweep"))
+        return next(p for p in self.cluster.head.processes() if _is_driver(p))
 
     def processes_of(self, title: str, nodes: list[Node]) -> list[psutil.Process]:
         """Ray's processes of that title."""
@@ -256,9 +256,9 @@ def _title(process: psutil.Process) -> str:
     return ""
 
 
-def _runs(process: psutil.Process, name: str) -> bool:
+def _is_driver(process: psutil.Process) -> bool:
     words = _title(process).split()
-    return any(word.endswith(f"/{name}") for word in words[:2]) and "--address" in words
+    return words[1:3] == ["-m", "sweeps.cli"]  # once it is in its copy of what was sent
 
 
 Fault = Callable[[Scene, random.Random], dict[str, int]]
