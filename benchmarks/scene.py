@@ -1,0 +1,254 @@
+"""A sweep on a cluster, for :mod:`benchmarks.faults`: what is done to it, and what it left."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.ray_cluster import Node, RayCluster, free_port
+from sweeps.errors import UserError
+from sweeps.jobs import find_job
+from sweeps.loading import dump_sweep, parse_sweep
+from sweeps.records import TrialRecord
+from sweeps.store import SweepStore
+from sweeps.tracking.client import check_answers, tracking_uri
+
+EPOCHS = 6
+ARTIFACTS = {"checkpoint.pt", "predictions_validation.parquet", "reliability.svg", "sweep.yaml"}
+CALSWEEP = str(Path(sys.executable).with_name("calsweep"))
+_TIMEOUT_SECONDS = 300
+_OWN_LOSS = '''
+import os, time
+import torch
+from torch.nn.functional import cross_entropy
+from trainables.distributed import rank
+from trainables.losses import CalibrationLoss
+
+class Logged(CalibrationLoss):
+    """Writes down each epoch: when, by which process, of which trial (each has its own alpha)."""
+    looks_across_batch = False
+    def __init__(self, num_classes, alpha=1.0):
+        super().__init__(num_classes)
+        self.alpha = alpha
+        self.register_buffer("epoch", torch.zeros((), dtype=int))
+    def on_epoch_end(self):
+        time.sleep(0.3)
+        self.epoch += 1
+        if rank() == 0:
+            with open({log!r}, "a") as stream:
+                print(time.time(), os.getpid(), self.alpha, int(self.epoch), file=stream)
+    def compute(self, logits, targets, indices, features):
+        return cross_entropy(logits, targets) * self.alpha
+'''
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """An epoch that was trained.
+
+    Attributes:
+        when: Seconds since the epoch.
+        pid: Of the process.
+        trial: What tells the trials apart.
+        number: From 1.
+    """
+
+    when: float
+    pid: int
+    trial: str
+    number: int
+
+
+class MlflowServer:
+    """``mlflow server`` on SQLite, that may go and come back.
+
+    Args:
+        folder: For its files.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._port = free_port()
+        self._folder = folder
+        self.uri = f"http://127.0.0.1:{self._port}"
+        self.start()
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "mlflow", "server", "--workers", "1"),
+                *("--backend-store-uri", f"sqlite:///{self._folder}/mlflow.db"),
+                *("--artifacts-destination", str(self._folder / "artifacts")),
+                *("--port", str(self._port)),
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        deadline = time.monotonic() + 60
+        while True:
+            with suppress(UserError):
+                check_answers(self.uri)
+                return
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"mlflow server does not answer at {self.uri}")
+            time.sleep(0.3)
+
+    def kill(self) -> None:
+        """SIGKILL it with its workers."""
+        parent = psutil.Process(self._process.pid)
+        for process in [*parent.children(recursive=True), parent]:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        self._process.wait()
+
+
+class Scene:
+    """A sweep on a cluster, and what can be done to both.
+
+    Args:
+        cluster: The cluster.
+        folder: An empty folder, the user's.
+        store: Where the sweep store is to be.
+        sections: Of the sweep file, in place of the usual ones.
+        server: Of MLflow; None for SQLite.
+    """
+
+    def __init__(
+        self,
+        cluster: RayCluster,
+        folder: Path,
+        store: Path,
+        sections: dict[str, Any],
+        server: MlflowServer | None = None,
+    ) -> None:
+        self.cluster, self.folder, self.storage = cluster, folder, str(store)
+        self.server = server
+        self.store = SweepStore(self.storage, "fragile")
+        self._place = ("--address", cluster.url, "--storage", self.storage)
+        self.log = folder / "epochs.log"
+        self.log.touch()
+        (folder / "logged.py").write_text(_OWN_LOSS.format(log=str(self.log)))
+        self.sweep = parse_sweep(
+            {
+                "name": "fragile",
+                "dataset": {"name": "digits", "train_samples": 200},
+                "model": {"name": "small_cnn", "width": 4},
+                "losses": [
+                    {"name": "logged:Logged", "space": {"alpha": {"low": 0.5, "high": 2.0}}}
+                ],
+                "training": {"epochs": EPOCHS, "batch_size": 64, "lr": 0.05},
+                "search": {"trials": 10},
+                "scheduler": {"name": "none"},
+                "selection": {"finalists": 0},
+                **sections,
+            }
+        )
+        (folder / "sweep.yaml").write_text(dump_sweep(self.sweep))
+
+    def calsweep(self, *arguments: str) -> str:
+        """Run a command to its end; what it printed.
+
+        Raises:
+            RuntimeError: It failed.
+        """
+        done = subprocess.run(
+            [CALSWEEP, *arguments],
+            cwd=self.folder,
+            env=self.cluster.environment,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_SECONDS,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"calsweep {' '.join(arguments)}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def submit(self) -> None:
+        """Hand the sweep to the cluster."""
+        printed = self.calsweep("submit", "sweep.yaml", *self._place)
+        self.job = printed.splitlines()[-1]
+
+    def resume(self) -> None:
+        """Hand it over once more."""
+        printed = self.calsweep("resume", "fragile", *self._place)
+        self.job = printed.splitlines()[-1]
+
+    def sync(self) -> None:
+        """Bring MLflow up to date."""
+        self.calsweep("sync", "fragile", "--storage", self.storage)
+
+    def state(self) -> str:
+        """Of the job."""
+        return find_job(self.job, self.cluster.url).state
+
+    def wait(self, until: Callable[[], bool]) -> None:
+        """Wait for something.
+
+        Raises:
+            TimeoutError: It does not happen.
+        """
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
+        while not until():
+            if time.monotonic() > deadline:
+                raise TimeoutError(self.calsweep("logs", self.job, "--address", self.cluster.url))
+            time.sleep(0.2)
+
+    def has_ended(self) -> bool:
+        """Whether the job ended."""
+        return self.state() in ("SUCCEEDED", "FAILED", "STOPPED")
+
+    def epochs(self) -> list[Epoch]:
+        """All that were trained so far."""
+        lines = [line.split() for line in self.log.read_text().splitlines()]
+        return [Epoch(float(when), int(pid), trial, int(n)) for when, pid, trial, n in lines]
+
+    def kill_driver(self) -> bool:
+        """SIGKILL the process of ``calsweep run`` or ``resume``; whether there was one."""
+        drivers = [process for process in self.cluster.head.processes() if _is_driver(process)]
+        for process in drivers:
+            process.kill()
+        self.wait(self.has_ended)
+        return bool(drivers)
+
+    def finished(self) -> dict[int, TrialRecord]:
+        """The records of the trials that have ended as they should, by number."""
+        return {r.number: r for r in self.store.load_records() if r.state == "finished"}
+
+    def tracked(self) -> set[int]:
+        """Numbers of the trials of which MLflow has every epoch and every artifact."""
+        from mlflow import MlflowClient
+
+        client = MlflowClient(tracking_uri(self.storage, self.sweep))
+        experiments = [e.experiment_id for e in client.search_experiments()]
+        runs = client.search_runs(experiments, "tags.`calsweep.trial` LIKE '%'", max_results=1000)
+        return {
+            int(run.data.tags["calsweep.trial"])
+            for run in runs
+            if run.info.status == "FINISHED"
+            and len(client.get_metric_history(run.info.run_id, "val_nll")) == EPOCHS
+            and {file.path for file in client.list_artifacts(run.info.run_id)} >= ARTIFACTS
+        }
+
+    def processes_of(self, title: str, nodes: list[Node]) -> list[psutil.Process]:
+        """Ray's processes of that title."""
+        return [p for node in nodes for p in node.processes() if title in _title(p)]
+
+
+def _title(process: psutil.Process) -> str:
+    with suppress(psutil.Error):
+        return " ".join(process.cmdline())
+    return ""
+
+
+def _is_driver(process: psutil.Process) -> bool:
+    words = _title(process).split()
+    return words[1:3] == ["-m", "sweeps.cli"]  # once it is in its copy of what was sent
