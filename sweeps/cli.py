@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -274,6 +275,16 @@ def _print_job(job: str, sent: Shipment) -> None:
     print(job)
 
 
+def _tracking_told(uri: str, storage: str) -> str:
+    """What tells a command where MLflow is that only the sweep file names."""
+    from sweeps.tracking.client import tracking_uri
+
+    with suppress(UserError):  # a remote storage says nothing of MLflow
+        if tracking_uri(storage) == uri:
+            return ""
+    return f"MLFLOW_TRACKING_URI={'...' if '@' in uri else uri} "  # no passwords
+
+
 def _print_result(result: SweepResult, name: str, storage: str) -> None:
     from rich.console import Console
 
@@ -286,9 +297,11 @@ def _print_result(result: SweepResult, name: str, storage: str) -> None:
     for line in result.summary["why"]:
         console.print(line)
     where = "" if storage == DEFAULT_STORAGE else f" --storage {storage}"
+    uri = result.tracking_uri
+    told = _tracking_told(uri, storage)
     console.print(
-        f"\n  browse the runs   calsweep ui{where}"
-        f"\n  best per dataset  calsweep best{where}"
+        f"\n  browse the runs   {uri if uri.startswith('http') else f'{told}calsweep ui{where}'}"
+        f"\n  best per dataset  {told}calsweep best{where}"
         f"\n  report            calsweep report {name}{where}"
     )
     if result.unsynced:

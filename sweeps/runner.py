@@ -50,11 +50,13 @@ class SweepResult:
         summary: See :func:`~sweeps.leaderboard.selection_summary`.
         unsynced: Trials that MLflow does not have in full, as it did not answer or as their
             files are damaged.
+        tracking_uri: Where MLflow has them.
     """
 
     records: list[TrialRecord]
     summary: dict[str, Any]
     unsynced: int
+    tracking_uri: str
 
 
 def run_sweep(
@@ -143,7 +145,7 @@ def _run(
                 dataset = loading.result()
                 if new:
                     store.create(sweep, [asdict(trial) for trial in earlier])
-                with store.locked(), driver_log(store) as log:
+                with store.locked(progress.stage), driver_log(store) as log:
                     return _carry_out(sweep, store, dataset, progress, log)
 
 
@@ -183,7 +185,7 @@ def _carry_out(
             f"every trial of {sweep.name!r} failed:\n{failure_summary(ledger.records)}\n"
             f"more is in the log, {log}"
         )
-    return SweepResult(ledger.records, summary, unsynced)
+    return SweepResult(ledger.records, summary, unsynced, tracking_uri(store.storage, sweep))
 
 
 def _tune(

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.errors import UserError, did_you_mean
+from sweeps.lease import lease
 from sweeps.loading import dump_sweep, parse_sweep
 from sweeps.records import TrialRecord
 from sweeps.sweep_file import SweepFile
@@ -118,14 +119,18 @@ class SweepStore:
         return TrialRecord(**values)
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep the sweep to this process (where its storage is local and can be locked).
+    def locked(self, on_wait: Callable[[str], None] = lambda _: None) -> Iterator[None]:
+        """Keep the sweep to this process: by a lock locally, by a lease in a remote storage.
+
+        Args:
+            on_wait: Told what is waited for, if it takes seconds.
 
         Raises:
             UserError: Another process is running the sweep.
         """
         if not self.folder.is_local:
-            yield
+            with lease(self.folder, on_wait):
+                yield
             return
         import fcntl
 

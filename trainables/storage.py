@@ -54,7 +54,7 @@ class Folder:
     @property
     def is_local(self) -> bool:
         """Whether files lie on this machine's own file system."""
-        return str(self._filesystem.type_name) == "local"
+        return "://" not in self.uri or self.uri.startswith("file://")
 
     def __truediv__(self, name: str) -> Folder:
         place, mark, options = self.uri.partition("?")  # s3://bucket/prefix?endpoint_override=...

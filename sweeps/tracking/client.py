@@ -12,9 +12,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from sweeps.errors import UserError
-from sweeps.store import storage_fault
 from sweeps.sweep_file import SweepFile
-from trainables.storage import Folder
+from trainables.storage import Folder, absolute
 
 _SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql")
 _TIMEOUT_SECONDS = 5.0
@@ -46,11 +45,7 @@ def tracking_uri(storage: str, sweep: SweepFile | None = None) -> str:
             )
         return given
     folder = Folder(storage)
-    try:
-        is_local = folder.is_local
-    except ValueError as error:
-        raise UserError(storage_fault(storage, error)) from None
-    if not is_local:
+    if not folder.is_local:
         raise UserError(
             f"tracking.uri is missing: with a remote storage ({storage}) give the address of an "
             "MLflow server"
@@ -78,9 +73,19 @@ def make_database(uri: str) -> None:
             os.link(copy, path)
 
 
-def artifact_location(storage: str) -> str:
-    """Where artifacts lie if calsweep keeps MLflow's store itself."""
-    return str(Path(Folder(storage).path) / "artifacts")
+def artifact_location(uri: str, storage: str) -> str | None:
+    """Where artifacts lie if no server sees to them.
+
+    Args:
+        uri: Of MLflow's store.
+        storage: Of the sweeps.
+
+    Returns:
+        Beside the file for SQLite, in the storage for other databases; None for a server.
+    """
+    if uri.startswith("sqlite:///"):
+        return str(Path(uri.removeprefix("sqlite:///")).absolute().parent / "artifacts")
+    return None if uri.startswith("http") else f"{absolute(storage).rstrip('/')}/artifacts"
 
 
 def check_answers(uri: str) -> None:

@@ -10,10 +10,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.tracking.client import VIEW_KEY, artifact_location, check_answers, tracking_uri
-from trainables.storage import Folder
 
 _PATIENCE_SECONDS = 8.0
 
@@ -33,10 +33,8 @@ def serve(storage: str, host: str, port: int) -> None:
     uri = tracking_uri(storage)
     if uri.startswith(("http:", "https:")):
         raise UserError(f"the runs are on a tracking server; open {uri} in a browser")
-    if uri.startswith("sqlite:") and not Folder(storage).exists("mlflow.db"):
-        raise UserError(
-            f"storage = {storage!r} has no runs yet; `calsweep run quickstart` makes some"
-        )
+    if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists():
+        raise UserError(f"{uri} has no runs yet; `calsweep run quickstart` makes some")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -49,7 +47,8 @@ def serve(storage: str, host: str, port: int) -> None:
     print("Starting the MLflow UI ...", flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # which ends the server too
     command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port)]
-    command += ["--backend-store-uri", uri, "--artifacts-destination", artifact_location(storage)]
+    command += ["--backend-store-uri", uri]
+    command += ["--artifacts-destination", str(artifact_location(uri, storage))]
     with tempfile.TemporaryFile() as log:
         server = subprocess.Popen(
             [*command, "--workers", "1"],

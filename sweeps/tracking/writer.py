@@ -325,8 +325,8 @@ def _experiment(client: Any, sweep: SweepFile, storage: str, uri: str) -> str:
     name = sweep.dataset.label
     experiment = client.get_experiment_by_name(name)
     if experiment is None:
-        own_store = uri.startswith("sqlite:")
-        place = f"{artifact_location(storage)}/{name}" if own_store else None
+        place = artifact_location(uri, storage)
+        place = f"{place}/{name}" if place else None
         experiment_id = client.create_experiment(name, place, tags=_EXPERIMENT_TAGS)
         known: set[str] = set()
     else:

@@ -422,7 +422,7 @@ def test_where_mlflow_is(
     [
         ("/a/b", "ftp://x", r"tracking.uri = 'ftp://x' is not allowed; allowed: .*http:"),
         ("/a/b", "mlruns", r"tracking.uri = 'mlruns' is not allowed"),
-        ("nope://x", None, r"storage = 'nope://x' cannot be used"),
+        ("nope://x", None, r"tracking.uri is missing: with a remote storage \(nope://x\)"),
     ],
 )
 def test_where_mlflow_cannot_be(
