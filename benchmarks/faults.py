@@ -131,11 +131,12 @@ def damaged_checkpoint(scene: Scene, rng: random.Random) -> CutOff | None:
 def storage_full(scene: Scene, rng: random.Random) -> CutOff:
     """The storage full for ten seconds."""
     ballast = Path(scene.storage) / "ballast"
-    before, told = len(scene.epochs()), _waiting(scene)
+    told = _waiting(scene)
     with suppress(OSError), open(ballast, "wb") as stream:
         while True:
             stream.write(b"0" * 4096)
             stream.flush()
+    before = len(scene.epochs())
     time.sleep(10)
     telling = _waiting(scene)
     ballast.unlink()
@@ -215,11 +216,12 @@ def faulty_sweep(cluster: RayCluster, kind: Kind, rng: random.Random, tries: int
     """Run a sweep; while it lasts the fault happens, so many times at most. What came of it."""
     with _folders(kind.scarce) as (folder, store):
         sections = dict(kind.sections)
-        server = MlflowServer(folder) if kind.server else None
+        database = f"sqlite:///{folder}/mlflow.db"
+        server = MlflowServer(database, str(folder / "artifacts")) if kind.server else None
         if server is not None:
             sections["tracking"] = {"uri": server.uri}
         elif kind.scarce:
-            sections["tracking"] = {"uri": f"sqlite:///{folder}/mlflow.db"}
+            sections["tracking"] = {"uri": database}
         scene = Scene(cluster, folder, store, sections, server)
         scene.submit()
         finished: dict[int, TrialRecord] = {}

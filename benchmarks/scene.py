@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -68,15 +69,20 @@ class Epoch:
 
 
 class MlflowServer:
-    """``mlflow server`` on SQLite, that may go and come back.
+    """``mlflow server``, that may go and come back.
 
     Args:
-        folder: For its files.
+        database: Its SQLAlchemy URI.
+        artifacts: A folder or URI.
+        environment: Of its processes, beyond this one's.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self, database: str, artifacts: str, environment: dict[str, str] | None = None
+    ) -> None:
         self._port = free_port()
-        self._folder = folder
+        self._places = ("--backend-store-uri", database, "--artifacts-destination", artifacts)
+        self._environment = {**os.environ, **(environment or {})}
         self.uri = f"http://127.0.0.1:{self._port}"
         self.start()
 
@@ -85,10 +91,10 @@ class MlflowServer:
         self._process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "mlflow", "server", "--workers", "1"),
-                *("--backend-store-uri", f"sqlite:///{self._folder}/mlflow.db"),
-                *("--artifacts-destination", str(self._folder / "artifacts")),
                 *("--port", str(self._port)),
+                *self._places,
             ],
+            env=self._environment,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

@@ -302,7 +302,8 @@ def _print_result(result: SweepResult, name: str, storage: str) -> None:
     console.print(
         f"\n  browse the runs   {uri if uri.startswith('http') else f'{told}calsweep ui{where}'}"
         f"\n  best per dataset  {told}calsweep best{where}"
-        f"\n  report            calsweep report {name}{where}"
+        f"\n  report            calsweep report {name}{where}",
+        soft_wrap=True,
     )
     if result.unsynced:
         console.print(

@@ -23,6 +23,7 @@ VIEW_KEY = "calsweep"  # of the view of an experiment that `calsweep ui` links t
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
 os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 os.environ.setdefault("MLFLOW_CONFIGURE_LOGGING", "false")  # its messages go into our log
 os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
@@ -48,7 +49,7 @@ def tracking_uri(storage: str, sweep: SweepFile | None = None) -> str:
     if not folder.is_local:
         raise UserError(
             f"tracking.uri is missing: with a remote storage ({storage}) give the address of an "
-            "MLflow server"
+            "MLflow server there, or in MLFLOW_TRACKING_URI"
         )
     return f"sqlite:///{Path(folder.path) / 'mlflow.db'}"
 
