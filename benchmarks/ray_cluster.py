@@ -17,6 +17,7 @@ import psutil
 
 _BIN = Path(sys.executable).parent
 _START_SECONDS = 60
+_START_TRIES = 3
 
 
 def free_port() -> int:
@@ -44,7 +45,7 @@ class Node:
                 "metrics-export-port",
             )
         ]
-        self._log = log
+        self.log = log
         with open(log, "w") as output:
             self.process = subprocess.Popen(
                 [str(_BIN / "ray"), "start", "--block", *ports, *arguments],
@@ -54,13 +55,14 @@ class Node:
                 start_new_session=True,
             )
 
-    def wait_until_up(self) -> None:
-        """Wait until it has joined its cluster."""
+    def joins(self) -> bool:
+        """Wait until it has joined its cluster; False when ``ray start`` gave up."""
         until = time.monotonic() + _START_SECONDS
-        while "Ray runtime started" not in (text := self._log.read_text()):
-            assert self.process.poll() is None, text
-            assert time.monotonic() < until, text
+        while "Ray runtime started" not in self.log.read_text():
+            if self.process.poll() is not None or time.monotonic() > until:
+                return False
             time.sleep(0.2)
+        return True
 
     def processes(self) -> list[psutil.Process]:
         """All its processes."""
@@ -116,7 +118,7 @@ class RayCluster:
 
     def start_head(self) -> Node:
         """Start the head, on the same ports as before, and wait until its dashboard answers."""
-        self.head = Node(
+        self.head = self._start(
             [
                 "--head",
                 "--node-ip-address=127.0.0.1",
@@ -127,11 +129,8 @@ class RayCluster:
                 f"--ray-client-server-port={free_port()}",
                 f"--temp-dir={self.temporary}",
                 "--object-store-memory=200000000",
-            ],
-            self.environment,
-            self._new_log(),
+            ]
         )
-        self.head.wait_until_up()
         until = time.monotonic() + _START_SECONDS
         while not self._answers():
             assert time.monotonic() < until, "the head's dashboard does not answer"
@@ -140,17 +139,14 @@ class RayCluster:
 
     def add_node(self, cpus: int = 1) -> Node:
         """Have one more node join."""
-        node = Node(
+        node = self._start(
             [
                 f"--address={self.address}",
                 "--node-ip-address=127.0.0.1",
                 f"--num-cpus={cpus}",
                 "--object-store-memory=200000000",
-            ],
-            self.environment,
-            self._new_log(),
+            ]
         )
-        node.wait_until_up()
         self.nodes.append(node)
         return node
 
@@ -159,9 +155,17 @@ class RayCluster:
         for node in [*self.nodes, self.head]:
             node.kill()
 
-    def _new_log(self) -> Path:
-        self._logs += 1
-        return Path(self.temporary) / f"ray_start_{self._logs}.log"
+    def _start(self, arguments: list[str]) -> Node:
+        # Ray gives a node 30 s to answer, which a busy machine does not always keep.
+        for _ in range(_START_TRIES):
+            self._logs += 1
+            log = Path(self.temporary) / f"ray_start_{self._logs}.log"
+            node = Node(arguments, self.environment, log)
+            if node.joins():
+                return node
+            node.kill()
+        of_ray = sorted(Path(self.temporary).glob("session_latest/logs/*.err"))
+        raise RuntimeError("\n".join(f"{path}:\n{path.read_text()}" for path in [log, *of_ray]))
 
     def _answers(self) -> bool:
         # A head that asks for a token answers 401 to this, which is an answer.
