@@ -1,9 +1,10 @@
 """Time of each loss, forward and backward, relative to PyTorch's cross-entropy.
 
-    python -m benchmarks.losses [--threads 1] [--device cpu] [--rounds 9] [LOSS ...]
+    python -m benchmarks.losses [--threads 1] [--device cpu] [--rounds 200] [LOSS ...]
 
-Cross-entropy is ``torch.nn.CrossEntropyLoss``. Losses are timed in turns with it, and the
-fastest round of each counts, so that other work on the machine disturbs the ratio little.
+Cross-entropy is ``torch.nn.CrossEntropyLoss``. Losses are timed in turns with it, in many rounds
+shorter than a time slice of the machine, and the fastest round of each counts, so that other work
+on the machine disturbs the ratio little.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from trainables.losses import available_losses, make_loss
 from trainables.losses.soft_rank import soft_rank
 
 SIZES = ((128, 10), (128, 100), (1024, 1000))
-SECONDS_PER_ROUND = 0.05
+SECONDS_PER_ROUND = 0.001
 
 
 def main() -> None:
@@ -26,7 +27,7 @@ def main() -> None:
     parser.add_argument("losses", nargs="*", default=list(available_losses()), metavar="LOSS")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=200)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     device = torch.device(arguments.device)
@@ -117,9 +118,10 @@ def backward_step(
 
 def fastest(steps: list[Callable[[], None]], rounds: int) -> list[float]:
     """Seconds of each step: the best of several rounds, taken in turns."""
-    best = [float("inf")] * len(steps)
-    repeats = [max(3, int(SECONDS_PER_ROUND / seconds(step, 3))) for step in steps]
-    for _ in range(rounds):
+    best = [min(seconds(step, 1) for _ in range(5)) for step in steps]
+    repeats = [max(1, int(SECONDS_PER_ROUND / value)) for value in best]
+    # Slow steps are long enough to tell in fewer rounds.
+    for _ in range(max(5, min(rounds, int(rounds * 10 * SECONDS_PER_ROUND / sum(best))))):
         for i, step in enumerate(steps):
             best[i] = min(best[i], seconds(step, repeats[i]))
     return best

@@ -52,8 +52,8 @@ class AdaFocal(ClosedFormLoss):
         log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
         log_p = log_probs.gather(1, classes)
         gamma, sign = self._exponents(log_p)
-        total, by_log_p = power_terms(log_p, 1 - sign + sign * one_minus_p(log_p), gamma)
-        return total / len(logits), pull_back(log_probs.exp_(), (classes, by_log_p))
+        value, by_log_p = power_terms(log_p, 1 - sign + sign * one_minus_p(log_p), gamma)
+        return value, pull_back(log_probs.exp_(), (classes, by_log_p))
 
     @torch.no_grad()
     def on_validation_end(self, val_logits: Tensor, val_targets: Tensor) -> None:

@@ -13,7 +13,7 @@ from trainables.losses.closed_form import with_gradient
 def auc_margin(
     scores: Tensor, positive: Tensor, a: Tensor, b: Tensor, alpha: Tensor, margin: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The AUC margin loss of C binary problems, and N times its derivatives.
+    """The AUC margin loss of C binary problems, and its derivatives.
 
     Args:
         scores: (N, C), in [0, 1].
@@ -24,7 +24,7 @@ def auc_margin(
         margin: Wanted distance of the two means.
 
     Returns:
-        A scalar, the mean of the problems, and N times its derivatives by scores, a, b and alpha.
+        A scalar, the mean of the problems, and its derivatives by scores, a, b and alpha.
     """
     share = positive.mean(0)
     variance = share * (1 - share)
@@ -36,7 +36,7 @@ def auc_margin(
     value = (weighted * deviations).mean(0) + alpha * (2 * gap - variance * alpha)
     by_a = (weighted * positive).sum(0)
     by_b = weighted.sum(0) - by_a
-    factor = 2 / scores.shape[1]
+    factor = 2 / scores.numel()
     return (
         value.mean(),
         weighted.addcmul_(signed, alpha).mul_(factor),

@@ -200,6 +200,9 @@ class CalibrationLoss(nn.Module):
                 f"targets must have shape ({count},), one per row of logits, "
                 f"got {tuple(targets.shape)}"
             )
+        self._check_range(targets)
+
+    def _check_range(self, targets: Tensor) -> None:
         # On other devices this would wait for them; there, the lookup itself fails.
         if targets.device.type == "cpu":
             low, high = (int(bound) for bound in torch.aminmax(targets))

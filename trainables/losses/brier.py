@@ -36,5 +36,5 @@ class Brier(ClosedFormLoss):
         p = probs.gather(1, classes)
         errors, inner = squared_error_terms(probs, p)
         # Derivative by z_j: 2 p_j (r_j − Σ_k p_k r_k), r = p − onehot(y).
-        gradient = (probs - inner).mul_(probs).mul_(2)
-        return errors.sum() / len(logits), gradient.scatter_add_(1, classes, -2 * p)
+        gradient = (probs - inner).mul_(probs.mul_(2 / len(logits)))
+        return errors.mean(), gradient.scatter_add_(1, classes, p.mul_(-2 / len(logits)))

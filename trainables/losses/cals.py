@@ -20,7 +20,7 @@ def penalty_and_slope(kind: str, z: Tensor, rho: Tensor, lam: Tensor) -> tuple[T
 
     Args:
         kind: One of :data:`PENALTIES`.
-        z: (N, K), constraints; violated where positive. Overwritten.
+        z: (N, K), constraints; violated where positive.
         rho: (K,), penalty parameters, positive.
         lam: (K,), multipliers, positive.
 
@@ -28,7 +28,7 @@ def penalty_and_slope(kind: str, z: Tensor, rho: Tensor, lam: Tensor) -> tuple[T
         The mean over samples, (K,), and the derivative of each sample's penalty, (N, K).
     """
     if kind == "phr":
-        slope = z.mul_(rho).add_(lam).clamp_min_(0)
+        slope = torch.addcmul(lam, z, rho).clamp_min_(0)
         squares = torch.linalg.vector_norm(slope, dim=0).square_().div_(len(z))
         return (squares - lam.square()) / (2 * rho), slope
     # One of the two is zero, and so is its branch.
@@ -102,9 +102,11 @@ class AugmentedLagrangian(ClosedFormLoss):
         largest, largest_class = logits.max(1, keepdim=True)
         constraints = (largest - logits).div_(self.margin).sub_(1)
         penalties, slopes = penalty_and_slope(self.penalty, constraints, rho, lam)
-        slopes.mul_(1 / (self.margin * self.num_classes))
-        total, gradient = cross_entropy_with_distances(logits, targets, largest_class, slopes)
-        return total / len(logits) + penalties.mean(), gradient
+        weight = 1 / (self.margin * self.num_classes)
+        value, gradient = cross_entropy_with_distances(
+            logits, targets, largest_class, slopes, weight
+        )
+        return value.add_(penalties.mean()), gradient
 
     @torch.no_grad()
     def on_validation_end(self, val_logits: Tensor, val_targets: Tensor) -> None:
@@ -155,13 +157,14 @@ class HeuristicMultipliers(ClosedFormLoss):
         self.register_buffer("epochs", torch.tensor(0))
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        lam = self.lam.to(logits.dtype) / self.num_classes
+        lam = self.lam.to(logits.dtype)
         largest, largest_class = logits.max(1, keepdim=True)
         excess = (largest - self.margin - logits).clamp_min_(0)
-        penalty = excess.sum(0) @ lam
-        slopes = excess.sign_().mul_(lam)
-        total, gradient = cross_entropy_with_distances(logits, targets, largest_class, slopes)
-        return (total + penalty) / len(logits), gradient
+        penalty = excess.sum(0).dot(lam)
+        value, gradient = cross_entropy_with_distances(
+            logits, targets, largest_class, excess.sign_().mul_(lam), 1 / self.num_classes
+        )
+        return value.add_(penalty, alpha=1 / logits.numel()), gradient
 
     @torch.no_grad()
     def on_validation_end(self, val_logits: Tensor, val_targets: Tensor) -> None:

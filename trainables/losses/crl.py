@@ -84,12 +84,12 @@ class CorrectnessRanking(CalibrationLoss):
         hinge = difference.abs() - sign * (confidence - confidence.roll(-1))
         # Derivative by c_i, which is in pair (i, i+1) and in pair (i−1, i); then by log c_i.
         active = sign * (hinge > 0)
-        hinge = (hinge * active.abs()).sum()
-        by_log = (active.roll(1) - active).mul_(self.lam).mul_(confidence).unsqueeze_(1)
-        gradient = pull_back(
-            log_probs.exp_(), (classes, torch.full_like(log_p, -1)), (predicted, by_log)
-        )
-        return (self.lam * hinge - log_p.sum()) / len(logits), gradient
+        penalty = (hinge * active.abs()).sum()
+        share, weight = 1 / len(logits), self.lam / len(logits)
+        value = log_p.sum().mul_(-share).add_(penalty, alpha=weight)
+        by_log = (active.roll(1) - active).mul_(confidence).mul_(weight).unsqueeze_(1)
+        probs = log_probs.exp_()
+        return value, pull_back(probs, (classes, log_p.fill_(-share)), (predicted, by_log))
 
     def _make_room(self, indices: Tensor) -> None:
         low, high = (int(bound) for bound in torch.aminmax(indices))

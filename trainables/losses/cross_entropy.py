@@ -2,7 +2,6 @@
 
 from typing import ClassVar
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -44,8 +43,8 @@ class LabelSmoothing(ClosedFormLoss):
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
-        log_p, share = log_probs.gather(1, classes), self.alpha / self.num_classes
-        total = (1 - self.alpha) * log_p.sum() + share * log_probs.sum()
-        gradient = log_probs.exp_().sub_(share)
-        gradient.scatter_add_(1, classes, torch.full_like(log_p, self.alpha - 1))
-        return total / -len(logits), gradient
+        log_p = log_probs.gather(1, classes)
+        true, share = (1 - self.alpha) / len(logits), self.alpha / logits.numel()
+        value = log_p.sum().mul_(-true).sub_(log_probs.sum(), alpha=share)
+        gradient = log_probs.exp_().mul_(1 / len(logits)).sub_(share)
+        return value, gradient.scatter_add_(1, classes, log_p.fill_(-true))

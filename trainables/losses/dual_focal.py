@@ -12,7 +12,7 @@ from trainables.losses.closed_form import ClosedFormLoss, pull_back
 def dual_focal_and_gradient(
     log_probs: Tensor, targets: Tensor, gamma: float | Tensor, sign: float | Tensor = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """Mean of −(1−s·(p_y−p_j))^γ log p_y, and N times its derivative by the logits.
+    """Mean of −(1−s·(p_y−p_j))^γ log p_y, and its derivative by the logits.
 
     Args:
         log_probs: (N, K), log-softmax of the logits; overwritten.
@@ -31,12 +31,13 @@ def dual_focal_and_gradient(
     p_minus_1 = log_p.expm1()
     # |log p_y| <= base near p_y = 1, so that log p_y / base stays finite.
     base = (1 - sign + sign * (second - p_minus_1)).clamp_min_(torch.finfo(log_p.dtype).tiny)
-    weight = base**gamma
-    by_base = (log_p / base).mul_(weight).mul_(sign * gamma)
-    by_log_p = (p_minus_1 + 1).mul_(by_base).sub_(weight)
-    by_log_second = second.mul_(by_base).neg_()
-    gradient = pull_back(probs, (classes, by_log_p), (second_class, by_log_second))
-    return (weight * log_p).sum() / -len(log_p), gradient
+    weights = (base**gamma).mul_(-1 / len(base))
+    terms = weights * log_p
+    value = terms.sum()
+    by_second = terms.div_(base).mul_(sign * gamma)
+    by_log_p = weights.sub_(p_minus_1.add_(1).mul_(by_second))
+    by_log_second = second.mul_(by_second)
+    return value, pull_back(probs, (classes, by_log_p), (second_class, by_log_second))
 
 
 class DualFocal(ClosedFormLoss):

@@ -2,7 +2,6 @@
 
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from trainables.checks import check_number
@@ -34,6 +33,8 @@ class ConfidencePenalty(ClosedFormLoss):
         gradient = log_probs.mul_(probs)
         negative_entropy = gradient.sum(1, keepdim=True)
         # Derivative of Σ p log p by z_j: p_j (log p_j − Σ p log p).
-        gradient.mul_(self.lam).addcmul_(probs, 1 - self.lam * negative_entropy)
-        gradient.scatter_add_(1, classes, torch.full_like(log_p, -1))
-        return (self.lam * negative_entropy - log_p).sum() / len(logits), gradient
+        share, weight = 1 / len(logits), self.lam / len(logits)
+        penalty = negative_entropy.mul_(weight)
+        value = penalty.sum().sub_(log_p.sum(), alpha=share)
+        gradient.mul_(weight).addcmul_(probs, share - penalty)
+        return value, gradient.scatter_add_(1, classes, log_p.fill_(-share))

@@ -10,7 +10,7 @@ from trainables.losses.closed_form import ClosedFormLoss, pull_back
 
 
 def power_terms(log_p: Tensor, base: Tensor, gamma: float | Tensor) -> tuple[Tensor, Tensor]:
-    """Σ −b^γ log p, and the derivative of each term by log p.
+    """Mean of −b^γ log p, and its derivative by each log p.
 
     Args:
         log_p: (N, 1), logarithm of the true-class probability.
@@ -20,12 +20,12 @@ def power_terms(log_p: Tensor, base: Tensor, gamma: float | Tensor) -> tuple[Ten
     Returns:
         A scalar, and (N, 1).
     """
-    weight = base**gamma
-    # The derivative is −b^γ (1 − γ s p log p / b). With s p = 1 − b, and log p / b taken first,
-    # it is finite also near p = 1, where |log p| <= b.
-    by_log_p = log_p / base
-    by_log_p.sub_(log_p).mul_(gamma).sub_(1).mul_(weight)
-    return -(weight * log_p).sum(), by_log_p
+    weights = (base**gamma).mul_(-1 / len(base))
+    terms = weights * log_p
+    value = terms.sum()
+    # The derivative is −b^γ (1 − γ s p log p / b) with s p = 1 − b. It is finite also near p = 1,
+    # where |log p| <= b.
+    return value, weights.sub_((terms / base).sub_(terms).mul_(gamma))
 
 
 def one_minus_p(log_p: Tensor) -> Tensor:
@@ -54,8 +54,8 @@ class Focal(ClosedFormLoss):
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
         log_p = log_probs.gather(1, classes)
-        total, by_log_p = power_terms(log_p, one_minus_p(log_p), self.gamma)
-        return total / len(logits), pull_back(log_probs.exp_(), (classes, by_log_p))
+        value, by_log_p = power_terms(log_p, one_minus_p(log_p), self.gamma)
+        return value, pull_back(log_probs.exp_(), (classes, by_log_p))
 
 
 class FocalSampleDependent(ClosedFormLoss):
@@ -76,8 +76,8 @@ class FocalSampleDependent(ClosedFormLoss):
         log_p = log_probs.gather(1, classes)
         base = one_minus_p(log_p)
         gamma = torch.where(base > 0.8, 5.0, 3.0).to(log_p.dtype)
-        total, by_log_p = power_terms(log_p, base, gamma)
-        return total / len(logits), pull_back(log_probs.exp_(), (classes, by_log_p))
+        value, by_log_p = power_terms(log_p, base, gamma)
+        return value, pull_back(log_probs.exp_(), (classes, by_log_p))
 
 
 class InverseFocal(ClosedFormLoss):
@@ -102,5 +102,5 @@ class InverseFocal(ClosedFormLoss):
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
         log_p = log_probs.gather(1, classes)
-        total, by_log_p = power_terms(log_p, log_p.exp().add_(1), self.gamma)
-        return total / len(logits), pull_back(log_probs.exp_(), (classes, by_log_p))
+        value, by_log_p = power_terms(log_p, log_p.exp().add_(1), self.gamma)
+        return value, pull_back(log_probs.exp_(), (classes, by_log_p))

@@ -31,11 +31,12 @@ class FocalCalibration(ClosedFormLoss):
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
         log_p = log_probs.gather(1, classes)
-        total, by_log_p = power_terms(log_p, one_minus_p(log_p), self.gamma)
+        value, by_log_p = power_terms(log_p, one_minus_p(log_p), self.gamma)
         probs, p = log_probs.exp_(), log_p.exp()
         errors, inner = squared_error_terms(probs, p)
+        value.add_(errors.mean(), alpha=self.lam)
         # Both parts are p_j times something, and something more at the true class.
-        inner.mul_(2 * self.lam).add_(by_log_p)
-        gradient = (probs * (2 * self.lam)).sub_(inner).mul_(probs)
-        gradient.scatter_add_(1, classes, by_log_p.sub_(p, alpha=2 * self.lam))
-        return (total + self.lam * errors.sum()) / len(logits), gradient
+        weight = 2 * self.lam / len(logits)
+        inner.mul_(weight).add_(by_log_p)
+        gradient = (probs * weight).sub_(inner).mul_(probs)
+        return value, gradient.scatter_add_(1, classes, by_log_p.sub_(p, alpha=weight))

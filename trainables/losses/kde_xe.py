@@ -3,7 +3,6 @@
 from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.checks import check_integer, check_number
@@ -43,29 +42,38 @@ class KernelCalibration(ClosedFormLoss):
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
         log_p = log_probs.gather(1, classes)
-        probs, count = log_probs.exp(), len(logits)
-        gradient = probs.scatter_add(1, classes, torch.full_like(log_p, -1))
-        if count == 1 or self.lam == 0:
-            return log_p.sum() / -count, gradient
-        labels = F.one_hot(targets, self.num_classes).to(logits.dtype)
+        probs, share = log_probs.exp(), 1 / len(logits)
+        value = log_p.mean().neg_()
+        if len(logits) == 1 or self.lam == 0:
+            gradient = probs.mul_(share)
+        else:
+            penalty, by_log_probs = self._calibration_error(log_probs, probs, targets)
+            value.add_(penalty, alpha=self.lam * share)
+            by_log_probs.mul_(self.lam * share)
+            inner = by_log_probs.sum(1, keepdim=True)
+            gradient = by_log_probs.addcmul_(probs, share - inner)
+        return value, gradient.scatter_add_(1, classes, log_p.fill_(-share))
+
+    def _calibration_error(
+        self, log_probs: Tensor, probs: Tensor, targets: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The errors of all samples, summed, and the derivative by the log-probabilities."""
         centres = probs / self.bandwidth
         shapes = centres + 1
         # The kernel's normalisation is B(α) without Γ(Σα), which is the same for all centres.
         log_kernel = (log_probs @ centres.T).sub_(torch.lgamma(shapes).sum(1))
         weights = log_kernel.fill_diagonal_(-torch.inf).softmax(1)
-        error = weights @ labels - probs
+        error = probs.neg().index_add_(1, targets, weights)
         if self.p == 1:
-            penalty, by_error = error.abs().sum(), error.sign_().mul_(self.lam)
+            penalty, by_error = error.abs().sum(), error.sign_()
         else:
-            penalty, by_error = error.square().sum(), error.mul_(2 * self.lam)
-        by_kernel = _softmax_pullback(weights, by_error @ labels.T)
+            penalty, by_error = error.square().sum(), error.mul_(2)
+        by_kernel = _softmax_pullback(weights, by_error.index_select(1, targets))
         by_centres = by_kernel.T @ log_probs
         by_centres.addcmul_(by_kernel.sum(0).unsqueeze(1), torch.digamma(shapes), value=-1)
-        by_log_probs = by_kernel @ centres
         # By log p in all: directly, and p times the derivative by p.
-        by_log_probs.addcmul_(probs, by_centres.div_(self.bandwidth).sub_(by_error))
-        gradient += by_log_probs.addcmul_(probs, by_log_probs.sum(1, keepdim=True), value=-1)
-        return (self.lam * penalty - log_p.sum()) / count, gradient
+        by_probs = by_centres.div_(self.bandwidth).sub_(by_error)
+        return penalty, (by_kernel @ centres).addcmul_(probs, by_probs)
 
 
 def _softmax_pullback(probs: Tensor, by_probs: Tensor) -> Tensor:

@@ -41,5 +41,6 @@ class LogitNorm(ClosedFormLoss):
         along = scaled.mul_(gradient).sum(1, keepdim=True).sub_(true)
         along.mul_(scale).mul_(self.temperature)
         along.div_(norm.clamp_min_(torch.finfo(norm.dtype).tiny))
-        gradient.mul_(scale).addcmul_(logits, along, value=-1)
-        return log_p.sum() / -len(logits), gradient.scatter_add_(1, classes, -scale)
+        scale.mul_(1 / len(logits))
+        gradient.mul_(scale).addcmul_(logits, along, value=-1 / len(logits))
+        return log_p.mean().neg_(), gradient.scatter_add_(1, classes, scale.neg_())

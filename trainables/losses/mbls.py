@@ -2,7 +2,6 @@
 
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from trainables.checks import check_number
@@ -10,21 +9,24 @@ from trainables.losses.closed_form import ClosedFormLoss
 
 
 def cross_entropy_with_distances(
-    logits: Tensor, targets: Tensor, largest_class: Tensor, by_distances: Tensor
+    logits: Tensor, targets: Tensor, largest_class: Tensor, slopes: Tensor, weight: float
 ) -> tuple[Tensor, Tensor]:
-    """Cross-entropy, summed, and its gradient plus that of a function of logit distances.
+    """Cross-entropy, and its gradient plus that of a function of logit distances.
 
     Args:
         logits: (N, K).
         targets: (N,) int64.
         largest_class: (N, 1), where the largest logit is.
-        by_distances: (N, K), the function's derivative by d_k = max_j z_j − z_k.
+        slopes: (N, K), derivative of a sample's function by d_k = max_j z_j − z_k.
+        weight: What the function is multiplied by.
     """
     log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
     log_p = log_probs.gather(1, classes)
-    gradient = log_probs.exp_().sub_(by_distances)
-    gradient.scatter_add_(1, largest_class, by_distances.sum(1, keepdim=True))
-    return -log_p.sum(), gradient.scatter_add_(1, classes, torch.full_like(log_p, -1))
+    gradient = log_probs.exp_().sub_(slopes, alpha=weight).mul_(1 / len(logits))
+    by_largest = slopes.sum(1, keepdim=True).mul_(weight / len(logits))
+    gradient.scatter_add_(1, largest_class, by_largest)
+    value = log_p.mean().neg_()
+    return value, gradient.scatter_add_(1, classes, log_p.fill_(-1 / len(logits)))
 
 
 class MarginLabelSmoothing(ClosedFormLoss):
@@ -50,7 +52,8 @@ class MarginLabelSmoothing(ClosedFormLoss):
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         largest, largest_class = logits.max(1, keepdim=True)
         excess = (largest - self.margin - logits).clamp_min_(0)
-        penalty = self.lam / self.num_classes * excess.sum()
-        by_distances = excess.sign_().mul_(self.lam / self.num_classes)
-        total, gradient = cross_entropy_with_distances(logits, targets, largest_class, by_distances)
-        return (total + penalty) / len(logits), gradient
+        penalty = excess.mean()
+        value, gradient = cross_entropy_with_distances(
+            logits, targets, largest_class, excess.sign_(), self.lam / self.num_classes
+        )
+        return value.add_(penalty, alpha=self.lam), gradient

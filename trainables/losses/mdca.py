@@ -2,7 +2,6 @@
 
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from trainables.checks import check_number
@@ -32,11 +31,11 @@ class ClasswiseDifference(ClosedFormLoss):
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
         log_p = log_probs.gather(1, classes)
-        total, by_log_p = power_terms(log_p, one_minus_p(log_p), self.gamma)
+        value, by_log_p = power_terms(log_p, one_minus_p(log_p), self.gamma)
         probs = log_probs.exp_()
         difference = probs.sum(0)
-        difference.index_add_(0, targets, torch.full_like(log_p[:, 0], -1))
-        by_probs = difference.sign().mul_(self.beta / self.num_classes)
+        difference.scatter_add_(0, targets, log_p.fill_(-1).squeeze(1))
+        by_probs = difference.sign().mul_(self.beta / logits.numel())
+        value += by_probs.dot(difference)
         inner = (probs @ by_probs).unsqueeze_(1).add_(by_log_p)
-        gradient = (by_probs - inner).mul_(probs).scatter_add_(1, classes, by_log_p)
-        return (total + (by_probs * difference).sum()) / len(logits), gradient
+        return value, (by_probs - inner).mul_(probs).scatter_add_(1, classes, by_log_p)

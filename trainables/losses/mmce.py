@@ -2,7 +2,6 @@
 
 from typing import ClassVar, Final
 
-import torch
 from torch import Tensor
 
 from trainables.checks import check_number
@@ -40,11 +39,10 @@ class MaximumMeanCalibration(ClosedFormLoss):
         smoothed = kernel @ residual
         # ∂k_ij/∂c_i = k_ij sign(c_j − c_i) / width; each pair is met twice.
         by_kernel = difference.sign_().mul_(kernel) @ residual
-        weight = self.lam / len(logits)
-        total = weight * (residual * smoothed).sum() - log_p.sum()
+        share, weight = 1 / len(logits), self.lam / len(logits) ** 2
+        penalty = (residual * smoothed).sum()
+        value = log_p.sum().mul_(-share).add_(penalty, alpha=weight)
         by_log = smoothed.addcmul_(residual, by_kernel, value=1 / _KERNEL_WIDTH)
         by_log.mul_(confidence).mul_(2 * weight)
-        gradient = pull_back(
-            log_probs.exp_(), (classes, torch.full_like(log_p, -1)), (predicted, by_log)
-        )
-        return total / len(logits), gradient
+        probs = log_probs.exp_()
+        return value, pull_back(probs, (classes, log_p.fill_(-share)), (predicted, by_log))

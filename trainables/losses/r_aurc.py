@@ -58,13 +58,13 @@ class RegularizedAURC(ClosedFormLoss):
         ranks, pull_back_ranks = soft_rank_and_pullback(scores.squeeze(1), self.epsilon)
         # −ln(1 − r/(n+1)) = ln(n+1) − ln(left), with left from 1 to n.
         left = (len(logits) + 1 - ranks).unsqueeze_(1)
-        by_ranks = (losses / left).mul_(self.lam)
+        by_ranks = (losses / left).mul_(self.lam / len(logits))
         offset = 1 - self.lam + self.lam * math.log(len(logits) + 1)
-        weights = left.log_().mul_(-self.lam).add_(offset)
+        weights = left.log_().mul_(-self.lam).add_(offset).div_(len(logits))
         by_scores = pull_back_ranks(by_ranks.squeeze(1)).unsqueeze_(1)
-        total = (weights * losses).sum()
+        value = (weights * losses).sum()
 
-        true_class = classes, -weights
+        true_class = classes, weights.neg_()
         if self.confidence == "negative_entropy":
             # Derivative of Σ p log p by z_j: p_j (log p_j − Σ p log p).
             by_entropy = by_class.addcmul_(probs, scores, value=-1).mul_(by_scores)
@@ -79,4 +79,4 @@ class RegularizedAURC(ClosedFormLoss):
                 (order[:, :1], by_first.unsqueeze(1)),
                 (order[:, 1:], -by_second.unsqueeze(1)),
             )
-        return total / len(logits), gradient
+        return value, gradient

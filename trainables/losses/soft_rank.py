@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+import numpy as np
 import torch
+from scipy.optimize import isotonic_regression
 from torch import Tensor
 
 _ROWS: Final = 128
@@ -17,8 +19,8 @@ def soft_rank(scores: Tensor, epsilon: float) -> Tensor:
     the smaller ε, the nearer to the ranks; scores closer than ε move together, ties share their
     mean rank. Ranks lie in [1, n] and sum to n(n+1)/2. Differentiable once.
 
-    Takes O(n²) time, in few operations and without waiting for the device: made for batches of
-    up to some thousands.
+    Takes O(n log n) time on a CPU. On other devices it takes O(n²), in few operations and without
+    waiting for the device: made for batches of up to some thousands.
 
     Args:
         scores: (n,), float32 or float64.
@@ -68,6 +70,8 @@ def _decreasing_fit(y: Tensor) -> tuple[Tensor, Tensor]:
 
     fit_i = min over a <= i of max over b >= a of the mean of y_a ... y_b.
     """
+    if y.device.type == "cpu":
+        return _decreasing_fit_by_pooling(y)
     n, lowest = len(y), y.amin()
     sums = _prefix_sums(y - lowest)
     # Row r is for a = n−1−r, so that b − a + 1 depends on r + b only and needs no matrix. Where
@@ -82,6 +86,13 @@ def _decreasing_fit(y: Tensor) -> tuple[Tensor, Tensor]:
         largest.append(means.div_(lengths[start:end, n - end :]).amax(1))
     fit = torch.cummin(torch.cat(largest).flip(0), 0)
     return fit.values.add_(lowest), fit.indices
+
+
+def _decreasing_fit_by_pooling(y: Tensor) -> tuple[Tensor, Tensor]:
+    """The same by pooling adjacent violators, one after the other."""
+    fit = isotonic_regression(y.neg().numpy())
+    starts = np.repeat(fit.blocks[:-1], fit.blocks[1:] - fit.blocks[:-1])
+    return torch.from_numpy(fit.x).neg_(), torch.from_numpy(starts)
 
 
 def _prefix_sums(y: Tensor) -> Tensor:

@@ -79,6 +79,6 @@ class SupervisedContrastive(CalibrationLoss):
         value = (positives * log_probs).sum() * -scale
         by_similarity = log_probs.exp_().mul_(counts.clamp_(max=1)).sub_(positives)
         by_directions = (by_similarity + by_similarity.T) @ directions
-        by_directions.mul_(self.scale / self.temperature)
+        by_directions.mul_(scale / self.temperature)
         along = (by_directions * directions).sum(1, keepdim=True)
         return value, by_directions.addcmul_(directions, along, value=-1).div_(norms)
