@@ -142,13 +142,15 @@ class MlflowWriter:
         if record.number in self._complete:
             return
         ended = record.state != "running"
-        run_id = self._run_ids.get(record.number) or self._create_run(record)
+        found = self._run_ids.get(record.number)
+        run_id = found or self._create_run(record)
         # A run found from before may lack anything: only what we wrote ourselves is there.
         done = self._synced_epochs.get(record.number)
+        times = self._epoch_times(run_id) if found and done is None else {}
         history = list(record.history)
         parameters = self._parameters(record) if done is None else {}
         tags = {"state": record.state, "reason": record.reason} if ended else {}
-        self._log(run_id, parameters, history[done or 0 :], tags)
+        self._log(run_id, parameters, history[done or 0 :], times, tags)
         self._synced_epochs[record.number] = len(history)
         if ended:
             self._end_run(run_id, record)
@@ -267,6 +269,15 @@ class MlflowWriter:
         self._run_ids[record.number] = run_id
         return run_id
 
+    def _epoch_times(self, run_id: str) -> dict[int, int]:
+        """The time stamps of a run's epochs, in milliseconds.
+
+        An epoch that had to be trained again (its checkpoint was damaged) keeps that of its first
+        time, or its metrics would be there twice.
+        """
+        history = self._client.get_metric_history(run_id, "train_loss")
+        return {metric.step: metric.timestamp for metric in history}
+
     def _parameters(self, record: TrialRecord) -> dict[str, Any]:
         encoder = self._sweep.encoder if record.role == "encoder" else None
         training = (encoder or self._sweep).training
@@ -290,14 +301,17 @@ class MlflowWriter:
         run_id: str,
         parameters: dict[str, Any],
         entries: list[dict[str, float]],
+        times: dict[int, int],
         tags: dict[str, str | None],
     ) -> None:
         """Write all of it in one call, or in as few as MLflow's limit on metrics allows."""
         from mlflow.entities import Metric, RunTag
 
         metrics = [
-            Metric(name, float(value), int(1000 * entry["timestamp"]), int(entry["epoch"]))
+            Metric(name, float(value), time_stamp, epoch)
             for entry in entries
+            for epoch in [int(entry["epoch"])]
+            for time_stamp in [times.get(epoch, int(1000 * entry["timestamp"]))]
             for name, value in entry.items()
             if name not in ("epoch", "timestamp")
         ]

@@ -57,7 +57,8 @@ def make_sweep(name: str, **sections: Any) -> SweepFile:
 def entry(epoch: int, **values: float) -> dict[str, float]:
     validation = {"val_ece": 0.1 / epoch, "val_error": 0.1, "val_nll": 0.5 / epoch}
     test = {"temperature": 1.3, "test_ece": 0.2, "test_error": 0.1, "test_nll": 0.4}
-    return {"epoch": epoch, "timestamp": 1e9 + epoch, **validation, **test, **values}
+    train = {"train_loss": 1 / epoch}
+    return {"epoch": epoch, "timestamp": 1e9 + epoch, **train, **validation, **test, **values}
 
 
 def make_records() -> list[TrialRecord]:
@@ -235,6 +236,8 @@ def test_a_writer_goes_on_where_another_died(storage: Path, written: list[TrialR
     first.sync(records[0])
     first.sync(replace(records[1], state="running", ended=None, history=records[1].history[:2]))
     died = runs_of(storage, "crashed")
+    # The last checkpoint was damaged, so that an epoch was trained again.
+    records[1].history[1] |= {"timestamp": 1e9 + 50}
     second = MlflowWriter(sweep, store, ENVIRONMENT)
     for record in records:
         second.sync(record)
