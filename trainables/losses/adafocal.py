@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from trainables.checks import check_number
-from trainables.losses.closed_form import ClosedFormLoss, pull_back
+from trainables.losses.closed_form import ClosedFormLoss, log_softmax, pull_back
 from trainables.losses.dual_focal import dual_focal_and_gradient
 from trainables.losses.focal import one_minus_p, power_terms
 
@@ -49,7 +49,7 @@ class AdaFocal(ClosedFormLoss):
         self.register_buffer("edges", torch.linspace(0, 1, _NUM_BINS + 1)[1:-1].clone())
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
+        log_probs, classes = log_softmax(logits), targets.unsqueeze(1)
         log_p = log_probs.gather(1, classes)
         gamma, sign = self._exponents(log_p)
         value, by_log_p = power_terms(log_p, 1 - sign + sign * one_minus_p(log_p), gamma)
@@ -90,7 +90,7 @@ class AdaDualFocal(AdaFocal):
     formula: ClassVar[str] = "−(1−p_y+p_j)^γ_b log p_y, γ_b as in AdaFocal"
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs = logits.log_softmax(1)
+        log_probs = log_softmax(logits)
         exponents = self._exponents(log_probs.gather(1, targets.unsqueeze(1)))
         return dual_focal_and_gradient(log_probs, targets, *exponents)
 

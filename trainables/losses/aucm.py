@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from trainables.checks import check_number
 from trainables.losses.base import CalibrationLoss
-from trainables.losses.closed_form import with_gradient
+from trainables.losses.closed_form import softmax, with_gradient
 
 
 def auc_margin(
@@ -93,7 +93,7 @@ class AUCMargin(CalibrationLoss):
         return [{"params": [self.a, self.b]}, {"params": [self.alpha], "maximize": True}]
 
     def _value_and_gradients(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
-        probs, classes = logits.softmax(1), targets.unsqueeze(1)
+        probs, classes = softmax(logits), targets.unsqueeze(1)
         positive = torch.zeros_like(probs).scatter_(1, classes, 1.0)
         first = 1 if self.num_classes == 2 else 0
         value, by_scores, *by_duals = auc_margin(

@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from trainables.losses.closed_form import ClosedFormLoss
+from trainables.losses.closed_form import ClosedFormLoss, softmax
 
 
 def squared_error_terms(probs: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
@@ -32,7 +32,7 @@ class Brier(ClosedFormLoss):
     looks_across_batch: ClassVar[bool] = False
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        probs, classes = logits.softmax(1), targets.unsqueeze(1)
+        probs, classes = softmax(logits), targets.unsqueeze(1)
         p = probs.gather(1, classes)
         errors, inner = squared_error_terms(probs, p)
         # Derivative by z_j: 2 p_j (r_j − Σ_k p_k r_k), r = p − onehot(y).

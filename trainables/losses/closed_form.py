@@ -4,16 +4,19 @@ On small batches the time of a loss is the time of launching its operations, on 
 passing over memory; evaluating value and gradient together, in place, needs the fewest of both.
 (``where`` and ``masked_fill`` are avoided on whole matrices: on a CPU they take ten times as long
 as arithmetic. Numbers that scale the gradient go into factors of one column, not into a pass of
-their own.)
+their own. PyTorch's softmax is slow on rows shorter than the CPU's vectors.)
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
 
 from trainables.losses.base import CalibrationLoss
+
+_VECTOR: Final = 16
+"""Float32 numbers in a vector register of today's CPUs."""
 
 
 class ClosedFormLoss(CalibrationLoss):
@@ -53,6 +56,22 @@ def with_gradient(evaluate: Callable[[], tuple[Tensor, ...]], *variables: Tensor
         *variables: What to differentiate by.
     """
     return _ClosedForm.apply(evaluate, *variables)  # type: ignore[no-any-return]
+
+
+def log_softmax(logits: Tensor) -> Tensor:
+    """``logits.log_softmax(1)``, several times as fast for few classes on a CPU."""
+    if logits.shape[1] >= _VECTOR or logits.device.type != "cpu":
+        return logits.log_softmax(1)
+    shifted = logits - logits.amax(1, keepdim=True)
+    return shifted.sub_(shifted.exp().sum(1, keepdim=True).log_())
+
+
+def softmax(logits: Tensor) -> Tensor:
+    """``logits.softmax(1)``, several times as fast for few classes on a CPU."""
+    if logits.shape[1] >= _VECTOR or logits.device.type != "cpu":
+        return logits.softmax(1)
+    powers = (logits - logits.amax(1, keepdim=True)).exp_()
+    return powers.div_(powers.sum(1, keepdim=True))
 
 
 def pull_back(probs: Tensor, *terms: tuple[Tensor, Tensor]) -> Tensor:

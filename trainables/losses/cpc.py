@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.checks import check_number
-from trainables.losses.closed_form import ClosedFormLoss
+from trainables.losses.closed_form import ClosedFormLoss, log_softmax
 
 _MAX_PAIRS: Final = 2**17
 """Pairs of classes that are looked at at a time: what fits a cache is twice as fast."""
@@ -46,7 +46,7 @@ class PairwiseConstraints(ClosedFormLoss):
         self.lam_exclusion = check_number("lam_exclusion", lam_exclusion, low=0)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
+        log_probs, classes = log_softmax(logits), targets.unsqueeze(1)
         share, value = 1 / len(logits), log_probs.gather(1, classes).mean().neg_()
         wrong = torch.arange(self.num_classes - 1, device=logits.device).expand(len(logits), -1)
         wrong = wrong + (wrong >= classes)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from trainables.checks import check_number
 from trainables.losses.base import CalibrationLoss
-from trainables.losses.closed_form import pull_back, with_gradient
+from trainables.losses.closed_form import log_softmax, pull_back, with_gradient
 
 
 class CorrectnessRanking(CalibrationLoss):
@@ -50,9 +50,9 @@ class CorrectnessRanking(CalibrationLoss):
         if indices.device.type == "cpu" or len(self.times_right) == 0:
             self._make_room(indices)
         share_right = self.times_right[indices].to(logits.dtype) / self.epochs.clamp(min=1)
-        if self.training:
-            self._last_batch = indices, logits.detach().argmax(1) == targets
-        return with_gradient(lambda: self._value_and_gradient(logits, targets, share_right), logits)
+        return with_gradient(
+            lambda: self._value_and_gradient(logits, targets, indices, share_right), logits
+        )
 
     def on_train_begin(self, num_samples: int) -> None:
         """Sizes the memory."""
@@ -73,11 +73,13 @@ class CorrectnessRanking(CalibrationLoss):
         self.epochs += 1
 
     def _value_and_gradient(
-        self, logits: Tensor, targets: Tensor, share_right: Tensor
+        self, logits: Tensor, targets: Tensor, indices: Tensor, share_right: Tensor
     ) -> tuple[Tensor, Tensor]:
-        log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
+        log_probs, classes = log_softmax(logits), targets.unsqueeze(1)
         log_p = log_probs.gather(1, classes)
         log_confidence, predicted = log_probs.max(1, keepdim=True)
+        if self.training:
+            self._last_batch = indices, predicted.eq(classes).squeeze(1)
         confidence = log_confidence.exp_().squeeze(1)
         difference = share_right - share_right.roll(-1)
         sign = difference.sign()

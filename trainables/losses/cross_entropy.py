@@ -7,7 +7,7 @@ from torch import Tensor
 
 from trainables.checks import check_number
 from trainables.losses.base import CalibrationLoss
-from trainables.losses.closed_form import ClosedFormLoss
+from trainables.losses.closed_form import ClosedFormLoss, log_softmax
 
 
 class CrossEntropy(CalibrationLoss):
@@ -42,7 +42,7 @@ class LabelSmoothing(ClosedFormLoss):
         self.alpha = check_number("alpha", alpha, 0, 1)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
+        log_probs, classes = log_softmax(logits), targets.unsqueeze(1)
         log_p = log_probs.gather(1, classes)
         true, share = (1 - self.alpha) / len(logits), self.alpha / logits.numel()
         value = log_p.sum().mul_(-true).sub_(log_probs.sum(), alpha=share)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from trainables.checks import check_number
-from trainables.losses.closed_form import ClosedFormLoss, pull_back
+from trainables.losses.closed_form import ClosedFormLoss, log_softmax, pull_back
 
 
 def dual_focal_and_gradient(
@@ -60,4 +60,4 @@ class DualFocal(ClosedFormLoss):
         self.gamma = check_number("gamma", gamma, low=0)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        return dual_focal_and_gradient(logits.log_softmax(1), targets, self.gamma)
+        return dual_focal_and_gradient(log_softmax(logits), targets, self.gamma)

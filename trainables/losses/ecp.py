@@ -5,7 +5,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from trainables.checks import check_number
-from trainables.losses.closed_form import ClosedFormLoss
+from trainables.losses.closed_form import ClosedFormLoss, log_softmax
 
 
 class ConfidencePenalty(ClosedFormLoss):
@@ -27,7 +27,7 @@ class ConfidencePenalty(ClosedFormLoss):
         self.lam = check_number("lam", lam, low=0)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
+        log_probs, classes = log_softmax(logits), targets.unsqueeze(1)
         log_p = log_probs.gather(1, classes)
         probs = log_probs.exp()
         gradient = log_probs.mul_(probs)

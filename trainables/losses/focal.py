@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from trainables.checks import check_number
-from trainables.losses.closed_form import ClosedFormLoss, pull_back
+from trainables.losses.closed_form import ClosedFormLoss, log_softmax, pull_back
 
 
 def power_terms(log_p: Tensor, base: Tensor, gamma: float | Tensor) -> tuple[Tensor, Tensor]:
@@ -52,7 +52,7 @@ class Focal(ClosedFormLoss):
         self.gamma = check_number("gamma", gamma, low=0)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
+        log_probs, classes = log_softmax(logits), targets.unsqueeze(1)
         log_p = log_probs.gather(1, classes)
         value, by_log_p = power_terms(log_p, one_minus_p(log_p), self.gamma)
         return value, pull_back(log_probs.exp_(), (classes, by_log_p))
@@ -72,7 +72,7 @@ class FocalSampleDependent(ClosedFormLoss):
     looks_across_batch: ClassVar[bool] = False
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
+        log_probs, classes = log_softmax(logits), targets.unsqueeze(1)
         log_p = log_probs.gather(1, classes)
         base = one_minus_p(log_p)
         gamma = torch.where(base > 0.8, 5.0, 3.0).to(log_p.dtype)
@@ -100,7 +100,7 @@ class InverseFocal(ClosedFormLoss):
         self.gamma = check_number("gamma", gamma, low=0)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
+        log_probs, classes = log_softmax(logits), targets.unsqueeze(1)
         log_p = log_probs.gather(1, classes)
         value, by_log_p = power_terms(log_p, log_p.exp().add_(1), self.gamma)
         return value, pull_back(log_probs.exp_(), (classes, by_log_p))

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from trainables.checks import check_number
 from trainables.losses.brier import squared_error_terms
-from trainables.losses.closed_form import ClosedFormLoss
+from trainables.losses.closed_form import ClosedFormLoss, log_softmax
 from trainables.losses.focal import one_minus_p, power_terms
 
 
@@ -29,7 +29,7 @@ class FocalCalibration(ClosedFormLoss):
         self.lam = check_number("lam", lam, low=0)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
+        log_probs, classes = log_softmax(logits), targets.unsqueeze(1)
         log_p = log_probs.gather(1, classes)
         value, by_log_p = power_terms(log_p, one_minus_p(log_p), self.gamma)
         probs, p = log_probs.exp_(), log_p.exp()

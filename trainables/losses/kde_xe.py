@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from trainables.checks import check_integer, check_number
-from trainables.losses.closed_form import ClosedFormLoss
+from trainables.losses.closed_form import ClosedFormLoss, log_softmax
 
 
 class KernelCalibration(ClosedFormLoss):
@@ -40,7 +40,7 @@ class KernelCalibration(ClosedFormLoss):
             raise ValueError(f"p must be 1 or 2, got {p}")
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
+        log_probs, classes = log_softmax(logits), targets.unsqueeze(1)
         log_p = log_probs.gather(1, classes)
         probs, share = log_probs.exp(), 1 / len(logits)
         value = log_p.mean().neg_()

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from trainables.checks import check_number
-from trainables.losses.closed_form import ClosedFormLoss
+from trainables.losses.closed_form import ClosedFormLoss, log_softmax
 
 _EPSILON: Final = 1e-7
 
@@ -32,7 +32,7 @@ class LogitNorm(ClosedFormLoss):
         norm = torch.linalg.vector_norm(logits, dim=1, keepdim=True)
         scale = (norm + _EPSILON).mul_(self.temperature).reciprocal_()
         scaled = logits * scale
-        log_probs = scaled.log_softmax(1)
+        log_probs = log_softmax(scaled)
         log_p = log_probs.gather(1, classes)
         true = scaled.gather(1, classes)
         gradient = log_probs.exp_()

@@ -5,7 +5,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from trainables.checks import check_number
-from trainables.losses.closed_form import ClosedFormLoss
+from trainables.losses.closed_form import ClosedFormLoss, log_softmax
 
 
 def cross_entropy_with_distances(
@@ -20,7 +20,7 @@ def cross_entropy_with_distances(
         slopes: (N, K), derivative of a sample's function by d_k = max_j z_j − z_k.
         weight: What the function is multiplied by.
     """
-    log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
+    log_probs, classes = log_softmax(logits), targets.unsqueeze(1)
     log_p = log_probs.gather(1, classes)
     gradient = log_probs.exp_().sub_(slopes, alpha=weight).mul_(1 / len(logits))
     by_largest = slopes.sum(1, keepdim=True).mul_(weight / len(logits))

@@ -5,7 +5,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from trainables.checks import check_number
-from trainables.losses.closed_form import ClosedFormLoss
+from trainables.losses.closed_form import ClosedFormLoss, log_softmax
 from trainables.losses.focal import one_minus_p, power_terms
 
 
@@ -29,7 +29,7 @@ class ClasswiseDifference(ClosedFormLoss):
         self.beta = check_number("beta", beta, low=0)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
+        log_probs, classes = log_softmax(logits), targets.unsqueeze(1)
         log_p = log_probs.gather(1, classes)
         value, by_log_p = power_terms(log_p, one_minus_p(log_p), self.gamma)
         probs = log_probs.exp_()

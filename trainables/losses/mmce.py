@@ -5,7 +5,7 @@ from typing import ClassVar, Final
 from torch import Tensor
 
 from trainables.checks import check_number
-from trainables.losses.closed_form import ClosedFormLoss, pull_back
+from trainables.losses.closed_form import ClosedFormLoss, log_softmax, pull_back
 
 _KERNEL_WIDTH: Final = 0.4
 
@@ -29,7 +29,7 @@ class MaximumMeanCalibration(ClosedFormLoss):
         self.lam = check_number("lam", lam, low=0)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
+        log_probs, classes = log_softmax(logits), targets.unsqueeze(1)
         log_p = log_probs.gather(1, classes)
         log_confidence, predicted = log_probs.max(1, keepdim=True)
         confidence = log_confidence.exp_()

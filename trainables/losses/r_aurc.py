@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 from torch import Tensor
 
 from trainables.checks import check_choice, check_number
-from trainables.losses.closed_form import ClosedFormLoss, pull_back
+from trainables.losses.closed_form import ClosedFormLoss, log_softmax, pull_back
 from trainables.losses.soft_rank import soft_rank_and_pullback
 
 CONFIDENCES: Final = ("max_probability", "margin", "negative_entropy")
@@ -43,7 +43,7 @@ class RegularizedAURC(ClosedFormLoss):
         self.confidence = check_choice("confidence", confidence, CONFIDENCES)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs, classes = logits.log_softmax(1), targets.unsqueeze(1)
+        log_probs, classes = log_softmax(logits), targets.unsqueeze(1)
         losses = -log_probs.gather(1, classes)
         probs = log_probs.exp()
         if self.confidence == "negative_entropy":
