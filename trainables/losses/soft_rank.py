@@ -8,6 +8,8 @@ import torch
 from scipy.optimize import isotonic_regression
 from torch import Tensor
 
+PullBack = Callable[[Tensor], Tensor]
+
 _ROWS: Final = 128
 """Rows of the matrix of block means that are held in memory at a time."""
 
@@ -32,18 +34,63 @@ def soft_rank(scores: Tensor, epsilon: float) -> Tensor:
     return _SoftRank.apply(scores, epsilon)  # type: ignore[no-any-return]
 
 
-def soft_rank_and_pullback(
-    scores: Tensor, epsilon: float
-) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+def soft_rank_and_pullback(scores: Tensor, epsilon: float) -> tuple[Tensor, PullBack]:
     """:func:`soft_rank`, and the function from a derivative by ranks to that by scores."""
-    # Prefix sums over the batch need more digits than float32 has.
+    if scores.device.type == "cpu":
+        return by_pooling(scores, epsilon)
+    return by_block_means(scores, epsilon)
+
+
+class _SoftRank(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, epsilon: float) -> Tensor:
+        ranks, ctx.pull_back = soft_rank_and_pullback(scores.detach(), epsilon)
+        return ranks
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
+        return ctx.pull_back(grad_output), None
+
+
+# The ranks are x − fit, where x are the ordered scores/ε and fit is the monotone least-squares fit
+# to x − (n, ..., 1). The fit replaces each block by its mean, and that is its own Jacobian. All in
+# float64: sums over the batch need more digits than float32 has.
+
+
+def by_pooling(scores: Tensor, epsilon: float) -> tuple[Tensor, PullBack]:
+    """The fit by pooling adjacent violators, one after the other; on a CPU.
+
+    In NumPy, whose operations on few numbers take half the time of PyTorch's.
+    """
+    x = scores.numpy().astype(np.float64)
+    x /= -epsilon
+    order = x.argsort()
+    x = x[order]
+    fit = isotonic_regression(x + np.arange(len(x), 0, -1))
+    ranks = np.empty_like(x)
+    ranks[order] = fit.x - x
+
+    def pull_back(by_ranks: Tensor) -> Tensor:
+        grad = by_ranks.numpy()[order].astype(np.float64)
+        lengths = np.diff(fit.blocks)
+        means = np.add.reduceat(grad, fit.blocks[:-1]) / lengths
+        grad -= means.repeat(lengths)
+        by_scores = np.empty_like(grad)
+        by_scores[order] = grad / epsilon
+        return torch.from_numpy(by_scores).to(by_ranks.dtype)
+
+    return torch.from_numpy(ranks).to(scores.dtype), pull_back
+
+
+def by_block_means(scores: Tensor, epsilon: float) -> tuple[Tensor, PullBack]:
+    """The fit in closed form, min over a <= i of max over b >= a of the mean of y_a ... y_b."""
     ordered, order = torch.sort(scores.double() / epsilon, descending=True)
     ranks = torch.arange(len(scores), 0, -1, dtype=ordered.dtype, device=ordered.device)
     fit, starts = _decreasing_fit(ordered - ranks)
 
     def pull_back(by_ranks: Tensor) -> Tensor:
-        # The fit replaces each block by its mean, and that is its own Jacobian.
-        grad = by_ranks.gather(0, order).to(ordered.dtype)
+        grad = by_ranks.gather(0, order).double()
         ends = torch.searchsorted(starts, starts, right=True)
         sums = _prefix_sums(grad)
         grad -= (sums.gather(0, ends) - sums.gather(0, starts)).div_(ends - starts)
@@ -53,25 +100,8 @@ def soft_rank_and_pullback(
     return torch.empty_like(scores).scatter_(0, order, (ordered - fit).to(scores.dtype)), pull_back
 
 
-class _SoftRank(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, epsilon: float) -> Tensor:
-        ranks, ctx.pull_back = soft_rank_and_pullback(scores, epsilon)
-        return ranks
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
-        return ctx.pull_back(grad_output), None
-
-
 def _decreasing_fit(y: Tensor) -> tuple[Tensor, Tensor]:
-    """Least-squares fit of a decreasing sequence to ``y`` (n,), and where each block starts.
-
-    fit_i = min over a <= i of max over b >= a of the mean of y_a ... y_b.
-    """
-    if y.device.type == "cpu":
-        return _decreasing_fit_by_pooling(y)
+    """Fit of a decreasing sequence to ``y`` (n,), and where each element's block starts."""
     n, lowest = len(y), y.amin()
     sums = _prefix_sums(y - lowest)
     # Row r is for a = n−1−r, so that b − a + 1 depends on r + b only and needs no matrix. Where
@@ -86,13 +116,6 @@ def _decreasing_fit(y: Tensor) -> tuple[Tensor, Tensor]:
         largest.append(means.div_(lengths[start:end, n - end :]).amax(1))
     fit = torch.cummin(torch.cat(largest).flip(0), 0)
     return fit.values.add_(lowest), fit.indices
-
-
-def _decreasing_fit_by_pooling(y: Tensor) -> tuple[Tensor, Tensor]:
-    """The same by pooling adjacent violators, one after the other."""
-    fit = isotonic_regression(y.neg().numpy())
-    starts = np.repeat(fit.blocks[:-1], fit.blocks[1:] - fit.blocks[:-1])
-    return torch.from_numpy(fit.x).neg_(), torch.from_numpy(starts)
 
 
 def _prefix_sums(y: Tensor) -> Tensor:

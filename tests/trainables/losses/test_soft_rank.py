@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from trainables.losses.soft_rank import soft_rank
+from trainables.losses.soft_rank import by_block_means, by_pooling, soft_rank
 
 scores = st.lists(st.integers(-50, 50).map(lambda n: n / 20), min_size=1, max_size=40)
 strengths = st.sampled_from([1e-3, 0.05, 0.3, 1.0, 10.0])
@@ -84,3 +84,21 @@ def test_float32_is_as_exact_as_float32_can_be() -> None:
     x = torch.rand(1000)
     exact = soft_rank(x.double(), 0.01)
     torch.testing.assert_close(soft_rank(x, 0.01).double(), exact, rtol=1e-6, atol=0)
+
+
+@given(scores, strengths)
+def test_the_way_of_other_devices_gives_the_same_ranks(values: list[float], epsilon: float) -> None:
+    x = torch.tensor(values, dtype=torch.float64)
+    expected, found = by_pooling(x, epsilon)[0], by_block_means(x, epsilon)[0]
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@given(st.integers(1, 300), strengths, st.integers(0, 2**32 - 1))
+def test_the_way_of_other_devices_gives_the_same_gradients(
+    count: int, epsilon: float, seed: int
+) -> None:
+    # Not of round numbers: where a block just falls apart, there is more than one gradient.
+    generator = torch.Generator().manual_seed(seed)
+    x, by_ranks = torch.rand(2, count, generator=generator, dtype=torch.float64)
+    expected, found = by_pooling(x, epsilon)[1], by_block_means(x, epsilon)[1]
+    torch.testing.assert_close(found(by_ranks), expected(by_ranks))
