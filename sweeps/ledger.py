@@ -153,11 +153,13 @@ class Ledger:
             and not self._remaining_finals()
         )
 
-    def result(self, number: int, metrics: dict[str, float]) -> None:
-        """Take in the metrics of an epoch; one that is known already changes nothing."""
+    def result(self, number: int, metrics: dict[str, float]) -> bool:
+        """Take in the metrics of an epoch, unless it is known already; whether it was new."""
         record = self.records[number]
-        if record.add(metrics):
+        new = record.add(metrics)
+        if new:
             self._notify(record)
+        return new
 
     def waiting(self, number: int, reason: str) -> None:
         """A trial cannot write what it has; it tries again and again."""

@@ -36,7 +36,7 @@ from trainables.storage import Folder
 if TYPE_CHECKING:
     from trainables.data.base import Dataset
 
-_MAX_DEATHS = 3  # of a trial's process, before the trial counts as failed
+_MAX_DEATHS = 3  # of a trial's process in one epoch; at the next the trial counts as failed
 _PATIENCE_SECONDS = 20.0
 _WAITING_MEMORY = 256 * 2**20  # of the process of a trial that has several workers, in bytes
 

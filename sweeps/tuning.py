@@ -95,8 +95,12 @@ class LedgerCallback(Callback):
         """An epoch's metrics came, or the word that they cannot be written."""
         if "waiting" in result:
             self._ledger.waiting(trial.config["number"], result["waiting"])
-        elif "failure" not in result:
-            self._ledger.result(trial.config["number"], json.loads(result["entry"]))
+        elif "failure" not in result and self._ledger.result(
+            trial.config["number"], json.loads(result["entry"])
+        ):
+            # Tune counts how often the trial's process died. On machines that come and go that
+            # may be often; it is the trial's fault only if it gets no further.
+            trial.run_metadata.num_failures = 0
 
     def on_trial_complete(
         self, iteration: int, trials: list[Trial], trial: Trial, **_: Any
@@ -116,11 +120,13 @@ class LedgerCallback(Callback):
             )
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **_: Any) -> None:
-        """The trial's process died more often than it may."""
+        """The trial's process died in one epoch more often than it may."""
         number, error = trial.config["number"], trial.get_error()
         logger.error("trial %d: %s", number, error)
         cause = f": {str(error).strip().splitlines()[0]}" if error else ""
-        self._ledger.end(number, "failed", f"its process died too often{cause}")
+        epoch = self._ledger.records[number].epochs + 1
+        deaths = f"its process died {trial.num_failures} times in epoch {epoch}"
+        self._ledger.end(number, "failed", deaths + cause)
 
 
 class GuardedASHA(FIFOScheduler):
