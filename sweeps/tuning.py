@@ -121,12 +121,10 @@ class LedgerCallback(Callback):
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **_: Any) -> None:
         """The trial's process died in one epoch more often than it may."""
-        number, error = trial.config["number"], trial.get_error()
-        logger.error("trial %d: %s", number, error)
-        cause = f": {str(error).strip().splitlines()[0]}" if error else ""
+        number = trial.config["number"]
         epoch = self._ledger.records[number].epochs + 1
         deaths = f"its process died {trial.num_failures} times in epoch {epoch}"
-        self._ledger.end(number, "failed", deaths + cause)
+        self._ledger.end(number, "failed", f"{deaths}, see driver.log")  # Tune logs each death
 
 
 class GuardedASHA(FIFOScheduler):
