@@ -59,6 +59,7 @@ class MlflowWriter:
         self._run_ids: dict[int, str] = {}
         self._complete: set[int] = set()
         self._synced_epochs: dict[int, int] = {}
+        self._times_before: dict[int, dict[int, int]] = {}  # of the epochs of runs found
         self._pending: dict[int, TrialRecord] = {}
         self._set_aside = 0  # trials whose files cannot be gathered
         self._lock = threading.Lock()
@@ -146,7 +147,9 @@ class MlflowWriter:
         run_id = found or self._create_run(record)
         # A run found from before may lack anything: only what we wrote ourselves is there.
         done = self._synced_epochs.get(record.number)
-        times = self._epoch_times(run_id) if found and done is None else {}
+        if found and done is None:
+            self._times_before[record.number] = self._epoch_times(run_id)
+        times = self._times_before.get(record.number, {})
         history = list(record.history)
         parameters = self._parameters(record) if done is None else {}
         tags = {"state": record.state, "reason": record.reason} if ended else {}

@@ -60,11 +60,10 @@ def kernel_error(probs: Tensor, labels: Tensor, bandwidth: float | None = None) 
     num_samples = len(probs)
     if num_samples < 2:
         return probs.new_tensor(math.nan, dtype=torch.float64)
-    num_evaluated = min(num_samples, MAX_EVALUATED)
-    evaluated = torch.arange(num_evaluated, device=probs.device) * num_samples // num_evaluated
+    evaluated = _spread_evenly(probs)
     points = probs[evaluated].double()
     if bandwidth is None:
-        bandwidth = _most_likely_bandwidth(points)
+        bandwidth = most_likely_bandwidth(points)
     ratio = _outcome_given_prediction(points, evaluated, probs, labels, bandwidth)
     return (ratio - points.T).abs().sum(dim=0).mean()
 
@@ -92,7 +91,13 @@ def _outcome_given_prediction(
     return mass / mass.sum(dim=0)
 
 
-def _most_likely_bandwidth(points: Tensor) -> float:
+def most_likely_bandwidth(probs: Tensor) -> float:
+    """Of the authors' 20 candidates in [1e-5, 1], the one of largest leave-one-out likelihood.
+
+    Args:
+        probs: probabilities, shape (N, K), N > 1; beyond 2,048, samples spread evenly are taken.
+    """
+    points = probs[_spread_evenly(probs)].double()
     candidates: list[float] = torch.cat(
         [torch.logspace(-5, -1, 15), torch.linspace(0.2, 1, 5)]
     ).tolist()
@@ -105,6 +110,12 @@ def _most_likely_bandwidth(points: Tensor) -> float:
         return float(sum((s / bandwidth - log_beta).logsumexp(dim=1).sum() for s in blocks))
 
     return max(candidates, key=log_likelihood)
+
+
+def _spread_evenly(probs: Tensor) -> Tensor:
+    """Indices of all samples, or of 2,048 spread evenly over them."""
+    count = min(len(probs), MAX_EVALUATED)
+    return torch.arange(count, device=probs.device) * len(probs) // count
 
 
 def _log_kernel(centres: Tensor, log_points: Tensor, bandwidth: float) -> Tensor:

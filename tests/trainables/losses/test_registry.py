@@ -123,6 +123,8 @@ def test_defaults_are_allowed(name: str) -> None:
             r"confidence must be one of .* \(did you mean 'max_probability'\?\)",
         ),
         ("kde_xe", {"p": 3}, ValueError, "p must be 1 or 2, got 3"),
+        ("kde_xe", {"bandwidth": 0}, ValueError, r"bandwidth must be in \(0, inf\), got 0"),
+        ("kde_xe", {"bandwidth": "loo"}, ValueError, "be likelihood or a number .*, got 'loo'"),
         ("supcon", {"temperature": 0}, ValueError, r"temperature must be in \(0, inf\), got 0"),
     ],
 )

@@ -218,3 +218,36 @@ def test_aucm_keeps_its_dual_variable_from_going_negative() -> None:
 @pytest.mark.parametrize("name", ["focal", "crl", "cals_alm", "adafocal"])
 def test_other_losses_have_nothing_to_optimise(name: str) -> None:
     assert make_loss(name, 3).parameter_groups() == []
+
+
+def test_kde_takes_the_bandwidth_under_which_validation_is_likeliest() -> None:
+    logits = 2 * torch.randn(50, 4, dtype=torch.float64)
+    probs, targets = logits.softmax(1), torch.zeros(50, dtype=torch.int64)
+
+    def log_likelihood(bandwidth: float) -> float:
+        density = torch.distributions.Dirichlet((probs / bandwidth + 1)[:, None])
+        log_densities = density.log_prob(probs[None])  # type: ignore[no-untyped-call]
+        log_densities.fill_diagonal_(-torch.inf)
+        return float(log_densities.logsumexp(dim=0).sum())
+
+    loss, given = (
+        make_loss("kde_xe", 4, bandwidth="likelihood"),
+        make_loss("kde_xe", 4, bandwidth=0.3),
+    )
+    assert float(state(loss)["width"]) == pytest.approx(0.02)
+    for each in (loss, given):
+        each.on_validation_end(logits, targets)
+    best = float(state(loss)["width"])
+    assert 0.001 < best < 0.5
+    assert log_likelihood(best) > max(log_likelihood(best * step) for step in (0.3, 3.0))
+    assert float(state(given)["width"]) == 0.3
+    expected = make_loss("kde_xe", 4, bandwidth=best)
+    torch.testing.assert_close(loss(logits, targets), expected(logits, targets))
+
+
+def test_kde_keeps_the_bandwidth_in_range() -> None:
+    loss = make_loss("kde_xe", 4, bandwidth="likelihood")
+    certain = 1000 * torch.eye(4, dtype=torch.float64)
+    loss.on_validation_end(certain, torch.arange(4))
+    assert 0.001 <= float(state(loss)["width"]) <= 0.5
+    loss.on_validation_end(certain[:1], torch.arange(1))
