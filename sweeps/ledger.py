@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -18,6 +18,7 @@ from sweeps.warm_start import EarlierTrial
 
 logger = logging.getLogger("calsweep")
 _SECONDS_BETWEEN_TRIES = 2.0
+_MAX_DEATHS = 3  # of a trial's process in one epoch; at the next the trial counts as failed
 Listener = Callable[[TrialRecord], None]
 
 
@@ -59,6 +60,7 @@ class Ledger:
         self._final: list[tuple[Setting, int]] | None = None
         self._unfinished = deque(r for r in self.records if r.state == "running")
         self._live: set[int] = set()
+        self._deaths: Counter[int] = Counter()  # of trials' processes, since their last epoch
         # Kept, as counting over all records at every step of Tune would cost a long sweep dear.
         self._searched = sum(record.searched for record in self.records)
         self._finalists = [record for record in self.records if record.role == "finalist"]
@@ -140,30 +142,43 @@ class Ledger:
 
     @property
     def exhausted(self) -> bool:
-        """Whether no trial will come any more."""
-        if self._unfinished or self._untrained:
+        """Whether no trial is running (which may have to be tried again) and none will come."""
+        if self._live or self._unfinished or self._untrained:
             return False
         if self.sweep.search.seed in self._without_encoder:
-            return not self._live
+            return True
         searched = self._searched
         return (
             searched >= len(self._initial)
             and self._search_is_over(searched)
-            and not self._search_is_running
             and not self._remaining_finals()
         )
 
-    def result(self, number: int, metrics: dict[str, float]) -> bool:
-        """Take in the metrics of an epoch, unless it is known already; whether it was new."""
+    def result(self, number: int, metrics: dict[str, float]) -> None:
+        """Take in the metrics of an epoch; one that is known already changes nothing."""
         record = self.records[number]
-        new = record.add(metrics)
-        if new:
+        if record.add(metrics):
+            del self._deaths[number]
             self._notify(record)
-        return new
 
     def waiting(self, number: int, reason: str) -> None:
         """A trial cannot write what it has; it tries again and again."""
         self._on_fault(f"trial {number} waits: {reason}")
+
+    def died(self, number: int) -> None:
+        """A trial's process died: the trial comes again, to go on from its checkpoint.
+
+        On machines that come and go that may be often. It is the trial's fault, and the trial
+        failed, if it gets no further in between.
+        """
+        record = self.records[number]
+        self._deaths[number] += 1
+        if self._deaths[number] > _MAX_DEATHS:
+            deaths = f"its process died {self._deaths[number]} times in epoch {record.epochs + 1}"
+            self.end(number, "failed", f"{deaths}, see driver.log")  # where Tune tells of each
+        else:
+            self._live.discard(number)
+            self._unfinished.append(record)
 
     def end(self, number: int, state: State, reason: str | None = None) -> None:
         """A trial ended."""

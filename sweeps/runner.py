@@ -36,7 +36,6 @@ from trainables.storage import Folder
 if TYPE_CHECKING:
     from trainables.data.base import Dataset
 
-_MAX_DEATHS = 3  # of a trial's process in one epoch; at the next the trial counts as failed
 _PATIENCE_SECONDS = 20.0
 _WAITING_MEMORY = 256 * 2**20  # of the process of a trial that has several workers, in bytes
 
@@ -227,7 +226,6 @@ def _tune(
             checkpoint_config=tune.CheckpointConfig(
                 checkpoint_frequency=0, checkpoint_at_end=False
             ),
-            failure_config=tune.FailureConfig(max_failures=_MAX_DEATHS),
             callbacks=[LedgerCallback(ledger)],
             verbose=0,
         ),

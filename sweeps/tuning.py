@@ -19,6 +19,7 @@ from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from sweeps.ledger import Ledger
+from sweeps.records import TrialRecord
 from sweeps.sweep_file import SweepFile
 
 logger = logging.getLogger("calsweep")
@@ -86,7 +87,7 @@ class LedgerCallback(Callback):
         Raises:
             SweepOverError: No trial is running, and none will come.
         """
-        if self._ledger.live == 0 and self._ledger.exhausted:
+        if self._ledger.exhausted:
             raise SweepOverError
 
     def on_trial_result(
@@ -95,12 +96,8 @@ class LedgerCallback(Callback):
         """An epoch's metrics came, or the word that they cannot be written."""
         if "waiting" in result:
             self._ledger.waiting(trial.config["number"], result["waiting"])
-        elif "failure" not in result and self._ledger.result(
-            trial.config["number"], json.loads(result["entry"])
-        ):
-            # Tune counts how often the trial's process died. On machines that come and go that
-            # may be often; it is the trial's fault only if it gets no further.
-            trial.run_metadata.num_failures = 0
+        elif "failure" not in result:
+            self._ledger.result(trial.config["number"], json.loads(result["entry"]))
 
     def on_trial_complete(
         self, iteration: int, trials: list[Trial], trial: Trial, **_: Any
@@ -120,11 +117,12 @@ class LedgerCallback(Callback):
             )
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **_: Any) -> None:
-        """The trial's process died in one epoch more often than it may."""
-        number = trial.config["number"]
-        epoch = self._ledger.records[number].epochs + 1
-        deaths = f"its process died {trial.num_failures} times in epoch {epoch}"
-        self._ledger.end(number, "failed", f"{deaths}, see driver.log")  # Tune logs each death
+        """The trial's process died.
+
+        It is not left to Tune to try again: if the process dies just after its start, with two
+        calls under way, Tune takes the second that breaks for the end of the trial.
+        """
+        self._ledger.died(trial.config["number"])
 
 
 class GuardedASHA(FIFOScheduler):
@@ -144,7 +142,7 @@ class GuardedASHA(FIFOScheduler):
         self._by_loss: dict[str, ASHAScheduler] = {}
         for record in ledger.records:
             if record.state != "running" and record.searched:
-                self._enter(f"trial {record.number}", record.loss, record.history)
+                self._enter(record, record.history)
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
         """Enter a trial, with the results it had before it was cut off.
@@ -153,22 +151,23 @@ class GuardedASHA(FIFOScheduler):
         """
         record = self._ledger.records[trial.config["number"]]
         if record.searched:
-            self._enter(trial.trial_id, record.loss, record.history[:-1])
+            self._enter(record, record.history[:-1])
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Continue or stop; only the results of the search enter the rungs."""
         record = self._ledger.records[trial.config["number"]]
         if not record.searched or "waiting" in result:
             return str(TrialScheduler.CONTINUE)
-        asha = self._asha(record.loss)
-        decision = str(asha.on_trial_result(tune_controller, trial, result))
+        decision = self._judge(record, result)
         return str(TrialScheduler.CONTINUE) if record.role == "baseline" else decision
 
-    def _enter(self, trial_id: str, loss: str, history: list[dict[str, float]]) -> None:
-        asha, trial = self._asha(loss), SimpleNamespace(trial_id=trial_id)
-        asha.on_trial_add(None, trial)
+    def _enter(self, record: TrialRecord, history: list[dict[str, float]]) -> None:
+        self._asha(record.loss).on_trial_add(None, _competitor(record))
         for entry in history:
-            asha.on_trial_result(None, trial, entry)
+            self._judge(record, entry)
+
+    def _judge(self, record: TrialRecord, result: dict[str, Any]) -> str:
+        return str(self._asha(record.loss).on_trial_result(None, _competitor(record), result))
 
     def _asha(self, loss: str) -> ASHAScheduler:
         sweep = self._ledger.sweep
@@ -183,6 +182,11 @@ class GuardedASHA(FIFOScheduler):
                 stop_last_trials=False,
             )
         return self._by_loss[loss]
+
+
+def _competitor(record: TrialRecord) -> Any:
+    """A trial as ASHA knows it: the same after its process died, when it is a new one to Tune."""
+    return SimpleNamespace(trial_id=f"trial {record.number}")
 
 
 def make_scheduler(sweep: SweepFile, ledger: Ledger) -> TrialScheduler | None:
