@@ -6,6 +6,7 @@ import _thread
 import json
 import logging
 import os
+import signal
 import socket
 import threading
 import time
@@ -29,6 +30,8 @@ def lease(folder: Folder, on_wait: Callable[[str], None]) -> Iterator[None]:
 
     A lease that somebody left behind, killed say, lapses when nobody renews it any more. Clocks of
     different machines are not compared: whoever comes next watches it for that long.
+
+    Whoever did not renew it for so long that somebody else took it gets a SIGTERM.
 
     Args:
         folder: The sweep's.
@@ -90,7 +93,7 @@ def _keep(folder: Folder, mine: dict[str, object], ended: threading.Event) -> No
             _renew(folder, mine, renewals)
         except UserError as error:  # we were away for so long that somebody took over
             logger.error("stopped: %s", error)
-            _thread.interrupt_main()
+            _thread.interrupt_main(signal.SIGTERM)  # SIGINT is ignored in a shell's background
             return
         except OSError as error:
             logger.warning("the lease could not be renewed: %s", error)

@@ -16,6 +16,8 @@ from sweeps.errors import UserError
 from sweeps.lease import NAME, lease
 from trainables.storage import Folder
 
+pytestmark = pytest.mark.slow
+
 HOLDER = """
 import sys, time
 from sweeps import lease
@@ -80,7 +82,11 @@ def test_the_lease_of_a_dead_process_lapses(folder: Folder, holder: subprocess.P
 
 def test_whoever_was_away_for_too_long_stops(folder: Folder) -> None:
     other = json.dumps({"holder": "other", "host": "far", "pid": 1, "renewals": 7}).encode()
-    with pytest.raises(KeyboardInterrupt), lease(folder, print):
-        folder.write(NAME, other)
-        time.sleep(30)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), lease(folder, print):
+            folder.write(NAME, other)
+            time.sleep(30)
+    finally:
+        signal.signal(signal.SIGTERM, before)
     assert folder.read(NAME) == other

@@ -266,3 +266,37 @@ def test_a_crash_in_a_long_sweep_changes_nothing(
         for _ in steps(resumed):
             pass
         assert settings(resumed.records) == settings(whole.records), f"crash after step {cut}"
+
+
+def test_a_trial_whose_process_dies_comes_again_as_long_as_it_gets_further(tmp_path: Path) -> None:
+    sweep = make_sweep()
+    ledger = Ledger(sweep, new_store(tmp_path, sweep), 10)
+    lively, stuck = ledger.next(), ledger.next()
+    assert lively is not None
+    assert stuck is not None
+    for epoch in range(1, EPOCHS + 1):
+        for _ in range(3):
+            ledger.died(lively.number)
+            assert ledger.next() is lively
+        ledger.result(lively.number, metrics(lively, epoch))
+    assert lively.state == "running"
+    for _ in range(3):
+        ledger.died(stuck.number)
+        assert ledger.next() is stuck
+    ledger.died(stuck.number)
+    assert stuck.state == "failed"
+    assert stuck.reason == "its process died 4 times in epoch 1, see driver.log"
+    assert ledger.live == 1
+
+
+def test_the_last_trial_too_comes_again(tmp_path: Path) -> None:
+    sweep = make_sweep()
+    ledger = Ledger(sweep, new_store(tmp_path, sweep), 10)
+    for _ in steps(ledger):
+        last = ledger.records[-1]
+        if len(ledger.records) == ledger.planned and last.state == "running":
+            ledger.died(last.number)
+            assert not ledger.exhausted
+            assert ledger.next() is last
+    assert last.role == "finalist"
+    assert last.state == "finished"
