@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -74,15 +73,11 @@ class MlflowServer:
     Args:
         database: Its SQLAlchemy URI.
         artifacts: A folder or URI.
-        environment: Of its processes, beyond this one's.
     """
 
-    def __init__(
-        self, database: str, artifacts: str, environment: dict[str, str] | None = None
-    ) -> None:
+    def __init__(self, database: str, artifacts: str) -> None:
         self._port = free_port()
         self._places = ("--backend-store-uri", database, "--artifacts-destination", artifacts)
-        self._environment = {**os.environ, **(environment or {})}
         self.uri = f"http://127.0.0.1:{self._port}"
         self.start()
 
@@ -94,7 +89,6 @@ class MlflowServer:
                 *("--port", str(self._port)),
                 *self._places,
             ],
-            env=self._environment,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

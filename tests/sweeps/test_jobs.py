@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 import sweeps.jobs
 from benchmarks.ray_cluster import RayCluster, free_port
+from benchmarks.scene import CALSWEEP
 from sweeps.errors import UserError
 from sweeps.job_client import dashboard_url
 from sweeps.loading import dump_sweep, parse_sweep
@@ -20,7 +20,6 @@ from sweeps.reachable import check_reachable
 from sweeps.shipping import SWEEP_FILE, stage
 from sweeps.store import SweepStore
 
-CALSWEEP = str(Path(sys.executable).with_name("calsweep"))
 TOKEN = "0123456789abcdef0123456789abcdef"
 OWN_LOSS = """
 import time

@@ -15,13 +15,12 @@ import psutil
 import pytest
 
 from benchmarks.ray_cluster import free_port
-from benchmarks.scene import MlflowServer
+from benchmarks.scene import CALSWEEP, MlflowServer
 from sweeps.records import TrialRecord
 from sweeps.store import SweepStore
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-CALSWEEP = str(Path(sys.executable).with_name("calsweep"))
 STORAGE = "s3://sweeps/calsweep"
 EPOCHS = 4
 SWEEP = f"""
@@ -37,8 +36,8 @@ selection: {{finalists: 0}}
 
 
 @pytest.fixture(scope="module")
-def s3() -> Iterator[dict[str, str]]:
-    """An S3-compatible server with a bucket; the environment that leads to it."""
+def s3() -> Iterator[None]:
+    """An S3-compatible server with a bucket, to which the environment leads."""
     port = free_port()
     environment = {
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
@@ -56,7 +55,7 @@ def s3() -> Iterator[dict[str, str]]:
             patch.setenv(name, value)
         _wait_for(port)
         boto3.client("s3").create_bucket(Bucket="sweeps")
-        yield environment
+        yield
     server.kill()
     server.wait()
 
@@ -91,9 +90,9 @@ def postgresql() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def tracking(s3: dict[str, str], postgresql: str) -> Iterator[str]:
+def tracking(s3: None, postgresql: str) -> Iterator[str]:
     """The address of an MLflow server on both."""
-    server = MlflowServer(postgresql, "s3://sweeps/mlflow", s3)
+    server = MlflowServer(postgresql, "s3://sweeps/mlflow")
     yield server.uri
     server.kill()
 
@@ -159,7 +158,7 @@ def _runs(uri: str) -> dict[int, tuple[int, float]]:
     return found
 
 
-def test_what_is_wrong_is_said(tmp_path: Path, s3: dict[str, str]) -> None:
+def test_what_is_wrong_is_said(tmp_path: Path, s3: None) -> None:
     (tmp_path / "sweep.yaml").write_text(SWEEP.replace("far", "other"))
     for storage, message in (
         ("s3://nowhere/calsweep", "storage = 's3://nowhere/calsweep' cannot be used"),
