@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -71,20 +70,16 @@ def in_the_finals(store: SweepStore) -> bool:
     return (store.trial_folder(9) / "checkpoints").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "moments", [(in_the_first_trial, in_the_search), (in_the_finals,)], ids=["twice", "at the end"]
-)
-def test_a_killed_sweep_resumes_to_the_same_trials(
-    tmp_path: Path,
-    undisturbed: list[TrialRecord],
-    moments: tuple[Callable[[SweepStore], bool], ...],
+def test_a_sweep_killed_again_and_again_resumes_to_the_same_trials(
+    tmp_path: Path, undisturbed: list[TrialRecord]
 ) -> None:
     (tmp_path / "sweep.yaml").write_text(SWEEP)
     store = SweepStore(str(tmp_path / "calsweep-store"), "fragile")
     command = ("run", "sweep.yaml")
     ended_before: dict[int, float | None] = {}
-    for moment in moments:
+    for moment in (in_the_first_trial, in_the_search, in_the_finals):
         process = calsweep(tmp_path, *command)
         deadline = time.monotonic() + 200
         while not moment(store):
