@@ -56,6 +56,8 @@ def train_trial(
 
     # How often reports, the end and the death of a worker are looked for; 2 s is Ray's default.
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.5")
+    # A process that would tell workers of their machine's end: they are ready for it at any time.
+    os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")
     trainer = TorchTrainer(
         _run_worker,
         train_loop_config={"config": config, "dataset": dataset, "setup": trial_setup},
