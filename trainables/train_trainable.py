@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 import traceback
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 
 import ray
 from ray import train, tune
-from ray.tune.integration.ray_train import TuneReportCallback
+from ray.util.queue import Queue
 
 from trainables.config import TrialSetup, trial_folder
 from trainables.tune_trainable import SECONDS_BETWEEN_TRIES, as_result
@@ -58,6 +59,7 @@ def train_trial(
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.5")
     # A process that would tell workers of their machine's end: they are ready for it at any time.
     os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")
+    reports = Queue(actor_options={"num_cpus": 0})
     trainer = TorchTrainer(
         _run_worker,
         train_loop_config={"config": config, "dataset": dataset, "setup": trial_setup},
@@ -69,17 +71,51 @@ def train_trial(
         run_config=train.RunConfig(
             name=f"train_{trial_folder(config['number'])}",
             storage_path=workers.scratch_uri,
-            callbacks=[TuneReportCallback()],
+            callbacks=[_PassOn(reports)],
         ),
     )
-    try:
-        trainer.fit()
-    except train.WorkerGroupError as error:
-        failures = list(error.worker_failures.values())
-        if not failures or not all(isinstance(each, TrialFailedError) for each in failures):
-            raise
-        reason, trace = failures[0].args
-        tune.report({"failure": reason, "traceback": trace})
+    errors: list[Exception] = []
+
+    def fit() -> None:
+        try:
+            trainer.fit()
+        except Exception as error:
+            errors.append(error)
+        finally:
+            reports.put(None)
+
+    threading.Thread(target=fit, daemon=True).start()
+    while (result := reports.get()) is not None:
+        tune.report(result)
+    if errors:
+        _tell_failure(errors[0])
+
+
+class _PassOn(train.UserCallback):
+    """Passes the first worker's reports on to the trial's process.
+
+    With Ray's own ``TuneReportCallback`` the end of a trial may overtake its last report, and to
+    Tune the trial was stopped an epoch early.
+    """
+
+    def __init__(self, reports: Queue) -> None:
+        self._reports = reports
+
+    def after_report(
+        self, run_context: Any, metrics: list[dict[str, Any]], checkpoint: Any
+    ) -> None:
+        self._reports.put(metrics[0])
+
+
+def _tell_failure(error: Exception) -> None:
+    """Report why a trial cannot go on; raise what it may go on after."""
+    if not isinstance(error, train.WorkerGroupError):
+        raise error
+    failures = list(error.worker_failures.values())
+    if not failures or not all(isinstance(each, TrialFailedError) for each in failures):
+        raise error
+    reason, trace = failures[0].args
+    tune.report({"failure": reason, "traceback": trace})
 
 
 def _run_worker(loop_config: dict[str, Any]) -> None:
