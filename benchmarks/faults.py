@@ -37,15 +37,15 @@ class Outcome:
     Attributes:
         tries: How often it happened.
         trials: Trials of the sweep.
-        lost: Trials that did not end as they should, that were run again though finished, or of
-            which MLflow lacks an epoch or an artifact.
+        lost: What is wrong with trials that did not end as they should, that were run again though
+            finished, or of which MLflow lacks an epoch or an artifact.
         repeated: Epochs that were trained more than once.
         seconds: Until what was interrupted had its next epoch done.
     """
 
     tries: int = 0
     trials: int = 0
-    lost: int = 0
+    lost: list[str] = field(default_factory=list)
     repeated: int = 0
     seconds: list[float] = field(default_factory=list)
 
@@ -246,11 +246,12 @@ def _goes_on(scene: Scene, rng: random.Random) -> bool:
 def _judge(
     scene: Scene, finished: dict[int, TrialRecord], cut_offs: list[tuple[float, CutOff]]
 ) -> Outcome:
-    wanted = set(range(scene.sweep.search.trials))
-    records = scene.finished()
-    every = list(range(1, EPOCHS + 1))
-    whole = {n for n, record in records.items() if [e["epoch"] for e in record.history] == every}
-    again = {n for n, record in finished.items() if records.get(n) != record}
+    records = {record.number: record for record in scene.store.load_records()}
+    tracked = scene.tracked()
+    wrong = {
+        number: _what_is_wrong(records.get(number), finished.get(number), number in tracked)
+        for number in range(scene.sweep.search.trials)
+    }
     epochs = scene.epochs()
     of_trial = {
         trial: [e for e in epochs if e.trial == trial] for trial in {e.trial for e in epochs}
@@ -262,11 +263,25 @@ def _judge(
     ]
     return Outcome(
         tries=len(cut_offs),
-        trials=len(wanted),
-        lost=len((wanted - whole) | again | (wanted - scene.tracked())),
+        trials=len(wrong),
+        lost=[f"trial {number}: {what}" for number, what in wrong.items() if what],
         repeated=len(epochs) - len({(e.trial, e.number) for e in epochs}),
         seconds=[wait for wait in waits if wait is not None],
     )
+
+
+def _what_is_wrong(
+    record: TrialRecord | None, finished: TrialRecord | None, tracked: bool
+) -> str | None:
+    """With a trial, after the sweep; given its record when it had finished before a fault."""
+    if record is None:
+        return "no record"
+    epochs = [entry["epoch"] for entry in record.history]
+    if record.state != "finished" or epochs != list(range(1, EPOCHS + 1)):
+        return f"{record.state} ({record.reason}) after the epochs {epochs}"
+    if finished is not None and record != finished:
+        return "finished, and run again"
+    return None if tracked else "not all of it is in MLflow"
 
 
 @contextmanager
@@ -323,8 +338,10 @@ def _row(name: str, outcomes: list[Outcome]) -> str:
     seconds = [value for outcome in outcomes for value in outcome.seconds]
     took = f"{statistics.median(seconds):.1f}, {max(seconds):.1f}" if seconds else "–"
     counts = (
-        sum(getattr(outcome, key) for outcome in outcomes)
-        for key in ("tries", "trials", "lost", "repeated")
+        sum(outcome.tries for outcome in outcomes),
+        sum(outcome.trials for outcome in outcomes),
+        sum(len(outcome.lost) for outcome in outcomes),
+        sum(outcome.repeated for outcome in outcomes),
     )
     return f"| {name} | {' | '.join(map(str, counts))} | {took} |"
 

@@ -28,7 +28,7 @@ def test_nothing_is_lost(cluster: RayCluster, name: str) -> None:
     kind = replace(faults.FAULTS[name], sections={})
     outcome = faults.faulty_sweep(cluster, kind, random.Random(name), tries=2)
     assert outcome.tries > 0
-    assert outcome.lost == 0
+    assert not outcome.lost
     assert outcome.repeated <= 2 * outcome.tries  # an epoch of each of the two trials at hand
 
 
