@@ -93,11 +93,12 @@ class LedgerCallback(Callback):
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **_: Any
     ) -> None:
-        """An epoch's metrics came, or the word that they cannot be written."""
+        """Metrics of epochs came, or the word that they cannot be written."""
         if "waiting" in result:
             self._ledger.waiting(trial.config["number"], result["waiting"])
         elif "failure" not in result:
-            self._ledger.result(trial.config["number"], json.loads(result["entry"]))
+            for entry in json.loads(result["entries"]):
+                self._ledger.result(trial.config["number"], entry)
 
     def on_trial_complete(
         self, iteration: int, trials: list[Trial], trial: Trial, **_: Any
@@ -156,10 +157,11 @@ class GuardedASHA(FIFOScheduler):
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Continue or stop; only the results of the search enter the rungs."""
         record = self._ledger.records[trial.config["number"]]
-        if not record.searched or "waiting" in result:
+        if not record.searched or "entries" not in result:
             return str(TrialScheduler.CONTINUE)
-        decision = self._judge(record, result)
-        return str(TrialScheduler.CONTINUE) if record.role == "baseline" else decision
+        decisions = [self._judge(record, entry) for entry in json.loads(result["entries"])]
+        stop = record.role != "baseline" and TrialScheduler.STOP in decisions
+        return str(TrialScheduler.STOP if stop else TrialScheduler.CONTINUE)
 
     def _enter(self, record: TrialRecord, history: list[dict[str, float]]) -> None:
         self._asha(record.loss).on_trial_add(None, _competitor(record))

@@ -51,21 +51,23 @@ class TrialRun:
     def advance(self) -> dict[str, Any]:
         """Train one more epoch.
 
-        The first call after an interruption reports the last epoch of the checkpoint once more
-        instead: that report may have been lost with the process that was to receive it.
+        The first call after an interruption reports the epochs of the checkpoint once more
+        instead: reports may have been lost with the processes that passed them on.
 
         Returns:
             The metrics of the epoch (``epoch``, ``timestamp``, ``train_loss``, ``lr``,
             ``val_nll`` ...), after an epoch of ``setup.outcome_epochs`` those of
-            :func:`~trainables.outcome.summarise` too, and ``done``. A trial that cannot go on
-            returns ``failure``, the reason, and ``done``. One whose epoch could not be written
-            (the storage is full, say) returns ``waiting``, the reason; the next call tries again.
+            :func:`~trainables.outcome.summarise` too, and ``done``; after an interruption those
+            of the last epoch, and in ``before`` a list of all earlier ones. A trial that cannot
+            go on returns ``failure``, the reason, and ``done``. One whose epoch could not be
+            written (the storage is full, say) returns ``waiting``, the reason; the next call
+            tries again.
         """
         try:
             if self._trainer is None:
                 self._trainer = self._make_trainer()
                 if self.history:
-                    return self._report()
+                    return {**self._report(), "before": self.history[:-1]}
             if not self._unsaved:
                 self._train_epoch(self._trainer)
         except (DivergedError, torch.OutOfMemoryError, MemoryError) as error:

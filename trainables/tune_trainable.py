@@ -62,13 +62,14 @@ class TuneTrial(tune.Trainable):
         return {**as_result(result), "done": done}
 
 
-def as_result(entry: dict[str, Any]) -> dict[str, Any]:
-    """An epoch's metrics as Tune gets them.
+def as_result(report: dict[str, Any]) -> dict[str, Any]:
+    """A report of :meth:`~trainables.trial.TrialRun.advance` as Tune gets it.
 
     Returns:
         What the scheduler may look at (``epoch`` and the metrics of every epoch), and all
-        metrics as JSON in ``entry``: of every number in a result Tune keeps running statistics,
-        which would cost more than the rest of a short trial.
+        metrics of all epochs reported as JSON in ``entries``: of every number in a result Tune
+        keeps running statistics, which would cost more than the rest of a short trial.
     """
-    seen = {name: entry[name] for name in ("epoch", *SCHEDULER_METRICS) if name in entry}
-    return {**seen, "entry": json.dumps(entry)}
+    last = {name: value for name, value in report.items() if name != "before"}
+    seen = {name: last[name] for name in ("epoch", *SCHEDULER_METRICS) if name in last}
+    return {**seen, "entries": json.dumps([*report.get("before", []), last])}
