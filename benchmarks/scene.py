@@ -24,7 +24,7 @@ from sweeps.tracking.client import check_answers, tracking_uri
 EPOCHS = 6
 ARTIFACTS = {"checkpoint.pt", "predictions_validation.parquet", "reliability.svg", "sweep.yaml"}
 CALSWEEP = str(Path(sys.executable).with_name("calsweep"))
-_TIMEOUT_SECONDS = 300
+_TIMEOUT_SECONDS = 900
 _OWN_LOSS = '''
 import os, time
 import torch
