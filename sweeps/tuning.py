@@ -148,7 +148,8 @@ class GuardedASHA(FIFOScheduler):
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
         """Enter a trial, with the results it had before it was cut off.
 
-        Not with the last of them: the trial reports it once more, and is judged by it then.
+        Not with the last of them, by which it may not have been judged: the trial reports all of
+        them once more, and is judged by what is new then.
         """
         record = self._ledger.records[trial.config["number"]]
         if record.searched:

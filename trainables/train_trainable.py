@@ -44,8 +44,8 @@ def train_trial(
     """Runs a trial (:func:`~trainables.trial.make_run`) on several workers.
 
     Reports to Tune what :class:`~trainables.tune_trainable.TuneTrial` does. As there, the trial
-    keeps its checkpoints itself. When a worker dies the error reaches Tune, which starts the
-    trial again, from its last checkpoint.
+    keeps its checkpoints itself. When a worker dies the error reaches the sweep's driver, where
+    the trial comes again, to go on from its last checkpoint.
 
     Args:
         config: Of the trial.
@@ -109,9 +109,9 @@ class _PassOn(train.UserCallback):
 
 def _tell_failure(error: Exception) -> None:
     """Report why a trial cannot go on; raise what it may go on after."""
-    if not isinstance(error, train.WorkerGroupError):
-        raise error
-    failures = list(error.worker_failures.values())
+    failures = (
+        list(error.worker_failures.values()) if isinstance(error, train.WorkerGroupError) else []
+    )
     if not failures or not all(isinstance(each, TrialFailedError) for each in failures):
         raise error
     reason, trace = failures[0].args
