@@ -27,7 +27,7 @@ from typing import Any
 
 from benchmarks.ray_cluster import RayCluster
 from benchmarks.scene import EPOCHS, MlflowServer, Scene
-from sweeps.records import TrialRecord
+from sweeps.search.record import TrialRecord
 
 
 @dataclass

@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from sweeps import cluster, runner
-from sweeps.loading import parse_sweep
+from sweeps.cluster import connection as cluster
+from sweeps.cluster import runner
+from sweeps.sweep_file.loading import parse_sweep
 from trainables.data.base import Dataset, Split
 
 MIB = 2**20

@@ -18,8 +18,9 @@ import numpy as np
 from ray import tune
 from rich.console import Console
 
-from sweeps import cluster, runner
-from sweeps.loading import parse_sweep
+from sweeps.cluster import connection as cluster
+from sweeps.cluster import runner
+from sweeps.sweep_file.loading import parse_sweep
 from trainables.data.base import Dataset, Split
 from trainables.models.base import Classifier
 

@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from sweeps.store import SweepStore
+from sweeps.store.sweep_store import SweepStore
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from trainables.config import TrialSetup, trial_folder
 from trainables.storage import Folder
-from trainables.tune_trainable import TuneTrial
+from trainables.wrappers.one_process import TuneTrial
 
 CURVES = "CALSWEEP_BENCHMARK_CURVES"  # names the folder of recorded trials
 

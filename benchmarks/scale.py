@@ -27,14 +27,15 @@ import numpy as np
 from rich.console import Console
 
 from benchmarks.replay import CURVES, ReplayTrial
-from sweeps import cluster, runner
-from sweeps.loading import parse_sweep
-from sweeps.records import TrialRecord
-from sweeps.store import SweepStore
-from sweeps.study import SweepStudy
-from sweeps.sweep_file import SweepFile
+from sweeps.cluster import connection as cluster
+from sweeps.cluster import runner
+from sweeps.search.record import TrialRecord
+from sweeps.search.study import SweepStudy
+from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.loading import parse_sweep
+from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.writer import MlflowWriter
-from trainables import tune_trainable
+from trainables.wrappers import one_process
 
 LOSSES = ["focal", "dual_focal", "mbls"]
 EPOCHS = 9
@@ -75,7 +76,7 @@ def record(folder: str) -> str:
 
 def replay(trials: int, max_hours: float | None, folder: Path, profile: Path | None) -> None:
     """Run one sweep of replayed trials and print its part of the table."""
-    tune_trainable.TuneTrial = ReplayTrial  # type: ignore[misc]
+    one_process.TuneTrial = ReplayTrial  # type: ignore[misc]
     sweep = _sweep(
         "replayed",
         {"name": "benchmarks.overhead:tiny_data"},

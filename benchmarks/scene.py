@@ -14,12 +14,12 @@ from typing import Any
 import psutil
 
 from benchmarks.ray_cluster import Node, RayCluster, free_port
+from sweeps.cluster.jobs import find_job
 from sweeps.errors import UserError
-from sweeps.jobs import find_job
-from sweeps.loading import dump_sweep, parse_sweep
-from sweeps.records import TrialRecord
-from sweeps.store import SweepStore
-from sweeps.tracking.client import check_answers, tracking_uri
+from sweeps.search.record import TrialRecord
+from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.loading import dump_sweep, parse_sweep
+from sweeps.tracking.address import check_answers, tracking_uri
 
 EPOCHS = 6
 ARTIFACTS = {"checkpoint.pt", "predictions_validation.parquet", "reliability.svg", "sweep.yaml"}

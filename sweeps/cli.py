@@ -14,8 +14,8 @@ import typer
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
 
 if TYPE_CHECKING:
+    from sweeps.cluster.shipping import Shipment
     from sweeps.runner import SweepResult
-    from sweeps.shipping import Shipment
 
 app = typer.Typer(
     name="calsweep",
@@ -73,8 +73,8 @@ def run(
     name: NewName = None,
 ) -> None:
     """Run a sweep here, or on the cluster at --address."""
-    from sweeps.loading import load_sweep
     from sweeps.runner import run_sweep
+    from sweeps.sweep_file.loading import load_sweep
 
     sweep = load_sweep(file, overrides or (), name)
     _print_result(run_sweep(sweep, storage, address), sweep.name, storage)
@@ -84,7 +84,7 @@ def run(
 def resume(name: SweepName, storage: Storage = DEFAULT_STORAGE, address: Address = None) -> None:
     """Go on with a sweep that was cut off; with a URL as --address, as a job of that cluster."""
     if address is not None and address.startswith(("http://", "https://")):
-        from sweeps.jobs import submit_resume
+        from sweeps.cluster.jobs import submit_resume
 
         _print_job(*submit_resume(name, storage, address))
         return
@@ -102,8 +102,8 @@ def submit(
     name: NewName = None,
 ) -> None:
     """Hand a sweep to a Ray cluster as a job; the last line printed is the job's id."""
-    from sweeps.jobs import submit as submit_job
-    from sweeps.loading import load_sweep
+    from sweeps.cluster.jobs import submit as submit_job
+    from sweeps.sweep_file.loading import load_sweep
 
     sweep = load_sweep(file, overrides or (), name)
     _print_job(*submit_job(sweep, storage, address))
@@ -114,8 +114,8 @@ def status(job: JobName = None, address: Url = None) -> None:
     """List the sweeps that were handed to a Ray cluster, or say how one of them is doing."""
     from rich.console import Console
 
-    from sweeps import jobs
-    from sweeps.job_tables import job_facts, jobs_table
+    from sweeps.cluster import jobs
+    from sweeps.terminal.job_tables import job_facts, jobs_table
 
     console = Console(highlight=False)
     if job is not None:
@@ -134,7 +134,7 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", help="Go on until the job ends.")] = False,
 ) -> None:
     """Print what a job has printed."""
-    from sweeps import jobs
+    from sweeps.cluster import jobs
 
     for piece in jobs.logs(jobs.find_job(job, address), address, follow):
         print(piece, end="", flush=True)
@@ -148,8 +148,8 @@ def stop(
     address: Url = None,
 ) -> None:
     """Stop a job, in order; its sweep can be resumed."""
-    from sweeps import jobs
-    from sweeps.job_client import dashboard_url
+    from sweeps.cluster import jobs
+    from sweeps.cluster.job_client import dashboard_url
 
     ended = jobs.stop(jobs.find_job(job, address), address)
     print(f"{ended.id}: {ended.state}")
@@ -163,9 +163,9 @@ def check(file: File, overrides: Overrides = None, name: NewName = None) -> None
     """Read a sweep file and print the plan; start nothing."""
     from rich.console import Console
 
-    from sweeps.checks import check_sweep
-    from sweeps.loading import load_sweep
-    from sweeps.plan import plan_tables
+    from sweeps.planning.checks import check_sweep
+    from sweeps.planning.plan import plan_tables
+    from sweeps.sweep_file.loading import load_sweep
 
     sweep = load_sweep(file, overrides or (), name)
     check_sweep(sweep)
@@ -180,8 +180,8 @@ def best(
     output: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.table,
 ) -> None:
     """Print the best hyperparameters per dataset and model, from MLflow."""
-    from sweeps.best import best_settings, render_best
-    from sweeps.tracking.client import tracking_uri
+    from sweeps.results.best import best_settings, render_best
+    from sweeps.tracking.address import tracking_uri
     from sweeps.tracking.reader import tracked_sweeps
 
     uri = tracking_uri(storage)
@@ -201,7 +201,7 @@ def report(
     ] = None,
 ) -> None:
     """Write one HTML file that shows what a sweep found."""
-    from sweeps.report import write_report
+    from sweeps.results.report import write_report
 
     print(f"written: {write_report(name, storage, output)}")
 
@@ -221,7 +221,7 @@ def ui(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 5000,
 ) -> None:
     """Open the MLflow UI on this project's store (Ctrl-C ends it)."""
-    from sweeps.tracking.ui import serve
+    from sweeps.tracking.server import serve
 
     serve(storage, host, port)
 
@@ -231,7 +231,7 @@ def losses(
     markdown: Annotated[bool, typer.Option("--markdown", help="As a Markdown table.")] = False,
 ) -> None:
     """List the losses with their hyperparameters, ranges and sources."""
-    from sweeps.catalogue import losses_markdown, losses_table
+    from sweeps.terminal.catalogue import losses_markdown, losses_table
 
     _print(losses_markdown() if markdown else losses_table())
 
@@ -239,7 +239,7 @@ def losses(
 @app.command()
 def datasets() -> None:
     """List the datasets and their options."""
-    from sweeps.catalogue import datasets_table
+    from sweeps.terminal.catalogue import datasets_table
 
     _print(datasets_table())
 
@@ -247,7 +247,7 @@ def datasets() -> None:
 @app.command()
 def models() -> None:
     """List the models and their options."""
-    from sweeps.catalogue import models_table
+    from sweeps.terminal.catalogue import models_table
 
     _print(models_table())
 
@@ -277,7 +277,7 @@ def _print_job(job: str, sent: Shipment) -> None:
 
 def _tracking_told(uri: str, storage: str) -> str:
     """What tells a command where MLflow is that only the sweep file names."""
-    from sweeps.tracking.client import tracking_uri
+    from sweeps.tracking.address import tracking_uri
 
     with suppress(UserError):  # a remote storage says nothing of MLflow
         if tracking_uri(storage) == uri:
@@ -288,7 +288,7 @@ def _tracking_told(uri: str, storage: str) -> str:
 def _print_result(result: SweepResult, name: str, storage: str) -> None:
     from rich.console import Console
 
-    from sweeps.leaderboard import leaderboard_table
+    from sweeps.results.leaderboard import leaderboard_table
 
     console = Console(highlight=False, soft_wrap=False)
     console.print()
@@ -316,7 +316,7 @@ def _print_result(result: SweepResult, name: str, storage: str) -> None:
 def main() -> None:
     """Run the command and turn what went wrong into a message and an exit code."""
     if "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ:  # as the driver of a job
-        from sweeps.shipping import keep_what_was_sent
+        from sweeps.cluster.shipping import keep_what_was_sent
 
         keep_what_was_sent()
     try:

@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from sweeps import cluster
-from sweeps.checks import check_sweep
-from sweeps.driver_log import driver_log
-from sweeps.encoders import encoder_setup, trained_encoders
-from sweeps.environment import describe_environment
+from sweeps.cluster import connection as cluster
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
-from sweeps.leaderboard import failure_summary, selection_summary
-from sweeps.ledger import Ledger
-from sweeps.progress import Progress
-from sweeps.quick_checks import check_at_once_if_doubtful
-from sweeps.records import TrialRecord
-from sweeps.store import SweepStore, check_storage
-from sweeps.sweep_file import ScalingSection, SweepFile
+from sweeps.planning.checks import check_sweep
+from sweeps.planning.quick_checks import check_at_once_if_doubtful
+from sweeps.results.leaderboard import failure_summary, selection_summary
+from sweeps.search.ledger import Ledger
+from sweeps.search.record import TrialRecord
+from sweeps.search.warm_start import earlier_trials
+from sweeps.store.driver_log import driver_log
+from sweeps.store.encoders import encoder_setup, trained_encoders
+from sweeps.store.environment import describe_environment
+from sweeps.store.sweep_store import SweepStore, check_storage
+from sweeps.sweep_file.schema import ScalingSection, SweepFile
+from sweeps.terminal.progress import Progress
+from sweeps.tracking.address import check_answers, tracking_uri
 from sweeps.tracking.artifacts import ArtifactError
-from sweeps.tracking.client import check_answers, tracking_uri
 from sweeps.tracking.writer import MlflowWriter
-from sweeps.warm_start import earlier_trials
 from trainables.config import EncoderSetup, TrialSetup
 from trainables.storage import Folder
 
@@ -46,7 +46,7 @@ class SweepResult:
 
     Attributes:
         records: All trials.
-        summary: See :func:`~sweeps.leaderboard.selection_summary`.
+        summary: See :func:`~sweeps.results.leaderboard.selection_summary`.
         unsynced: Trials that MLflow does not have in full, as it did not answer or as their
             files are damaged.
         tracking_uri: Where MLflow has them.
@@ -196,7 +196,7 @@ def _tune(
 ) -> None:
     from ray import tune
 
-    from sweeps.tuning import LedgerCallback, LedgerSearcher, SweepOverError, make_scheduler
+    from sweeps.cluster.tuning import LedgerCallback, LedgerSearcher, SweepOverError, make_scheduler
 
     tune_folder = store.folder / "tune"
     setup = TrialSetup(
@@ -240,7 +240,7 @@ def _trainable_of_one_worker(
 ) -> Any:
     from ray import tune
 
-    from trainables.tune_trainable import TuneTrial
+    from trainables.wrappers.one_process import TuneTrial
 
     return tune.with_resources(
         tune.with_parameters(TuneTrial, dataset=dataset, trial_setup=setup),
@@ -254,7 +254,7 @@ def _trainable_of_several_workers(
     import ray
     from ray import tune
 
-    from trainables.train_trainable import Workers, train_trial
+    from trainables.wrappers.several_workers import Workers, train_trial
 
     data = ray.put(dataset)
     workers = Workers(

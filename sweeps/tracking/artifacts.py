@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sweeps.naming import run_name
-from sweeps.records import TrialRecord
-from sweeps.store import SweepStore
+from sweeps.formatting import run_name
+from sweeps.search.record import TrialRecord
+from sweeps.store.sweep_store import SweepStore
 
 
 class ArtifactError(Exception):
@@ -44,7 +44,7 @@ def collect_artifacts(
         folder: An empty local folder.
     """
     # Here, as torch takes seconds to import and Ray is to be started first.
-    from sweeps.reliability import reliability_svg
+    from sweeps.results.reliability import reliability_svg
     from trainables.checkpoints import read_checkpoint
     from trainables.outcome import read_predictions
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.errors import UserError
-from sweeps.records import TrialRecord
-from sweeps.selection import guard_excess, guard_reference
-from sweeps.tracking.client import check_answers
+from sweeps.search.ranking import guard_excess, guard_reference
+from sweeps.search.record import TrialRecord
+from sweeps.tracking.address import check_answers
 
 _RUNS_PER_PAGE = 100
 

@@ -17,13 +17,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sweeps.naming import run_name
-from sweeps.records import TrialRecord
-from sweeps.space import sweep_space
-from sweeps.store import SweepStore
-from sweeps.sweep_file import SweepFile
+from sweeps.formatting import run_name
+from sweeps.search.record import TrialRecord
+from sweeps.search.space import sweep_space
+from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.schema import SweepFile
+from sweeps.tracking.address import VIEW_KEY, artifact_location, make_database, tracking_uri
 from sweeps.tracking.artifacts import ArtifactError, gather_artifacts
-from sweeps.tracking.client import VIEW_KEY, artifact_location, make_database, tracking_uri
 
 logger = logging.getLogger("calsweep")
 

@@ -11,8 +11,8 @@ import pytest
 from benchmarks import faults
 from benchmarks.ray_cluster import RayCluster
 from benchmarks.scene import CALSWEEP, Scene
-from sweeps.records import TrialRecord
-from sweeps.store import SweepStore
+from sweeps.search.record import TrialRecord
+from sweeps.store.sweep_store import SweepStore
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

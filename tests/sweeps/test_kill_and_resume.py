@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.records import TrialRecord
-from sweeps.store import SweepStore
-from sweeps.tracking.client import tracking_uri
+from sweeps.search.record import TrialRecord
+from sweeps.store.sweep_store import SweepStore
+from sweeps.tracking.address import tracking_uri
 from sweeps.tracking.reader import tracked_sweeps
 
 SWEEP = """

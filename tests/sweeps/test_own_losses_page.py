@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.checks import check_sweep
 from sweeps.errors import UserError
-from sweeps.loading import parse_sweep
-from sweeps.store import SweepStore
+from sweeps.planning.checks import check_sweep
+from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.loading import parse_sweep
 from trainables.config import TrainingConfig, TrialSetup
 from trainables.data import load_dataset
-from trainables.tune_trainable import TuneTrial
+from trainables.wrappers.one_process import TuneTrial
 
 PAGE = Path(__file__).parents[2] / "docs/own_losses.md"
 OWN = "overconfidence:Overconfidence"

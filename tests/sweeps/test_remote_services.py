@@ -16,8 +16,8 @@ import pytest
 
 from benchmarks.ray_cluster import free_port
 from benchmarks.scene import CALSWEEP, MlflowServer
-from sweeps.records import TrialRecord
-from sweeps.store import SweepStore
+from sweeps.search.record import TrialRecord
+from sweeps.store.sweep_store import SweepStore
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

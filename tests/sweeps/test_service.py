@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sweeps import cluster
-from sweeps.best import best_settings
+from sweeps.cluster import connection as cluster
 from sweeps.errors import SweepFailedError, UserError
-from sweeps.loading import parse_sweep
-from sweeps.records import TrialRecord
-from sweeps.report.page import render
+from sweeps.results.best import best_settings
+from sweeps.results.report import render
 from sweeps.runner import SweepResult, resume_sweep, run_sweep
-from sweeps.selection import choose
-from sweeps.store import SweepStore
-from sweeps.tracking.client import tracking_uri
+from sweeps.search.ranking import choose
+from sweeps.search.record import TrialRecord
+from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.loading import parse_sweep
+from sweeps.tracking.address import tracking_uri
 from sweeps.tracking.reader import tracked_sweeps
 
 OWN_LOSSES = '''

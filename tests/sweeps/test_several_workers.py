@@ -9,11 +9,11 @@ import pytest
 import ray
 from rich.console import Console
 
-from sweeps import cluster
-from sweeps.loading import parse_sweep
-from sweeps.records import TrialRecord
+from sweeps.cluster import connection as cluster
 from sweeps.runner import SweepResult, load_data, run_sweep
-from sweeps.sweep_file import ScalingSection, SweepFile
+from sweeps.search.record import TrialRecord
+from sweeps.sweep_file.loading import parse_sweep
+from sweeps.sweep_file.schema import ScalingSection, SweepFile
 from trainables.config import TrialSetup
 from trainables.trial import TrialRun
 

@@ -7,8 +7,8 @@ its file and name it in the table below. Nothing here imports torch.
 from collections.abc import Callable
 from typing import Any
 
+from trainables.components import check_options, options_of, resolve
 from trainables.data.base import Augmentation, Dataset, Split
-from trainables.registry import check_options, options_of, resolve
 
 __all__ = [
     "Augmentation",

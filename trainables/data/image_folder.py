@@ -7,6 +7,7 @@ from typing import Annotated
 
 import numpy as np
 
+from trainables.components import Range
 from trainables.data.base import Dataset
 from trainables.data.images import decode_images, match_channels
 from trainables.data.splits import (
@@ -17,7 +18,6 @@ from trainables.data.splits import (
     build_dataset,
     stratified_split,
 )
-from trainables.registry import Range
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from trainables.checks import did_you_mean
+from trainables.arguments import did_you_mean
+from trainables.components import Range
 from trainables.data.base import Dataset
 from trainables.data.images import decode_images, match_channels
 from trainables.data.labels import Values, index_labels
 from trainables.data.splits import HeldOut, Images, SampleCount, build_dataset
-from trainables.registry import Range
 
 PathOrUri: TypeAlias = str | os.PathLike[str]
 

@@ -6,8 +6,8 @@ from typing import Annotated, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from trainables.components import Range
 from trainables.data.base import Augmentation, Dataset, Split
-from trainables.registry import Range
 
 HeldOut: TypeAlias = (
     Annotated[float, Range(0, 1, open_low=True, open_high=True)] | Annotated[int, Range(1)]

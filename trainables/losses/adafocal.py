@@ -5,7 +5,7 @@ from typing import ClassVar, Final
 import torch
 from torch import Tensor
 
-from trainables.checks import check_number
+from trainables.arguments import check_number
 from trainables.losses.closed_form import ClosedFormLoss, log_softmax, pull_back
 from trainables.losses.dual_focal import dual_focal_and_gradient
 from trainables.losses.focal import one_minus_p, power_terms

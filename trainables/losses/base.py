@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from trainables.checks import check_integer
+from trainables.arguments import check_integer
 from trainables.distributed import all_gather, global_mean, world_size
 
 _LOW_PRECISION = (torch.float16, torch.bfloat16)

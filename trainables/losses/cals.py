@@ -5,7 +5,7 @@ from typing import ClassVar, Final
 import torch
 from torch import Tensor
 
-from trainables.checks import check_choice, check_integer, check_number
+from trainables.arguments import check_choice, check_integer, check_number
 from trainables.losses.closed_form import ClosedFormLoss
 from trainables.losses.mbls import cross_entropy_with_distances
 

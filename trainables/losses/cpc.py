@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.checks import check_number
+from trainables.arguments import check_number
 from trainables.losses.closed_form import ClosedFormLoss, log_softmax
 
 _MAX_PAIRS: Final = 2**17

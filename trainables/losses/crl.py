@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from trainables.checks import check_number
+from trainables.arguments import check_number
 from trainables.losses.base import CalibrationLoss
 from trainables.losses.closed_form import log_softmax, pull_back, with_gradient
 

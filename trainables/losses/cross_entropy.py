@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.checks import check_number
+from trainables.arguments import check_number
 from trainables.losses.base import CalibrationLoss
 from trainables.losses.closed_form import ClosedFormLoss, log_softmax
 

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from trainables.checks import check_number
+from trainables.arguments import check_number
 from trainables.losses.closed_form import ClosedFormLoss, log_softmax
 
 

@@ -5,7 +5,7 @@ from typing import ClassVar, Final
 import torch
 from torch import Tensor
 
-from trainables.checks import check_integer, check_number
+from trainables.arguments import check_integer, check_number
 from trainables.losses.closed_form import ClosedFormLoss, log_softmax
 from trainables.metrics.kernel_density import most_likely_bandwidth
 

@@ -4,7 +4,7 @@ from typing import ClassVar, Final
 
 from torch import Tensor
 
-from trainables.checks import check_number
+from trainables.arguments import check_number
 from trainables.losses.closed_form import ClosedFormLoss, log_softmax, pull_back
 
 _KERNEL_WIDTH: Final = 0.4

@@ -5,7 +5,7 @@ from typing import ClassVar, Final
 
 from torch import Tensor
 
-from trainables.checks import check_choice, check_number
+from trainables.arguments import check_choice, check_number
 from trainables.losses.closed_form import ClosedFormLoss, log_softmax, pull_back
 from trainables.losses.soft_rank import soft_rank_and_pullback
 

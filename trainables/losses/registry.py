@@ -10,9 +10,9 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 from torch import Tensor, nn
 
-from trainables.checks import describe_error, did_you_mean
+from trainables.arguments import describe_error, did_you_mean
+from trainables.components import type_hints
 from trainables.losses.base import CalibrationLoss
-from trainables.registry import type_hints
 
 ENTRY_POINT_GROUP: Final = "calsweep.losses"
 """Installed packages offer losses here: ``my_loss = "my_package.my_module:MyLoss"``."""

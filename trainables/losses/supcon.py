@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 import torch
 from torch import Tensor
 
-from trainables.checks import check_number
+from trainables.arguments import check_number
 from trainables.losses.base import CalibrationLoss
 from trainables.losses.closed_form import with_gradient
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from trainables.registry import check_options, options_of, resolve
+from trainables.components import check_options, options_of, resolve
 
 if TYPE_CHECKING:
     from trainables.models.base import Classifier

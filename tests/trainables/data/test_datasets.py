@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from trainables.components import REQUIRED
 from trainables.data import (
     available_datasets,
     check_dataset_options,
@@ -16,7 +17,6 @@ from trainables.data import (
     dataset_options,
     load_dataset,
 )
-from trainables.registry import REQUIRED
 
 Case = Callable[[str], dict[str, Any]]
 

@@ -1,0 +1,184 @@
+"""Ray: starting or joining it quietly, and what it has room for."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+from sweeps.errors import UserError
+from sweeps.sweep_file.schema import ScalingSection
+
+_LOCAL_SETTINGS = {
+    # A driver under `uv run` would build a second environment for the workers; they share ours.
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    # Tune's actors run in an environment of their own, so processes started ahead only cost.
+    "RAY_prestart_worker_first_driver": "0",
+    # Trials keep their own records; Tune's loggers, snapshots and reports would do so again.
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_GLOBAL_CHECKPOINT_S": "1000000",
+    # The searcher itself waits for a free slot, so that workers start side by side.
+    "TUNE_MAX_PENDING_TRIALS_PG": "1000",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # a failed trial reports its reason only
+    "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "1000000",
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+_SLOTS_KNOWN_FOR_SECONDS = 5.0
+
+
+@contextmanager
+def connected(address: str | None, dashboard: bool = False) -> Iterator[None]:
+    """Start Ray on this machine, or join the cluster at an address; leave it at the end.
+
+    A Ray session that the process has already is used, and left as it is.
+
+    Args:
+        address: Of a cluster; None starts Ray on this machine.
+        dashboard: Whether to start Ray's dashboard here too, which trials of several workers need.
+
+    Raises:
+        UserError: No cluster answers at the address.
+    """
+    for name, value in _LOCAL_SETTINGS.items():
+        os.environ.setdefault(name, value)
+    import ray
+
+    if ray.is_initialized():
+        yield
+        return
+    _check_answers(address)
+    try:
+        ray.init(
+            address=address or "local",
+            include_dashboard=dashboard if address is None else None,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        if address is None:
+            raise
+        raise _no_cluster(address, error) from None
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _check_answers(address: str | None) -> None:
+    """Ask a host:port at once; Ray itself would go on trying for minutes."""
+    host, separator, port = (address or "").rpartition(":")
+    if address is None or not separator or "/" in address or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except (OSError, OverflowError) as error:
+        raise _no_cluster(address, error) from None
+
+
+def _no_cluster(address: str, error: Exception) -> UserError:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return UserError(
+        f"--address = {address!r}: no Ray cluster answers there ({reason}); allowed: the "
+        "host:port that `ray start --head` printed, or 'auto'"
+    )
+
+
+def check_room(scaling: ScalingSection, address: str | None) -> None:
+    """Make sure that one trial fits (now, or once the autoscaler has done what it may).
+
+    Raises:
+        UserError: It does not, or trials of several workers could not be cleaned up.
+    """
+    where = f"the cluster at {address}" if address else "this machine"
+    nodes = [*_nodes(), *_nodes_to_come()]
+    room = worker_room(scaling, nodes)
+    if room < scaling.num_workers:
+        raise UserError(
+            f"scaling: one trial wants num_workers = {scaling.num_workers} × ("
+            f"cpus_per_worker = {scaling.cpus_per_worker}, gpus_per_worker = "
+            f"{scaling.gpus_per_worker:g}); {where} has room for {room} such workers"
+            f" ({_sizes(nodes)})"
+        )
+    if scaling.num_workers > 1:
+        _check_state_api(where)
+
+
+def worker_room(scaling: ScalingSection, nodes: Iterable[Mapping[str, float]]) -> int:
+    """How many workers of a trial nodes with these resources have room for."""
+    return sum(_fitting(scaling, node) for node in nodes)
+
+
+def _fitting(scaling: ScalingSection, node: Mapping[str, float]) -> int:
+    by_cpus = int(node.get("CPU", 0.0) // scaling.cpus_per_worker)
+    each, gpus = scaling.gpus_per_worker, node.get("GPU", 0.0)
+    if each == 0:
+        return by_cpus
+    by_gpus = int(gpus // each) if each >= 1 else int(gpus) * int(1 / each)
+    return min(by_cpus, by_gpus)
+
+
+def concurrent_trials(scaling: ScalingSection) -> int:
+    """How many trials may run at once: as many as there is, or will be, room for.
+
+    Trials that wait for room are what makes an autoscaler add nodes.
+    """
+    room = max(worker_room(scaling, nodes) for nodes in (_nodes(), _nodes_to_come()))
+    return max(1, min(room // scaling.num_workers, scaling.max_concurrent or room))
+
+
+def _nodes() -> list[dict[str, float]]:
+    """The resources of each node that is alive."""
+    import ray
+
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def _nodes_to_come() -> list[dict[str, float]]:
+    """The resources of each node that the autoscaler may start; none without one."""
+    from ray._private.state import state  # nothing public tells
+
+    config = state.get_cluster_config()
+    groups = config.node_group_configs if config is not None else ()
+    return [dict(group.resources) for group in groups for _ in range(group.max_count)]
+
+
+def _sizes(nodes: list[dict[str, float]]) -> str:
+    sizes = Counter((node.get("CPU", 0.0), node.get("GPU", 0.0)) for node in nodes)
+    return ", ".join(
+        f"{count} {'node' if count == 1 else 'nodes'} of {cpus:g} CPUs and {gpus:g} GPUs"
+        for (cpus, gpus), count in sizes.items()
+    )
+
+
+def _check_state_api(where: str) -> None:
+    """Without it nothing frees what a stopped trial of several workers had reserved."""
+    from ray.util.state import list_nodes
+
+    try:
+        list_nodes(limit=1, timeout=10)
+    except Exception as error:
+        raise UserError(
+            f"scaling.num_workers is above 1, which needs Ray's dashboard; that of {where} does "
+            "not answer (install ray[default] there, and start the head without "
+            f"--include-dashboard=false): {str(error).splitlines()[0]}"
+        ) from None
+
+
+def slots(scaling: ScalingSection) -> Callable[[], int]:
+    """A function that tells :func:`concurrent_trials`, asking the cluster every few seconds."""
+    known, asked = concurrent_trials(scaling), time.monotonic()
+
+    def current() -> int:
+        nonlocal known, asked
+        if time.monotonic() - asked > _SLOTS_KNOWN_FOR_SECONDS:
+            known, asked = concurrent_trials(scaling), time.monotonic()
+        return known
+
+    return current

@@ -1,0 +1,213 @@
+"""Sweeps as jobs of a Ray cluster, through Ray's job API."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import secrets
+import shlex
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweeps.cluster.job_client import connected_client, dashboard_url
+from sweeps.cluster.shipping import SWEEP_FILE, Shipment, stage
+from sweeps.errors import SweepFailedError, UserError, did_you_mean
+from sweeps.planning.checks import check_sweep
+from sweeps.planning.portability import check_reachable
+from sweeps.sweep_file.schema import SweepFile, TrackingSection
+
+if TYPE_CHECKING:
+    from ray.job_submission import JobSubmissionClient
+
+# A driver that is stopped still brings MLflow up to date.
+_SECONDS_TO_STOP = 90
+_ENDED = ("STOPPED", "SUCCEEDED", "FAILED")
+_PROGRESS = re.compile(r"^\d+/\d+ trials\b.*", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A sweep that was handed to a cluster.
+
+    Attributes:
+        id: The job's id.
+        sweep: Name of the sweep.
+        storage: Where the sweep lies.
+        entrypoint: The command that the cluster runs.
+        state: PENDING, RUNNING, STOPPED, SUCCEEDED or FAILED.
+        message: What Ray says about the state.
+        started: Seconds since the epoch.
+        ended: The same, or None.
+    """
+
+    id: str
+    sweep: str
+    storage: str
+    entrypoint: str
+    state: str
+    message: str
+    started: float
+    ended: float | None
+
+
+def submit(sweep: SweepFile, storage: str, address: str | None) -> tuple[str, Shipment]:
+    """Hand a new sweep to a cluster.
+
+    A cluster keeps what describes a job – command, metadata, environment variables – in the clear,
+    for all who may use it. So none of this machine's environment variables is sent: credentials
+    for the storage or MLflow are the nodes' own (a role, best of all).
+
+    Args:
+        sweep: The sweep.
+        storage: Path or URI of the sweep store, as the cluster's nodes know it.
+        address: See :func:`~sweeps.cluster.job_client.dashboard_url`.
+
+    Returns:
+        The job's id, and what was sent.
+
+    Raises:
+        UserError: Something is wrong with the input; nothing was sent.
+    """
+    uri = sweep.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI")
+    sweep = sweep.model_copy(update={"tracking": TrackingSection(uri=uri)})
+    check_reachable(storage, sweep)
+    dashboard_url(address)  # tells a malformed one before torch is imported, which takes seconds
+    check_sweep(sweep)
+    return _submit(["run", SWEEP_FILE], sweep.name, storage, address, sweep)
+
+
+def submit_resume(name: str, storage: str, address: str | None) -> tuple[str, Shipment]:
+    """Have a cluster go on with a sweep; see :func:`submit`."""
+    check_reachable(storage)
+    return _submit(["resume", name], name, storage, address, None)
+
+
+def _submit(
+    command: list[str], name: str, storage: str, address: str | None, sweep: SweepFile | None
+) -> tuple[str, Shipment]:
+    arguments = [*command, "--address", "auto", "--storage", storage]
+    with tempfile.TemporaryDirectory(prefix="calsweep-") as folder:
+        shipment = stage(Path.cwd(), Path(folder), sweep)
+        with connected_client(address) as client:
+            for job in _jobs(client):
+                if (job.sweep, job.storage) == (name, storage) and job.state not in _ENDED:
+                    raise UserError(
+                        f"sweep {name!r} is being run by job {job.id}; wait for it, or end it by "
+                        f"`calsweep stop {job.id} --address {dashboard_url(address)}`"
+                    )
+            submitted = client.submit_job(
+                entrypoint=shlex.join(["python", "-m", "sweeps.cli", *arguments]),
+                submission_id=f"{name}-{secrets.token_hex(3)}",
+                runtime_env={
+                    "working_dir": folder,
+                    "env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(_SECONDS_TO_STOP)},
+                },
+                metadata={"calsweep_sweep": name, "calsweep_storage": storage},
+            )
+    return submitted, shipment
+
+
+def list_jobs(address: str | None) -> list[Job]:
+    """The sweeps that were handed to a cluster, the last one first.
+
+    Raises:
+        UserError: The cluster does not answer, or wants another token.
+    """
+    with connected_client(address) as client:
+        return _jobs(client)
+
+
+def find_job(name: str, address: str | None) -> Job:
+    """A job by its id, or the last one of the sweep of that name.
+
+    Raises:
+        UserError: There is none; or see :func:`list_jobs`.
+    """
+    jobs = list_jobs(address)
+    for job in jobs:
+        if name in (job.id, job.sweep):
+            return job
+    known = [job.id for job in jobs]
+    raise UserError(
+        f"no job {name!r} at {dashboard_url(address)}; {did_you_mean(name, known)}"
+        f"there {'are: ' + ', '.join(known) if known else 'is none'}"
+    )
+
+
+def progress(job: Job, address: str | None) -> tuple[str, str]:
+    """How far a job has come, as it last said (empty before its first trial), and its last line."""
+    with connected_client(address) as client:
+        text = client.get_job_logs(job.id).strip()
+    said = _PROGRESS.findall(text)
+    return (said[-1] if said else "", text.rpartition("\n")[2])
+
+
+def logs(job: Job, address: str | None, follow: bool) -> Iterator[str]:
+    """What a job has printed; with ``follow``, until it ends.
+
+    Raises:
+        SweepFailedError: The cluster went away meanwhile.
+    """
+    with connected_client(address) as client:
+        if not follow:
+            yield client.get_job_logs(job.id)
+            return
+        pieces = client.tail_job_logs(job.id)
+        loop = asyncio.new_event_loop()
+        try:
+            while True:
+                yield loop.run_until_complete(anext(pieces))
+        except StopAsyncIteration:
+            return
+        except RuntimeError as error:
+            raise SweepFailedError(
+                f"the connection to {dashboard_url(address)} was lost ({error}); what the sweep "
+                f"did is in {job.storage}, and `calsweep resume {job.sweep}` goes on if it ended"
+            ) from None
+        finally:
+            loop.close()
+
+
+def stop(job: Job, address: str | None) -> Job:
+    """End a job in order, so that its sweep can be resumed; wait until it has ended.
+
+    Raises:
+        SweepFailedError: It does not end.
+    """
+    with connected_client(address) as client:
+        client.stop_job(job.id)
+        until = time.monotonic() + _SECONDS_TO_STOP + 30
+        while time.monotonic() < until:
+            now = _job(client.get_job_info(job.id))
+            if now.state in _ENDED:
+                return now
+            time.sleep(0.5)
+    raise SweepFailedError(f"job {job.id} was told to stop, and is still {now.state}")
+
+
+def _jobs(client: JobSubmissionClient) -> list[Job]:
+    found = [_job(details) for details in client.list_jobs() if _is_ours(details)]
+    return sorted(found, key=lambda job: job.started, reverse=True)
+
+
+def _is_ours(details: Any) -> bool:
+    return bool(details.submission_id and (details.metadata or {}).get("calsweep_sweep"))
+
+
+def _job(details: Any) -> Job:
+    return Job(
+        id=details.submission_id,
+        sweep=details.metadata["calsweep_sweep"],
+        storage=details.metadata["calsweep_storage"],
+        entrypoint=details.entrypoint,
+        state=str(details.status.value),
+        # What a failed job's log ends with is in its log.
+        message=(details.message or "").partition(", last available logs")[0],
+        started=(details.start_time or 0) / 1000,
+        ended=details.end_time / 1000 if details.end_time else None,
+    )

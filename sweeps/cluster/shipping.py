@@ -1,0 +1,173 @@
+"""What goes to a cluster with a sweep: its resolved file, the user's own modules, and calsweep.
+
+Nothing else: no data, no version control, no settings, keys or other files. The packages that
+calsweep needs are installed on the cluster's nodes, as `cluster.yaml` does; its own few hundred KB
+are sent, so that the code that runs is the code that the sweep was checked with, also where the
+nodes have another version.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import distribution
+from pathlib import Path
+
+from sweeps.errors import UserError
+from sweeps.sweep_file.loading import dump_sweep
+from sweeps.sweep_file.schema import SweepFile
+
+SWEEP_FILE = "calsweep-sweep.yaml"
+_LARGEST_TOTAL = 10 * 2**20  # bytes
+_SKIPPED = ("node_modules", "site-packages", "__pycache__")
+_CALSWEEP = Path(__file__).resolve().parent.parent
+_COPY = "calsweep-job-"
+_PACKAGES = ("search_spaces", "sweeps", "trainables")
+
+
+@dataclass(frozen=True)
+class Shipment:
+    """What is sent.
+
+    Attributes:
+        modules: The relative paths of the user's modules.
+        size: Of those, in bytes.
+        version: Of calsweep.
+    """
+
+    modules: tuple[str, ...]
+    size: int
+    version: str
+
+
+def stage(source: Path, target: Path, sweep: SweepFile | None) -> Shipment:
+    """Copy what is sent into an empty folder.
+
+    Args:
+        source: The user's folder. All Python modules below it are the user's, but those that git
+            ignores, hidden ones, and those of installed packages.
+        target: The folder to fill.
+        sweep: Its resolved file goes along; None where the cluster has it already.
+
+    Raises:
+        UserError: The modules are too large, cannot be read, hide calsweep's own, or git ignores
+            one that the sweep names.
+    """
+    source = source.resolve()
+    paths = [path.relative_to(source) for path in _modules(source)]
+    ignored = _ignored_by_git(source, paths)
+    names = [path for path in paths if path not in ignored]
+    if sweep is not None:
+        _check_sent(sweep, ignored)
+    _check_names(source, names)
+    size = _copy(source, target, names)
+    _copy_calsweep(target)
+    if sweep is not None:
+        (target / SWEEP_FILE).write_text(dump_sweep(sweep), encoding="utf-8")
+    return Shipment(tuple(map(str, names)), size, distribution("calsweep").version)
+
+
+def keep_what_was_sent() -> None:
+    """Begin anew in a copy of the folder that was sent, as the driver of a job.
+
+    While the driver connects, Ray may delete that folder and make it anew (seen where the head has
+    no CPUs), and imports fail from a folder that is gone.
+    """
+    if Path.cwd().name.startswith(_COPY):
+        atexit.register(shutil.rmtree, Path.cwd(), ignore_errors=True)
+        return
+    copy = tempfile.mkdtemp(prefix=_COPY)
+    shutil.copytree(".", copy, dirs_exist_ok=True)
+    os.chdir(copy)
+    # With -m the working folder comes first on the path, before the one that was sent.
+    os.execv(sys.executable, [sys.executable, "-m", "sweeps.cli", *sys.argv[1:]])
+
+
+def _modules(source: Path) -> Iterator[Path]:
+    for folder, below, files in os.walk(source):
+        below[:] = sorted(
+            name
+            for name in below
+            if not name.startswith(".")
+            and name not in _SKIPPED
+            and not (Path(folder) / name / "pyvenv.cfg").exists()
+            and Path(folder, name) not in [_CALSWEEP / package for package in _PACKAGES]
+        )
+        for name in sorted(files):
+            path = Path(folder, name)
+            if name.endswith(".py") and not name.startswith(".") and path.is_file():
+                yield path
+
+
+def _ignored_by_git(source: Path, paths: list[Path]) -> set[Path]:
+    """Those that git ignores; none where there is no git, or no repository."""
+    try:
+        answer = subprocess.run(
+            ["git", "-C", str(source), "check-ignore", "--stdin", "-z"],
+            input="\0".join(map(str, paths)),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        return set()
+    return {Path(name) for name in answer.stdout.split("\0") if name}
+
+
+def _check_sent(sweep: SweepFile, ignored: set[Path]) -> None:
+    """Make sure that git ignores no module that the sweep names."""
+    encoder = [sweep.encoder.loss.name] if sweep.encoder is not None else []
+    losses = [loss.name for loss in sweep.losses]
+    for name in (sweep.dataset.name, sweep.model.name, *losses, *encoder):
+        module = Path(*name.partition(":")[0].split("."))
+        for path in (module.with_suffix(".py"), module / "__init__.py"):
+            if ":" in name and path in ignored:
+                raise UserError(
+                    f"{name}: {path} is not sent, as git ignores it; take it out of .gitignore, or "
+                    "install it on the cluster's nodes and submit from another folder"
+                )
+
+
+def _check_names(source: Path, names: list[Path]) -> None:
+    for path in names:
+        top = path.parts[0].removesuffix(".py")
+        if top in _PACKAGES:
+            raise UserError(
+                f"{source / path}: {top!r} is a package of calsweep's, which it would hide; give "
+                "your own another name"
+            )
+
+
+def _copy(source: Path, target: Path, names: list[Path]) -> int:
+    size = 0
+    for name in names:
+        try:
+            size += (source / name).stat().st_size
+            if size > _LARGEST_TOTAL:
+                raise UserError(
+                    f"the Python modules below {source} are more than "
+                    f"{_LARGEST_TOTAL // 2**20} MiB; submit from a folder that holds only those "
+                    "that the sweep needs"
+                )
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source / name, target / name)
+        except OSError as error:
+            raise UserError(f"{source / name} cannot be sent: {error.strerror}") from None
+    return size
+
+
+def _copy_calsweep(target: Path) -> None:
+    for package in _PACKAGES:
+        shutil.copytree(
+            _CALSWEEP / package, target / package, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    installed = distribution("calsweep")
+    about = target / f"calsweep-{installed.version}.dist-info"  # tells the version
+    about.mkdir()
+    (about / "METADATA").write_text(installed.read_text("METADATA") or "", encoding="utf-8")

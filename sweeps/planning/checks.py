@@ -1,0 +1,123 @@
+"""Checks of a sweep that need more than its text: do the names, options and values exist?"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from sweeps.errors import UserError, did_you_mean
+from sweeps.search.space import loss_space
+from sweeps.sweep_file.schema import LossSection, SweepFile
+
+_SCALED = "_scaled"
+
+
+def check_sweep(sweep: SweepFile) -> None:
+    """Check dataset, model, losses, hyperparameters and metrics by name, option and value.
+
+    Nothing is loaded or trained; the folder the command runs in is on ``sys.path`` for dotted
+    paths.
+
+    Raises:
+        UserError: With every fault, each naming the key, the value and what is allowed.
+    """
+    from trainables.data import check_dataset_options
+    from trainables.models import check_model_options
+
+    use_working_folder()
+    faults: list[str] = []
+    for key, section, check in (
+        ("dataset", sweep.dataset, check_dataset_options),
+        ("model", sweep.model, check_model_options),
+    ):
+        try:
+            check(section.name, **section.options)
+        except (ValueError, TypeError) as error:
+            faults.append(f"{key}: {error}")
+    for loss in sweep.losses:
+        faults += _loss_faults(loss, "losses") or _trains_nothing(loss)
+    if sweep.encoder is not None:
+        faults += _loss_faults(sweep.encoder.loss, "encoder.loss")
+    faults += _metric_faults(sweep)
+    if faults:
+        raise UserError("\n".join(faults))
+
+
+def use_working_folder() -> None:
+    """Let the user's own modules beside the sweep file be imported."""
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+
+
+def _loss_faults(section: LossSection, key: str) -> list[str]:
+    from trainables.losses import hyperparameters, make_loss
+
+    where = f"{key}: {section.name}"
+    try:
+        known = hyperparameters(section.name)
+    except (ValueError, TypeError) as error:
+        return [f"{key}: {error}"]
+    faults = [
+        f"{where}: {name!r} is not a hyperparameter of it; {did_you_mean(name, known)}"
+        f"allowed: {', '.join(known) or 'none'}"
+        for name in (*section.space, *section.hyperparameters)
+        if name not in known
+    ]
+    both = sorted(set(section.space) & set(section.hyperparameters))
+    faults += [f"{where}: {name} has a range and a value; give one of them" for name in both]
+    if faults:
+        return faults
+    try:
+        settings = _extremes(section)
+    except ValueError as error:
+        return [f"{where}: {error}"]
+    for values in settings:
+        try:
+            make_loss(section.name, num_classes=10, **values)
+        except (ValueError, TypeError) as error:
+            faults.append(f"{key}: {error}")
+    return list(dict.fromkeys(faults))
+
+
+def _trains_nothing(section: LossSection) -> list[str]:
+    from trainables.losses.registry import loss_class
+
+    if getattr(loss_class(section.name), "trains_classifier", True):  # a plain nn.Module has none
+        return []
+    return [
+        f"losses: {section.name} trains an encoder, not a classifier; give it as encoder.loss, and "
+        "in losses those that train the linear head"
+    ]
+
+
+def _extremes(section: LossSection) -> list[dict[str, Any]]:
+    """Settings that between them hold both ends of every range and every choice."""
+    values: dict[str, Any] = {
+        name: getattr(distribution, "choices", None) or (distribution.low, distribution.high)  # type: ignore[attr-defined]
+        for name, distribution in loss_space(section).items()
+    }
+    # A hyperparameter without a default needs a value in each of them.
+    first = {name: allowed[0] for name, allowed in values.items()} | section.hyperparameters
+    return [first, *({**first, name: v} for name, allowed in values.items() for v in allowed[1:])]
+
+
+def _metric_faults(sweep: SweepFile) -> list[str]:
+    from trainables.metrics import METRIC_NAMES
+    from trainables.trial import EPOCH_METRICS
+
+    lower_is_better = [
+        f"val_{name}" for name in METRIC_NAMES if name not in ("accuracy", "auroc", "failure_auroc")
+    ]
+    objectives = lower_is_better + [name + _SCALED for name in lower_is_better]
+    rung_metrics = [f"val_{name}" for name in EPOCH_METRICS]
+    faults = []
+    for key, value, allowed in (
+        ("search.objective", sweep.search.objective, objectives),
+        ("scheduler.metric", sweep.scheduler.metric, rung_metrics),
+    ):
+        if value not in allowed:
+            hint = did_you_mean(value, allowed)
+            faults.append(f"{key} = {value!r} is not allowed; {hint}allowed: {', '.join(allowed)}")
+    return faults

@@ -1,0 +1,60 @@
+"""Finds most typing errors in a sweep without torch, whose import takes seconds."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from sweeps.planning.checks import check_sweep, use_working_folder
+from sweeps.sweep_file.schema import LossSection, SweepFile
+
+
+def check_at_once_if_doubtful(sweep: SweepFile) -> None:
+    """Check a sweep now if a name in it looks wrong, as far as that shows without torch.
+
+    A sweep is checked in full while Ray starts, as both take seconds; an error would be told only
+    once Ray has come up and gone down again. What nothing is known of here (ranges, metrics, what
+    is in the user's own modules) waits until then.
+
+    Raises:
+        UserError: See :func:`~sweeps.planning.checks.check_sweep`.
+    """
+    use_working_folder()
+    losses = [*sweep.losses, *([sweep.encoder.loss] if sweep.encoder is not None else [])]
+    known = _dataset_is_known(sweep) and _model_is_known(sweep.model.name)
+    if not (known and all(_loss_is_known(section) for section in losses)):
+        check_sweep(sweep)
+
+
+def _dataset_is_known(sweep: SweepFile) -> bool:
+    from trainables.data import check_dataset_options
+
+    if ":" in sweep.dataset.name:
+        return _module_is_there(sweep.dataset.name)
+    try:
+        check_dataset_options(sweep.dataset.name, **sweep.dataset.options)
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+def _model_is_known(name: str) -> bool:
+    from trainables.models import available_models
+
+    if ":" in name:
+        return _module_is_there(name)
+    return name in available_models() or name.startswith("timm/")
+
+
+def _loss_is_known(section: LossSection) -> bool:
+    from search_spaces import available_search_spaces, search_space
+
+    if ":" in section.name:
+        return _module_is_there(section.name)
+    if section.name not in available_search_spaces():
+        return False
+    return {*section.space, *section.hyperparameters} <= search_space(section.name).keys()
+
+
+def _module_is_there(dotted_path: str) -> bool:
+    package = dotted_path.partition(":")[0].partition(".")[0]
+    return bool(package) and importlib.util.find_spec(package) is not None

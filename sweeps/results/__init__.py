@@ -1,0 +1,1 @@
+"""What came out, as data, words and pictures."""

@@ -1,0 +1,248 @@
+"""The driver's book of a sweep: which trials there are, which come next, how each ended."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from sweeps.search.ranking import finalists
+from sweeps.search.record import Role, State, TrialRecord
+from sweeps.search.space import Setting, initial_settings, searches
+from sweeps.search.study import SweepStudy
+from sweeps.search.warm_start import EarlierTrial
+from sweeps.store.sweep_store import SweepStore, storage_fault
+from sweeps.sweep_file.schema import SweepFile
+
+logger = logging.getLogger("calsweep")
+_SECONDS_BETWEEN_TRIES = 2.0
+_MAX_DEATHS = 3  # of a trial's process in one epoch; at the next the trial counts as failed
+Listener = Callable[[TrialRecord], None]
+
+
+class Ledger:
+    """Keeps every trial of a sweep, in memory and in the store, and says what to run next.
+
+    The order: trials that an interruption cut off, the encoders (where training has two stages),
+    the baseline and the published settings, Optuna's suggestions, and when all those have ended
+    the finalists with new seeds. A trial waits for the encoder of its seed.
+
+    Args:
+        sweep: The sweep.
+        store: Where its records are kept.
+        num_classes: Number of classes of the dataset.
+        records: What an earlier run of this sweep left behind.
+        listeners: Called with a record whenever it changed.
+        trained_encoders: Seeds whose encoders lie in the store already.
+        on_fault: Called with a message whenever the sweep waits, as the storage cannot be written.
+    """
+
+    def __init__(
+        self,
+        sweep: SweepFile,
+        store: SweepStore,
+        num_classes: int,
+        records: list[TrialRecord] | None = None,
+        listeners: tuple[Listener, ...] = (),
+        trained_encoders: Iterable[int] = (),
+        on_fault: Callable[[str], object] = logger.error,
+    ) -> None:
+        self.sweep = sweep
+        self.records = list(records or [])
+        self._store = store
+        self._listeners = listeners
+        self._on_fault = on_fault
+        self._study = SweepStudy(sweep)
+        self._study.learn([EarlierTrial(**values) for values in store.load_earlier()])
+        self._initial = initial_settings(sweep, num_classes)[: sweep.search.trials]
+        self._final: list[tuple[Setting, int]] | None = None
+        self._unfinished = deque(r for r in self.records if r.state == "running")
+        self._live: set[int] = set()
+        self._deaths: Counter[int] = Counter()  # of trials' processes, since their last epoch
+        # Kept, as counting over all records at every step of Tune would cost a long sweep dear.
+        self._searched = sum(record.searched for record in self.records)
+        self._finalists = [record for record in self.records if record.role == "finalist"]
+        self._searches = searches(sweep)
+        self._trained = set(trained_encoders if sweep.encoder else sweep.seeds)
+        ended_badly = (r.seed for r in self.records if r.role == "encoder" and r.state == "failed")
+        self._without_encoder = set(ended_badly) - self._trained
+        begun = {r.seed for r in self._unfinished if r.role == "encoder"}
+        self._untrained = deque(
+            s for s in sweep.seeds if s not in self._trained | self._without_encoder | begun
+        )
+        self._deadline = (
+            time.time() + 3600 * sweep.search.max_hours if sweep.search.max_hours else None
+        )
+        searched = [record for record in self.records if record.searched]
+        for record in searched:
+            self._study.adopt(record.number, (record.loss, record.hyperparameters))
+        for record in sorted(searched, key=lambda r: r.ended or 0.0):
+            if record.state != "running":
+                self._study.observe(record)
+
+    def __deepcopy__(self, memo: object) -> Ledger:
+        """Tune copies its searcher and callbacks; there is one book of a sweep all the same."""
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tune pickles them too, for a kind of restoring that is not used here."""
+        return {}
+
+    @property
+    def planned(self) -> int:
+        """How many trials there will be in all, as far as is known by now."""
+        sweep = self.sweep
+        first = sweep.search.trials if self._searches else len(self._initial)
+        begun = len(self.records) - self._searched - len(self._finalists)
+        encoders = begun + len(self._untrained)
+        if self._final is not None:
+            return encoders + self._searched + len(self._finals())
+        again = (len(sweep.seeds) - 1) * min(sweep.selection.finalists + 1, first)
+        return encoders + first + again
+
+    def epochs(self, record: TrialRecord) -> int:
+        """How many epochs a trial has that runs to its end."""
+        encoder = self.sweep.encoder if record.role == "encoder" else None
+        return (encoder or self.sweep).training.epochs
+
+    @property
+    def live(self) -> int:
+        """How many trials are running."""
+        return len(self._live)
+
+    def next(self) -> TrialRecord | None:
+        """Begin (or go on with) a trial; None where there is none now: see :attr:`exhausted`."""
+        if self._unfinished:
+            record = self._unfinished.popleft()
+            self._live.add(record.number)
+            return record
+        if self._untrained:
+            assert self.sweep.encoder is not None
+            loss = self.sweep.encoder.loss
+            setting = (loss.name, dict(loss.hyperparameters))
+            return self._begin("encoder", setting, self._untrained.popleft())
+        seed = self.sweep.search.seed
+        if seed not in self._trained:
+            return None
+        searched = self._searched
+        if searched < len(self._initial):
+            setting = self._initial[searched]
+            self._study.adopt(len(self.records), setting)
+            return self._begin("baseline" if searched == 0 else "published", setting, seed)
+        if not self._search_is_over(searched):
+            return self._begin("search", self._study.suggest(len(self.records)), seed)
+        if self._search_is_running:
+            return None
+        remaining = self._remaining_finals()
+        if not remaining or remaining[0][1] not in self._trained:
+            return None
+        return self._begin("finalist", *remaining[0])
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no trial is running (which may have to be tried again) and none will come."""
+        if self._live or self._unfinished or self._untrained:
+            return False
+        if self.sweep.search.seed in self._without_encoder:
+            return True
+        searched = self._searched
+        return (
+            searched >= len(self._initial)
+            and self._search_is_over(searched)
+            and not self._remaining_finals()
+        )
+
+    def result(self, number: int, metrics: dict[str, float]) -> None:
+        """Take in the metrics of an epoch; one that is known already changes nothing."""
+        record = self.records[number]
+        if record.add(metrics):
+            del self._deaths[number]
+            self._notify(record)
+
+    def waiting(self, number: int, reason: str) -> None:
+        """A trial cannot write what it has; it tries again and again."""
+        self._on_fault(f"trial {number} waits: {reason}")
+
+    def died(self, number: int) -> None:
+        """A trial's process died: the trial comes again, to go on from its checkpoint.
+
+        On machines that come and go that may be often. It is the trial's fault, and the trial
+        failed, if it gets no further in between.
+        """
+        record = self.records[number]
+        self._deaths[number] += 1
+        if self._deaths[number] > _MAX_DEATHS:
+            deaths = f"its process died {self._deaths[number]} times in epoch {record.epochs + 1}"
+            self.end(number, "failed", f"{deaths}, see driver.log")  # where Tune tells of each
+        else:
+            self._live.discard(number)
+            self._unfinished.append(record)
+
+    def end(self, number: int, state: State, reason: str | None = None) -> None:
+        """A trial ended."""
+        record = self.records[number]
+        record.state, record.reason, record.ended = state, reason, time.time()
+        self._live.discard(number)
+        self._save(record)
+        if record.role == "encoder":
+            (self._trained if state == "finished" else self._without_encoder).add(record.seed)
+        elif record.searched:
+            self._study.observe(record)
+        self._notify(record)
+
+    def _begin(self, role: Role, setting: Setting, seed: int) -> TrialRecord:
+        loss, hyperparameters = setting
+        number = len(self.records)
+        record = TrialRecord(number, role, loss, hyperparameters, seed, started=time.time())
+        self._save(record)
+        self.records.append(record)
+        self._searched += record.searched
+        if role == "finalist":
+            self._finalists.append(record)
+        self._live.add(number)
+        self._notify(record)
+        return record
+
+    def _search_is_over(self, searched: int) -> bool:
+        late = self._deadline is not None and time.time() > self._deadline
+        # Finalists may have begun before a resume, which sets a new deadline.
+        begun_finals = bool(self._finalists)
+        return late or begun_finals or searched >= self.sweep.search.trials or not self._searches
+
+    @property
+    def _search_is_running(self) -> bool:
+        return any(self.records[number].searched for number in self._live)
+
+    def _remaining_finals(self) -> list[tuple[Setting, int]]:
+        begun = [((record.loss, record.hyperparameters), record.seed) for record in self._finalists]
+        return [final for final in self._finals() if final not in begun]
+
+    def _finals(self) -> list[tuple[Setting, int]]:
+        """The finalists' trials: every setting with every new seed, known once the search ended."""
+        if self._final is None:
+            searched = [r for r in self.records if r.searched]
+            selection = self.sweep.selection
+            count = selection.finalists if selection.seeds else 0
+            settings = [c.trials[0] for c in finalists(searched, self.sweep.rule, count)]
+            self._final = [
+                ((trial.loss, trial.hyperparameters), seed)
+                for seed in self.sweep.seeds[1:]
+                for trial in settings
+            ]
+        return [final for final in self._final if final[1] not in self._without_encoder]
+
+    def _save(self, record: TrialRecord) -> None:
+        """Write a record; where that cannot be done now, wait until it can."""
+        while True:
+            try:
+                self._store.save(record)
+                return
+            except OSError as error:
+                self._on_fault(storage_fault(self._store.storage, error))
+                time.sleep(_SECONDS_BETWEEN_TRIES)
+
+    def _notify(self, record: TrialRecord) -> None:
+        for listener in self._listeners:
+            listener(record)

@@ -1,0 +1,117 @@
+"""The sweep's Optuna study: asks for settings, remembers every result.
+
+The study lives in memory; what it must never forget is in the trial records, from which it is
+rebuilt by asking and telling once more. Each suggestion is drawn with a seed made of the sweep's
+seed and the trial's number, so a resumed sweep suggests what it would have suggested anyway.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+import optuna
+from optuna.exceptions import ExperimentalWarning
+from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.trial import TrialState
+
+from sweeps.search.ranking import guard_excess, guard_reference
+from sweeps.search.record import TrialRecord
+from sweeps.search.space import Setting, optuna_parameters, suggest
+from sweeps.search.warm_start import EarlierTrial
+from sweeps.search.window import TrialWindow
+from sweeps.sweep_file.schema import SweepFile
+
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+
+
+class SweepStudy:
+    """Optuna's view of a sweep.
+
+    What it is told of a trial: its objective and by how much it breaks the guard; a trial that
+    the scheduler stopped is PRUNED, so that an early, low ECE never counts as a final one; a
+    failed trial is FAIL. Until the cross-entropy baseline has ended results wait, as the guard
+    cannot be known without it; should it fail, the lowest validation error so far stands in.
+    """
+
+    def __init__(self, sweep: SweepFile) -> None:
+        self._sweep = sweep
+        self._study = optuna.create_study(
+            direction="minimize", sampler=RandomSampler(), storage=TrialWindow()
+        )
+        self._asked: dict[int, optuna.Trial] = {}
+        self._waiting: list[TrialRecord] = []
+        self._reference: float | None = None
+        self._baseline_failed = False
+
+    def learn(self, earlier: Sequence[EarlierTrial]) -> None:
+        """Take in trials of earlier sweeps; call it before all else."""
+        for known in earlier:
+            trial = self._ask((known.loss, known.hyperparameters))
+            if trial is not None:
+                trial.set_constraint("guard", known.excess)
+                self._study.tell(trial, known.objective)
+
+    def suggest(self, number: int) -> Setting:
+        """The setting of a new trial."""
+        self._study.sampler = self._sampler(number)
+        trial = self._study.ask()
+        self._asked[number] = trial
+        return suggest(trial, self._sweep)
+
+    def adopt(self, number: int, setting: Setting) -> None:
+        """Make a setting that was not suggested (published, or of a resumed sweep) a trial."""
+        trial = self._ask(setting)
+        if trial is not None:
+            self._asked[number] = trial
+
+    def _ask(self, setting: Setting) -> optuna.Trial | None:
+        parameters = optuna_parameters(self._sweep, setting)
+        if parameters is None:
+            return None
+        self._study.sampler = RandomSampler(seed=0)  # draws nothing: all parameters are given
+        self._study.enqueue_trial(parameters)
+        trial = self._study.ask()
+        suggest(trial, self._sweep)
+        return trial
+
+    def observe(self, record: TrialRecord) -> None:
+        """Tell Optuna how a trial ended."""
+        if record.role == "baseline":
+            self._reference = guard_reference([record])
+            self._baseline_failed = self._reference is None
+        self._waiting.append(record)
+        if self._reference is not None or self._baseline_failed:
+            for waiting in self._waiting:
+                self._tell(waiting)
+            self._waiting.clear()
+
+    def _tell(self, record: TrialRecord) -> None:
+        trial = self._asked.pop(record.number, None)
+        if trial is None:
+            return
+        value = record.outcome.get(self._sweep.search.objective, math.nan)
+        if record.state == "failed" or not math.isfinite(value):
+            self._study.tell(trial, state=TrialState.FAIL)
+            return
+        error = record.outcome["val_error"]
+        if self._baseline_failed:
+            self._reference = error if self._reference is None else min(error, self._reference)
+        assert self._reference is not None  # results wait for it
+        excess = guard_excess(record, self._reference, self._sweep.search.guard)
+        trial.set_constraint("guard", excess)
+        if record.state == "stopped":
+            trial.report(value, record.epochs)
+            self._study.tell(trial, state=TrialState.PRUNED)
+        else:
+            self._study.tell(trial, value)
+
+    def _sampler(self, number: int) -> BaseSampler:
+        seed = int(np.random.SeedSequence([self._sweep.search.seed, number]).generate_state(1)[0])
+        if self._sweep.search.sampler == "random":
+            return RandomSampler(seed=seed)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Argument ``group``", ExperimentalWarning)
+            return TPESampler(seed=seed, multivariate=True, group=True)

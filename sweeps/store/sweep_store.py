@@ -1,0 +1,202 @@
+"""The sweep store: a folder per sweep, so that no death of a process loses what was known."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from sweeps.errors import UserError, did_you_mean
+from sweeps.search.record import TrialRecord
+from sweeps.store.lease import lease
+from sweeps.sweep_file.loading import dump_sweep, parse_sweep
+from sweeps.sweep_file.schema import SweepFile
+from trainables.config import trial_folder
+from trainables.storage import Folder, absolute
+
+
+class SweepStore:
+    """A sweep's folder, ``<storage>/sweeps/<name>``: its file, and a folder per trial."""
+
+    def __init__(self, storage: str, name: str) -> None:
+        self.storage = absolute(storage)
+        self.name = name
+        self.folder = Folder(self.storage) / "sweeps" / name
+
+    @property
+    def trials_folder(self) -> Folder:
+        """The folder of the trials' folders."""
+        return self.folder / "trials"
+
+    def trial_folder(self, number: int) -> Folder:
+        """A trial's own folder."""
+        return self.trials_folder / trial_folder(number)
+
+    def exists(self) -> bool:
+        """Whether there is a sweep of this name."""
+        return self.folder.exists("sweep.yaml")
+
+    def create(self, sweep: SweepFile, earlier: Sequence[dict[str, Any]] = ()) -> None:
+        """Make the folder and write the resolved sweep file.
+
+        Args:
+            sweep: The sweep.
+            earlier: What it starts from, of earlier sweeps. Kept here, so that a resumed sweep
+                has the same though the earlier ones have gone on or are gone.
+
+        Raises:
+            UserError: The name is taken, or the storage cannot be written.
+        """
+        if self.exists():
+            raise UserError(
+                f"name = {self.name!r}: a sweep of this name exists in {self.storage}; go on with "
+                f"it by `calsweep resume {self.name}`, or choose another by --name"
+            )
+        try:
+            self.folder.create()
+            self.folder.write("sweep_id", uuid.uuid4().hex.encode())
+            if earlier:
+                self.folder.write("warm_start.json", json.dumps(list(earlier), indent=1).encode())
+            self.folder.write("sweep.yaml", dump_sweep(sweep).encode())
+        except OSError as error:
+            raise UserError(storage_fault(self.storage, error)) from None
+
+    def load_sweep(self) -> SweepFile:
+        """The resolved sweep file.
+
+        Raises:
+            UserError: There is no sweep of this name.
+        """
+        from ruamel.yaml import YAML
+
+        try:
+            text = self.folder.read("sweep.yaml").decode()
+        except FileNotFoundError:
+            names = sweep_names(self.storage)
+            raise UserError(
+                f"no sweep named {self.name!r} in {self.storage}; {did_you_mean(self.name, names)}"
+                f"there {'are: ' + ', '.join(names) if names else 'is none'}"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise UserError(storage_fault(self.storage, error)) from None
+        return parse_sweep(YAML(typ="safe", pure=True).load(text), default_origin=f"{self.name}")
+
+    def load_earlier(self) -> list[dict[str, Any]]:
+        """What :meth:`create` was given of earlier sweeps."""
+        if not self.folder.exists("warm_start.json"):
+            return []
+        earlier: list[dict[str, Any]] = json.loads(self.folder.read("warm_start.json"))
+        return earlier
+
+    def sweep_id(self) -> str:
+        """What tells this sweep from another of the same name."""
+        return self.folder.read("sweep_id").decode()
+
+    def save(self, record: TrialRecord) -> None:
+        """Write a trial's record."""
+        data = json.dumps(_finite(asdict(record)), indent=1).encode()
+        self.trial_folder(record.number).write("trial.json", data)
+
+    def load_records(self) -> list[TrialRecord]:
+        """All records, by number. A trial that was still running has the history it had then."""
+        names = [name for name in self.trials_folder.names() if name.isdigit()]
+        with ThreadPoolExecutor(16) as pool:
+            records = [r for r in pool.map(self._load_record, names) if r is not None]
+        return sorted(records, key=lambda record: record.number)
+
+    def _load_record(self, name: str) -> TrialRecord | None:
+        try:
+            values = json.loads((self.trials_folder / name).read("trial.json"))
+        except FileNotFoundError:
+            return None
+        return TrialRecord(**values)
+
+    @contextmanager
+    def locked(self, on_wait: Callable[[str], None] = lambda _: None) -> Iterator[None]:
+        """Keep the sweep to this process: by a lock locally, by a lease in a remote storage.
+
+        Args:
+            on_wait: Told what is waited for, if it takes seconds.
+
+        Raises:
+            UserError: Another process is running the sweep.
+        """
+        if not self.folder.is_local:
+            with lease(self.folder, on_wait):
+                yield
+            return
+        import fcntl
+
+        with open(Path(self.folder.path) / "driver.lock", "a+") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                stream.seek(0)
+                raise UserError(
+                    f"sweep {self.name!r} is being run by process {stream.read().strip()}; "
+                    "wait for it or stop it first"
+                ) from None
+            stream.truncate(0)
+            stream.write(str(os.getpid()))
+            stream.flush()
+            yield
+
+
+def sweep_names(storage: str) -> list[str]:
+    """Names of the sweeps in a storage folder."""
+    folder = Folder(storage) / "sweeps"
+    try:
+        return [name for name in folder.names() if (folder / name).exists("sweep.yaml")]
+    except OSError:
+        return []
+
+
+def check_storage(storage: str) -> None:
+    """Make sure that files can be written there, leaving nothing behind.
+
+    Raises:
+        UserError: They cannot.
+    """
+    folder = Folder(storage)
+    try:
+        there = folder.exists()
+        if not there and folder.is_local:
+            parent = Path(folder.path)
+            while not parent.exists():
+                parent = parent.parent
+            if not parent.is_dir():
+                raise NotADirectoryError(20, "Not a directory", str(parent))
+            folder = Folder(str(parent))
+        folder.write(".calsweep-write-test", b"")
+        folder.delete(".calsweep-write-test")
+    except (OSError, ValueError) as error:
+        raise UserError(storage_fault(storage, error)) from None
+
+
+def storage_fault(storage: str, error: Exception) -> str:
+    """The message for a storage that cannot be used."""
+    reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+    return (
+        f"storage = {storage!r} cannot be used: {reason}; allowed: a folder that can be written, "
+        "or a URI such as s3://bucket/prefix (set by --storage or CALSWEEP_STORAGE)"
+    )
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN: leave such metrics out."""
+    if isinstance(value, dict):
+        return {
+            key: _finite(item)
+            for key, item in value.items()
+            if not (isinstance(item, float) and not math.isfinite(item))
+        }
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return value

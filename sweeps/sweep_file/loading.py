@@ -1,0 +1,235 @@
+"""Read a sweep file: YAML, overrides and checks; every fault in one message that says where."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.scalarbool import ScalarBoolean
+
+from sweeps.errors import UserError, did_you_mean
+from sweeps.sweep_file.schema import SweepFile
+
+READY_MADE = Path(__file__).parent / "ready_made"
+_Location = tuple[str | int, ...]
+
+
+def ready_made_sweeps() -> list[str]:
+    """Names of the sweep files that come with calsweep."""
+    return sorted(path.stem for path in READY_MADE.glob("*.yaml"))
+
+
+def load_sweep(source: str, overrides: Sequence[str] = (), name: str | None = None) -> SweepFile:
+    """Read the sweep file at a path, or the ready-made one of that name.
+
+    Args:
+        source: Path of a YAML file, or a name of :func:`ready_made_sweeps`.
+        overrides: ``key=value`` texts; the key is dotted, the value is YAML.
+        name: Replaces the name in the file.
+
+    Raises:
+        UserError: Naming the line, the key, what was found and what is allowed, for every fault.
+    """
+    path = _find(source)
+    text = _read_text(path)
+    tree = _parse(text, str(path))
+    if not isinstance(tree, dict):
+        found = "a list" if isinstance(tree, list) else repr(_plain(tree))
+        raise UserError(f"{path}: a sweep file is a mapping of keys to values, found {found}")
+    lines = dict(_lines(tree, ()))
+    origins = {location: f"{path}, line {line}" for location, line in lines.items()}
+    for override in overrides:
+        origins[_apply(tree, override)] = f"--set {override}"
+    if name is not None:
+        tree["name"] = name
+        origins[("name",)] = "--name"
+    return parse_sweep(tree, origins, default_origin=str(path))
+
+
+def parse_sweep(
+    tree: dict[str, Any], origins: dict[_Location, str] | None = None, default_origin: str = "sweep"
+) -> SweepFile:
+    """Check a sweep given as plain Python values.
+
+    Args:
+        tree: The sweep file's content.
+        origins: Where each key stands, for messages.
+        default_origin: Where the rest stands.
+
+    Raises:
+        UserError: See :func:`load_sweep`.
+    """
+    origins = origins or {}
+    try:
+        return SweepFile.model_validate(_plain(tree))
+    except ValidationError as error:
+        faults = error.errors(include_url=False)
+        # A fault inside a list makes the list itself too short; the cause is enough.
+        inner = {tuple(f["loc"][:1]) for f in faults if len(f["loc"]) > 1}
+        messages = [
+            f"{_origin(f['loc'], origins, default_origin)}: {_describe(f)}"
+            for f in faults
+            if not (f["type"] == "too_short" and tuple(f["loc"]) in inner)
+        ]
+        raise UserError("\n".join(messages)) from None
+
+
+def dump_sweep(sweep: SweepFile) -> str:
+    """The sweep as a complete sweep file: every value, also those left to their defaults."""
+    return to_yaml(sweep.model_dump(mode="json"))
+
+
+def to_yaml(value: Any) -> str:
+    """Plain Python values as YAML."""
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = False
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    stream = io.StringIO()
+    yaml.dump(value, stream)
+    return stream.getvalue()
+
+
+def _find(source: str) -> Path:
+    path = Path(os.path.expanduser(source))
+    if os.path.isdir(path):
+        raise UserError(f"{source}: is a folder, a sweep file is wanted")
+    if os.path.exists(path):  # unlike Path.exists, also where a name is longer than may be
+        return path
+    names = ready_made_sweeps()
+    if source in names:
+        return READY_MADE / f"{source}.yaml"
+    raise UserError(
+        f"{source}: no such file, nor a ready-made sweep of that name; "
+        f"{did_you_mean(source, names)}ready-made are: {', '.join(names)}"
+    )
+
+
+def _read_text(path: Path) -> str:
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: not a text file; a sweep file is YAML in UTF-8") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    if not text.strip():
+        raise UserError(
+            f"{path}: the file is empty; a sweep file needs name, dataset, model, losses"
+        )
+    return text
+
+
+def _parse(text: str, origin: str) -> Any:
+    try:
+        return YAML(typ="rt").load(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f", line {mark.line + 1}" if mark is not None else ""
+        raise UserError(f"{origin}{line}: not valid YAML: {error.problem}") from None
+    except (YAMLError, ValueError, RecursionError) as error:
+        raise UserError(f"{origin}: not valid YAML: {str(error).splitlines()[0]}") from None
+
+
+def _lines(node: Any, location: _Location) -> Iterable[tuple[_Location, int]]:
+    """The line (from 1) of every key and list item below a node."""
+    if isinstance(node, dict):
+        for key, value in node.items():
+            if key in node.lc.data:  # type: ignore[attr-defined]  # else merged in by `<<`
+                yield (*location, str(key)), node.lc.key(key)[0] + 1  # type: ignore[attr-defined]
+            yield from _lines(value, (*location, str(key)))
+    elif isinstance(node, list):
+        for index, value in enumerate(node):
+            yield (*location, index), node.lc.item(index)[0] + 1  # type: ignore[attr-defined]
+            yield from _lines(value, (*location, index))
+
+
+def _apply(tree: dict[str, Any], override: str) -> _Location:
+    """Set one value in the tree; the location that was set."""
+    dotted, separator, text = override.partition("=")
+    keys = dotted.strip().split(".")
+    if not separator or not all(keys):
+        raise UserError(f"--set {override}: write KEY=VALUE, such as training.epochs=5")
+    value = _parse(text, f"--set {override}")
+    node = tree
+    for depth, key in enumerate(keys[:-1]):
+        child = node.setdefault(key, {})
+        if isinstance(child, str):
+            child = node[key] = {"name": child}
+        if not isinstance(child, dict):
+            raise UserError(f"--set {override}: {'.'.join(keys[: depth + 1])} has no keys inside")
+        node = child
+    node[keys[-1]] = value
+    return tuple(keys)
+
+
+def _plain(node: Any) -> Any:
+    """Ruamel's annotated values as plain ones."""
+    if isinstance(node, dict):
+        return {str(key): _plain(value) for key, value in node.items()}
+    if isinstance(node, list | tuple):
+        return [_plain(value) for value in node]
+    if isinstance(node, ScalarBoolean):  # an int, to Python
+        return bool(node)
+    for kind in (bool, int, float, str):
+        if isinstance(node, kind):
+            return kind(node)
+    return node
+
+
+def _origin(location: _Location, origins: dict[_Location, str], default: str) -> str:
+    for length in range(len(location), 0, -1):
+        if location[:length] in origins:
+            return origins[location[:length]]
+    return default
+
+
+def _describe(fault: Any) -> str:
+    """One fault as "key = value: what is allowed"."""
+    location, context = fault["loc"], fault.get("ctx", {})
+    key = ".".join(str(part) for part in location)
+    if fault["type"] == "extra_forbidden":
+        known = list(_section_at(location[:-1]).model_fields)
+        where = f" in {'.'.join(str(p) for p in location[:-1])}" if location[:-1] else ""
+        hint = did_you_mean(str(location[-1]), known)
+        return f"unknown key {str(location[-1])!r}{where}; {hint}allowed: {', '.join(known)}"
+    if fault["type"] == "missing":
+        return f"{key} is missing; it must be given"
+    if fault["type"] == "value_error":
+        return f"{key}: {context['error']}" if key else str(context["error"])
+    if fault["type"] == "literal_error":
+        names = re.findall(r"'([^']*)'", context["expected"])
+        hint = did_you_mean(str(fault["input"]), names)
+        return f"{key} = {fault['input']!r} is not allowed; {hint}allowed: {context['expected']}"
+    if fault["type"] == "string_pattern_mismatch":
+        return (
+            f"{key} = {fault['input']!r} is not allowed; allowed: letters, digits, '_', '.', '-', "
+            "the first a letter or digit"
+        )
+    if fault["type"] in ("model_type", "model_attributes_type"):
+        keys = ", ".join(_section_at(location).model_fields)
+        return f"{key} = {fault['input']!r} is not allowed; a mapping is wanted, with keys: {keys}"
+    if fault["type"] == "tuple_type":
+        return f"{key} = {fault['input']!r} is not allowed; allowed: a list"
+    if fault["type"] == "too_short":
+        return f"{key} is empty; give at least one"
+    allowed = fault["msg"].removeprefix("Input should be ").removeprefix("String should have ")
+    return f"{key} = {fault['input']!r} is not allowed; allowed: {allowed}"
+
+
+def _section_at(location: Sequence[str | int]) -> type[BaseModel]:
+    """The typed section at a place of the sweep file."""
+    section: type[BaseModel] = SweepFile
+    for part in location:
+        if isinstance(part, int) or part not in section.model_fields:
+            continue
+        annotation = section.model_fields[part].annotation
+        for candidate in (annotation, *getattr(annotation, "__args__", ())):
+            if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+                section = candidate
+    return section

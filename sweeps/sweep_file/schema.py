@@ -1,0 +1,303 @@
+"""The sweep file: read once into a frozen, typed object that refuses what it does not know."""
+
+from __future__ import annotations
+
+import math
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Strict,
+    model_validator,
+)
+
+from sweeps.search.ranking import Rule
+from trainables.config import AugmentationName, OptimizerName, Precision, ScheduleName
+from trainables.config import TrainingConfig as _T
+
+
+def _check_scalar(value: Any) -> Any:
+    """One message, where pydantic would give one for each type that it is not."""
+    if not isinstance(value, bool | int | float | str) or (
+        isinstance(value, float) and not math.isfinite(value)
+    ):
+        raise ValueError(f"{value!r} is not allowed; allowed: a finite number, text, true or false")
+    return value
+
+
+Scalar = Annotated[bool | int | float | str, BeforeValidator(_check_scalar)]
+Fraction = Annotated[float, Field(gt=0, lt=1)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+def _name_alone(value: Any) -> Any:
+    """``focal`` is short for ``{name: focal}``."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+def _one_alone(value: Any) -> Any:
+    """``first`` is short for ``[first]``."""
+    return [value] if isinstance(value, str) else value
+
+
+class _NamedPart(BaseModel):
+    """A part chosen by name, with whatever options that part takes."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", strict=True)
+    name: str
+
+    _short_form = model_validator(mode="before")(_name_alone)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All keys but ``name``."""
+        return dict(self.model_extra or {})
+
+
+class DatasetSection(_NamedPart):
+    """``dataset``: the name of a dataset (or a dotted path) and its options.
+
+    ``title`` is what the dataset is called in MLflow and in ``calsweep best``; by default its
+    name, with the folder's name where the data are the user's own files.
+    """
+
+    title: Name | None = None
+
+    @property
+    def label(self) -> str:
+        """The title, or what stands in for it."""
+        if self.title is not None:
+            return self.title
+        place = self.options.get("train", self.options.get("root", ""))
+        if self.name in ("parquet", "image_folder") and isinstance(place, str):
+            path = PurePosixPath(place.partition("://")[2] or place)
+            folder = path.parent.name if path.suffix else path.name
+            return f"{self.name}:{folder}" if folder else self.name
+        return self.name
+
+
+class ModelSection(_NamedPart):
+    """``model``: the name of a model (or a dotted path) and its options."""
+
+
+class SpaceSection(_Section):
+    """The range of one hyperparameter: ``low`` and ``high`` (with ``log``), or ``choices``."""
+
+    low: float | None = None
+    high: float | None = None
+    log: bool = False
+    choices: Annotated[tuple[Scalar, ...] | None, Strict(False)] = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> SpaceSection:
+        if self.choices is not None:
+            if self.low is not None or self.high is not None or self.log:
+                raise ValueError("give either choices, or low and high")
+            if not self.choices:
+                raise ValueError("choices is empty")
+            return self
+        if self.low is None or self.high is None:
+            raise ValueError("give low and high, or choices")
+        if not self.low <= self.high:
+            raise ValueError(f"low = {self.low} is above high = {self.high}")
+        if self.log and not self.low > 0:
+            raise ValueError(f"low = {self.low} must be above 0 where log is true")
+        return self
+
+
+class LossSection(_Section):
+    """One loss of ``losses``: its name, ranges of its own, values that are not searched."""
+
+    name: str
+    space: dict[str, SpaceSection] = {}
+    hyperparameters: dict[str, Scalar] = {}
+
+    _short_form = model_validator(mode="before")(_name_alone)
+
+
+class TrainingSection(_Section):
+    """``training``: the recipe, the same for all trials (defaults: the papers' CIFAR recipe)."""
+
+    epochs: PositiveInt = _T.epochs
+    batch_size: Annotated[int, Field(ge=2)] = _T.batch_size
+    optimizer: OptimizerName = _T.optimizer
+    lr: PositiveFloat = _T.lr
+    momentum: Annotated[float, Field(ge=0, lt=1)] = _T.momentum
+    nesterov: bool = _T.nesterov
+    weight_decay: NonNegativeFloat = _T.weight_decay
+    schedule: ScheduleName = _T.schedule
+    milestones: Annotated[tuple[Fraction, ...], Strict(False)] = _T.milestones
+    lr_decay: Fraction = _T.lr_decay
+    warmup_epochs: NonNegativeFloat = _T.warmup_epochs
+    clip_grad_norm: PositiveFloat | None = _T.clip_grad_norm
+    augmentation: AugmentationName | None = _T.augmentation
+    precision: Precision = _T.precision
+    eval_batch_size: PositiveInt = _T.eval_batch_size
+    sync_batch_norm: bool = _T.sync_batch_norm
+
+    @model_validator(mode="after")
+    def _nesterov_needs_momentum(self) -> TrainingSection:
+        if self.nesterov and not self.momentum > 0:
+            raise ValueError("nesterov needs a momentum above 0")
+        return self
+
+    def config(self) -> _T:
+        """The same as the plain object that the training loop takes."""
+        return _T(**self.model_dump())
+
+
+class EncoderSection(_Section):
+    """``encoder``: the first of two stages (RefCal); its loss and its recipe.
+
+    Given, an encoder is trained once for each seed and frozen, and the sweep's trials train a
+    linear head on its features, by ``training``.
+    """
+
+    loss: LossSection = LossSection(name="supcon")
+    training: TrainingSection = TrainingSection()
+
+    @model_validator(mode="after")
+    def _nothing_is_searched(self) -> EncoderSection:
+        if self.loss.space:
+            raise ValueError(
+                "loss.space is not allowed, as the encoder is trained once; give "
+                "loss.hyperparameters"
+            )
+        return self
+
+
+class SearchSection(_Section):
+    """``search``: how many trials, chosen how, to minimise what.
+
+    ``guard`` is the share by which a trial's validation error may exceed the cross-entropy
+    baseline's: beyond it the trial is infeasible, however low its objective. ``warm_start`` names
+    earlier sweeps in the same storage, on the same data and model best, for the sampler to learn
+    from; their trials are not this sweep's.
+    """
+
+    trials: PositiveInt = 50
+    sampler: Literal["tpe", "random"] = "tpe"
+    seed: NonNegativeInt = 0
+    objective: str = "val_ece"
+    guard: Annotated[float, Field(ge=0, le=1)] = 0.01
+    max_hours: PositiveFloat | None = None
+    warm_start: Annotated[tuple[Name, ...], Strict(False), BeforeValidator(_one_alone)] = ()
+
+
+class SchedulerSection(_Section):
+    """``scheduler``: what stops poor trials early; ``none`` lets all of them finish."""
+
+    name: Literal["asha", "none"] = "asha"
+    metric: str = "val_nll"
+    grace_period: PositiveInt | None = None
+    reduction_factor: Annotated[int, Field(ge=2)] = 3
+
+
+class ScalingSection(_Section):
+    """``scaling``: what one trial uses."""
+
+    num_workers: PositiveInt = 1
+    cpus_per_worker: PositiveInt = 1
+    gpus_per_worker: NonNegativeFloat = 0.0
+    max_concurrent: PositiveInt | None = None
+
+    @model_validator(mode="after")
+    def _whole_gpus(self) -> ScalingSection:
+        if self.gpus_per_worker > 1 and self.gpus_per_worker != int(self.gpus_per_worker):
+            raise ValueError(
+                f"gpus_per_worker = {self.gpus_per_worker} is not allowed; allowed: a fraction "
+                "below 1, or a whole number"
+            )
+        if self.num_workers > 1 and self.gpus_per_worker not in (0, 1):
+            raise ValueError(
+                f"gpus_per_worker = {self.gpus_per_worker:g} is not allowed with num_workers = "
+                f"{self.num_workers}; allowed: 0 or 1, one GPU for each worker"
+            )
+        return self
+
+
+class SelectionSection(_Section):
+    """``selection``: how many of the best settings are trained again, with how many new seeds."""
+
+    finalists: NonNegativeInt = 3
+    seeds: NonNegativeInt = 2
+
+
+class TrackingSection(_Section):
+    """``tracking``: the MLflow address; by default SQLite in the sweep store."""
+
+    uri: str | None = None
+
+
+class SweepFile(_Section):
+    """A whole sweep file; ``name``, ``dataset``, ``model`` and ``losses`` must be given."""
+
+    name: Name
+    dataset: DatasetSection
+    model: ModelSection
+    losses: Annotated[tuple[LossSection, ...], Strict(False), Field(min_length=1)]
+    encoder: EncoderSection | None = None
+    training: TrainingSection = TrainingSection()
+    search: SearchSection = SearchSection()
+    scheduler: SchedulerSection = SchedulerSection()
+    scaling: ScalingSection = ScalingSection()
+    selection: SelectionSection = SelectionSection()
+    tracking: TrackingSection = TrackingSection()
+
+    @model_validator(mode="after")
+    def _each_loss_once(self) -> SweepFile:
+        names = [section.name for section in self.losses]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"losses: {', '.join(twice)} is named twice; name each loss once")
+        return self
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seed of the search, and the new ones of the finalists."""
+        selection = self.selection
+        extra = selection.seeds if selection.finalists else 0
+        return tuple(range(self.search.seed, self.search.seed + extra + 1))
+
+    @property
+    def model_label(self) -> str:
+        """What the model is called in MLflow: its name, and by what its encoder was trained."""
+        return self.model.name + (f"+{self.encoder.loss.name}" if self.encoder else "")
+
+    @property
+    def rule(self) -> Rule:
+        """What the sweep chooses by."""
+        return Rule(self.search.objective, self.search.guard)
+
+    @property
+    def outcome_epochs(self) -> tuple[int, ...]:
+        """Epochs after which a trial may end: the scheduler's rungs, and the last epoch."""
+        return (*self.rungs, self.training.epochs)
+
+    @property
+    def rungs(self) -> tuple[int, ...]:
+        """Epochs at which ASHA may stop a trial; none that would save less than a tenth."""
+        rungs: list[int] = []
+        rung = self.grace_period
+        while self.scheduler.name == "asha" and rung <= 0.9 * self.training.epochs:
+            rungs.append(rung)
+            rung *= self.scheduler.reduction_factor
+        return tuple(rungs)
+
+    @property
+    def grace_period(self) -> int:
+        """Epochs that every trial gets; by default a ninth of them, three halvings from the end."""
+        given = self.scheduler.grace_period
+        return given if given is not None else max(1, round(self.training.epochs / 9))

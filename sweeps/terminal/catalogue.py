@@ -1,0 +1,99 @@
+"""``calsweep losses``, ``datasets`` and ``models``: what there is to name in a sweep file."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from rich.table import Table
+
+from sweeps.formatting import format_value
+from sweeps.planning.plan import describe_range
+
+
+def losses_rows() -> list[dict[str, str]]:
+    """One row per loss: ``loss``, ``formula``, ``hyperparameters``, ``search``, ``source``."""
+    from trainables.losses import available_losses
+
+    return [_loss_row(name) for name in available_losses()]
+
+
+def _loss_row(name: str) -> dict[str, str]:
+    from trainables.losses import hyperparameters, loss_class
+
+    row = {"loss": name, "formula": "", "hyperparameters": "–", "search": "–", "source": ""}
+    try:
+        kind, defaults, ranges = loss_class(name), hyperparameters(name), _ranges(name)
+    except ValueError as error:  # of an installed package that is broken; the others are not
+        return {**row, "source": str(error)}
+    listed = [f"{key} {_default(value)}" for key, value in defaults.items()]
+    return {
+        "loss": name,
+        "formula": str(getattr(kind, "formula", "")),
+        "hyperparameters": ", ".join(listed) or "–",
+        "search": ranges if defaults else "–",
+        "source": str(getattr(kind, "source", "")),
+    }
+
+
+def _ranges(loss: str) -> str:
+    from search_spaces import available_search_spaces, search_space
+
+    if loss not in available_search_spaces():
+        return "no range: give it in the sweep file"
+    space = search_space(loss)
+    return ", ".join(f"{key} {describe_range(d)}" for key, d in space.items()) or "–"
+
+
+def _default(value: Any) -> str:
+    return "(required)" if value is inspect.Parameter.empty else format_value(value)
+
+
+def losses_table() -> Table:
+    """The losses for the terminal (the README has the formulas too)."""
+    rows = losses_rows()
+    return _table([{k: v for k, v in row.items() if k != "formula"} for row in rows])
+
+
+def losses_markdown() -> str:
+    """The losses as the table of the README."""
+    rows = losses_rows()
+    lines = ["| " + " | ".join(rows[0]) + " |", "| " + " | ".join("---" for _ in rows[0]) + " |"]
+    for row in rows:
+        cells = [value.replace("|", "\\|") for value in row.values()]
+        cells[0] = f"`{cells[0]}`"
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def datasets_table() -> Table:
+    """The datasets and their options for the terminal."""
+    from trainables.data import available_datasets, dataset_options
+
+    own = {"dataset": "package.module:function", "options": "your own loader"}
+    rows = [_component("dataset", name, dataset_options(name)) for name in available_datasets()]
+    return _table([*rows, own])
+
+
+def models_table() -> Table:
+    """The models and their options for the terminal."""
+    from trainables.models import available_models, model_options
+
+    rows = [_component("model", name, model_options(name)) for name in available_models()]
+    options = {"model": "timm/<name>", "options": "any image model of timm; pretrained (False) ..."}
+    own = {"model": "package.module:function", "options": "your own builder"}
+    return _table([*rows, options, own])
+
+
+def _component(kind: str, name: str, options: dict[str, Any]) -> dict[str, str]:
+    listed = ", ".join(f"{key} ({value!r})" for key, value in options.items())
+    return {kind: name, "options": listed or "–"}
+
+
+def _table(rows: list[dict[str, str]]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for index, heading in enumerate(rows[0]):
+        table.add_column(heading, no_wrap=index == 0, overflow="fold")
+    for row in rows:
+        table.add_row(*row.values())
+    return table

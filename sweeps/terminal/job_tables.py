@@ -1,0 +1,59 @@
+"""Jobs of a cluster, for the terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from sweeps.cluster.jobs import Job
+
+
+def jobs_table(jobs: Sequence[Job]) -> Table:
+    """One line per job."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in ("job", "sweep", "state", "started", "took"):
+        table.add_column(heading, overflow="fold")
+    for job in jobs:
+        table.add_row(job.id, job.sweep, job.state, _moment(job.started), _took(job))
+    return table
+
+
+def job_facts(job: Job, progress: str, last_line: str) -> Table:
+    """All about one job.
+
+    Args:
+        job: The job.
+        progress: How far it has come.
+        last_line: What it printed last.
+    """
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for key, value in {
+        "job": job.id,
+        "sweep": job.sweep,
+        "storage": job.storage,
+        "command": job.entrypoint,
+        "state": job.state,
+        "message": job.message,
+        "started": _moment(job.started),
+        "took": _took(job),
+        "progress": progress,
+        "last line": "" if last_line == progress else last_line,
+    }.items():
+        if value:
+            table.add_row(key, value)
+    return table
+
+
+def _moment(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds)) if seconds else "not yet"
+
+
+def _took(job: Job) -> str:
+    if not job.started:
+        return "–"
+    seconds = round((job.ended or time.time()) - job.started)
+    return f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"

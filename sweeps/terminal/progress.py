@@ -1,0 +1,153 @@
+"""What is shown while a sweep runs: live on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import math
+import time
+from types import TracebackType
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from sweeps.formatting import run_name
+from sweeps.search.ledger import Ledger
+from sweeps.search.ranking import choose
+
+_SECONDS_BETWEEN_LINES = 10.0
+_REST_AFTER_CHOOSING = 50.0  # times as long as it took
+_SECONDS_BETWEEN_FAULTS = 30.0
+
+
+class Progress:
+    """Shows stages of starting up, then the trials.
+
+    Args:
+        console: Where to show it; anything but a terminal gets plain lines.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._stage = "starting"
+        self._ledger: Ledger | None = None
+        self._started = time.time()
+        self._last_line = 0.0
+        self._last_fault = -math.inf
+        self._live: Live | None = None
+        self._best_so_far = ""
+        self._best_due = 0.0
+
+    def __enter__(self) -> Progress:
+        if self._console.is_terminal:
+            self._live = Live(
+                get_renderable=self._render,
+                console=self._console,
+                refresh_per_second=4,
+                transient=True,
+            )
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+        else:
+            self._print_line()
+
+    def stage(self, text: str) -> None:
+        """Name what is being done now."""
+        self._stage = text
+        if self._live is None:
+            self._console.print(f"{text} ...")
+
+    def follow(self, ledger: Ledger) -> None:
+        """From now on show the trials of a ledger."""
+        self._ledger = ledger
+        self._started = time.time()
+
+    def fault(self, message: str) -> None:
+        """The sweep waits for something; say so, but not over and over."""
+        now = time.monotonic()
+        if now - self._last_fault >= _SECONDS_BETWEEN_FAULTS:
+            self._last_fault = now
+            self._console.print(f"{message}; waiting", highlight=False, soft_wrap=True)
+
+    def tick(self, *_: object) -> None:
+        """Something changed; where there is no terminal, print a line now and then."""
+        now = time.monotonic()
+        if self._live is None and now - self._last_line >= _SECONDS_BETWEEN_LINES:
+            self._last_line = now
+            self._print_line()
+
+    def _print_line(self) -> None:
+        if self._ledger is not None:
+            facts = " · ".join(self._facts(self._ledger))
+            self._console.print(facts, highlight=False, soft_wrap=True)
+
+    def _render(self) -> RenderableType:
+        if self._ledger is None:
+            return Spinner("dots", text=self._stage)
+        ledger = self._ledger
+        bar = Table.grid(padding=(0, 1))
+        planned, ended = max(1, ledger.planned), _ended(ledger)
+        bar.add_row(
+            ProgressBar(total=planned, completed=ended, width=30),
+            Text(f"{ended}/{planned} trials"),
+            Text(self._time_left(ledger), style="dim"),
+        )
+        facts = self._facts(ledger)
+        return Group(
+            bar, Text("  ".join(facts[1:-2]), style="dim"), Text(facts[-2]), self._running(ledger)
+        )
+
+    def _facts(self, ledger: Ledger) -> list[str]:
+        states = [record.state for record in ledger.records]
+        parts = [
+            f"{_ended(ledger)}/{ledger.planned} trials",
+            f"{ledger.live} running",
+            f"{states.count('stopped')} stopped early",
+        ]
+        if "failed" in states:
+            parts.append(f"{states.count('failed')} failed")
+        return [*parts, self._best(ledger), self._time_left(ledger)]
+
+    def _best(self, ledger: Ledger) -> str:
+        """Choosing looks at every trial, so it is done anew only for a small share of the time."""
+        now = time.monotonic()
+        if now >= self._best_due:
+            self._best_so_far = self._choose(ledger)
+            self._best_due = time.monotonic() + _REST_AFTER_CHOOSING * (time.monotonic() - now)
+        return self._best_so_far
+
+    def _choose(self, ledger: Ledger) -> str:
+        best = choose(ledger.records, ledger.sweep.rule)
+        if best is None:
+            return "best so far: none has finished yet"
+        metric = ledger.sweep.search.objective
+        return f"best so far: {run_name(best.trials[0])}, {metric} {best.objective:.4f}"
+
+    def _running(self, ledger: Ledger) -> Text:
+        running = [r for r in ledger.records if r.state == "running"][:8]
+        lines = [f"  {run_name(r)}: epoch {r.epochs}/{ledger.epochs(r)}" for r in running]
+        return Text("\n".join(lines), style="dim")
+
+    def _time_left(self, ledger: Ledger) -> str:
+        begun = [r for r in ledger.records if r.role != "encoder" and r.started >= self._started]
+        ended = sum(record.state != "running" for record in begun)
+        if ended == 0:
+            return "time left: not known yet"
+        each = (time.time() - begun[0].started) / ended
+        seconds = round(each * max(0, ledger.planned - _ended(ledger)))
+        return f"about {seconds // 60}:{seconds % 60:02d} left"
+
+
+def _ended(ledger: Ledger) -> int:
+    return sum(record.state != "running" for record in ledger.records)

@@ -1,0 +1,107 @@
+"""MLflow's own UI on the store of a storage folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from sweeps.errors import SweepFailedError, UserError
+from sweeps.tracking.address import VIEW_KEY, artifact_location, check_answers, tracking_uri
+
+_PATIENCE_SECONDS = 8.0
+
+
+def serve(storage: str, host: str, port: int) -> None:
+    """Serve the UI until interrupted.
+
+    Args:
+        storage: The storage folder.
+        host: Address to listen on.
+        port: Port to listen on.
+
+    Raises:
+        UserError: There is nothing to show, another server does the serving, or the port is taken.
+        SweepFailedError: MLflow's server ended by itself.
+    """
+    uri = tracking_uri(storage)
+    if uri.startswith(("http:", "https:")):
+        raise UserError(f"the runs are on a tracking server; open {uri} in a browser")
+    if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists():
+        raise UserError(f"{uri} has no runs yet; `calsweep run quickstart` makes some")
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise UserError(
+                f"--host {host} --port {port}: cannot listen there ({error.strerror}); "
+                "choose another port by --port"
+            ) from None
+    print("Starting the MLflow UI ...", flush=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # which ends the server too
+    command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port)]
+    command += ["--backend-store-uri", uri]
+    command += ["--artifacts-destination", str(artifact_location(uri, storage))]
+    with tempfile.TemporaryFile() as log:
+        server = subprocess.Popen(
+            [*command, "--workers", "1"],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONWARNINGS": "ignore"},
+            start_new_session=True,  # Ctrl-C is for us: the server is then ended in order
+        )
+        try:
+            if _is_up(server, f"http://{host}:{port}"):
+                _print_links(uri, f"http://{host}:{port}")
+            code = server.wait()
+        except KeyboardInterrupt:
+            return
+        finally:
+            _end(server)
+        log.seek(0)
+        output = log.read().decode(errors="replace").strip()
+        raise SweepFailedError(f"MLflow's server ended with code {code}:\n{output[-2000:]}")
+
+
+def _is_up(server: subprocess.Popen[bytes], address: str) -> bool:
+    """Wait until the server answers; whether it does (else it has ended)."""
+    while server.poll() is None:
+        try:
+            check_answers(address)
+        except UserError:
+            time.sleep(0.2)
+        else:
+            return True
+    return False
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    """End the server with all its processes: in order, or by force if that takes too long."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if server.poll() is not None:
+            return
+        os.killpg(server.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            server.wait(timeout=_PATIENCE_SECONDS)
+
+
+def _print_links(uri: str, address: str) -> None:
+    for name, experiment_id in _experiments(uri):
+        view = f"runs?workflowType=machine_learning&viewStateShareKey={VIEW_KEY}"
+        print(f"  {name}  {address}/#/experiments/{experiment_id}/{view}")
+    print(f"MLflow is up at {address}; Ctrl-C ends it", flush=True)
+
+
+def _experiments(uri: str) -> list[tuple[str, str]]:
+    """Names and ids of the experiments that hold sweeps."""
+    from mlflow import MlflowClient
+
+    found = MlflowClient(uri).search_experiments(filter_string="tags.calsweep = '1'")
+    return [(experiment.name, experiment.experiment_id) for experiment in found]

@@ -1,0 +1,302 @@
+"""A sweep without Ray: the order of trials, and a crash at every step of it."""
+
+import math
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sweeps.errors import UserError
+from sweeps.search.ledger import Ledger
+from sweeps.search.record import TrialRecord
+from sweeps.store.sweep_store import SweepStore, check_storage
+from sweeps.sweep_file.loading import parse_sweep
+from sweeps.sweep_file.schema import SweepFile
+
+EPOCHS = 2
+
+
+def make_sweep(sections: dict[str, object] | None = None, **search: object) -> SweepFile:
+    return parse_sweep(
+        {
+            **(sections or {}),
+            "name": "simulated",
+            "dataset": "digits",
+            "model": "small_cnn",
+            "losses": ["focal", "mbls"],
+            "training": {"epochs": EPOCHS},
+            "search": {"trials": 14, **search},
+            "selection": {"finalists": 2, "seeds": 2},
+        }
+    )
+
+
+def metrics(record: TrialRecord, epoch: int) -> dict[str, float]:
+    """A landscape with an optimum inside, that depends on the seed a little."""
+    x = sum(record.hyperparameters.values()) / 20
+    ece = 0.02 + 0.1 * (x - 0.3) ** 2 + 0.001 * math.sin(7 * record.seed + x) + 0.01 / epoch
+    return {
+        "epoch": epoch,
+        "timestamp": 1000.0 + epoch,
+        "val_error": 0.1 + 0.02 * x,
+        "val_nll": 0.3 + x / 10,
+        "val_ece": ece,
+    }
+
+
+def steps(ledger: Ledger) -> Iterator[None]:
+    """Run a sweep with one slot, yielding after everything that changes the store."""
+    while not ledger.exhausted:
+        record = ledger.next()
+        assert record is not None
+        yield
+        if record.role == "encoder":
+            ledger.end(record.number, "finished")
+        elif record.number == 4:
+            ledger.end(record.number, "failed", "diverged")
+        else:
+            last = 1 if record.number % 5 == 3 and record.role != "finalist" else EPOCHS
+            for epoch in range(1, last + 1):
+                ledger.result(record.number, metrics(record, epoch))
+            ledger.end(record.number, "finished" if last == EPOCHS else "stopped")
+        yield
+
+
+def settings(records: list[TrialRecord]) -> list[tuple[object, ...]]:
+    return [(r.number, r.role, r.setting, r.seed, r.state, r.epochs) for r in records]
+
+
+def new_store(folder: Path, sweep: SweepFile) -> SweepStore:
+    store = SweepStore(str(folder), sweep.name)
+    store.create(sweep)
+    return store
+
+
+def test_the_order_and_the_plan(tmp_path: Path) -> None:
+    sweep = make_sweep()
+    ledger = Ledger(sweep, new_store(tmp_path, sweep), 10)
+    planned = ledger.planned
+    for _ in steps(ledger):
+        pass
+    roles = [record.role for record in ledger.records]
+    assert roles == ["baseline"] + ["published"] * 6 + ["search"] * 7 + ["finalist"] * 6
+    assert planned == len(ledger.records) == ledger.planned
+    assert ledger.next() is None
+
+
+def test_what_is_on_disk_is_what_is_in_memory(tmp_path: Path) -> None:
+    sweep = make_sweep()
+    store = new_store(tmp_path, sweep)
+    ledger = Ledger(sweep, store, 10)
+    for _ in steps(ledger):
+        on_disk = store.load_records()
+        assert settings(on_disk) == settings(ledger.records)
+    assert store.load_records() == ledger.records
+
+
+TWO_STAGES = {"encoder": {"training": {"epochs": 5}}}
+
+
+def trained(store: SweepStore) -> set[int]:
+    """The seeds whose encoders are there, where the trials' records say so."""
+    records = store.load_records()
+    return {r.seed for r in records if r.role == "encoder" and r.state == "finished"}
+
+
+@pytest.mark.parametrize("sections", [{}, TWO_STAGES], ids=["one stage", "two stages"])
+def test_a_crash_at_any_step_changes_nothing(tmp_path: Path, sections: dict[str, object]) -> None:
+    sweep = make_sweep(sections)
+    whole = Ledger(sweep, new_store(tmp_path / "whole", sweep), 10)
+    count = sum(1 for _ in steps(whole))
+    assert count == 2 * len(whole.records)
+    crashing = new_store(tmp_path / "crashing", sweep)
+    ledger = Ledger(sweep, crashing, 10)
+    for step, _ in enumerate(steps(ledger)):
+        copy = tmp_path / f"copy{step}"
+        shutil.copytree(tmp_path / "crashing", copy)
+        store = SweepStore(str(copy), sweep.name)
+        finished = {r.number: r.ended for r in store.load_records() if r.state != "running"}
+        encoders = trained(store)
+        resumed = Ledger(sweep, store, 10, store.load_records(), trained_encoders=encoders)
+        for _ in steps(resumed):
+            pass
+        assert settings(resumed.records) == settings(whole.records), f"crash after step {step}"
+        assert {n: resumed.records[n].ended for n in finished} == finished
+        shutil.rmtree(copy)
+
+
+def test_encoders_come_first_and_their_heads_wait(tmp_path: Path) -> None:
+    sweep = make_sweep(TWO_STAGES)
+    ledger = Ledger(sweep, new_store(tmp_path, sweep), 10)
+    encoders = [ledger.next() for _ in range(3)]
+    assert [(r.role, r.loss, r.seed) for r in encoders if r] == [
+        ("encoder", "supcon", seed) for seed in (0, 1, 2)
+    ]
+    assert ledger.next() is None  # every head waits
+    assert not ledger.exhausted
+    ledger.end(0, "finished")
+    baseline = ledger.next()  # while the encoders of the new seeds go on
+    assert baseline is not None
+    assert (baseline.number, baseline.role) == (3, "baseline")
+
+
+def test_an_encoder_that_is_there_is_not_trained_again(tmp_path: Path) -> None:
+    sweep = make_sweep(TWO_STAGES)
+    ledger = Ledger(sweep, new_store(tmp_path, sweep), 10, trained_encoders={0, 2})
+    planned = ledger.planned
+    for _ in steps(ledger):
+        pass
+    encoders = [(r.role, r.seed) for r in ledger.records if r.role == "encoder"]
+    assert encoders == [("encoder", 1)]
+    assert planned == len(ledger.records) == ledger.planned
+
+
+def test_without_the_encoder_of_the_search_nothing_goes_on(tmp_path: Path) -> None:
+    sweep = make_sweep(TWO_STAGES)
+    store = new_store(tmp_path, sweep)
+    ledger = Ledger(sweep, store, 10, trained_encoders={1})
+    for _ in range(2):
+        record = ledger.next()
+        assert record is not None
+        ledger.end(record.number, "failed", "diverged")
+    assert ledger.next() is None
+    assert ledger.exhausted
+    assert Ledger(sweep, store, 10, store.load_records(), trained_encoders={1}).exhausted
+
+
+def test_without_an_encoder_of_a_new_seed_the_finalists_do_without_that_seed(
+    tmp_path: Path,
+) -> None:
+    sweep = make_sweep(TWO_STAGES)
+    ledger = Ledger(sweep, new_store(tmp_path, sweep), 10, trained_encoders={0, 1})
+    record = ledger.next()
+    assert record is not None
+    ledger.end(record.number, "failed", "diverged")
+    for _ in steps(ledger):
+        pass
+    assert {r.seed for r in ledger.records if r.role == "finalist"} == {1}
+    assert ledger.planned == len(ledger.records)
+
+
+def test_suggestions_follow_the_seed(tmp_path: Path) -> None:
+    found = []
+    for number, seed in enumerate((0, 0, 1)):
+        sweep = make_sweep(seed=seed)
+        ledger = Ledger(sweep, new_store(tmp_path / str(number), sweep), 10)
+        for _ in steps(ledger):
+            pass
+        found.append([record.setting for record in ledger.records if record.role == "search"])
+    assert found[0] == found[1]
+    assert found[0] != found[2]
+    assert len(set(found[0])) == len(found[0])
+
+
+def test_time_that_is_up_ends_the_search_but_not_the_finals(tmp_path: Path) -> None:
+    sweep = make_sweep(max_hours=1e-9)
+    ledger = Ledger(sweep, new_store(tmp_path, sweep), 10)
+    for _ in steps(ledger):
+        pass
+    roles = [record.role for record in ledger.records]
+    assert "search" not in roles
+    assert "finalist" in roles
+
+
+def test_names_and_storage(tmp_path: Path) -> None:
+    sweep = make_sweep()
+    store = new_store(tmp_path, sweep)
+    assert store.load_sweep() == sweep
+    with pytest.raises(UserError, match=r"a sweep of this name exists.*calsweep resume simulated"):
+        store.create(sweep)
+    with pytest.raises(UserError, match=r"no sweep named 'simulatd'.*did you mean 'simulated'"):
+        SweepStore(str(tmp_path), "simulatd").load_sweep()
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"storage = .*cannot be used"):
+        check_storage(str(tmp_path / "file" / "below"))
+    with pytest.raises(UserError, match=r"storage = 'nope://x'"):
+        check_storage("nope://x")
+    check_storage(str(tmp_path / "new" / "folder"))
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_sweep_is_run_by_one_process(tmp_path: Path) -> None:
+    store = new_store(tmp_path, make_sweep())
+    refused = pytest.raises(UserError, match=r"being run by process \d+")
+    with store.locked(), refused, store.locked():
+        pass
+    with store.locked():
+        pass
+
+
+def test_a_sweep_cut_off_in_its_finals_does_not_search_again(tmp_path: Path) -> None:
+    limited = make_sweep(max_hours=1e-9)
+    store = new_store(tmp_path, limited)
+    ledger = Ledger(limited, store, 10)
+    for _ in steps(ledger):
+        if ledger.records[-1].role == "finalist":
+            break
+    # A new start has its hours again, which the search must not take up.
+    resumed = Ledger(make_sweep(max_hours=10.0), store, 10, store.load_records())
+    for _ in steps(resumed):
+        pass
+    roles = [record.role for record in resumed.records]
+    assert roles == ["baseline"] + ["published"] * 6 + ["finalist"] * 6
+    finals = [(r.setting, r.seed) for r in resumed.records if r.role == "finalist"]
+    assert len(set(finals)) == 6
+
+
+def test_a_crash_in_a_long_sweep_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many trials Optuna is shown some only: the same ones after a resume."""
+    monkeypatch.setattr("sweeps.search.window.LATEST", 8)
+    monkeypatch.setattr("sweeps.search.window.BEST", 3)
+    sweep = make_sweep(trials=40)
+    whole = Ledger(sweep, new_store(tmp_path / "whole", sweep), 10)
+    for _ in steps(whole):
+        pass
+    for cut in (21, 48, 66):
+        folder = tmp_path / f"cut{cut}"
+        ledger = Ledger(sweep, new_store(folder, sweep), 10)
+        for step, _ in enumerate(steps(ledger)):
+            if step == cut:
+                break
+        store = SweepStore(str(folder), sweep.name)
+        resumed = Ledger(sweep, store, 10, store.load_records())
+        for _ in steps(resumed):
+            pass
+        assert settings(resumed.records) == settings(whole.records), f"crash after step {cut}"
+
+
+def test_a_trial_whose_process_dies_comes_again_as_long_as_it_gets_further(tmp_path: Path) -> None:
+    sweep = make_sweep()
+    ledger = Ledger(sweep, new_store(tmp_path, sweep), 10)
+    lively, stuck = ledger.next(), ledger.next()
+    assert lively is not None
+    assert stuck is not None
+    for epoch in range(1, EPOCHS + 1):
+        for _ in range(3):
+            ledger.died(lively.number)
+            assert ledger.next() is lively
+        ledger.result(lively.number, metrics(lively, epoch))
+    assert lively.state == "running"
+    for _ in range(3):
+        ledger.died(stuck.number)
+        assert ledger.next() is stuck
+    ledger.died(stuck.number)
+    assert stuck.state == "failed"
+    assert stuck.reason == "its process died 4 times in epoch 1, see driver.log"
+    assert ledger.live == 1
+
+
+def test_the_last_trial_too_comes_again(tmp_path: Path) -> None:
+    sweep = make_sweep()
+    ledger = Ledger(sweep, new_store(tmp_path, sweep), 10)
+    for _ in steps(ledger):
+        last = ledger.records[-1]
+        if len(ledger.records) == ledger.planned and last.state == "running":
+            ledger.died(last.number)
+            assert not ledger.exhausted
+            assert ledger.next() is last
+    assert last.role == "finalist"
+    assert last.state == "finished"

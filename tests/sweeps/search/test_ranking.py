@@ -1,0 +1,131 @@
+"""The guard never picks a degenerate classifier, and the test split chooses nothing."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.search.ranking import Rule, candidates, choose, finalists
+from sweeps.search.record import TrialRecord
+
+RULE = Rule("val_ece", 0.01)
+SHARE = st.floats(0, 1)
+
+
+def trial(number: int, loss: str = "focal", **metrics: float) -> TrialRecord:
+    outcome = {"epoch": 5, "val_error": 0.1, "val_ece": 0.05, "test_ece": 0.05, **metrics}
+    record = TrialRecord(number, "search", loss, {"gamma": float(number)}, 0, 0.0, "finished")
+    record.history.append(outcome)
+    return record
+
+
+def baseline(**metrics: float) -> TrialRecord:
+    return replace(trial(0, "cross_entropy", **metrics), role="baseline", hyperparameters={})
+
+
+def finalist(number: int, of: TrialRecord, seed: int, **metrics: float) -> TrialRecord:
+    again = trial(number, of.loss, **metrics)
+    return replace(again, role="finalist", hyperparameters=of.hyperparameters, seed=seed)
+
+
+def test_a_constant_classifier_with_an_ece_of_zero_is_not_chosen() -> None:
+    constant = trial(1, val_ece=0.0, val_error=0.9)
+    honest = trial(2, val_ece=0.03, val_error=0.105)
+    chosen = choose([baseline(), constant, honest], RULE)
+    assert chosen is not None
+    assert chosen.trials == (honest,)
+
+
+records = st.lists(
+    st.tuples(SHARE, SHARE, st.sampled_from(["finished", "stopped", "failed", "running"])),
+    max_size=12,
+)
+
+
+@given(error=SHARE, drawn=records)
+def test_whatever_the_trials_the_chosen_one_is_finished_and_within_the_guard(
+    error: float, drawn: list[tuple[float, float, str]]
+) -> None:
+    trials = [baseline(val_error=error, val_ece=0.5)]
+    for number, (val_error, val_ece, state) in enumerate(drawn, start=1):
+        trials.append(
+            replace(trial(number, val_error=val_error, val_ece=val_ece), state=state)  # type: ignore[arg-type]
+        )
+    chosen = choose(trials, RULE)
+    assert chosen is not None  # the baseline itself, at least
+    assert chosen.val_error <= error + 0.01
+    assert all(record.state == "finished" for record in chosen.trials)
+    within = [r for r in trials if r.state == "finished" and r.outcome["val_error"] <= error + 0.01]
+    assert chosen.objective == min(r.outcome["val_ece"] for r in within)
+
+
+@given(drawn=records, shift=st.permutations(list(range(12))))
+def test_the_test_split_chooses_nothing(
+    drawn: list[tuple[float, float, str]], shift: list[int]
+) -> None:
+    def made(test_ece: list[float]) -> list[TrialRecord]:
+        return [
+            baseline(),
+            *(
+                trial(i + 1, val_error=e, val_ece=c, test_ece=test_ece[i], test_error=test_ece[i])
+                for i, (e, c, _) in enumerate(drawn)
+            ),
+        ]
+
+    one, other = choose(made([0.0] * 12), RULE), choose(made([s / 12 for s in shift]), RULE)
+    assert one is not None and other is not None
+    assert one.trials[0].number == other.trials[0].number
+
+
+def test_new_seeds_have_the_last_word() -> None:
+    lucky, steady = trial(1, val_ece=0.001), trial(2, val_ece=0.02)
+    again = [
+        finalist(3, lucky, 1, val_ece=0.06),
+        finalist(4, steady, 1, val_ece=0.02),
+        finalist(5, lucky, 2, val_ece=0.05),
+        finalist(6, steady, 2, val_ece=0.03),
+    ]
+    never_again = trial(7, val_ece=0.0)
+    chosen = choose([baseline(), lucky, steady, *again, never_again], RULE)
+    assert chosen is not None
+    assert chosen.trials[0] == steady
+    assert chosen.objective == 0.025
+
+
+def test_a_trial_without_the_objective_is_no_candidate() -> None:
+    broken = trial(1, val_ece=float("nan"))
+    assert [c.loss for c in candidates([baseline(), broken], RULE)] == ["cross_entropy"]
+
+
+def test_finalists_are_the_best_feasible_ones_and_the_baseline() -> None:
+    trials = [
+        baseline(val_ece=0.09),
+        trial(1, val_ece=0.03),
+        trial(2, val_ece=0.01, val_error=0.5),
+        trial(3, val_ece=0.02),
+        trial(4, val_ece=0.04),
+    ]
+    chosen = finalists(trials, RULE, 2)
+    assert [c.trials[0].number for c in chosen] == [3, 1, 0]
+    assert finalists(trials, RULE, 0) == []
+
+
+def test_without_a_baseline_a_constant_classifier_is_not_chosen_either() -> None:
+    failed = replace(baseline(), state="failed")
+    constant, honest = trial(1, val_error=0.9, val_ece=0.0), trial(2, val_ece=0.03)
+    chosen = choose([failed, constant, honest], RULE)
+    assert chosen is not None
+    assert chosen.trials == (honest,)
+    assert [c.trials[0] for c in finalists([failed, constant, honest], RULE, 3)] == [honest]
+
+
+def test_without_a_baseline_finalists_are_not_held_to_a_single_lucky_error() -> None:
+    lucky, steady = trial(1, val_error=0.05), trial(2, val_error=0.055)
+    again = [
+        finalist(3, lucky, 1, val_error=0.1, val_ece=0.03),
+        finalist(4, steady, 1, val_error=0.105, val_ece=0.02),
+    ]
+    never_again = trial(5, val_error=0.04, val_ece=0.0)
+    chosen = choose([lucky, steady, *again, never_again], RULE)
+    assert chosen is not None
+    assert chosen.trials[0] == steady

@@ -1,0 +1,92 @@
+"""A sweep in a remote storage has one driver: by a lease that is renewed, and lapses."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sweeps.errors import UserError
+from sweeps.store import lease as module
+from sweeps.store.lease import NAME, lease
+from trainables.storage import Folder
+
+pytestmark = pytest.mark.slow
+
+HOLDER = """
+import sys, time
+from sweeps.store import lease
+from trainables.storage import Folder
+lease.RENEWED_EVERY = 0.2
+with lease.lease(Folder(sys.argv[1]), print):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    monkeypatch.setattr(module, "RENEWED_EVERY", 0.2)
+    monkeypatch.setattr(module, "LAPSES_AFTER", 4.0)
+    return Folder(str(tmp_path))
+
+
+@pytest.fixture
+def holder(folder: Folder) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, folder.uri],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_one_at_a_time(folder: Folder, holder: subprocess.Popen[str]) -> None:
+    told: list[str] = []
+    with (
+        pytest.raises(UserError, match=rf"is being run by process {holder.pid} on \S+; wait"),
+        lease(folder, told.append),
+    ):
+        raise AssertionError("two hold it")
+    assert len(told) == 1
+    assert str(holder.pid) in told[0]
+    holder.communicate("")  # it ends in order
+    assert folder.names() == []
+    with lease(folder, told.append):
+        assert json.loads(folder.read(NAME))["pid"] == os.getpid()
+    assert len(told) == 1
+    assert folder.names() == []
+
+
+def test_the_lease_of_a_dead_process_lapses(folder: Folder, holder: subprocess.Popen[str]) -> None:
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    with lease(folder, print):
+        renewed = folder.read(NAME)
+        until = time.monotonic() + 30
+        while folder.read(NAME) == renewed:  # it goes on being renewed
+            assert time.monotonic() < until
+            time.sleep(0.1)
+    assert folder.names() == []
+
+
+def test_whoever_was_away_for_too_long_stops(folder: Folder) -> None:
+    other = json.dumps({"holder": "other", "host": "far", "pid": 1, "renewals": 7}).encode()
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), lease(folder, print):
+            folder.write(NAME, other)
+            time.sleep(30)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert folder.read(NAME) == other

@@ -1,0 +1,188 @@
+"""The sweep store: what is read is what was written, one driver at a time, faults in one line."""
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.errors import UserError
+from sweeps.search.record import TrialRecord
+from sweeps.store.sweep_store import SweepStore, check_storage, sweep_names
+from sweeps.sweep_file.loading import parse_sweep
+from sweeps.sweep_file.schema import SweepFile
+
+
+def make_sweep(name: str = "kept") -> SweepFile:
+    return parse_sweep(
+        {"name": name, "dataset": "digits", "model": "small_cnn", "losses": ["focal"]}
+    )
+
+
+@pytest.fixture(params=["path", "file URI"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> SweepStore:
+    prefix = "file://" if request.param == "file URI" else ""
+    store = SweepStore(f"{prefix}{tmp_path}", "kept")
+    assert not store.exists()
+    store.create(make_sweep())
+    return store
+
+
+def test_a_sweep_is_kept_with_an_id_of_its_own(store: SweepStore, tmp_path: Path) -> None:
+    assert store.exists()
+    assert store.load_sweep() == make_sweep()
+    other = SweepStore(str(tmp_path), "other")
+    other.create(make_sweep("other"))
+    assert sorted(sweep_names(store.storage)) == ["kept", "other"]
+    assert store.sweep_id() == store.sweep_id() != other.sweep_id()
+    assert store.load_records() == []
+
+
+def test_records_come_back_in_order(store: SweepStore) -> None:
+    records = [
+        TrialRecord(number, "search", "focal", {"gamma": 1 / 3, "mode": "x"}, 0, 1.5)
+        for number in (12, 3, 100_000)
+    ]
+    records[0].add({"epoch": 1, "val_ece": 0.1 + 0.2})
+    for record in records:
+        store.save(record)
+    assert store.load_records() == [records[1], records[0], records[2]]
+    records[1].state, records[1].reason, records[1].ended = "failed", "diverged", 9.0
+    store.save(records[1])
+    assert store.load_records()[0] == records[1]
+    (store.trials_folder / "00007").create()  # its record was not written any more
+    (store.trials_folder / "notes").create()
+    assert len(store.load_records()) == 3
+
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+metrics = st.dictionaries(st.text(max_size=5), st.floats(), max_size=4)
+
+
+@given(
+    history=st.lists(metrics, max_size=3), gamma=st.floats(allow_nan=False, allow_infinity=False)
+)
+def test_any_metric_comes_back_exactly_or_not_at_all(
+    tmp_path_factory: pytest.TempPathFactory, history: list[dict[str, float]], gamma: float
+) -> None:
+    store = SweepStore(str(tmp_path_factory.getbasetemp() / "any"), "kept")
+    record = TrialRecord(0, "search", "focal", {"gamma": gamma}, 0, 0.0, history=history)
+    store.save(record)
+    (read,) = store.load_records()
+    assert read.history == [
+        {key: value for key, value in entry.items() if math.isfinite(value)} for entry in history
+    ]
+    assert read.hyperparameters == {"gamma": gamma}
+
+
+def test_an_epoch_is_taken_in_once() -> None:
+    record = TrialRecord(0, "search", "focal", {}, 0, 0.0)
+    assert record.epochs == 0 and record.outcome == {}
+    assert record.add({"epoch": 1, "val_ece": 0.5})
+    assert not record.add({"epoch": 1, "val_ece": 0.4})
+    assert record.add({"epoch": 2, "val_ece": 0.3})
+    assert not record.add({"epoch": 1, "val_ece": 0.2})
+    assert [entry["val_ece"] for entry in record.history] == [0.5, 0.3]
+    assert record.outcome["val_ece"] == 0.3
+
+
+def test_the_seed_makes_no_other_setting() -> None:
+    one = TrialRecord(0, "search", "mbls", {"margin": 1.0, "lam": 2.0}, 0, 0.0)
+    other = TrialRecord(1, "finalist", "mbls", {"lam": 2.0, "margin": 1.0}, 5, 0.0)
+    assert one.setting == other.setting
+    assert one.setting != TrialRecord(2, "search", "mbls", {"lam": 2.0}, 0, 0.0).setting
+
+
+LOCK = """
+import sys, time
+from sweeps.errors import UserError
+from sweeps.store.sweep_store import SweepStore
+try:
+    with SweepStore(sys.argv[1], "kept").locked():
+        print("locked", flush=True)
+        time.sleep(float(sys.argv[2]))
+except UserError as error:
+    print(error)
+"""
+
+
+def hold(store: SweepStore, seconds: float) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", LOCK, store.storage, str(seconds)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def test_another_process_is_kept_out_until_the_first_has_died(store: SweepStore) -> None:
+    first = hold(store, 600)
+    assert first.stdout is not None
+    assert first.stdout.readline() == "locked\n"
+    with (
+        pytest.raises(UserError, match=rf"'kept' is being run by process {first.pid}; wait"),
+        store.locked(),
+    ):
+        pass
+    first.kill()
+    first.wait()
+    with store.locked():
+        told, _ = hold(store, 0).communicate()
+        assert "is being run by process" in told
+    told, _ = hold(store, 0).communicate()
+    assert told == "locked\n"
+
+
+@pytest.mark.parametrize(
+    ("storage", "reason"),
+    [
+        ("{file}", r"File exists|Not a directory"),
+        ("{file}/below", "Not a directory"),
+        ("{file}/below/deeper", "Not a directory"),
+        ("nope://x", "Unrecognized filesystem type"),
+        ("file://not absolute", "URI"),
+    ],
+)
+def test_a_storage_that_cannot_be_is_told_by_all_who_use_it(
+    tmp_path: Path, storage: str, reason: str
+) -> None:
+    (tmp_path / "file").touch()
+    storage = storage.format(file=tmp_path / "file")
+    store = SweepStore(storage, "kept")
+    for use in (lambda: check_storage(storage), store.load_sweep):
+        with pytest.raises(UserError, match=rf"storage = .* cannot be used: .*({reason})") as told:
+            use()
+        assert len(str(told.value).splitlines()) == 1
+    assert (tmp_path / "file").read_bytes() == b""
+
+
+def test_a_check_leaves_nothing_behind(tmp_path: Path) -> None:
+    check_storage(str(tmp_path))
+    check_storage(str(tmp_path / "not" / "there" / "yet"))
+    check_storage(f"file://{tmp_path}/neither")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("kep", r"no sweep named 'kep' in .*; did you mean 'kept'\? there are: kept"),
+        ("zzz", r"no sweep named 'zzz' in .*; there are: kept"),
+    ],
+)
+def test_an_unknown_name(store: SweepStore, name: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        SweepStore(store.storage, name).load_sweep()
+
+
+def test_an_empty_storage_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="there is none"):
+        SweepStore(str(tmp_path / "nowhere"), "kept").load_sweep()
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_damaged_sweep_file_is_told(store: SweepStore) -> None:
+    tree: dict[str, Any] = {"name": "kept"}
+    store.folder.write("sweep.yaml", str(tree).encode())
+    with pytest.raises(UserError, match="kept: dataset is missing"):
+        store.load_sweep()

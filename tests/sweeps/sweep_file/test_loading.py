@@ -1,0 +1,237 @@
+"""Every fault of a sweep file: one message with the line, the key, the value, what is allowed."""
+
+from pathlib import Path
+
+import pytest
+
+from sweeps.errors import UserError
+from sweeps.planning.checks import check_sweep
+from sweeps.search.space import initial_settings, loss_space, optuna_parameters
+from sweeps.sweep_file.loading import (
+    dump_sweep,
+    load_sweep,
+    parse_sweep,
+    ready_made_sweeps,
+    to_yaml,
+)
+
+MINIMAL = """\
+name: small
+dataset: {name: digits}
+model: {name: small_cnn}
+losses: [focal, dual_focal]
+"""
+
+
+def load(folder: Path, text: str, *overrides: str, name: str | None = None) -> object:
+    path = folder / "sweep.yaml"
+    path.write_text(text)
+    return load_sweep(str(path), overrides, name)
+
+
+def test_the_smallest_file_has_good_defaults(tmp_path: Path) -> None:
+    sweep = load_sweep(str(_write(tmp_path, MINIMAL)))
+    assert sweep.search.objective == "val_ece"
+    assert sweep.scheduler.metric == "val_nll"
+    assert sweep.selection.seeds > 0
+    assert sweep.outcome_epochs[-1] == sweep.training.epochs
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("training: {epoch: 3}", r"line 5: unknown key 'epoch' in training; did you mean 'epochs'"),
+        ("trainig: {epochs: 3}", r"line 5: unknown key 'trainig'; did you mean 'training'"),
+        ("training: {epochs: ten}", r"line 5: training.epochs = 'ten' .*allowed: a valid integer"),
+        ("training: {epochs: '10'}", r"training.epochs = '10' is not allowed"),
+        ("training: {epochs: 0}", r"training.epochs = 0 .*greater than 0"),
+        ("training: {lr: .nan}", r"training.lr = nan .*finite"),
+        ("training: {lr: -1.0}", r"training.lr = -1.0 .*greater than 0"),
+        ("training: {optimizer: sdg}", r"training.optimizer = 'sdg' .*did you mean 'sgd'"),
+        ("training: {nesterov: true, momentum: 0.0}", r"nesterov needs a momentum"),
+        ("training: 3", r"training = 3 .*a mapping is wanted, with keys: epochs"),
+        ("scheduler: {name: asah}", r"did you mean 'asha'\? allowed: 'asha' or 'none'"),
+        ("search: {guard: 2.0}", r"search.guard = 2.0 .*less than or equal to 1"),
+        ("search: {seed: -1}", r"search.seed = -1 .*greater than or equal to 0"),
+        ("name: again", r"line 5: not valid YAML: found duplicate key"),
+        ("training: [1,", r"not valid YAML"),
+    ],
+)
+def test_a_fault_is_told_with_its_place(tmp_path: Path, line: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        load(tmp_path, MINIMAL + line + "\n")
+
+
+@pytest.mark.parametrize(
+    ("losses", "message"),
+    [
+        ("[]", r"losses is empty"),
+        ("focal", r"losses = 'focal' .*a list"),
+        ("[focal, focal]", r"focal is named twice"),
+        ("[{name: focal, space: {gamma: {low: 3, high: 1}}}]", r"gamma: low = 3.0 is above high"),
+        ("[{name: focal, space: {gamma: {low: 3}}}]", r"give low and high, or choices"),
+        ("[{name: focal, space: {gamma: {lo: 3, high: 4}}}]", r"unknown key 'lo' .*'low'"),
+        ("[{name: mmce, space: {lam: {low: 0, high: 1, log: true}}}]", r"must be above 0"),
+        ("[{name: focal, spaces: {}}]", r"unknown key 'spaces' .*did you mean 'space'"),
+    ],
+)
+def test_a_fault_in_a_loss(tmp_path: Path, losses: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        load(tmp_path, MINIMAL.replace("[focal, dual_focal]", losses))
+
+
+def test_all_faults_come_at_once(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        load(tmp_path, MINIMAL + "training: {epochs: 0, lr: x}\nsearch: {trials: 0}\n")
+    assert len(str(caught.value).splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "the file is empty"),
+        (b"  \n", "the file is empty"),
+        (b"\x89PNG\xff\xfe", "not a text file"),
+        (b"- a\n- b\n", "a mapping of keys to values, found a list"),
+        (b"name: x\n", "dataset is missing"),
+    ],
+)
+def test_a_file_that_is_no_sweep_file(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "sweep.yaml"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        load_sweep(str(path))
+
+
+def test_a_missing_file_names_the_ready_made_ones(tmp_path: Path) -> None:
+    with pytest.raises(
+        UserError, match=r"did you mean 'quickstart'\? ready-made are: .*quickstart"
+    ):
+        load_sweep("quikstart")
+    with pytest.raises(UserError, match="is a folder"):
+        load_sweep(str(tmp_path))
+
+
+def test_overrides_and_name(tmp_path: Path) -> None:
+    path = str(_write(tmp_path, MINIMAL))
+    sweep = load_sweep(path, ["training.lr=1e-3", "losses=[mmce]", "dataset.seed_free=1"], "other")
+    assert sweep.training.lr == 0.001
+    assert [section.name for section in sweep.losses] == ["mmce"]
+    assert sweep.dataset.options == {"seed_free": 1}
+    assert sweep.name == "other"
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("training.epochs", "write KEY=VALUE"),
+        ("training.epochs=x", r"--set training.epochs=x: training.epochs = 'x'"),
+        ("training.lr.x=1", r"training.lr"),
+        ("foo=1", "unknown key 'foo'"),
+    ],
+)
+def test_bad_overrides(tmp_path: Path, override: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        load(tmp_path, MINIMAL + "training: {lr: 0.1}\n", override)
+
+
+def test_short_forms(tmp_path: Path) -> None:
+    sweep = load_sweep(
+        str(_write(tmp_path, "name: a\ndataset: digits\nmodel: small_cnn\nlosses: [focal]\n"))
+    )
+    assert sweep.dataset.name == "digits"
+    assert sweep.losses[0].name == "focal"
+
+
+def test_a_resolved_file_reads_as_the_same_sweep(tmp_path: Path) -> None:
+    text = (
+        MINIMAL + "training: {milestones: [0.5], clip_grad_norm: 1.0}\nscaling: {num_workers: 1}\n"
+    )
+    sweep = load_sweep(str(_write(tmp_path, text)))
+    assert load_sweep(str(_write(tmp_path, dump_sweep(sweep)))) == sweep
+
+
+@pytest.mark.parametrize("name", ready_made_sweeps())
+def test_ready_made_sweeps_are_right(name: str) -> None:
+    sweep = load_sweep(name)
+    assert sweep.name == name
+    check_sweep(sweep)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"losses": ["focall"]}, r"focall.*did you mean 'focal'"),
+        ({"dataset": "digit"}, r"dataset: unknown dataset 'digit'.*did you mean 'digits'"),
+        ({"dataset": {"name": "digits", "validaton": 0.2}}, r"did you mean 'validation'"),
+        ({"model": "smal_cnn"}, r"model: unknown model 'smal_cnn'.*did you mean 'small_cnn'"),
+        ({"search": {"objective": "val_eec"}}, r"search.objective = 'val_eec'.*'val_ece'"),
+        ({"search": {"objective": "test_ece"}}, r"search.objective = 'test_ece' is not allowed"),
+        ({"scheduler": {"metric": "val_auroc"}}, r"scheduler.metric = 'val_auroc'.*val_nll"),
+        (
+            {"losses": [{"name": "focal", "hyperparameters": {"lam": 1.0}}]},
+            r"focal: 'lam' is not a hyperparameter of it; allowed: gamma",
+        ),
+        (
+            {"losses": [{"name": "focal", "hyperparameters": {"gamma": -1.0}}]},
+            r"losses: .*gamma.*-1",
+        ),
+        (
+            {"losses": [{"name": "focal", "space": {"gamma": {"low": -2.0, "high": 3.0}}}]},
+            r"losses: .*gamma.*-2",
+        ),
+        (
+            {
+                "losses": [
+                    {
+                        "name": "focal",
+                        "space": {"gamma": {"low": 1.0, "high": 3.0}},
+                        "hyperparameters": {"gamma": 2.0},
+                    }
+                ]
+            },
+            r"gamma has a range and a value",
+        ),
+        ({"losses": ["nowhere.at_all:Loss"]}, r"losses: .*nowhere"),
+    ],
+)
+def test_names_and_values_that_do_not_exist(change: dict[str, object], message: str) -> None:
+    tree = {"name": "a", "dataset": "digits", "model": "small_cnn", "losses": ["focal"], **change}
+    with pytest.raises(UserError, match=message):
+        check_sweep(parse_sweep(tree))
+
+
+def test_ranges_and_fixed_values_of_the_user_come_first() -> None:
+    tree = {
+        "name": "a",
+        "dataset": "digits",
+        "model": "small_cnn",
+        "losses": [
+            {"name": "dual_focal", "space": {"gamma": {"low": 4.0, "high": 5.0}}},
+            {"name": "mbls", "hyperparameters": {"lam": 0.1}},
+        ],
+    }
+    sweep = parse_sweep(tree)
+    dual_focal, mbls = (loss_space(section) for section in sweep.losses)
+    assert (dual_focal["gamma"].low, dual_focal["gamma"].high) == (4.0, 5.0)  # type: ignore[attr-defined]
+    assert list(mbls) == ["margin"]
+    settings = initial_settings(sweep, 10)
+    assert settings[0] == ("cross_entropy", {})
+    assert settings.count(("cross_entropy", {})) == 1
+    gammas = [values["gamma"] for loss, values in settings if loss == "dual_focal"]
+    assert gammas and all(4 <= gamma <= 5 for gamma in gammas)
+    assert all(values["lam"] == 0.1 for loss, values in settings if loss == "mbls")
+    assert optuna_parameters(sweep, ("cross_entropy", {})) is None
+    assert optuna_parameters(sweep, ("dual_focal", {"gamma": 9.0})) is None
+    known = optuna_parameters(sweep, ("mbls", {"margin": 6.0, "lam": 0.1}))
+    assert known == {"loss": "mbls", "mbls.margin": 6.0}
+
+
+def test_to_yaml_keeps_the_order() -> None:
+    assert to_yaml({"b": 1, "a": [1, 2]}).splitlines() == ["b: 1", "a:", "- 1", "- 2"]
+
+
+def _write(folder: Path, text: str) -> Path:
+    path = folder / "sweep.yaml"
+    path.write_text(text)
+    return path

@@ -1,0 +1,238 @@
+"""YAML as people write it (anchors, merges, strange values), and the way back to a file."""
+
+import string
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
+
+from sweeps.errors import UserError
+from sweeps.sweep_file.loading import dump_sweep, load_sweep, parse_sweep
+from sweeps.sweep_file.schema import DatasetSection, SweepFile
+
+HEAD = "name: small\ndataset: digits\nmodel: small_cnn\n"
+
+
+def load(folder: Path, text: str, *overrides: str) -> SweepFile:
+    path = folder / "sweep.yaml"
+    path.write_text(text)
+    return load_sweep(str(path), overrides)
+
+
+def test_anchors_and_merges_are_followed(tmp_path: Path) -> None:
+    sweep = load(
+        tmp_path,
+        HEAD
+        + "losses:\n"
+        + "  - &narrow {name: focal, space: {gamma: {low: 1, high: 2}}}\n"
+        + "  - {<<: *narrow, name: dual_focal}\n"
+        + "training: {nesterov: &yes true, sync_batch_norm: *yes}\n",
+    )
+    focal, dual_focal = sweep.losses
+    assert dual_focal.name == "dual_focal"
+    assert dual_focal.space == focal.space
+    assert focal.space["gamma"].high == 2.0
+    assert sweep.training.nesterov is True
+    assert sweep.training.sync_batch_norm is True
+
+
+def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.yaml"
+    path.write_bytes(b"\xef\xbb\xbf" + (HEAD + "losses: [focal]\n").encode())
+    assert load_sweep(str(path)).name == "small"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (HEAD + "losses: [focal]\n7: x\n", r"line 5: unknown key '7'; allowed: name, dataset"),
+        (HEAD + "losses: &own [*own]\n", r"line 4: losses\.0 = .*a mapping is wanted"),
+        (HEAD + "losses: [!python/object focal]\n", r"line 4: losses\.0 = "),
+        ("[" * 5000, r"not valid YAML: .*recursion"),
+        (HEAD + "losses: [focal]\nx: \x01\n", r"not valid YAML: .*character"),
+        (HEAD + "losses: [focal]\n---\nname: b\n", r"line 5: not valid YAML: .*document"),
+        (HEAD + "losses: [focal]\n\ttraining: 3\n", r"line 5: not valid YAML"),
+        (HEAD.replace("small\n", "2020-01-01\n") + "losses: [focal]\n", r"line 1: name = .*string"),
+        (HEAD.replace("small\n", "a/b\n") + "losses: [focal]\n", r"line 1: name = 'a/b'.*letters"),
+        (HEAD.replace("small\n", "x" * 101 + "\n") + "losses: [focal]\n", r"allowed: at most 100"),
+        (HEAD.replace("digits", "4") + "losses: [focal]\n", r"line 2: dataset = 4 .*mapping"),
+        (HEAD.replace("small_cnn", "{}") + "losses: [focal]\n", r"line 3: model.name is missing"),
+        (HEAD + "losses: {focal: 3}\n", r"line 4: losses = .*allowed: a list"),
+        (HEAD + "losses: [focal]\ntraining:\n", r"line 5: training = None .*a mapping is wanted"),
+        (HEAD + "losses: [focal]\ntraining: {lr: .inf}\n", r"training.lr = inf .*finite"),
+        (HEAD + "losses: [focal]\nsearch: {max_hours: 0}\n", r"search.max_hours = 0 .*greater"),
+        (HEAD + "losses: [focal]\ntraining: {milestones: [2]}\n", r"milestones.0 = 2 .*less than"),
+    ],
+)
+def test_what_no_sweep_file_may_hold(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        load(tmp_path, text)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("loss", "key"),
+    [
+        ("{name: focal, hyperparameters: {gamma: [1]}}", "hyperparameters.gamma"),
+        ("{name: focal, hyperparameters: {gamma: .nan}}", "hyperparameters.gamma"),
+        ("{name: focal, hyperparameters: {gamma: null}}", "hyperparameters.gamma"),
+        ("{name: focal, space: {gamma: {choices: [1, [2]]}}}", "space.gamma.choices.1"),
+        ("{name: focal, space: {gamma: {choices: [-.inf]}}}", "space.gamma.choices.0"),
+    ],
+)
+def test_a_value_that_is_none_of_several_types_is_told_once(
+    tmp_path: Path, loss: str, key: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        load(tmp_path, HEAD + f"losses: [{loss}]\n")
+    (line,) = str(caught.value).splitlines()
+    assert f"line 4: losses.0.{key}: " in line
+    assert line.endswith("allowed: a finite number, text, true or false")
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "{name: focal, space: {gamma: {low: .nan, high: 3}}}",
+        "{name: focal, space: {gamma: {low: 1, high: .inf}}}",
+        "{name: focal, space: {gamma: {choices: []}}}",
+        "{name: focal, space: {gamma: {choices: [1], low: 1, high: 2}}}",
+        "{name: focal, space: {gamma: 3}}",
+        "{space: {}}",
+    ],
+)
+def test_bad_ranges_are_told_with_line_and_loss(tmp_path: Path, loss: str) -> None:
+    with pytest.raises(UserError, match=r"line 4: losses\.0") as caught:
+        load(tmp_path, HEAD + f"losses: [{loss}]\n")
+    assert "Traceback" not in str(caught.value)
+
+
+@pytest.mark.parametrize("source", ["~no_such_user/sweep.yaml", "x" * 300, "../nowhere"])
+def test_a_path_that_cannot_be_is_told_as_missing(source: str) -> None:
+    with pytest.raises(UserError, match="no such file, nor a ready-made sweep of that name"):
+        load_sweep(source)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("=5", "write KEY=VALUE"),
+        ("training..epochs=5", "write KEY=VALUE"),
+        ("losses.0.name=mmce", r"--set losses.0.name=mmce: losses has no keys inside"),
+        ("losses=[focal", r"--set losses=\[focal, line 1: not valid YAML"),
+        ("training={epochs: 3, epoks: 4}", r"--set .*: unknown key 'epoks'.*'epochs'"),
+        ("training.epochs=", r"--set training.epochs=: training.epochs = None"),
+    ],
+)
+def test_overrides_that_do_not_fit(tmp_path: Path, override: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        load(tmp_path, HEAD + "losses: [focal]\n", override)
+
+
+def test_an_override_reaches_into_a_short_form(tmp_path: Path) -> None:
+    sweep = load(tmp_path, HEAD + "losses: [focal]\n", "dataset.train_samples=100")
+    assert sweep.dataset.name == "digits"
+    assert sweep.dataset.options == {"train_samples": 100}
+
+
+@pytest.mark.parametrize(
+    ("section", "label"),
+    [
+        ({"name": "digits"}, "digits"),
+        ({"name": "digits", "title": "mine"}, "mine"),
+        ({"name": "parquet", "train": "/data/birds/train.parquet"}, "parquet:birds"),
+        ({"name": "parquet", "train": "s3://bucket/fish/train.parquet"}, "parquet:fish"),
+        ({"name": "parquet", "train": "train.parquet"}, "parquet"),
+        ({"name": "image_folder", "root": "/data/cats/"}, "image_folder:cats"),
+        ({"name": "my.module:load", "root": "/data/cats/"}, "my.module:load"),
+    ],
+)
+def test_what_a_dataset_is_called(section: dict[str, str], label: str) -> None:
+    assert DatasetSection(**section).label == label
+
+
+@pytest.mark.parametrize(
+    ("epochs", "scheduler", "rungs"),
+    [
+        (27, {}, (3, 9)),
+        (200, {}, (22, 66)),  # 198 would save 2 epochs of 200
+        (27, {"name": "none"}, ()),
+        (10, {"grace_period": 9, "reduction_factor": 2}, (9,)),
+        (1, {}, ()),
+        (5, {"grace_period": 8}, ()),
+        (4, {}, (1, 3)),
+    ],
+)
+def test_the_epochs_at_which_trials_may_stop(
+    epochs: int, scheduler: dict[str, Any], rungs: tuple[int, ...]
+) -> None:
+    sweep = parse_sweep(
+        {
+            **{"name": "a", "dataset": "digits", "model": "small_cnn", "losses": ["focal"]},
+            "training": {"epochs": epochs},
+            "scheduler": scheduler,
+        }
+    )
+    assert sweep.rungs == rungs
+    assert sweep.outcome_epochs == (*rungs, epochs)
+
+
+text = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=12)
+number = st.floats(allow_nan=False, allow_infinity=False)
+scalar = st.one_of(st.booleans(), st.integers(), number, text)
+names = st.text(string.ascii_letters + string.digits, min_size=1, max_size=10)
+option_names = st.text(string.ascii_lowercase, min_size=1).filter(
+    lambda key: key not in ("name", "title")
+)
+ranges = st.tuples(number, number, st.booleans()).map(
+    lambda drawn: {
+        "low": min(drawn[:2]),
+        "high": max(drawn[:2]),
+        "log": drawn[2] and min(drawn[:2]) > 0,
+    }
+)
+spaces = st.one_of(ranges, st.lists(scalar, min_size=1, max_size=3).map(lambda c: {"choices": c}))
+loss_sections = st.fixed_dictionaries(
+    {"name": text},
+    optional={
+        "space": st.dictionaries(text, spaces, max_size=2),
+        "hyperparameters": st.dictionaries(text, scalar, max_size=2),
+    },
+)
+sweeps: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {
+        "name": names,
+        "dataset": st.tuples(text, st.dictionaries(option_names, scalar, max_size=3)).map(
+            lambda drawn: {"name": drawn[0], **drawn[1]}
+        ),
+        "model": text,
+        "losses": st.lists(loss_sections, min_size=1, max_size=3, unique_by=lambda x: x["name"]),
+    },
+    optional={
+        "training": st.fixed_dictionaries(
+            {},
+            optional={
+                "lr": st.floats(1e-300, 1e300),
+                "epochs": st.integers(1, 10**9),
+                "milestones": st.lists(st.floats(0.001, 0.999), max_size=3),
+                "clip_grad_norm": st.one_of(st.none(), st.floats(1e-9, 1e9)),
+            },
+        ),
+        "search": st.fixed_dictionaries({}, optional={"seed": st.integers(0), "objective": text}),
+        "tracking": st.fixed_dictionaries({}, optional={"uri": st.one_of(st.none(), text)}),
+    },
+)
+
+
+@given(tree=sweeps)
+def test_a_resolved_file_reads_as_the_same_sweep_whatever_it_holds(tree: dict[str, Any]) -> None:
+    sweep = parse_sweep(tree)
+    dumped = dump_sweep(sweep)
+    # As the store reads it, and as `calsweep run` would.
+    for kind in ("safe", "rt"):
+        read = parse_sweep(YAML(typ=kind, pure=True).load(dumped))
+        assert read == sweep
+        assert repr(read) == repr(sweep)  # 1 == 1.0 == True
