@@ -24,8 +24,6 @@ from trainables.outcome import summarise, write_predictions
 from trainables.storage import Folder
 from trainables.training import DivergedError, Trainer, default_device
 
-EPOCH_METRICS = ("nll", "error", "ece", "adaptive_ece", "brier")
-
 
 class TrialRun:
     """Trains the classifier of one trial and keeps its folder.
@@ -137,7 +135,7 @@ class TrialRun:
         """Metrics after an epoch; where the trial may end also its whole outcome."""
         validation = trainer.predict(self.dataset.validation)
         trainer.adapt_loss(*validation)
-        values = M.evaluate(*validation, names=EPOCH_METRICS)
+        values = M.evaluate(*validation, names=M.EPOCH_METRICS)
         found = {f"val_{name}": value for name, value in values.items()}
         if trainer.epoch in self.setup.outcome_epochs:
             test = trainer.predict(self.dataset.test)

@@ -104,14 +104,13 @@ def _extremes(section: LossSection) -> list[dict[str, Any]]:
 
 
 def _metric_faults(sweep: SweepFile) -> list[str]:
-    from trainables.metrics import METRIC_NAMES
-    from trainables.trial import EPOCH_METRICS
+    from trainables.metrics import EPOCH_METRICS, METRICS
 
     lower_is_better = [
-        f"val_{name}" for name in METRIC_NAMES if name not in ("accuracy", "auroc", "failure_auroc")
+        f"val_{metric.name}" for metric in METRICS.values() if not metric.higher_is_better
     ]
     objectives = lower_is_better + [name + _SCALED for name in lower_is_better]
-    rung_metrics = [f"val_{name}" for name in EPOCH_METRICS]
+    rung_metrics = [f"val_{name}" for name in EPOCH_METRICS if not METRICS[name].higher_is_better]
     faults = []
     for key, value, allowed in (
         ("search.objective", sweep.search.objective, objectives),

@@ -13,21 +13,26 @@ from trainables.metrics.calibration import (
     reliability_bins,
 )
 from trainables.metrics.debiased import debiased_calibration_error, sweep_calibration_error
-from trainables.metrics.evaluation import METRIC_NAMES, evaluate
+from trainables.metrics.evaluation import evaluate
 from trainables.metrics.kernel_density import kde_calibration_error
 from trainables.metrics.ood import ood_metrics
 from trainables.metrics.proper_scores import (
     accuracy,
     brier_score,
+    error_rate,
     negative_log_likelihood,
     root_brier_score,
 )
 from trainables.metrics.ranking import aurc, e_aurc, failure_auroc, multiclass_auroc
 from trainables.metrics.resampling import bootstrap
 from trainables.metrics.smooth import smooth_calibration_error
+from trainables.metrics.table import EPOCH_METRICS, METRIC_NAMES, METRICS, Metric
 
 __all__ = [
+    "EPOCH_METRICS",
+    "METRICS",
     "METRIC_NAMES",
+    "Metric",
     "ReliabilityBins",
     "accuracy",
     "adaptive_calibration_error",
@@ -37,6 +42,7 @@ __all__ = [
     "classwise_calibration_error",
     "debiased_calibration_error",
     "e_aurc",
+    "error_rate",
     "evaluate",
     "expected_calibration_error",
     "failure_auroc",

@@ -1,95 +1,13 @@
 """All metrics of a set of predictions in one pass."""
 
 import difflib
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from trainables.metrics._inputs import check_logits
-from trainables.metrics._ranked import RankedScores, rank_classes, rank_top_label
-from trainables.metrics._top_label import top_label
-from trainables.metrics.calibration import Binning, binned_error, maximum_gap
-from trainables.metrics.debiased import debiased_error
-from trainables.metrics.kernel_density import kernel_error
-from trainables.metrics.proper_scores import log_losses_of_logits, squared_errors
-from trainables.metrics.ranking import perfect_ranking_area, risk_coverage_area
-from trainables.metrics.smooth import smooth_error
-
-_NUM_BINS = 15
-
-
-class _Predictions:
-    """What several metrics need of one set of predictions, each computed once, on demand."""
-
-    def __init__(self, logits: Tensor, labels: Tensor) -> None:
-        self.logits, self.labels = logits, labels
-
-    @cached_property
-    def probs(self) -> Tensor:
-        return torch.softmax(self.logits, dim=1)
-
-    @cached_property
-    def top(self) -> tuple[Tensor, Tensor]:
-        return top_label(self.probs, self.labels)
-
-    @cached_property
-    def ranked(self) -> RankedScores:
-        return rank_top_label(*self.top)
-
-    @cached_property
-    def accuracy(self) -> Tensor:
-        return self.top[1].double().mean()
-
-    @cached_property
-    def brier(self) -> Tensor:
-        return squared_errors(self.probs, self.labels).mean()
-
-    @cached_property
-    def aurc(self) -> Tensor:
-        return risk_coverage_area(*self.top)
-
-    @cached_property
-    def classwise(self) -> Tensor:
-        """Equal-width error, equal-mass error and AUROC per class, shape (3, K), of one sort."""
-        blocks = [
-            torch.stack(
-                [
-                    binned_error(ranked, _NUM_BINS, "equal_width"),
-                    binned_error(ranked, _NUM_BINS, "equal_mass"),
-                    ranked.auroc(),
-                ]
-            )
-            for ranked in rank_classes(self.probs, self.labels)
-        ]
-        return torch.cat(blocks, dim=1)
-
-    def top_label_error(self, binning: Binning) -> Tensor:
-        return binned_error(self.ranked, _NUM_BINS, binning)[0]
-
-
-_METRICS: dict[str, Callable[[_Predictions], Tensor | float]] = {
-    "ece": lambda p: p.top_label_error("equal_width"),
-    "adaptive_ece": lambda p: p.top_label_error("equal_mass"),
-    "classwise_ece": lambda p: p.classwise[0].mean(),
-    "classwise_adaptive_ece": lambda p: p.classwise[1].mean(),
-    "mce": lambda p: maximum_gap(p.ranked, _NUM_BINS),
-    "smooth_ece": lambda p: smooth_error(*p.top),
-    "kde_ece": lambda p: kernel_error(p.probs, p.labels),
-    "debiased_ece": lambda p: debiased_error(p.ranked, _NUM_BINS),
-    "nll": lambda p: log_losses_of_logits(p.logits, p.labels).mean(),
-    "brier": lambda p: p.brier,
-    "root_brier": lambda p: p.brier.sqrt(),
-    "accuracy": lambda p: p.accuracy,
-    "error": lambda p: 1 - p.accuracy,
-    "auroc": lambda p: p.classwise[2].nanmean(),
-    "failure_auroc": lambda p: p.ranked.auroc()[0],
-    "aurc": lambda p: p.aurc,
-    "e_aurc": lambda p: p.aurc - perfect_ranking_area(p.top[1]),
-}
-METRIC_NAMES = tuple(_METRICS)
-"""All names that :func:`evaluate` knows."""
+from trainables.metrics._predictions import Predictions
+from trainables.metrics.table import METRIC_NAMES, METRICS
 
 
 def evaluate(
@@ -104,8 +22,7 @@ def evaluate(
     Args:
         logits: shape (N, K), floats, finite, CPU or GPU; half precision is computed as float32.
         labels: true classes, shape (N,), integers.
-        names: which metrics, by name; None for all. After each epoch `("nll", "error", "ece",
-            "adaptive_ece", "brier")` costs far less than all.
+        names: which metrics, by name; None for all. `EPOCH_METRICS` cost far less than all.
 
     Returns:
         Name to value, in the order of `names`: fractions, not percent; `auroc` and `failure_auroc`
@@ -115,16 +32,16 @@ def evaluate(
         TypeError: if the arguments are not tensors of floats and of integers.
         ValueError: if shapes or values are not as above, or a name is unknown.
     """
-    chosen = tuple(_METRICS) if names is None else tuple(names)
+    chosen = METRIC_NAMES if names is None else tuple(names)
     for name in chosen:
-        _check_name(name)
-    predictions = _Predictions(*check_logits(logits, labels))
-    values = {name: _METRICS[name](predictions) for name in chosen}
-    return {name: float(value) for name, value in values.items()}
+        check_metric_name(name)
+    predictions = Predictions(*check_logits(logits, labels))
+    return {name: METRICS[name].value(predictions) for name in chosen}
 
 
-def _check_name(name: str) -> None:
-    if name not in _METRICS:
-        close = difflib.get_close_matches(str(name), _METRICS, n=1)
+def check_metric_name(name: str) -> None:
+    """Raise ValueError unless `name` is one of the metrics."""
+    if name not in METRICS:
+        close = difflib.get_close_matches(str(name), METRICS, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
-        raise ValueError(f"unknown metric {name!r}; {hint}allowed: {', '.join(_METRICS)}")
+        raise ValueError(f"unknown metric {name!r}; {hint}allowed: {', '.join(METRICS)}")

@@ -52,6 +52,14 @@ def accuracy(probs: Tensor, labels: Tensor) -> float:
     return float(correct.double().mean())
 
 
+def error_rate(probs: Tensor, labels: Tensor) -> float:
+    """Share of samples whose most probable class (the first such) is not the label.
+
+    Arguments and errors as in `negative_log_likelihood`.
+    """
+    return 1 - accuracy(probs, labels)
+
+
 def log_losses(probs: Tensor, labels: Tensor) -> Tensor:
     """-log p_y of each sample of checked probabilities, float64 (N,)."""
     tiny = torch.finfo(probs.dtype).tiny

@@ -11,7 +11,8 @@ from ray import tune
 
 from trainables.config import TrialSetup
 from trainables.data.base import Dataset
-from trainables.trial import EPOCH_METRICS, make_run
+from trainables.metrics import EPOCH_METRICS
+from trainables.trial import make_run
 
 SECONDS_BETWEEN_TRIES = 5.0  # to write to a storage that cannot be written
 SCHEDULER_METRICS = tuple(f"val_{name}" for name in EPOCH_METRICS)

@@ -167,6 +167,7 @@ def test_ready_made_sweeps_are_right(name: str) -> None:
         ({"model": "smal_cnn"}, r"model: unknown model 'smal_cnn'.*did you mean 'small_cnn'"),
         ({"search": {"objective": "val_eec"}}, r"search.objective = 'val_eec'.*'val_ece'"),
         ({"search": {"objective": "test_ece"}}, r"search.objective = 'test_ece' is not allowed"),
+        ({"search": {"objective": "val_accuracy"}}, r"'val_accuracy' is not allowed"),
         ({"scheduler": {"metric": "val_auroc"}}, r"scheduler.metric = 'val_auroc'.*val_nll"),
         (
             {"losses": [{"name": "focal", "hyperparameters": {"lam": 1.0}}]},

@@ -17,6 +17,7 @@ METRICS: list[Callable[[Tensor, Tensor], float]] = [
     M.classwise_calibration_error,
     M.debiased_calibration_error,
     M.e_aurc,
+    M.error_rate,
     M.expected_calibration_error,
     M.failure_auroc,
     M.kde_calibration_error,
@@ -32,8 +33,8 @@ LABELS = torch.tensor([0, 1, 1, 0])
 
 
 def test_every_metric_of_probabilities_is_in_the_table() -> None:
-    others = {"METRIC_NAMES", "ReliabilityBins", "bootstrap", "evaluate", "ood_metrics"}
-    others.add("reliability_bins")
+    others = {"EPOCH_METRICS", "METRICS", "METRIC_NAMES", "Metric", "ReliabilityBins"}
+    others |= {"bootstrap", "evaluate", "ood_metrics", "reliability_bins"}
     assert {metric.__name__ for metric in METRICS} == set(M.__all__) - others
     assert sorted(M.__all__) == M.__all__
 

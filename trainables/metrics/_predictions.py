@@ -1,0 +1,63 @@
+"""What several metrics need of one set of predictions."""
+
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from trainables.metrics._ranked import RankedScores, rank_classes, rank_top_label
+from trainables.metrics._top_label import top_label
+from trainables.metrics.calibration import Binning, binned_error
+from trainables.metrics.proper_scores import squared_errors
+from trainables.metrics.ranking import risk_coverage_area
+
+NUM_BINS = 15
+
+
+class Predictions:
+    """One set of predictions, and what its metrics share, each computed once, on demand."""
+
+    def __init__(self, logits: Tensor, labels: Tensor) -> None:
+        self.logits, self.labels = logits, labels
+
+    @cached_property
+    def probs(self) -> Tensor:
+        return torch.softmax(self.logits, dim=1)
+
+    @cached_property
+    def top(self) -> tuple[Tensor, Tensor]:
+        return top_label(self.probs, self.labels)
+
+    @cached_property
+    def ranked(self) -> RankedScores:
+        return rank_top_label(*self.top)
+
+    @cached_property
+    def accuracy(self) -> Tensor:
+        return self.top[1].double().mean()
+
+    @cached_property
+    def brier(self) -> Tensor:
+        return squared_errors(self.probs, self.labels).mean()
+
+    @cached_property
+    def aurc(self) -> Tensor:
+        return risk_coverage_area(*self.top)
+
+    @cached_property
+    def classwise(self) -> Tensor:
+        """Equal-width error, equal-mass error and AUROC per class, shape (3, K), of one sort."""
+        blocks = [
+            torch.stack(
+                [
+                    binned_error(ranked, NUM_BINS, "equal_width"),
+                    binned_error(ranked, NUM_BINS, "equal_mass"),
+                    ranked.auroc(),
+                ]
+            )
+            for ranked in rank_classes(self.probs, self.labels)
+        ]
+        return torch.cat(blocks, dim=1)
+
+    def top_label_error(self, binning: Binning) -> Tensor:
+        return binned_error(self.ranked, NUM_BINS, binning)[0]

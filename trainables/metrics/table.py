@@ -1,0 +1,189 @@
+"""The metrics of a classifier's predictions: what each is called, and which way is better."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from torch import Tensor
+
+from trainables.metrics._predictions import NUM_BINS, Predictions
+from trainables.metrics.calibration import (
+    adaptive_calibration_error,
+    classwise_calibration_error,
+    expected_calibration_error,
+    maximum_calibration_error,
+    maximum_gap,
+)
+from trainables.metrics.debiased import debiased_calibration_error, debiased_error
+from trainables.metrics.kernel_density import kde_calibration_error, kernel_error
+from trainables.metrics.proper_scores import (
+    accuracy,
+    brier_score,
+    error_rate,
+    log_losses_of_logits,
+    negative_log_likelihood,
+    root_brier_score,
+)
+from trainables.metrics.ranking import (
+    aurc,
+    e_aurc,
+    failure_auroc,
+    multiclass_auroc,
+    perfect_ranking_area,
+)
+from trainables.metrics.smooth import smooth_calibration_error, smooth_error
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric.
+
+    Attributes:
+        name: what it is called in sweep files, tables and MLflow, after the split: `val_<name>`.
+        function: of probabilities (N, K) and labels (N,), with its default arguments.
+        description: one line, with its range.
+        higher_is_better: whether a larger value is a better one.
+        every_epoch: whether trials measure it after each epoch (it is cheap), so that a scheduler
+            can look at it.
+        shared: the same value from parts that other metrics use too; None where there are none.
+    """
+
+    name: str
+    function: Callable[[Tensor, Tensor], float]
+    description: str
+    higher_is_better: bool = False
+    every_epoch: bool = False
+    shared: Callable[[Predictions], Tensor | float] | None = None
+
+    def value(self, predictions: Predictions) -> float:
+        """The metric of `predictions`."""
+        if self.shared is None:
+            return self.function(predictions.probs, predictions.labels)
+        return float(self.shared(predictions))
+
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric(
+            "ece",
+            expected_calibration_error,
+            "expected calibration error of the top label, 15 bins of equal width; in [0, 1]",
+            every_epoch=True,
+            shared=lambda p: p.top_label_error("equal_width"),
+        ),
+        Metric(
+            "adaptive_ece",
+            adaptive_calibration_error,
+            "expected calibration error of the top label, 15 bins of equal mass; in [0, 1]",
+            every_epoch=True,
+            shared=lambda p: p.top_label_error("equal_mass"),
+        ),
+        Metric(
+            "classwise_ece",
+            classwise_calibration_error,
+            "calibration error of each class's probability, 15 bins of equal width, mean over"
+            " classes; in [0, 1]",
+            shared=lambda p: p.classwise[0].mean(),
+        ),
+        Metric(
+            "classwise_adaptive_ece",
+            partial(classwise_calibration_error, binning="equal_mass"),
+            "calibration error of each class's probability, 15 bins of equal mass, mean over"
+            " classes; in [0, 1]",
+            shared=lambda p: p.classwise[1].mean(),
+        ),
+        Metric(
+            "mce",
+            maximum_calibration_error,
+            "largest gap of a bin of equal width between confidence and accuracy; in [0, 1]",
+            shared=lambda p: maximum_gap(p.ranked, NUM_BINS),
+        ),
+        Metric(
+            "smooth_ece",
+            smooth_calibration_error,
+            "calibration error of the top label smoothed by a kernel of its own width; in [0, 1]",
+            shared=lambda p: smooth_error(*p.top),
+        ),
+        Metric(
+            "kde_ece",
+            kde_calibration_error,
+            "canonical calibration error by kernel density estimation; in [0, 2]",
+            shared=lambda p: kernel_error(p.probs, p.labels),
+        ),
+        Metric(
+            "debiased_ece",
+            debiased_calibration_error,
+            "root of the squared calibration error of the top label less its bias; in [0, 1]",
+            shared=lambda p: debiased_error(p.ranked, NUM_BINS),
+        ),
+        Metric(
+            "nll",
+            negative_log_likelihood,
+            "negative log-likelihood per sample, natural logarithm; at least 0",
+            every_epoch=True,
+            shared=lambda p: log_losses_of_logits(p.logits, p.labels).mean(),
+        ),
+        Metric(
+            "brier",
+            brier_score,
+            "squared error of the probabilities summed over classes; in [0, 2]",
+            every_epoch=True,
+            shared=lambda p: p.brier,
+        ),
+        Metric(
+            "root_brier",
+            root_brier_score,
+            "square root of the Brier score, an upper bound of calibration errors; in [0, 1.42]",
+            shared=lambda p: p.brier.sqrt(),
+        ),
+        Metric(
+            "accuracy",
+            accuracy,
+            "share of right predictions; in [0, 1]",
+            higher_is_better=True,
+            shared=lambda p: p.accuracy,
+        ),
+        Metric(
+            "error",
+            error_rate,
+            "share of wrong predictions; in [0, 1]",
+            every_epoch=True,
+            shared=lambda p: 1 - p.accuracy,
+        ),
+        Metric(
+            "auroc",
+            multiclass_auroc,
+            "area under the ROC curve of each class against the rest, mean over classes; in [0, 1]",
+            higher_is_better=True,
+            shared=lambda p: p.classwise[2].nanmean(),
+        ),
+        Metric(
+            "failure_auroc",
+            failure_auroc,
+            "how well confidence tells right from wrong predictions, area under the ROC curve;"
+            " in [0, 1]",
+            higher_is_better=True,
+            shared=lambda p: p.ranked.auroc()[0],
+        ),
+        Metric(
+            "aurc",
+            aurc,
+            "area under the risk-coverage curve; in [0, 1]",
+            shared=lambda p: p.aurc,
+        ),
+        Metric(
+            "e_aurc",
+            e_aurc,
+            "area under the risk-coverage curve beyond that of a perfect ranking; in [0, 1]",
+            shared=lambda p: p.aurc - perfect_ranking_area(p.top[1]),
+        ),
+    )
+}
+"""All metrics that :func:`~trainables.metrics.evaluate` knows, by name."""
+
+METRIC_NAMES = tuple(METRICS)
+"""Their names."""
+
+EPOCH_METRICS = tuple(name for name, metric in METRICS.items() if metric.every_epoch)
+"""Names of those measured after each epoch."""
