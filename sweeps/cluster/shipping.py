@@ -26,7 +26,7 @@ from sweeps.sweep_file.schema import SweepFile
 SWEEP_FILE = "calsweep-sweep.yaml"
 _LARGEST_TOTAL = 10 * 2**20  # bytes
 _SKIPPED = ("node_modules", "site-packages", "__pycache__")
-_CALSWEEP = Path(__file__).resolve().parent.parent
+_CALSWEEP = Path(__file__).resolve().parents[2]
 _COPY = "calsweep-job-"
 _PACKAGES = ("search_spaces", "sweeps", "trainables")
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import faults
-from benchmarks.ray_cluster import RayCluster
-from benchmarks.scene import CALSWEEP, Scene
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
+from tests.harness import faults
+from tests.harness.ray_cluster import RayCluster
+from tests.harness.scene import CALSWEEP, Scene
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -14,10 +14,10 @@ import boto3
 import psutil
 import pytest
 
-from benchmarks.ray_cluster import free_port
-from benchmarks.scene import CALSWEEP, MlflowServer
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
+from tests.harness.ray_cluster import free_port
+from tests.harness.scene import CALSWEEP, MlflowServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

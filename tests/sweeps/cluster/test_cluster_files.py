@@ -9,7 +9,7 @@ import ray
 from ray.autoscaler._private.util import fillout_defaults, validate_config
 from ruamel.yaml import YAML
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 import sweeps.cluster.jobs
-from benchmarks.ray_cluster import RayCluster, free_port
-from benchmarks.scene import CALSWEEP
 from sweeps.cluster.job_client import dashboard_url
 from sweeps.cluster.shipping import SWEEP_FILE, stage
 from sweeps.errors import UserError
 from sweeps.planning.portability import check_reachable
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import dump_sweep, parse_sweep
+from tests.harness.ray_cluster import RayCluster, free_port
+from tests.harness.scene import CALSWEEP
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 OWN_LOSS = """
@@ -316,7 +316,7 @@ def test_a_module_that_would_hide_calsweeps(tmp_path: Path) -> None:
 
 
 def test_calsweeps_own_folder_is_sent_once(tmp_path: Path) -> None:
-    shipment = stage(Path(sweeps.cluster.jobs.__file__).parent.parent, tmp_path, None)
+    shipment = stage(Path(sweeps.cluster.jobs.__file__).parents[2], tmp_path, None)
     assert (tmp_path / "trainables/losses/focal.py").is_file()
     assert not any(name.startswith("trainables/") for name in shipment.modules)
 

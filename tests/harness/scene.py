@@ -1,4 +1,4 @@
-"""A sweep on a cluster, for :mod:`benchmarks.faults`: what is done to it, and what it left."""
+"""A sweep on a cluster: what is done to it, and what it left."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 
 import psutil
 
-from benchmarks.ray_cluster import Node, RayCluster, free_port
 from sweeps.cluster.jobs import find_job
 from sweeps.errors import UserError
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import dump_sweep, parse_sweep
 from sweeps.tracking.address import check_answers, tracking_uri
+from tests.harness.ray_cluster import Node, RayCluster, free_port
 
 EPOCHS = 6
 ARTIFACTS = {"checkpoint.pt", "predictions_validation.parquet", "reliability.svg", "sweep.yaml"}

@@ -1,0 +1,301 @@
+"""Faults of a cluster, and what a sweep is like after they have happened to it at random."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sweeps.search.record import TrialRecord
+from tests.harness.ray_cluster import RayCluster
+from tests.harness.scene import EPOCHS, MlflowServer, Scene
+
+
+@dataclass
+class Outcome:
+    """What a fault did to a sweep.
+
+    Attributes:
+        tries: How often it happened.
+        trials: Trials of the sweep.
+        lost: What is wrong with trials that did not end as they should, that were run again though
+            finished, or of which MLflow lacks an epoch or an artifact.
+        repeated: Epochs that were trained more than once.
+        seconds: Until what was interrupted had its next epoch done.
+    """
+
+    tries: int = 0
+    trials: int = 0
+    lost: list[str] = field(default_factory=list)
+    repeated: int = 0
+    seconds: list[float] = field(default_factory=list)
+
+
+CutOff = dict[str, int]  # trials that were interrupted, with the process that trained them
+Fault = Callable[[Scene, random.Random], CutOff | None]  # None where there was nothing to break
+
+
+def trial_process(scene: Scene, rng: random.Random) -> CutOff | None:
+    """SIGKILL of a trial's process."""
+    running = scene.processes_of("ray::ResourceTrainable", scene.cluster.nodes)  # as Tune calls it
+    if not running:  # at this moment
+        return None
+    victim = rng.choice(running)
+    cut_off = _cut_off(scene, {victim.pid})
+    victim.kill()
+    return cut_off
+
+
+def train_worker(scene: Scene, rng: random.Random) -> CutOff | None:
+    """SIGKILL of one of a DDP trial's workers."""
+    running = scene.processes_of("RayTrainWorker", scene.cluster.nodes)
+    if not running:
+        return None
+    cut_off = _cut_off(scene, {process.pid for process in running})
+    rng.choice(running).kill()
+    return cut_off
+
+
+def node(scene: Scene, rng: random.Random) -> CutOff:
+    """A whole node gone, another one joins."""
+    victim = rng.choice(scene.cluster.nodes)
+    cut_off = _cut_off(scene, {process.pid for process in victim.processes()})
+    victim.kill()
+    scene.cluster.nodes.remove(victim)
+    scene.cluster.add_node(cpus=1)
+    return cut_off
+
+
+def driver(scene: Scene, rng: random.Random) -> CutOff | None:
+    """SIGKILL of the driver, then `resume`."""
+    cut_off = _cut_off(scene)
+    if not scene.kill_driver():
+        return None
+    scene.resume()
+    return cut_off
+
+
+def head(scene: Scene, rng: random.Random) -> CutOff:
+    """The head gone and restarted, then `resume`."""
+    cut_off = _cut_off(scene)
+    cluster = scene.cluster
+    cluster.stop()
+    cluster.nodes.clear()
+    cluster.start_head()
+    for _ in range(2):
+        cluster.add_node(cpus=1)
+    scene.resume()
+    return cut_off
+
+
+def damaged_checkpoint(scene: Scene, rng: random.Random) -> CutOff | None:
+    """A checkpoint cut short, or with a flipped byte."""
+    cut_off = _cut_off(scene)
+    if not scene.kill_driver():
+        return None
+    damaged = False
+    for record in scene.store.load_records():
+        folder = Path((scene.store.trial_folder(record.number) / "checkpoints").path)
+        names = sorted(folder.glob("epoch_*.pt")) if record.state == "running" else []
+        if names:
+            data = bytearray(names[-1].read_bytes())
+            if rng.random() < 0.5:
+                del data[rng.randrange(len(data)) :]
+            else:
+                data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+            names[-1].write_bytes(data)
+            damaged = True
+    scene.resume()
+    return cut_off if damaged else None
+
+
+def storage_full(scene: Scene, rng: random.Random) -> CutOff:
+    """The storage full for ten seconds."""
+    ballast = Path(scene.storage) / "ballast"
+    with suppress(OSError), open(ballast, "wb") as stream:
+        while True:
+            stream.write(b"0" * 4096)
+            stream.flush()
+    before = len(scene.epochs())
+    time.sleep(10)
+    log = scene.calsweep("logs", scene.job, "--address", scene.cluster.url)
+    ballast.unlink()
+    if "; waiting" not in log:  # which is said every half minute
+        raise RuntimeError("nobody said that the storage is full")
+    if len(scene.epochs()) - before > 2 * len(scene.cluster.nodes):
+        raise RuntimeError("epochs were trained that could not be saved")
+    return {}
+
+
+def mlflow_away(scene: Scene, rng: random.Random) -> CutOff:
+    """MLflow's server gone for a minute."""
+    assert scene.server is not None
+    scene.server.kill()
+    time.sleep(60)
+    scene.server.start()
+    return {}
+
+
+def mlflow_gone(scene: Scene, rng: random.Random) -> CutOff:
+    """MLflow's server gone until the sweep has ended."""
+    assert scene.server is not None
+    scene.server.kill()
+    scene.wait(scene.has_ended)
+    scene.server.start()
+    return {}
+
+
+def _cut_off(scene: Scene, pids: set[int] | None = None) -> CutOff:
+    """The trials that are being trained (by these processes), and not at their end, with those."""
+    last = {epoch.trial: epoch for epoch in scene.epochs()}
+    return {
+        epoch.trial: epoch.pid
+        for epoch in last.values()
+        if epoch.number < EPOCHS and (pids is None or epoch.pid in pids)
+    }
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A fault, and the sweep that it happens to.
+
+    Attributes:
+        happens: The fault.
+        sections: Of the sweep file.
+        scarce: Whether the storage is small.
+        server: Whether MLflow has a server of its own.
+    """
+
+    happens: Fault
+    sections: dict[str, Any] = field(default_factory=dict)
+    scarce: bool = False
+    server: bool = False
+
+
+_LONG: dict[str, Any] = {"search": {"trials": 100}}
+_TWO_WORKERS: dict[str, Any] = {"scaling": {"num_workers": 2}, "search": {"trials": 8}}
+FAULTS = {
+    "trial process": Kind(trial_process, _LONG),
+    "train worker": Kind(train_worker, _TWO_WORKERS),
+    "node": Kind(node, _LONG),
+    "driver": Kind(driver, _LONG),
+    "head": Kind(head, _LONG),
+    "MLflow away": Kind(mlflow_away, _LONG, server=True),
+    "MLflow gone": Kind(mlflow_gone, server=True),
+    "storage full": Kind(storage_full, _LONG, scarce=True),
+    "damaged checkpoint": Kind(damaged_checkpoint, _LONG),
+}
+
+
+def faulty_sweep(cluster: RayCluster, kind: Kind, rng: random.Random, tries: int) -> Outcome:
+    """Run a sweep; while it lasts the fault happens, so many times at most. What came of it."""
+    with _folders(kind.scarce) as (folder, store):
+        sections = dict(kind.sections)
+        database = f"sqlite:///{folder}/mlflow.db"
+        server = MlflowServer(database, str(folder / "artifacts")) if kind.server else None
+        if server is not None:
+            sections["tracking"] = {"uri": server.uri}
+        elif kind.scarce:
+            sections["tracking"] = {"uri": database}
+        scene = Scene(cluster, folder, store, sections, server)
+        scene.submit()
+        finished: dict[int, TrialRecord] = {}
+        cut_offs: list[tuple[float, CutOff]] = []
+        while len(cut_offs) < tries and _goes_on(scene, rng):
+            finished |= scene.finished()
+            when = time.time()
+            cut_off = kind.happens(scene, rng)
+            if cut_off is not None:
+                cut_offs.append((when, cut_off))
+        scene.wait(scene.has_ended)
+        if server is not None:
+            scene.sync()
+        outcome = _judge(scene, finished, cut_offs)
+        if server is not None:
+            server.kill()
+        return outcome
+
+
+def _goes_on(scene: Scene, rng: random.Random) -> bool:
+    """Wait for the next epoch and a random moment more; False if the sweep has ended by then."""
+    before = len(scene.epochs())
+    scene.wait(lambda: len(scene.epochs()) > before or scene.has_ended())
+    time.sleep(rng.uniform(0, 4))
+    return not scene.has_ended()
+
+
+def _judge(
+    scene: Scene, finished: dict[int, TrialRecord], cut_offs: list[tuple[float, CutOff]]
+) -> Outcome:
+    records = {record.number: record for record in scene.store.load_records()}
+    tracked = scene.tracked()
+    wrong = {
+        number: _what_is_wrong(records.get(number), finished.get(number), number in tracked)
+        for number in range(scene.sweep.search.trials)
+    }
+    epochs = scene.epochs()
+    of_trial = {
+        trial: [e for e in epochs if e.trial == trial] for trial in {e.trial for e in epochs}
+    }
+    waits = [
+        next((e.when - when for e in of_trial[trial] if e.when > when and e.pid != pid), None)
+        for when, cut_off in cut_offs
+        for trial, pid in cut_off.items()
+    ]
+    return Outcome(
+        tries=len(cut_offs),
+        trials=len(wrong),
+        lost=[f"trial {number}: {what}" for number, what in wrong.items() if what],
+        repeated=len(epochs) - len({(e.trial, e.number) for e in epochs}),
+        seconds=[wait for wait in waits if wait is not None],
+    )
+
+
+def _what_is_wrong(
+    record: TrialRecord | None, finished: TrialRecord | None, tracked: bool
+) -> str | None:
+    """With a trial, after the sweep; given its record when it had finished before a fault."""
+    if record is None:
+        return "no record"
+    epochs = [entry["epoch"] for entry in record.history]
+    if record.state != "finished" or epochs != list(range(1, EPOCHS + 1)):
+        return f"{record.state} ({record.reason}) after the epochs {epochs}"
+    if finished is not None and record != finished:
+        return "finished, and run again"
+    return None if tracked else "not all of it is in MLflow"
+
+
+@contextmanager
+def _folders(scarce: bool) -> Iterator[tuple[Path, Path]]:
+    """The user's folder, and the one of the store, which may be a small file system."""
+    folder = Path(tempfile.mkdtemp(prefix="calsweep-faults-"))
+    store = folder / "store"
+    store.mkdir()
+    if scarce:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(store)], check=True)
+    try:
+        yield folder, store
+    finally:
+        if scarce:
+            subprocess.run(["umount", "-l", str(store)], check=False)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def running_cluster() -> Iterator[RayCluster]:
+    """A head without CPUs and two nodes of one CPU each."""
+    cluster = RayCluster(head_cpus=0)
+    try:
+        for _ in range(2):
+            cluster.add_node(cpus=1)
+        yield cluster
+    finally:
+        cluster.stop()
+        shutil.rmtree(cluster.temporary, ignore_errors=True)
