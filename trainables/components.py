@@ -1,13 +1,15 @@
-"""Named components (data loaders, model builders): finding them and checking their options.
+"""Named components (losses, data loaders, model builders): finding them, checking their options.
 
-A component is one plain function. Its keyword arguments are its options: names, defaults, types
-and ranges are read from the signature, so that they are written down once.
+A loader or builder is one plain function. Its keyword arguments are its options: names, defaults,
+types and ranges are read from the signature, so that they are written down once.
 """
 
 import importlib
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -43,34 +45,62 @@ class Range:
         return f"in {opening}{self.low}, {self.high}{closing}"
 
 
-def resolve(
-    kind: str, name: str, table: Mapping[str, str], *, others: str | None = None
-) -> Callable[..., Any]:
-    """Imports the function behind a name of ``table`` or behind ``package.module:function``.
+@dataclass(frozen=True)
+class Catalogue:
+    """The components of one kind: ours, those of installed packages, the user's own by path.
 
-    Args:
-        kind: What is looked for, for messages: ``"dataset"`` or ``"model"``.
-        name: A key of ``table``, or a dotted path to the user's own function.
-        table: Dotted path of each known name.
-        others: What else the user may write, for messages.
+    Installed packages offer theirs by entry point, ``my_name = "my_package.my_module:thing"``;
+    none takes the place of one of ours.
 
-    Raises:
-        ValueError: The name is unknown, or there is no such function at the dotted path.
+    Attributes:
+        kind: What they are, for messages: ``"dataset"``.
+        group: Entry point group of installed packages.
+        ours: Dotted path of each of our own, by name.
+        form: What a dotted path of the user's own leads to, for messages.
+        others: What else may be named, for messages.
     """
-    if name not in table and ":" not in name:
-        raise ValueError(
-            f"unknown {kind} {name!r}{did_you_mean(name, table)}; "
-            f"known: {', '.join([*sorted(table), *([others] if others else [])])}, "
-            "or your own as package.module:function"
-        )
-    module_name, _, function_name = table.get(name, name).partition(":")
-    try:
-        function = getattr(importlib.import_module(module_name), function_name)
-    except Exception as error:  # a module may fail in any way while it is imported
-        raise ValueError(f"{kind} {name!r} cannot be imported: {describe_error(error)}") from error
-    if not callable(function):
-        raise ValueError(f"{kind} {name!r} is a {type(function).__name__}, not a function")
-    return function  # type: ignore[no-any-return]
+
+    kind: str
+    group: str
+    ours: Mapping[str, str]
+    form: str = "function"
+    others: str | None = None
+
+    def names(self) -> tuple[str, ...]:
+        """The names of :meth:`find`, sorted; dotted paths come on top."""
+        return tuple(sorted(self._paths()))
+
+    def find(self, name: str) -> Any:
+        """Imports what is behind a name or behind ``package.module:thing``.
+
+        Raises:
+            ValueError: The name is unknown, there is nothing at the path, or it cannot be called.
+        """
+        paths = self._paths()
+        if name not in paths and ":" not in name:
+            known = [*sorted(paths), *([self.others] if self.others else [])]
+            raise ValueError(
+                f"unknown {self.kind} {name!r}{did_you_mean(name, paths)}; available: "
+                f"{', '.join(known)}, or your own as package.module:{self.form}"
+            )
+        module_name, _, attribute = paths.get(name, name).partition(":")
+        try:
+            found = getattr(importlib.import_module(module_name), attribute)
+        except Exception as error:  # a module may fail in any way while it is imported
+            raise ValueError(
+                f"{self.kind} {name!r} cannot be imported: {describe_error(error)}"
+            ) from error
+        if not callable(found):
+            raise ValueError(f"{self.kind} {name!r} is a {type(found).__name__}, not a {self.form}")
+        return found
+
+    def _paths(self) -> Mapping[str, str]:
+        return {**_installed(self.group), **self.ours}
+
+
+@cache
+def _installed(group: str) -> Mapping[str, str]:
+    return {point.name: point.value for point in entry_points(group=group)}
 
 
 def options_of(function: Callable[..., Any], reserved: Collection[str]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 from rich.table import Table
@@ -71,7 +72,7 @@ def datasets_table() -> Table:
     from trainables.data import available_datasets, dataset_options
 
     own = {"dataset": "package.module:function", "options": "your own loader"}
-    rows = [_component("dataset", name, dataset_options(name)) for name in available_datasets()]
+    rows = [_component("dataset", name, dataset_options) for name in available_datasets()]
     return _table([*rows, own])
 
 
@@ -79,14 +80,17 @@ def models_table() -> Table:
     """The models and their options for the terminal."""
     from trainables.models import available_models, model_options
 
-    rows = [_component("model", name, model_options(name)) for name in available_models()]
+    rows = [_component("model", name, model_options) for name in available_models()]
     options = {"model": "timm/<name>", "options": "any image model of timm; pretrained (False) ..."}
     own = {"model": "package.module:function", "options": "your own builder"}
     return _table([*rows, options, own])
 
 
-def _component(kind: str, name: str, options: dict[str, Any]) -> dict[str, str]:
-    listed = ", ".join(f"{key} ({value!r})" for key, value in options.items())
+def _component(kind: str, name: str, options_of: Callable[[str], dict[str, Any]]) -> dict[str, str]:
+    try:
+        listed = ", ".join(f"{key} ({value!r})" for key, value in options_of(name).items())
+    except ValueError as error:  # of an installed package that is broken; the others are not
+        listed = str(error)
     return {kind: name, "options": listed or "–"}
 
 

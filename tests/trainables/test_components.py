@@ -1,5 +1,7 @@
 import inspect
+from collections.abc import Iterator
 from functools import partial
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -7,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainables import components
 from trainables.arguments import did_you_mean
-from trainables.components import REQUIRED, Range, check_options, options_of, resolve
+from trainables.components import REQUIRED, Catalogue, Range, check_options, options_of
 
 
 def component(
@@ -129,16 +132,19 @@ def test_did_you_mean(name: str, hint: str) -> None:
     assert did_you_mean(name, ("digits", "parquet")) == hint
 
 
-def test_resolve_finds_table_entries_and_dotted_paths() -> None:
-    table = {"path": "pathlib:Path"}
-    assert resolve("thing", "path", table) is Path
-    assert resolve("thing", "inspect:signature", table) is inspect.signature
+THINGS = Catalogue("thing", "calsweep.things", {"path": "pathlib:Path"})
+
+
+def test_names_and_dotted_paths_are_found() -> None:
+    assert THINGS.names() == ("path",)
+    assert THINGS.find("path") is Path
+    assert THINGS.find("inspect:signature") is inspect.signature
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("pth", r"unknown thing 'pth' \(did you mean 'path'\?\); known: path, or your own as"),
+        ("pth", r"unknown thing 'pth' \(did you mean 'path'\?\); available: path, or your own as"),
         ("no_such_module:f", "thing 'no_such_module:f' cannot be imported: No module named"),
         ("inspect:no_such", "thing 'inspect:no_such' cannot be imported: .* no attribute"),
         (":f", "thing ':f' cannot be imported"),
@@ -146,14 +152,15 @@ def test_resolve_finds_table_entries_and_dotted_paths() -> None:
         ("inspect:CO_VARARGS", "thing 'inspect:CO_VARARGS' is a int, not a function"),
     ],
 )
-def test_resolve_refuses(name: str, message: str) -> None:
+def test_what_is_not_there_is_refused(name: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        resolve("thing", name, {"path": "pathlib:Path"})
+        THINGS.find(name)
 
 
-def test_resolve_names_what_else_there_is() -> None:
-    with pytest.raises(ValueError, match="known: path, timm/<any>, or your own"):
-        resolve("thing", "x", {"path": "pathlib:Path"}, others="timm/<any>")
+def test_the_message_names_what_else_there_is() -> None:
+    things = Catalogue("thing", "calsweep.things", {"path": "pathlib:Path"}, others="timm/<any>")
+    with pytest.raises(ValueError, match="available: path, timm/<any>, or your own"):
+        things.find("x")
 
 
 def test_a_faulty_module_of_the_user_is_named_with_the_fault(
@@ -162,4 +169,38 @@ def test_a_faulty_module_of_the_user_is_named_with_the_fault(
     (tmp_path / "faulty_loader.py").write_text("import not_installed_here\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ValueError, match=r"'faulty_loader:load' .* 'not_installed_here'"):
-        resolve("dataset", "faulty_loader:load", {})
+        THINGS.find("faulty_loader:load")
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A package that offers things: a good one, a broken one and one under a name of ours."""
+
+    def entry_points(group: str) -> list[EntryPoint]:
+        offered = {"sign": "inspect:signature", "broken": "no_such:f", "path": "inspect:isclass"}
+        return [
+            EntryPoint(name, value, group)
+            for name, value in offered.items()
+            if group == "calsweep.things"
+        ]
+
+    monkeypatch.setattr(components, "entry_points", entry_points)
+    components._installed.cache_clear()
+    yield
+    components._installed.cache_clear()
+
+
+@pytest.mark.usefixtures("installed")
+def test_installed_packages_add_names_but_replace_none() -> None:
+    assert THINGS.names() == ("broken", "path", "sign")
+    assert THINGS.find("sign") is inspect.signature
+    assert THINGS.find("path") is Path
+    with pytest.raises(ValueError, match="thing 'broken' cannot be imported: No module named"):
+        THINGS.find("broken")
+
+
+def test_losses_datasets_and_models_have_a_group_of_entry_points_each() -> None:
+    from trainables import data, losses, models
+
+    groups = [package.CATALOGUE.group for package in (data, models, losses.registry)]
+    assert groups == ["calsweep.datasets", "calsweep.models", "calsweep.losses"]

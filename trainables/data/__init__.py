@@ -1,13 +1,14 @@
 """Datasets by name, or by the dotted path of the user's own loader.
 
 A loader is one function with keyword options that returns a :class:`Dataset`. To add one, write
-its file and name it in the table below. Nothing here imports torch.
+its file and name it in the table below; an installed package offers its own by an entry point of
+the group ``calsweep.datasets``. Nothing here imports torch.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
-from trainables.components import check_options, options_of, resolve
+from trainables.components import Catalogue, check_options, options_of
 from trainables.data.base import Augmentation, Dataset, Split
 
 __all__ = [
@@ -21,20 +22,24 @@ __all__ = [
     "load_dataset",
 ]
 
-_LOADERS = {
-    "cifar10": "trainables.data.cifar:load_cifar10",
-    "cifar100": "trainables.data.cifar:load_cifar100",
-    "digits": "trainables.data.digits:load_digits",
-    "fashion_mnist": "trainables.data.fashion_mnist:load_fashion_mnist",
-    "image_folder": "trainables.data.image_folder:load_image_folder",
-    "parquet": "trainables.data.parquet:load_parquet",
-}
+CATALOGUE: Final = Catalogue(
+    kind="dataset",
+    group="calsweep.datasets",
+    ours={
+        "cifar10": "trainables.data.cifar:load_cifar10",
+        "cifar100": "trainables.data.cifar:load_cifar100",
+        "digits": "trainables.data.digits:load_digits",
+        "fashion_mnist": "trainables.data.fashion_mnist:load_fashion_mnist",
+        "image_folder": "trainables.data.image_folder:load_image_folder",
+        "parquet": "trainables.data.parquet:load_parquet",
+    },
+)
 _RESERVED = ("seed",)
 
 
 def available_datasets() -> tuple[str, ...]:
     """Names that :func:`load_dataset` knows, sorted."""
-    return tuple(sorted(_LOADERS))
+    return CATALOGUE.names()
 
 
 def dataset_loader(name: str) -> Callable[..., Dataset]:
@@ -43,11 +48,11 @@ def dataset_loader(name: str) -> Callable[..., Dataset]:
     Raises:
         ValueError: There is no such dataset.
     """
-    return resolve("dataset", name, _LOADERS)
+    return CATALOGUE.find(name)  # type: ignore[no-any-return]
 
 
 def dataset_options(name: str) -> dict[str, Any]:
-    """Returns each option of a dataset with its default, ``registry.REQUIRED`` where it has none.
+    """Returns each option of a dataset with its default, ``components.REQUIRED`` where it has none.
 
     Raises:
         ValueError: There is no such dataset.

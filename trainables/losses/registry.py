@@ -1,53 +1,51 @@
 """Losses by name: ours, those of installed packages, and the user's own by dotted path."""
 
-import importlib
 import inspect
-from collections.abc import Mapping
-from functools import cache
-from importlib.metadata import entry_points
 from types import UnionType
 from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 from torch import Tensor, nn
 
 from trainables.arguments import describe_error, did_you_mean
-from trainables.components import type_hints
+from trainables.components import Catalogue, type_hints
 from trainables.losses.base import CalibrationLoss
 
-ENTRY_POINT_GROUP: Final = "calsweep.losses"
-"""Installed packages offer losses here: ``my_loss = "my_package.my_module:MyLoss"``."""
-
-_LOSSES: Final[Mapping[str, str]] = {
-    "ada_dual_focal": "trainables.losses.adafocal:AdaDualFocal",
-    "adafocal": "trainables.losses.adafocal:AdaFocal",
-    "aucm": "trainables.losses.aucm:AUCMargin",
-    "brier": "trainables.losses.brier:Brier",
-    "cals_alm": "trainables.losses.cals:AugmentedLagrangian",
-    "cals_hr": "trainables.losses.cals:HeuristicMultipliers",
-    "cpc": "trainables.losses.cpc:PairwiseConstraints",
-    "crl": "trainables.losses.crl:CorrectnessRanking",
-    "cross_entropy": "trainables.losses.cross_entropy:CrossEntropy",
-    "dual_focal": "trainables.losses.dual_focal:DualFocal",
-    "ecp": "trainables.losses.ecp:ConfidencePenalty",
-    "focal": "trainables.losses.focal:Focal",
-    "focal_calibration": "trainables.losses.focal_calibration:FocalCalibration",
-    "focal_sample_dependent": "trainables.losses.focal:FocalSampleDependent",
-    "inverse_focal": "trainables.losses.focal:InverseFocal",
-    "kde_xe": "trainables.losses.kde_xe:KernelCalibration",
-    "label_smoothing": "trainables.losses.cross_entropy:LabelSmoothing",
-    "logitnorm": "trainables.losses.logitnorm:LogitNorm",
-    "mbls": "trainables.losses.mbls:MarginLabelSmoothing",
-    "mdca": "trainables.losses.mdca:ClasswiseDifference",
-    "mixup": "trainables.losses.mixup:Mixup",
-    "mmce": "trainables.losses.mmce:MaximumMeanCalibration",
-    "r_aurc": "trainables.losses.r_aurc:RegularizedAURC",
-    "supcon": "trainables.losses.supcon:SupervisedContrastive",
-}
+CATALOGUE: Final = Catalogue(
+    kind="loss",
+    group="calsweep.losses",
+    form="Class",
+    ours={
+        "ada_dual_focal": "trainables.losses.adafocal:AdaDualFocal",
+        "adafocal": "trainables.losses.adafocal:AdaFocal",
+        "aucm": "trainables.losses.aucm:AUCMargin",
+        "brier": "trainables.losses.brier:Brier",
+        "cals_alm": "trainables.losses.cals:AugmentedLagrangian",
+        "cals_hr": "trainables.losses.cals:HeuristicMultipliers",
+        "cpc": "trainables.losses.cpc:PairwiseConstraints",
+        "crl": "trainables.losses.crl:CorrectnessRanking",
+        "cross_entropy": "trainables.losses.cross_entropy:CrossEntropy",
+        "dual_focal": "trainables.losses.dual_focal:DualFocal",
+        "ecp": "trainables.losses.ecp:ConfidencePenalty",
+        "focal": "trainables.losses.focal:Focal",
+        "focal_calibration": "trainables.losses.focal_calibration:FocalCalibration",
+        "focal_sample_dependent": "trainables.losses.focal:FocalSampleDependent",
+        "inverse_focal": "trainables.losses.focal:InverseFocal",
+        "kde_xe": "trainables.losses.kde_xe:KernelCalibration",
+        "label_smoothing": "trainables.losses.cross_entropy:LabelSmoothing",
+        "logitnorm": "trainables.losses.logitnorm:LogitNorm",
+        "mbls": "trainables.losses.mbls:MarginLabelSmoothing",
+        "mdca": "trainables.losses.mdca:ClasswiseDifference",
+        "mixup": "trainables.losses.mixup:Mixup",
+        "mmce": "trainables.losses.mmce:MaximumMeanCalibration",
+        "r_aurc": "trainables.losses.r_aurc:RegularizedAURC",
+        "supcon": "trainables.losses.supcon:SupervisedContrastive",
+    },
+)
 
 
 def available_losses() -> tuple[str, ...]:
     """The names that :func:`make_loss` knows, sorted; dotted paths come on top."""
-    return tuple(sorted(_paths()))
+    return CATALOGUE.names()
 
 
 def make_loss(name: str, num_classes: int, **hyperparameters: Any) -> CalibrationLoss:
@@ -111,17 +109,7 @@ def loss_class(name: str) -> type[nn.Module]:
     Raises:
         ValueError: The name is unknown, or what it leads to cannot be imported or is no loss.
     """
-    paths = _paths()
-    if name not in paths and ":" not in name:
-        raise ValueError(
-            f"unknown loss {name!r}{did_you_mean(name, paths)}; available: "
-            f"{', '.join(sorted(paths))}, or your own as package.module:Class"
-        )
-    module_name, _, class_name = paths.get(name, name).partition(":")
-    try:
-        found = getattr(importlib.import_module(module_name), class_name)
-    except Exception as error:  # a module may fail in any way while it is imported
-        raise ValueError(f"loss {name!r} cannot be imported: {describe_error(error)}") from error
+    found = CATALOGUE.find(name)
     if not (inspect.isclass(found) and issubclass(found, nn.Module)):
         raise ValueError(f"loss {name!r} must be a CalibrationLoss or nn.Module class: {found!r}")
     return found
@@ -147,12 +135,6 @@ class ModuleLoss(CalibrationLoss):
     ) -> Tensor:
         value: Tensor = self.module(logits, targets)
         return value
-
-
-@cache
-def _paths() -> Mapping[str, str]:
-    installed = {point.name: point.value for point in entry_points(group=ENTRY_POINT_GROUP)}
-    return {**installed, **_LOSSES}
 
 
 def _is_integer(hint: Any) -> bool:

@@ -2,15 +2,16 @@
 
 A builder is one function ``(*, input_shape, num_classes, ...options)`` that returns a
 :class:`Classifier` with freshly drawn weights. To add one, write its file and name it in the table
-below. Weights come from torch's default generator alone: seed that for equal weights.
+below; an installed package offers its own by an entry point of the group ``calsweep.models``.
+Weights come from torch's default generator alone: seed that for equal weights.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from trainables.components import check_options, options_of, resolve
+from trainables.components import Catalogue, check_options, options_of
 
 if TYPE_CHECKING:
     from trainables.models.base import Classifier
@@ -34,20 +35,25 @@ def __getattr__(name: str) -> Any:
     return Classifier
 
 
-_BUILDERS = {
-    "resnet101_cifar": "trainables.models.resnet_cifar:resnet101_cifar",
-    "resnet18_cifar": "trainables.models.resnet_cifar:resnet18_cifar",
-    "resnet34_cifar": "trainables.models.resnet_cifar:resnet34_cifar",
-    "resnet50_cifar": "trainables.models.resnet_cifar:resnet50_cifar",
-    "small_cnn": "trainables.models.small_cnn:small_cnn",
-}
 _TIMM = "timm/"
+CATALOGUE: Final = Catalogue(
+    kind="model",
+    group="calsweep.models",
+    others=f"{_TIMM}<any name in timm>",
+    ours={
+        "resnet101_cifar": "trainables.models.resnet_cifar:resnet101_cifar",
+        "resnet18_cifar": "trainables.models.resnet_cifar:resnet18_cifar",
+        "resnet34_cifar": "trainables.models.resnet_cifar:resnet34_cifar",
+        "resnet50_cifar": "trainables.models.resnet_cifar:resnet50_cifar",
+        "small_cnn": "trainables.models.small_cnn:small_cnn",
+    },
+)
 _RESERVED = ("input_shape", "num_classes")
 
 
 def available_models() -> tuple[str, ...]:
     """Names that :func:`make_model` knows, sorted; besides these, ``timm/<any name in timm>``."""
-    return tuple(sorted(_BUILDERS))
+    return CATALOGUE.names()
 
 
 def model_builder(name: str) -> Callable[..., Classifier]:
@@ -60,11 +66,11 @@ def model_builder(name: str) -> Callable[..., Classifier]:
         from trainables.models.timm_models import timm_builder  # timm takes seconds to import
 
         return timm_builder(name.removeprefix(_TIMM))
-    return resolve("model", name, _BUILDERS, others=f"{_TIMM}<any name in timm>")
+    return CATALOGUE.find(name)  # type: ignore[no-any-return]
 
 
 def model_options(name: str) -> dict[str, Any]:
-    """Returns each option of a model with its default, ``registry.REQUIRED`` where it has none.
+    """Returns each option of a model with its default, ``components.REQUIRED`` where it has none.
 
     Raises:
         ValueError: There is no such model.

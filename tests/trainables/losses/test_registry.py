@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from trainables import components
 from trainables.losses import (
     CalibrationLoss,
     available_losses,
@@ -177,14 +178,14 @@ def test_installed_packages_may_add_losses(
             EntryPoint("broken", "no_such_package:Loss", group),
         ]
 
-    monkeypatch.setattr(registry, "entry_points", entry_points)
-    registry._paths.cache_clear()
+    monkeypatch.setattr(components, "entry_points", entry_points)
+    components._installed.cache_clear()
     try:
         assert "doubled" in available_losses()
         assert isinstance(make_loss("doubled", 3), Doubled)
         assert isinstance(make_loss("focal", 3), CalibrationLoss)  # the broken one is not touched
     finally:
-        registry._paths.cache_clear()
+        components._installed.cache_clear()
 
 
 def test_needs_torch_alone() -> None:
