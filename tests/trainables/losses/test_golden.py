@@ -1,7 +1,5 @@
-"""Values and gradients of the authors' code, recorded outside of the project."""
+"""Values and gradients of the authors' code."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,35 +8,27 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tests.golden import inputs, recorded
 from trainables.losses import CalibrationLoss, make_loss
 from trainables.losses.aucm import auc_margin
 from trainables.losses.cals import penalty_and_slope
 from trainables.losses.closed_form import with_gradient
 from trainables.losses.soft_rank import soft_rank
 
-GOLDEN = Path(__file__).parents[4] / "shared" / "golden"
-
-pytestmark = pytest.mark.skipif(
-    not (GOLDEN / "visible.json").exists(), reason=f"no recorded values in {GOLDEN}"
-)
-
 
 @pytest.fixture(scope="module")
 def golden() -> dict[str, dict[str, list[dict[str, Any]]]]:
-    recorded: dict[str, dict[str, list[dict[str, Any]]]] = json.loads(
-        (GOLDEN / "visible.json").read_text()
-    )
-    return recorded
+    return recorded()
 
 
 @pytest.fixture
 def logits() -> Tensor:
-    return torch.from_numpy(np.load(GOLDEN / "inputs_A.npz")["logits"]).requires_grad_()
+    return inputs()[0].requires_grad_()
 
 
 @pytest.fixture
 def targets() -> Tensor:
-    return torch.from_numpy(np.load(GOLDEN / "inputs_A.npz")["labels"])
+    return inputs()[1]
 
 
 def assert_close(found: Tensor, expected: Tensor) -> None:
@@ -141,8 +131,8 @@ def test_cals_hr(golden: dict[str, Any], logits: Tensor, targets: Tensor) -> Non
         (0.5, "lambda_after3_logits_x0p5"),
     ):
         loss.on_validation_end(logits.detach() * scale, targets)
-        recorded = torch.tensor(entry[key], dtype=torch.float64)
-        assert_close(dict(loss.named_buffers())["lam"], recorded)
+        expected = torch.tensor(entry[key], dtype=torch.float64)
+        assert_close(dict(loss.named_buffers())["lam"], expected)
 
 
 def test_adafocal(golden: dict[str, Any], logits: Tensor, targets: Tensor) -> None:
@@ -150,10 +140,10 @@ def test_adafocal(golden: dict[str, Any], logits: Tensor, targets: Tensor) -> No
     loss = make_loss("adafocal", 10, lam=1).double()
     loss.on_validation_end(logits.detach(), targets)
     buffers = dict(loss.named_buffers())
-    recorded = torch.tensor(entry["gammas"], dtype=torch.float64)
-    assert_close(buffers["gamma"], recorded)
-    recorded = torch.tensor(entry["upper"][:-1], dtype=torch.float64)
-    assert_close(buffers["edges"], recorded)
+    expected = torch.tensor(entry["gammas"], dtype=torch.float64)
+    assert_close(buffers["gamma"], expected)
+    expected = torch.tensor(entry["upper"][:-1], dtype=torch.float64)
+    assert_close(buffers["edges"], expected)
     assert_as_recorded(64 * loss(logits, targets), logits, entry)
 
 
@@ -186,9 +176,8 @@ def test_soft_rank(index: int, golden: dict[str, Any], logits: Tensor) -> None:
     ranks = soft_rank(scores, float(entry["regularization_strength"]))
     weights = torch.from_numpy(np.random.default_rng(11).standard_normal(len(scores)))
     (gradient,) = torch.autograd.grad(ranks @ weights, scores)
-    recorded = entry["torchsort"]
     for found, key in ((ranks.detach(), "rank"), (gradient, "vjp")):
-        expected = torch.tensor(recorded[key], dtype=torch.float64)
+        expected = torch.tensor(entry["torchsort"][key], dtype=torch.float64)
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 

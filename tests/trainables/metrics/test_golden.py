@@ -1,41 +1,30 @@
-"""Values of the authors' code, recorded outside of the project."""
+"""Values of the authors' code."""
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from tests.golden import inputs, recorded
 from trainables import metrics as M
 from trainables.posthoc import TemperatureScaling
-
-GOLDEN = Path(__file__).parents[4] / "shared" / "golden"
-
-pytestmark = pytest.mark.skipif(
-    not (GOLDEN / "visible.json").exists(), reason=f"no recorded values in {GOLDEN}"
-)
 
 
 @pytest.fixture(scope="module")
 def golden() -> dict[str, list[dict[str, Any]]]:
-    recorded: dict[str, list[dict[str, Any]]] = json.loads((GOLDEN / "visible.json").read_text())[
-        "metrics"
-    ]
-    return recorded
+    return recorded()["metrics"]
 
 
 @pytest.fixture(scope="module")
 def logits() -> Tensor:
-    return torch.from_numpy(np.load(GOLDEN / "inputs_A.npz")["logits"])
+    return inputs()[0]
 
 
 @pytest.fixture(scope="module")
 def labels() -> Tensor:
-    return torch.from_numpy(np.load(GOLDEN / "inputs_A.npz")["labels"])
+    return inputs()[1]
 
 
 def kde(probs: Tensor, labels: Tensor) -> float:
@@ -142,18 +131,18 @@ def test_evaluate_gives_recorded_value(
 def test_temperature_at_the_bound_of_the_recorded_range(
     golden: dict[str, list[dict[str, Any]]], logits: Tensor, labels: Tensor
 ) -> None:
-    recorded = golden["temperature_nll_optimum"][0]
+    optimum = golden["temperature_nll_optimum"][0]
     scaler = TemperatureScaling("nll").fit(logits, labels)
-    assert scaler.temperature == pytest.approx(recorded["temperature"], rel=1e-6)
+    assert scaler.temperature == pytest.approx(optimum["temperature"], rel=1e-6)
     nll = M.evaluate(scaler(logits), labels, ["nll"])["nll"]
-    assert nll == pytest.approx(recorded["nll_after"], rel=1e-9)
+    assert nll == pytest.approx(optimum["nll_after"], rel=1e-9)
     assert scaler.at_bound
 
 
 def test_ece_at_the_recorded_temperature(
     golden: dict[str, list[dict[str, Any]]], logits: Tensor, labels: Tensor
 ) -> None:
-    recorded = golden["temperature_scaling"][0]
-    scores = M.evaluate(logits / recorded["temperature"], labels, ["ece", "nll"])
-    assert scores["ece"] == pytest.approx(recorded["ece_after"], rel=1e-9)
-    assert scores["nll"] == pytest.approx(recorded["nll_after"], rel=1e-9)
+    scaled = golden["temperature_scaling"][0]
+    scores = M.evaluate(logits / scaled["temperature"], labels, ["ece", "nll"])
+    assert scores["ece"] == pytest.approx(scaled["ece_after"], rel=1e-9)
+    assert scores["nll"] == pytest.approx(scaled["nll_after"], rel=1e-9)
