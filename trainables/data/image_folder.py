@@ -35,7 +35,7 @@ def load_image_folder(
 
     In the second form ``test_size`` makes the test split, the same for every seed. Class names are
     the names of the folders, sorted; images may lie deeper. Files that are no images by their
-    suffix, and hidden ones, are passed over.
+    suffix, and all that is hidden (``.ipynb_checkpoints``, say), are passed over.
 
     Args:
         seed: Chooses the validation samples and the subset.
@@ -94,7 +94,8 @@ def _find(folder: Path) -> tuple[list[Path], Labels, tuple[str, ...]]:
         found = [
             file
             for file in sorted(place.rglob("*"))
-            if file.suffix.lower() in SUFFIXES and not file.name.startswith(".")
+            if file.suffix.lower() in SUFFIXES
+            and not any(part.startswith(".") for part in file.relative_to(place).parts)
         ]
         if not found:
             raise ValueError(f"{place} has no image; known suffixes: {', '.join(SUFFIXES)}")

@@ -150,7 +150,16 @@ def _find_files(option: str, path: PathOrUri) -> tuple[fs.FileSystem, tuple[str,
     if kind is fs.FileType.File:
         return source, (place,)
     inside = source.get_file_info(fs.FileSelector(place, recursive=True))
-    found = tuple(sorted(info.path for info in inside if info.path.endswith(".parquet")))
+    found = tuple(
+        sorted(
+            info.path
+            for info in inside
+            if info.path.endswith(".parquet")
+            and not any(
+                part.startswith(".") for part in info.path.removeprefix(place).split("/") if part
+            )
+        )
+    )
     if not found:
         raise FileNotFoundError(f"{option}={text} is a folder without any .parquet file")
     return source, found

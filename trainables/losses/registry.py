@@ -73,7 +73,8 @@ def make_loss(name: str, num_classes: int, **hyperparameters: Any) -> Calibratio
     try:
         if issubclass(kind, CalibrationLoss):
             return kind(num_classes, **hyperparameters)
-        return ModuleLoss(num_classes, kind(**hyperparameters))
+        own = {"num_classes": num_classes} if _takes_num_classes(kind) else {}
+        return ModuleLoss(num_classes, kind(**own, **hyperparameters))
     except Exception as error:  # somebody's own constructor may fail in any way
         kind_of_error = TypeError if isinstance(error, TypeError) else ValueError
         raise kind_of_error(f"loss {name!r}: {describe_error(error)}") from error
@@ -104,7 +105,8 @@ def loss_class(name: str) -> type[nn.Module]:
 
     A dotted path ``package.module:Class`` may lead to a subclass of :class:`CalibrationLoss`, or
     to any ``nn.Module`` class that is called as ``module(logits, targets)`` and returns the mean
-    over samples, such as ``torch.nn:MultiMarginLoss``.
+    over samples, such as ``torch.nn:MultiMarginLoss``; one whose constructor takes
+    ``num_classes`` is given it.
 
     Raises:
         ValueError: The name is unknown, or what it leads to cannot be imported or is no loss.
@@ -143,6 +145,10 @@ def _is_integer(hint: Any) -> bool:
         kinds = [kind for kind in get_args(hint) if isinstance(kind, type)]
         return int in kinds and float not in kinds
     return hint is int
+
+
+def _takes_num_classes(kind: type[nn.Module]) -> bool:
+    return "num_classes" in inspect.signature(kind).parameters
 
 
 def _options(kind: type[nn.Module]) -> dict[str, Any]:

@@ -1,3 +1,4 @@
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,6 +41,7 @@ def test_other_files_and_hidden_ones_are_passed_over(write_folder: WriteFolder) 
     (root / "readme.txt").write_text("hello")
     (root / "a" / "notes.txt").write_text("hello")
     (root / "a" / "._000.png").write_bytes(b"what another system leaves behind")
+    shutil.copytree(root / "a", root / "b" / "deeper" / ".ipynb_checkpoints")
     dataset = load_dataset("image_folder", root=root, validation=4, seed=0)
     assert dataset.classes == ("a", "b")
     assert len(dataset.train) + len(dataset.validation) + len(dataset.test) == 20

@@ -82,6 +82,7 @@ def test_folders_and_uris(write_parquet: WriteParquet, png: Files) -> None:
         write_parquet(f"parts/{part}.parquet", files[rows], [0, 1, 0, 1])
     folder = write_parquet("parts/deeper/3.parquet", files[:2], [0, 1]).parents[1]
     (folder / "notes.txt").write_text("no parquet")
+    write_parquet("parts/.trash/4.parquet", files[:2], [0, 1])
     dataset = load(folder, folder.as_uri(), validation=2)
     assert len(dataset.test) == 14
     np.testing.assert_array_equal(dataset.test.inputs[:12, 0, 0, 0], np.arange(12))

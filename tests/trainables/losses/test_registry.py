@@ -198,6 +198,25 @@ def test_needs_torch_alone() -> None:
     assert found.stdout.strip() == ""
 
 
+class Weighted(nn.Module):
+    """A plain module that must know how many classes there are."""
+
+    def __init__(self, num_classes: int, share: float = 1.0) -> None:
+        super().__init__()
+        self.weight = nn.Buffer(torch.full((num_classes,), share))
+
+    def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(logits, targets, weight=self.weight)
+
+
+def test_a_plain_module_is_given_the_number_of_classes(own_module: str) -> None:
+    name = f"{own_module}:Weighted"
+    assert hyperparameters(name) == {"share": 1.0}
+    loss = make_loss(name, 4, share=0.5)
+    assert loss.module.weight.tolist() == [0.5] * 4
+    assert loss(torch.randn(3, 4), torch.tensor([0, 1, 3])).isfinite()
+
+
 class Typed(nn.Module):
     def __init__(self, a: int, b: float, c: "int" = 1, d: int | None = None, e: int | float = 1,
                  f: Annotated[int, "steps"] = 2, g=3, h: bool = False) -> None:  # type: ignore[no-untyped-def]  # fmt: skip
