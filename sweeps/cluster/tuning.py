@@ -180,7 +180,9 @@ class GuardedASHA(FIFOScheduler):
                 metric=sweep.scheduler.metric,
                 mode="min",
                 grace_period=sweep.rungs[0],
-                max_t=sweep.rungs[-1],
+                # Ray counts the rungs by int(log(max_t / grace) / log(factor)), which from a last
+                # rung of 243 gives 4.999…, a rung too few; half an epoch more gives what is meant.
+                max_t=sweep.rungs[-1] + 0.5,
                 reduction_factor=sweep.scheduler.reduction_factor,
                 stop_last_trials=False,
             )

@@ -5,9 +5,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from ray.tune.schedulers import TrialScheduler
 
-from sweeps.cluster.tuning import GuardedASHA, LedgerCallback, LedgerSearcher
+from sweeps.cluster.tuning import GuardedASHA, LedgerCallback, LedgerSearcher, make_scheduler
 from sweeps.search.ledger import Ledger
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
@@ -15,7 +18,7 @@ from sweeps.sweep_file.loading import parse_sweep
 EPOCHS = 9
 
 
-def new_ledger(folder: Path) -> Ledger:
+def new_ledger(folder: Path, **sections: Any) -> Ledger:
     sweep = parse_sweep(
         {
             "name": "called",
@@ -25,11 +28,33 @@ def new_ledger(folder: Path) -> Ledger:
             "training": {"epochs": EPOCHS},
             "search": {"trials": 12},
             "scheduler": {"grace_period": 3, "reduction_factor": 3},
+            **sections,
         }
     )
     store = SweepStore(str(folder), sweep.name)
     store.create(sweep)
     return Ledger(sweep, store, num_classes=10)
+
+
+@given(
+    epochs=st.integers(1, 1000), grace=st.integers(1, 60) | st.none(), factor=st.integers(2, 6)
+)
+@example(epochs=300, grace=1, factor=3)
+@example(epochs=2, grace=1, factor=2)
+def test_ray_has_the_rungs_that_the_sweep_believes_in(
+    tmp_path_factory: pytest.TempPathFactory, epochs: int, grace: int | None, factor: int
+) -> None:
+    ledger = new_ledger(
+        tmp_path_factory.mktemp("rungs"),
+        training={"epochs": epochs},
+        scheduler={"grace_period": grace, "reduction_factor": factor},
+    )
+    asha = make_scheduler(ledger.sweep, ledger)
+    if asha is None:
+        assert ledger.sweep.rungs == ()
+        return
+    (bracket,) = asha._asha("focal")._brackets
+    assert tuple(rung for rung, _ in reversed(bracket._rungs)) == ledger.sweep.rungs
 
 
 def trial(number: int) -> Any:
