@@ -11,23 +11,61 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from trainables.distributed import world_size
 
+_PLAIN = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+
 
 def synchronised(model: nn.Module, device: torch.device) -> nn.Module:
     """The model with batch statistics taken over all workers; its parameters stay the same ones.
 
-    On a GPU by torch's ``SyncBatchNorm``, which runs there only; on a CPU by the one here.
+    On a GPU by torch's ``SyncBatchNorm``, which runs there only; on a CPU by the one here. timm's
+    ``BatchNormAct2d`` keeps its activation and its dropout.
+
+    Raises:
+        ValueError: A layer is another kind of batch normalisation, of which it is not known what
+            else it does.
     """
-    if device.type == "cuda":
-        return nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-any-return,no-untyped-call]
-    for module in model.modules():
-        for name, child in module.named_children():
-            if isinstance(child, _BatchNorm):
-                setattr(module, name, _SynchronisedBatchNorm(child))
+    for parent, name, layer in _batch_norms(model):
+        on_gpu = device.type == "cuda"
+        setattr(parent, name, _on_gpu(layer) if on_gpu else _SynchronisedBatchNorm(layer))
     return model
+
+
+def _batch_norms(model: nn.Module) -> list[tuple[nn.Module, str, _BatchNorm]]:
+    found = [
+        (parent, name, layer)
+        for parent in model.modules()
+        for name, layer in parent.named_children()
+        if isinstance(layer, _BatchNorm)
+    ]
+    for _, name, layer in found:
+        if type(layer) not in _PLAIN and not _has_activation(layer):
+            kind = type(layer)
+            raise ValueError(
+                f"sync_batch_norm: layer {name!r} is a {kind.__module__}.{kind.__qualname__}, of "
+                "which it is not known what it does besides; allowed: torch.nn's own batch norms "
+                "and timm's BatchNormAct2d; set training.sync_batch_norm to false"
+            )
+    return found
+
+
+def _has_activation(layer: _BatchNorm) -> bool:
+    """Whether it is timm's batch norm with dropout and an activation behind it."""
+    kind = type(layer)
+    return kind.__name__ == "BatchNormAct2d" and kind.__module__.startswith("timm.")
+
+
+def _on_gpu(layer: _BatchNorm) -> nn.Module:
+    if _has_activation(layer):
+        from timm.layers import convert_sync_batchnorm
+
+        return convert_sync_batchnorm(layer)  # type: ignore[no-any-return]
+    return nn.SyncBatchNorm.convert_sync_batchnorm(layer)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class _SynchronisedBatchNorm(_BatchNorm):
     """As ``torch.nn.SyncBatchNorm``, on any device and for shares of any size.
+
+    Statistics are float32 at least, whatever autocast makes of the input.
 
     Args:
         single: The layer that it takes the place of, with its parameters and buffers.
@@ -38,12 +76,24 @@ class _SynchronisedBatchNorm(_BatchNorm):
         self.affine = single.affine
         self.weight, self.bias = single.weight, single.bias
         self._buffers = single._buffers
+        self._modules = single._modules  # "drop" and "act" of timm's
         self.track_running_stats = single.track_running_stats
+        self.train(single.training)
 
     def forward(self, input: Tensor) -> Tensor:
         """Of shape (n, C, ...), normalised; n may differ between workers."""
         if not self.training or world_size() == 1:
-            return super().forward(input)
+            normed = super().forward(input)
+        else:
+            normed = self._normalise(input)
+        for layer in self._modules.values():
+            assert layer is not None
+            normed = layer(normed)
+        return normed
+
+    def _normalise(self, input: Tensor) -> Tensor:
+        dtype = input.dtype
+        input = input.to(torch.promote_types(dtype, torch.float32))
         dims = [dim for dim in range(input.dim()) if dim != 1]
         shape = [1, -1] + [1] * (input.dim() - 2)
         count: Tensor = _AllReduce.apply(input.new_tensor(float(input.numel() // input.shape[1])))
@@ -55,7 +105,7 @@ class _SynchronisedBatchNorm(_BatchNorm):
         normed: Tensor = centred * torch.rsqrt(variance + self.eps).view(shape)
         if self.affine:
             normed = normed * self.weight.view(shape) + self.bias.view(shape)
-        return normed
+        return normed.to(dtype)
 
     def _track(self, mean: Tensor, variance: Tensor) -> None:
         assert self.num_batches_tracked is not None
