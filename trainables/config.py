@@ -31,7 +31,8 @@ class TrainingConfig:
         warmup_epochs: Epochs over which the learning rate rises linearly from zero.
         clip_grad_norm: Largest gradient norm, or None for no clipping.
         augmentation: ``none``, ``crop``, ``crop_flip``; None takes the dataset's own.
-        precision: ``auto`` is bfloat16 autocast on a GPU that has it, float32 elsewhere.
+        precision: ``auto`` is bfloat16 autocast on a GPU that has it, float32 elsewhere. Losses,
+            batch statistics and evaluation are float32 always.
         eval_batch_size: Samples per step where no gradient is needed.
         sync_batch_norm: Whether batch statistics are shared by the workers of a trial.
     """

@@ -140,6 +140,8 @@ class Trainer:
         self.loss.load_state_dict(state["loss"])
         self.epoch = state["epoch"]
 
+    # In float32 whatever the precision of the training: bfloat16 rounds the confidences, and moves
+    # calibration errors by as much as good losses differ.
     @torch.no_grad()
     def _infer(self, split: Split, what: Literal["logits", "features"]) -> Tensor:
         self.model.eval()
@@ -147,10 +149,10 @@ class Trainer:
         width = {"logits": self.model.head.out_features, "features": self.model.head.in_features}
         chunks = [torch.zeros(0, width[what], device=self.device)]
         for chunk in _chunks(mine, self.config.eval_batch_size):
-            logits, features = self._forward(
-                self.model, self._normalise(self._images(split, chunk))
-            )
-            chunks.append((logits if what == "logits" else features).float())
+            inputs = self._normalise(self._images(split, chunk))
+            with _exact_convolutions():
+                logits, features = self.model(inputs, return_features=True)
+            chunks.append(logits if what == "logits" else features)
         values = all_gather(torch.cat(chunks)).cpu()
         if not torch.isfinite(values).all():
             raise DivergedError(f"diverged: {what} are not finite after epoch {self.epoch}")
@@ -244,9 +246,17 @@ def default_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
+def _exact_convolutions() -> Any:
+    """Whole float32 where GPUs would round the inputs of convolutions to TF32."""
+    return torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False)
+
+
 def _autocast(device: torch.device, precision: str) -> Any:
+    # GPUs that only emulate bfloat16 (T4, V100) are slower with it.
     wanted = precision == "bfloat16" or (
-        precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported()
+        precision == "auto"
+        and device.type == "cuda"
+        and torch.cuda.is_bf16_supported(including_emulation=False)
     )
     return torch.autocast(device.type, dtype=torch.bfloat16) if wanted else nullcontext()
 

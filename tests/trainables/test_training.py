@@ -2,9 +2,7 @@
 
 import copy
 import math
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from trainables import training
 from trainables.config import TrainingConfig
 from trainables.data import load_dataset
 from trainables.data.base import Dataset, Split
@@ -209,6 +208,33 @@ def test_bfloat16_autocast_trains_and_reports_float32(digits: Dataset) -> None:
     assert all(p.dtype == torch.float32 for p in half.model.parameters())
 
 
+@pytest.mark.parametrize("what", ["logits", "features"])
+def test_evaluation_is_float32_whatever_the_precision(digits: Dataset, what: str) -> None:
+    trainer = make_trainer(digits, precision="bfloat16")
+    trainer.train_epoch()
+    pixels = torch.from_numpy(np.array(digits.test.inputs)).float() / 255
+    with torch.no_grad():
+        model = trainer.model.eval()
+        features = model.encoder((pixels - digits.mean[0]) / digits.std[0])
+        expected = model.head(features) if what == "logits" else features
+    found = trainer.predict(digits.test)[0] if what == "logits" else trainer.features(digits.test)
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
+
+
+class Emulating:
+    """A GPU that has bfloat16 by emulation only."""
+
+    @staticmethod
+    def is_bf16_supported(including_emulation: bool = True) -> bool:
+        return including_emulation
+
+
+def test_emulated_bfloat16_is_not_taken_for_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", Emulating.is_bf16_supported)
+    context = training._autocast(torch.device("cuda"), "auto")
+    assert not isinstance(context, torch.autocast)
+
+
 def test_a_loss_that_is_not_finite_ends_it(digits: Dataset) -> None:
     trainer = make_trainer(digits, lr=1e30)
     with pytest.raises(DivergedError, match=r"diverged: training loss is nan in epoch \d"):
@@ -296,27 +322,11 @@ def test_the_losses_own_parameters_are_not_decayed() -> None:
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+def results(
+    tmp_path_factory: pytest.TempPathFactory, run_workers: Callable[[str, Path], dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
     """What each of two workers got, and one alone."""
-    folder = tmp_path_factory.mktemp("workers")
-    script = Path(__file__).with_name("training_worker.py")
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(Path(__file__).parents[2]),
-        "GLOO_SOCKET_IFNAME": "lo",
-    }
-    processes = [
-        subprocess.Popen(
-            [sys.executable, str(script), str(rank), str(folder)],
-            env=environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    errors = [process.communicate(timeout=240)[1] for process in processes]
-    assert all(process.returncode == 0 for process in processes), "\n".join(errors)
-    return {path.stem: torch.load(path) for path in folder.glob("*.pt")}
+    return run_workers("training_worker.py", tmp_path_factory.mktemp("workers"))
 
 
 @pytest.mark.parametrize("loss", LOSSES)

@@ -36,9 +36,7 @@ def new_ledger(folder: Path, **sections: Any) -> Ledger:
     return Ledger(sweep, store, num_classes=10)
 
 
-@given(
-    epochs=st.integers(1, 1000), grace=st.integers(1, 60) | st.none(), factor=st.integers(2, 6)
-)
+@given(epochs=st.integers(1, 1000), grace=st.integers(1, 60) | st.none(), factor=st.integers(2, 6))
 @example(epochs=300, grace=1, factor=3)
 @example(epochs=2, grace=1, factor=2)
 def test_ray_has_the_rungs_that_the_sweep_believes_in(
