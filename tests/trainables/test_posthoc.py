@@ -187,6 +187,38 @@ def test_threshold_is_that_of_the_authors_procedure(
     assert calibrator.temperature == pytest.approx(scaler.temperature)
 
 
+@pytest.mark.parametrize("level", [0.9, 0.999])
+def test_coverage_accuracy_where_all_ranked_predictions_are_right(level: float) -> None:
+    # Nearly saturated, as on MNIST: every threshold gives an accuracy of 1, and the authors' code
+    # answers with the mean entropy of the bins.
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(10, (2000,), generator=generator)
+    logits = torch.randn(2000, 10, generator=generator, dtype=torch.float64)
+    logits[torch.arange(2000), labels] += 12
+    calibrator = MetaCalibration("coverage_accuracy", level).fit(logits, labels)
+    _, ranking = np.split(np.random.RandomState(0).permutation(2000), [1800])
+    log_probs = torch.log_softmax(logits[ranking], dim=1)
+    scores = np.sort(-(log_probs.exp() * log_probs).sum(dim=1).numpy())
+    cuts = np.quantile(scores, np.linspace(0, 1, 21))
+    inside = [scores[(scores > low) & (scores <= high)].mean() for low, high in pairwise(cuts)]
+    assert calibrator.threshold == pytest.approx(np.mean(inside))
+    assert calibrator.covers(logits).double().mean() > 0.5
+
+
+def test_classes_that_are_ruled_out(logits: Tensor, labels: Tensor) -> None:
+    possible = TemperatureScaling().fit(logits, labels)
+    ruled_out = torch.cat([logits, torch.full((len(logits), 1), -math.inf)], dim=1)
+    for criterion in ("nll", "ece"):
+        plain = TemperatureScaling(criterion).fit(logits, labels)  # type: ignore[arg-type]
+        scaler = TemperatureScaling(criterion).fit(ruled_out, labels)  # type: ignore[arg-type]
+        assert scaler.temperature == pytest.approx(plain.temperature)
+    scaled = TemperatureScaling().fit(ruled_out, labels)(ruled_out)
+    torch.testing.assert_close(scaled[:, :8], possible(logits))
+    MetaCalibration("miscoverage", 0.1).fit(ruled_out, labels)
+    with pytest.raises(ValueError, match="logit of the label must be finite, got -inf for 1"):
+        TemperatureScaling().fit(ruled_out, torch.cat([labels[1:], torch.tensor([8])]))
+
+
 def test_seed_decides_the_split(logits: Tensor, labels: Tensor) -> None:
     thresholds = [
         MetaCalibration("miscoverage", 0.1, seed=seed).fit(logits, labels).threshold

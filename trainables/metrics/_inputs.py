@@ -1,18 +1,24 @@
 """Checks and small helpers that every metric shares."""
 
+import warnings
 from collections.abc import Callable, Iterator
+from numbers import Integral
 
 import torch
 from torch import Tensor
 
 # A half-precision row of probabilities is rounded to two or three digits.
 _ROW_SUM_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 2e-2}
+_DEFAULT_ROW_SUM_TOLERANCE = 1e-3
+_ROUNDING = 1e-5  # how far a normalised float32 probability may lie outside of [0, 1]
 _ROW_BLOCK_ELEMENTS = 2**20  # temporaries stay small beside the inputs
 _CLASS_BLOCK_ELEMENTS = 2**21
 
 
 def check_probs(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Return (N, K) float32/64 probabilities and (N,) int64 labels, or raise.
+    """Return (N, K) float32/64 probabilities in [0, 1] and (N,) int64 labels, or raise.
+
+    A probability outside of [0, 1] by no more than rounding is taken as 0 or 1.
 
     Raises:
         TypeError: if the arguments are not tensors of floats and of integers.
@@ -23,35 +29,73 @@ def check_probs(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     low, high = torch.aminmax(scores)
     off_by = (scores.sum(dim=1) - 1).abs().max()
     lowest, highest, deviation = torch.stack([low, high, off_by]).tolist()
-    if not (lowest >= 0 and highest <= 1):
+    if not (lowest >= -_ROUNDING and highest <= 1 + _ROUNDING):
         raise ValueError(f"probs must lie in [0, 1], got values from {lowest:g} to {highest:g}")
-    tolerance = _ROW_SUM_TOLERANCE.get(probs.dtype, 1e-3)
+    tolerance = _row_sum_tolerance(probs.dtype)
     if not deviation <= tolerance:
         raise ValueError(
             f"each row of probs must sum to 1 (within {tolerance:g}), one is off by {deviation:g};"
             " are these logits?"
         )
-    return scores, targets
+    return (scores if lowest >= 0 and highest <= 1 else scores.clamp(0, 1)), targets
 
 
 def check_logits(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Return (N, K) float32/64 logits and (N,) int64 labels, or raise.
 
+    A logit of -inf is a class that the model rules out (a masked class).
+
     Raises:
         TypeError: if the arguments are not tensors of floats and of integers.
-        ValueError: if shapes do not match, N = 0, K < 2, a label is not in [0, K), or a logit is
-            not finite.
+        ValueError: if shapes do not match, N = 0, K < 2, a label is not in [0, K), a logit is NaN
+            or +inf, or all of a row are -inf.
     """
     scores, targets = _check_pair("logits", logits, labels)
-    if not torch.stack(torch.aminmax(scores)).isfinite().all():
-        raise ValueError("logits must be finite, got NaN or infinity")
+    # NaN spreads into both, so two numbers tell all.
+    top = torch.stack(torch.aminmax(scores.amax(dim=1)))
+    if not top.isfinite().all():
+        raise ValueError(
+            "logits must be finite (or -inf for masked classes, not for all of a row),"
+            " got NaN or infinity"
+        )
     return scores, targets
+
+
+def check_labels_possible(logits: Tensor, labels: Tensor) -> None:
+    """Raise ValueError where checked logits rule out a sample's own label: its loss is infinite."""
+    ruled_out = logits.gather(1, labels[:, None]).isneginf().sum()
+    if ruled_out:
+        raise ValueError(f"the logit of the label must be finite, got -inf for {ruled_out} samples")
+
+
+def warn_of_probabilities(logits: Tensor, stacklevel: int) -> None:
+    """Warn where checked logits look like probabilities: of [0, 1], and each row sums to one."""
+    low, high = torch.stack(torch.aminmax(logits)).tolist()
+    if low < 0 or high > 1:
+        return
+    if (logits.sum(dim=1) - 1).abs().max() <= _row_sum_tolerance(logits.dtype):
+        warnings.warn(
+            "logits look like probabilities (each row sums to one), of which a softmax is taken"
+            " again; pass logits, or the logarithm of the probabilities",
+            stacklevel=stacklevel + 1,
+        )
+
+
+def check_count(name: str, value: int) -> None:
+    """Raise ValueError unless `value` is a positive integer, of Python or NumPy, not a bool."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
 
 
 def check_num_bins(num_bins: int) -> None:
     """Raise ValueError unless `num_bins` is a positive integer."""
-    if not isinstance(num_bins, int) or num_bins < 1:
-        raise ValueError(f"num_bins must be an integer of at least 1, got {num_bins!r}")
+    check_count("num_bins", num_bins)
+
+
+def check_level(confidence: float) -> None:
+    """Raise ValueError unless `confidence`, the level of an interval, is in (0, 1)."""
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must be in (0, 1), got {confidence!r}")
 
 
 def row_blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
@@ -76,6 +120,10 @@ def map_rows(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
 def classes_per_block(num_samples: int) -> int:
     """How many columns of N samples make a block of bounded size."""
     return max(1, _CLASS_BLOCK_ELEMENTS // num_samples)
+
+
+def _row_sum_tolerance(dtype: torch.dtype) -> float:
+    return _ROW_SUM_TOLERANCE.get(dtype, _DEFAULT_ROW_SUM_TOLERANCE)
 
 
 def _check_pair(name: str, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

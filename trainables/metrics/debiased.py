@@ -42,9 +42,12 @@ def sweep_calibration_error(probs: Tensor, labels: Tensor) -> float:
 
     Arguments and errors as in `debiased_calibration_error`.
     """
-    probs, labels = check_probs(probs, labels)
-    ranked = rank_top_label(*top_label(probs, labels))
-    num_samples = len(labels)
+    return sweep_error(rank_top_label(*top_label(*check_probs(probs, labels))))
+
+
+def sweep_error(ranked: RankedScores) -> float:
+    """Roelofs' error of the first column of `ranked`."""
+    num_samples = ranked.scores.shape[1]
     num_bins = 1
     while num_bins + 1 < num_samples and _is_monotonic(ranked, num_bins + 1):
         num_bins += 1

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from trainables.metrics._inputs import check_logits
+from trainables.metrics._inputs import check_logits, warn_of_probabilities
 from trainables.metrics._predictions import Predictions
 from trainables.metrics.table import METRIC_NAMES, METRICS
 
@@ -16,11 +16,12 @@ def evaluate(
     """Metrics of a classifier's logits, with one softmax and one sort per class.
 
     Each value is that of the function of its name in this package with its default arguments
-    (15 bins, canonical KDE) on softmax(logits); `nll` is taken from the logits and always finite,
-    `error` is 1 - accuracy.
+    (15 bins, canonical KDE) on softmax(logits); `nll` is taken from the logits: finite, but where
+    the model rules out the label. Warns where `logits` look like probabilities.
 
     Args:
-        logits: shape (N, K), floats, finite, CPU or GPU; half precision is computed as float32.
+        logits: shape (N, K), floats, CPU or GPU, finite or -inf (a class ruled out); half precision
+            is computed as float32.
         labels: true classes, shape (N,), integers.
         names: which metrics, by name; None for all. `EPOCH_METRICS` cost far less than all.
 
@@ -35,7 +36,9 @@ def evaluate(
     chosen = METRIC_NAMES if names is None else tuple(names)
     for name in chosen:
         check_metric_name(name)
-    predictions = Predictions(*check_logits(logits, labels))
+    checked, targets = check_logits(logits, labels)
+    warn_of_probabilities(checked, stacklevel=2)
+    predictions = Predictions(checked, targets)
     return {name: METRICS[name].value(predictions) for name in chosen}
 
 

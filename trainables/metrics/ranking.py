@@ -58,8 +58,10 @@ def failure_auroc(
 def aurc(probs: Tensor, labels: Tensor, confidence: Confidence = "max_probability") -> float:
     """Area under the risk-coverage curve: mean over i of the error of the i surest samples.
 
-    Ties keep the order of the input. Geifman & El-Yaniv 2017; code of Moon et al. 2020 (there
-    times 1,000). Arguments and errors as in `failure_auroc`.
+    Samples of equal confidence share their errors evenly: the value is the mean over all their
+    orders, so the order of the data does not matter. Geifman & El-Yaniv 2017; code of Moon et al.
+    2020 (there times 1,000, and with ties in the order of the data). Arguments and errors as in
+    `failure_auroc`.
 
     Returns:
         A fraction in [0, 1]; lower is better.
@@ -85,9 +87,15 @@ def e_aurc(probs: Tensor, labels: Tensor, confidence: Confidence = "max_probabil
 
 def risk_coverage_area(scores: Tensor, correct: Tensor) -> Tensor:
     """AURC of scores (N,) and correctness (N,), a float64 scalar."""
-    order = scores.argsort(descending=True, stable=True)
-    errors = (~correct[order]).cumsum(0).double()
-    return (errors / torch.arange(1, len(errors) + 1, device=errors.device)).mean()
+    ordered, order = scores.sort(descending=True)
+    starts = torch.cat([ordered.new_ones(1, dtype=torch.bool), ordered[1:] != ordered[:-1]])
+    group = starts.cumsum(0) - 1
+    size = torch.bincount(group)
+    errors = size.new_zeros(len(size), dtype=torch.float64)
+    errors.index_add_(0, group, (~correct[order]).double())
+    # The expected number of errors grows by the group's share with each of its samples.
+    expected = (errors / size)[group].cumsum(0)
+    return (expected / torch.arange(1, len(expected) + 1, device=scores.device)).mean()
 
 
 def perfect_ranking_area(correct: Tensor) -> Tensor:

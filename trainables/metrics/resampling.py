@@ -2,30 +2,52 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from trainables.metrics._inputs import check_num_bins, check_probs
-from trainables.metrics._ranked import upper_edges
-from trainables.metrics._top_label import top_label
-from trainables.metrics.calibration import expected_calibration_error
+from trainables.metrics._inputs import check_count, check_level, check_num_bins, check_probs
+from trainables.metrics._ranked import rank_top_label, upper_edges
+from trainables.metrics._top_label import confidence_scores, top_label
+from trainables.metrics.calibration import (
+    adaptive_calibration_error,
+    binned_error,
+    expected_calibration_error,
+    maximum_calibration_error,
+    maximum_gap,
+)
+from trainables.metrics.debiased import (
+    debiased_calibration_error,
+    debiased_error,
+    sweep_calibration_error,
+    sweep_error,
+)
 from trainables.metrics.proper_scores import (
     accuracy,
     brier_score,
+    error_rate,
     log_losses,
     negative_log_likelihood,
     root_brier_score,
     squared_errors,
 )
+from trainables.metrics.ranking import (
+    aurc,
+    e_aurc,
+    failure_auroc,
+    perfect_ranking_area,
+    risk_coverage_area,
+)
+from trainables.metrics.smooth import smooth_calibration_error, smooth_error
 
-Metric = Callable[[Tensor, Tensor], float]
+MetricFunction = Callable[[Tensor, Tensor], float]
 
 _BLOCK_ELEMENTS = 2**21
 
 
 def bootstrap(
-    metric: Metric,
+    metric: MetricFunction,
     probs: Tensor,
     labels: Tensor,
     num_resamples: int = 1000,
@@ -38,9 +60,10 @@ def bootstrap(
     A calibration error is biased upwards, and more so on resamples; where the percentiles exclude
     the value itself, the interval is widened to include it.
 
-    ECE, NLL, Brier, root Brier and accuracy are functions of means over samples and computed for
-    all resamples at once, also with keywords bound by `functools.partial`. Any other metric is
-    called once per resample.
+    ECE, NLL, Brier, root Brier, accuracy and error rate are functions of means over samples and
+    computed for all resamples at once. Of a metric of the top label, each resample draws
+    confidences and correctness only. Both also with keywords bound by `functools.partial`. Any
+    other metric is called with the probabilities of each resample.
 
     Args:
         metric: called with probabilities and labels, returns a number.
@@ -59,15 +82,14 @@ def bootstrap(
         ValueError: if shapes or values are not as above.
     """
     probs, labels = check_probs(probs, labels)
-    if not isinstance(num_resamples, int) or num_resamples < 1:
-        raise ValueError(f"num_resamples must be an integer of at least 1, got {num_resamples!r}")
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must be in (0, 1), got {confidence!r}")
+    check_count("num_resamples", num_resamples)
+    check_level(confidence)
     value = float(metric(probs, labels))
     draws = _draw(len(labels), num_resamples, seed)
     means = _sample_means(metric, probs, labels)
     if means is None:
-        values = [float(metric(probs[i], labels[i])) for i in _rows(draws, probs.device)]
+        value_of, *parts = _smallest_parts(metric, probs, labels)
+        values = [float(value_of(*(t[i] for t in parts))) for i in _rows(draws, probs.device)]
         resampled = torch.tensor(values, dtype=torch.float64)
     else:
         terms, finish = means
@@ -103,11 +125,11 @@ def _resampled_means(terms: Tensor, drawn: Tensor) -> Tensor:
 Finish = Callable[[Tensor], Tensor]
 
 
-def _sample_means(metric: Metric, probs: Tensor, labels: Tensor) -> tuple[Tensor, Finish] | None:
+def _sample_means(
+    metric: MetricFunction, probs: Tensor, labels: Tensor
+) -> tuple[Tensor, Finish] | None:
     """Terms (N, D) and a function of their means (R, D) -> (R,) that make up `metric`, if any."""
-    function, keywords = metric, {}
-    if isinstance(metric, partial) and not metric.args:
-        function, keywords = metric.func, metric.keywords
+    function, keywords = _unbound(metric)
     if function is expected_calibration_error:
         terms = _gaps_per_bin(probs, labels, **keywords)
         return terms, lambda means: means.abs().sum(dim=1)
@@ -119,7 +141,50 @@ def _sample_means(metric: Metric, probs: Tensor, labels: Tensor) -> tuple[Tensor
         return squared_errors(probs, labels)[:, None], lambda means: means[:, 0].sqrt()
     if function is accuracy:
         return top_label(probs, labels)[1].double()[:, None], lambda means: means[:, 0]
+    if function is error_rate:
+        return (~top_label(probs, labels)[1]).double()[:, None], lambda means: means[:, 0]
     return None
+
+
+def _unbound(metric: MetricFunction) -> tuple[Callable[..., float], dict[str, Any]]:
+    """The function itself, and the keywords that `functools.partial` has bound."""
+    if isinstance(metric, partial) and not metric.args:
+        return metric.func, metric.keywords
+    return metric, {}
+
+
+def _smallest_parts(
+    metric: MetricFunction, probs: Tensor, labels: Tensor
+) -> tuple[Callable[..., Tensor | float], Tensor, Tensor]:
+    """A function and what to resample for it: scores (N,) and correctness (N,) where they do."""
+    function, keywords = _unbound(metric)
+    of_top_label = _OF_TOP_LABEL.get(function)
+    if of_top_label is None:
+        return metric, probs, labels
+    scores, correct = top_label(probs, labels)
+    keywords = dict(keywords)
+    if "confidence" in keywords:
+        scores = confidence_scores(probs, keywords.pop("confidence"))
+    return partial(of_top_label, **keywords), scores, correct
+
+
+_OF_TOP_LABEL: dict[Callable[..., float], Callable[..., Tensor | float]] = {
+    adaptive_calibration_error: lambda s, c, num_bins=15: binned_error(
+        rank_top_label(s, c), num_bins, "equal_mass"
+    ),
+    maximum_calibration_error: lambda s, c, num_bins=15: maximum_gap(
+        rank_top_label(s, c), num_bins
+    ),
+    debiased_calibration_error: lambda s, c, num_bins=15: debiased_error(
+        rank_top_label(s, c), num_bins
+    ),
+    sweep_calibration_error: lambda s, c: sweep_error(rank_top_label(s, c)),
+    smooth_calibration_error: smooth_error,
+    failure_auroc: lambda s, c: rank_top_label(s, c).auroc(),
+    aurc: risk_coverage_area,
+    e_aurc: lambda s, c: risk_coverage_area(s, c) - perfect_ranking_area(c),
+}
+"""Metrics of scores (N,) and correctness (N,) alone."""
 
 
 def _gaps_per_bin(probs: Tensor, labels: Tensor, num_bins: int = 15) -> Tensor:

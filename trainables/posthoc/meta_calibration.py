@@ -1,5 +1,6 @@
 """Meta-Cal: post-hoc calibration behind a model that ranks predictions (Ma & Blaschko 2021)."""
 
+import math
 from itertools import pairwise
 from typing import Literal, Self, get_args
 
@@ -65,7 +66,7 @@ class MetaCalibration:
         """Find threshold and temperature on held-out data (never the test split).
 
         Args:
-            logits: shape (N, K), floats, finite.
+            logits: shape (N, K), floats, finite, or -inf for classes that are ruled out.
             labels: true classes, shape (N,), integers.
 
         Returns:
@@ -132,7 +133,9 @@ def _miscoverage_threshold(entropy_of_correct: Tensor, level: float) -> float:
 def _accuracy_threshold(entropy: Tensor, correct: Tensor, level: float) -> float:
     """Entropy up to which the running mean of accuracies over entropy bins is `level`.
 
-    The first (least) entropy lies in no bin and an empty bin counts 0, as in the authors' code.
+    The first (least) entropy lies in no bin and an empty bin counts 0, as in the authors' code; and
+    as there, where all bins have one accuracy (all predictions are right) the threshold is the mean
+    entropy of the bins, whatever the level.
     """
     from sklearn.isotonic import IsotonicRegression  # slow to import, and needed here only
 
@@ -144,10 +147,11 @@ def _accuracy_threshold(entropy: Tensor, correct: Tensor, level: float) -> float
         if inside.any():
             accuracies[b], entropies[b] = right[inside].mean(), scores[inside].mean()
     running = accuracies.cumsum() / np.arange(1, _NUM_ENTROPY_BINS + 1)
-    if not running.min() <= level <= running.max():
+    model = IsotonicRegression(increasing=False).fit(running, entropies)
+    threshold = float(model.predict([level])[0])
+    if math.isnan(threshold):
         raise ValueError(
             f"coverage_accuracy {level:g} cannot be had on these data: thresholds give"
             f" {running.min():.4g} to {running.max():.4g}"
         )
-    model = IsotonicRegression(increasing=False).fit(running, entropies)
-    return float(model.predict([level])[0])
+    return threshold

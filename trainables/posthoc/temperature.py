@@ -8,7 +8,7 @@ import torch
 from scipy.optimize import brentq
 from torch import Tensor
 
-from trainables.metrics._inputs import check_logits, row_blocks
+from trainables.metrics._inputs import check_labels_possible, check_logits, row_blocks
 from trainables.metrics._ranked import upper_edges
 
 Criterion = Literal["nll", "ece"]
@@ -57,7 +57,7 @@ class TemperatureScaling:
         """Find the temperature on held-out data (never the test split).
 
         Args:
-            logits: shape (N, K), floats, finite.
+            logits: shape (N, K), floats, finite, or -inf for classes that are ruled out.
             labels: true classes, shape (N,), integers.
 
         Returns:
@@ -65,9 +65,10 @@ class TemperatureScaling:
 
         Raises:
             TypeError: if the arguments are not tensors of floats and of integers.
-            ValueError: if shapes or values are not as above.
+            ValueError: if shapes or values are not as above, or a sample's own label is ruled out.
         """
         logits, labels = check_logits(logits, labels)
+        check_labels_possible(logits, labels)
         find = _nll_temperature if self.criterion == "nll" else _ece_temperature
         self._fitted = find(logits, labels)
         return self
@@ -103,7 +104,8 @@ def _nll_slope(logits: Tensor, labels: Tensor, inverse_temperature: float) -> fl
     for z, y in row_blocks(logits, labels):
         # Relative to the largest logit, so that almost certain predictions keep their digits.
         centred = z.double() - z.amax(dim=1, keepdim=True).double()
-        expected = (torch.softmax(centred * inverse_temperature, dim=1) * centred).sum(dim=1)
+        probs = torch.softmax(centred * inverse_temperature, dim=1)
+        expected = (probs * centred.masked_fill(centred.isneginf(), 0)).sum(dim=1)
         total += (expected - centred.gather(1, y[:, None])[:, 0]).sum()
     return float(total / len(labels))
 

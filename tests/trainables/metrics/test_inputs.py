@@ -1,8 +1,10 @@
 """What every metric accepts and refuses."""
 
 import math
+import warnings
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -76,7 +78,7 @@ def test_wrong_arguments(
     [
         (torch.tensor([[0.0, math.nan]]), "logits must be finite"),
         (torch.tensor([[0.0, math.inf]]), "logits must be finite"),
-        (torch.tensor([[0.0, -math.inf]]), "logits must be finite"),
+        (torch.tensor([[-math.inf, -math.inf]]), "logits must be finite"),
         (torch.zeros(1, 1), r"logits must have shape \(N, K\)"),
     ],
 )
@@ -85,7 +87,48 @@ def test_wrong_logits(logits: Tensor, message: str) -> None:
         M.evaluate(logits, torch.tensor([0]))
 
 
-@pytest.mark.parametrize("num_bins", [0, -1, 2.5, math.nan])
+def test_classes_that_are_ruled_out_count_as_probability_zero(
+    logits: Tensor, labels: Tensor
+) -> None:
+    ruled_out = torch.cat([logits, torch.full((len(logits), 2), -math.inf)], dim=1)
+    values, expected = M.evaluate(ruled_out, labels), M.evaluate(logits, labels)
+    for name in ("classwise_ece", "classwise_adaptive_ece"):
+        expected[name] *= 6 / 8  # two classes more, without an error
+    assert math.isfinite(values.pop("kde_ece"))
+    assert values == pytest.approx({name: expected[name] for name in values})
+    impossible = M.evaluate(ruled_out[:1], torch.tensor([7]))
+    assert impossible["nll"] == math.inf
+    assert impossible["brier"] > 1
+
+
+def test_evaluate_warns_of_probabilities(probs: Tensor, logits: Tensor, labels: Tensor) -> None:
+    with pytest.warns(UserWarning, match="logits look like probabilities") as warned:
+        M.evaluate(probs, labels, ["ece"])
+    assert warned[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        M.evaluate(logits, labels, ["ece"])
+        M.evaluate(probs.log(), labels, ["ece"])
+        M.evaluate(logits.sigmoid(), labels, ["ece"])
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_probabilities_may_be_off_by_rounding(metric: Callable[[Tensor, Tensor], float]) -> None:
+    probs = torch.tensor([[1 + 1e-7, -1e-7], [0.6, 0.4], [0.7, 0.3]])
+    exact = probs.clamp(0, 1)
+    assert probs.max() > 1
+    labels = torch.tensor([0, 1, 0])
+    assert metric(probs, labels) == pytest.approx(metric(exact, labels))
+
+
+@pytest.mark.parametrize("num_bins", [np.int64(15), np.int32(15)])
+def test_number_of_bins_may_be_of_numpy(num_bins: int, probs: Tensor, labels: Tensor) -> None:
+    for metric in (M.expected_calibration_error, M.adaptive_calibration_error):
+        assert metric(probs, labels, num_bins) == metric(probs, labels, 15)
+    assert len(M.reliability_bins(probs, labels, num_bins).count) == 15
+
+
+@pytest.mark.parametrize("num_bins", [0, -1, 2.5, math.nan, True])
 @pytest.mark.parametrize(
     "metric",
     [
@@ -122,6 +165,10 @@ def test_wrong_number_of_bins(metric: Callable[..., object], num_bins: float) ->
         (lambda: M.evaluate(HALF, LABELS, ["ecce"]), "unknown metric 'ecce'; did you mean 'ece'?"),
         (lambda: M.evaluate(HALF, LABELS, ["zzz"]), "unknown metric 'zzz'; allowed: ece, adap"),
         (lambda: M.bootstrap(M.accuracy, HALF, LABELS, num_resamples=0), "num_resamples .* got 0"),
+        (
+            lambda: M.bootstrap(M.accuracy, HALF, LABELS, num_resamples=True),
+            "must be .* got True",
+        ),
         (lambda: M.bootstrap(M.accuracy, HALF, LABELS, confidence=95), "confidence .* got 95"),
         (lambda: M.ood_metrics(HALF, HALF[0]), r"in_scores must have shape \(N,\)"),
         (lambda: M.ood_metrics(HALF[0], HALF[0] * math.nan), "out_scores must be finite"),

@@ -1,12 +1,13 @@
 """Values stated by hand, and by independent libraries."""
 
 import math
-from itertools import pairwise
+from itertools import pairwise, permutations, product
 from typing import Literal
 
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import brentq
 from sklearn.metrics import (
     average_precision_score,
     brier_score_loss,
@@ -99,10 +100,18 @@ def test_risk_coverage_by_hand() -> None:
     assert M.e_aurc(PROBS, LABELS) == pytest.approx(area - (0.25 + 0.75 * math.log(0.75)))
 
 
-def test_risk_coverage_keeps_the_order_of_ties() -> None:
-    probs = binary([0.6, 0.6])
-    assert M.aurc(probs, torch.tensor([0, 1])) == pytest.approx((0 + 1 / 2) / 2)
-    assert M.aurc(probs, torch.tensor([1, 0])) == pytest.approx((1 + 1 / 2) / 2)
+def test_risk_coverage_of_ties_is_the_mean_over_all_their_orders() -> None:
+    probs = binary([0.9, 0.6, 0.6, 0.6, 0.6, 0.55, 0.55])
+    labels = torch.tensor([1, 0, 1, 0, 0, 1, 0])
+    wrong = labels.tolist()
+    areas = []
+    for first, second in product(permutations(wrong[1:5]), permutations(wrong[5:])):
+        errors = np.cumsum([wrong[0], *first, *second])
+        areas.append((errors / np.arange(1, 8)).mean())
+    assert np.ptp(areas) > 0.1
+    assert M.aurc(probs, labels) == pytest.approx(np.mean(areas))
+    excess = np.mean(areas) - (3 / 7 + 4 / 7 * math.log(4 / 7))
+    assert M.e_aurc(probs, labels) == pytest.approx(excess)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +229,7 @@ def test_class_blocks_do_not_change_values(
     assert M.evaluate(probs.log(), labels, names) == pytest.approx(whole)
 
 
-@pytest.mark.parametrize("temperature", [0.3, 1.0, 2.0])
+@pytest.mark.parametrize("temperature", [0.3, 0.6, 1.0])  # nothing within 1/2000 of the ends
 def test_smooth_error_agrees_with_relplot(
     logits: Tensor, labels: Tensor, temperature: float
 ) -> None:
@@ -229,6 +238,52 @@ def test_smooth_error_agrees_with_relplot(
     confidence, predicted = probs.max(dim=1)
     expected = relplot.smECE(confidence.numpy(), (predicted == labels).double().numpy())
     assert M.smooth_calibration_error(probs, labels) == pytest.approx(expected, rel=1e-9)
+
+
+def smooth_error_of_definition(confidence: np.ndarray, right: np.ndarray) -> float:
+    """The width that equals its own error, both by the paper's integral.
+
+    The Gaussian reflected without end at 0 and 1 is 1 + 2 sum_k exp(-(sigma pi k)^2 / 2)
+    cos(pi k t) cos(pi k f).
+    """
+    residual = confidence - right
+    waves = np.pi * np.arange(1, 1000)
+    means = np.array([np.mean(residual * np.cos(w * confidence)) for w in waves])
+    points = np.linspace(0, 1, 10_001)
+    cosines = np.cos(np.outer(points, waves))
+
+    def excess(sigma: float) -> float:
+        damped = 2 * np.exp(-((sigma * waves) ** 2) / 2) * means
+        return float(np.trapezoid(np.abs(residual.mean() + cosines @ damped), points) - sigma)
+
+    return float(brentq(excess, 5e-3, 1, xtol=1e-6))
+
+
+@pytest.mark.parametrize(
+    ("share_at_one", "loss_of_accuracy", "tolerance"),
+    [(1.0, 0.05, 1e-3), (0.8, 0.05, 0.04), (0.5, 0.1, 0.02), (0.2, 0.2, 0.01), (0.0, 0.1, 0.002)],
+)
+def test_smooth_error_of_saturated_predictions_is_the_integral_of_its_definition(
+    share_at_one: float, loss_of_accuracy: float, tolerance: float
+) -> None:
+    random = np.random.default_rng(0)
+    confidence = np.where(random.random(3000) < share_at_one, 1, random.uniform(0.5, 1, 3000))
+    right = random.random(3000) < confidence - loss_of_accuracy
+    labels = torch.from_numpy(np.where(right, 0, 1))
+    value = M.smooth_calibration_error(binary(confidence.tolist()), labels)
+    assert value == pytest.approx(smooth_error_of_definition(confidence, right), rel=tolerance)
+
+
+@pytest.mark.parametrize("cap", [0.9999, 0.999, 0.998])
+def test_smooth_error_hardly_moves_when_confidence_is_capped(cap: float) -> None:
+    random = np.random.default_rng(1)
+    confidence = np.where(random.random(3000) < 0.8, 1, random.uniform(0.5, 1, 3000))
+    labels = torch.from_numpy((random.random(3000) > confidence**1.5).astype(int))
+    values = [
+        M.smooth_calibration_error(binary(c.tolist()), labels)
+        for c in (confidence, confidence.clip(max=cap))
+    ]
+    assert abs(values[0] - values[1]) <= (1 - cap) + 1e-4
 
 
 def kernel_error_of_definition(probs: Tensor, labels: Tensor, bandwidth: float) -> float:
