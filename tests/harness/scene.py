@@ -19,11 +19,11 @@ from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import dump_sweep, parse_sweep
 from sweeps.tracking.address import check_answers, tracking_uri
+from tests.harness.command import CALSWEEP
 from tests.harness.ray_cluster import Node, RayCluster, free_port
 
 EPOCHS = 6
 ARTIFACTS = {"checkpoint.pt", "predictions_validation.parquet", "reliability.svg", "sweep.yaml"}
-CALSWEEP = str(Path(sys.executable).with_name("calsweep"))
 _TIMEOUT_SECONDS = 900
 _OWN_LOSS = '''
 import os, time

@@ -1,10 +1,8 @@
 """The command as users call it: exit codes, one message, nothing left behind, the MLflow UI."""
 
 import json
-import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,23 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.command import calsweep, start_calsweep
+from tests.harness.ray_cluster import free_port
+
 MINIMAL = "name: small\ndataset: digits\nmodel: small_cnn\nlosses: [focal]\n"
-
-
-def restore_ctrl_c() -> None:
-    """A job that runs in the background ignores Ctrl-C, and so would its children."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def calsweep(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "sweeps.cli", *arguments],
-        cwd=folder,
-        env={**os.environ, "COLUMNS": "120", **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
 
 
 @pytest.mark.parametrize(
@@ -168,15 +153,8 @@ def test_a_second_run_of_the_same_name_is_refused(finished: Path) -> None:
 @pytest.fixture
 def ui(finished: Path) -> Iterator[str]:
     """The link that `calsweep ui` prints."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "sweeps.cli", "ui", "--port", str(port)],
-        cwd=finished,
-        stdout=subprocess.PIPE,
-        text=True,
-        preexec_fn=restore_ctrl_c,
+    process = start_calsweep(
+        finished, "ui", "--port", str(free_port()), stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     link = ""

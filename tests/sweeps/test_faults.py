@@ -1,18 +1,18 @@
 """Parts of a cluster die in the middle of a sweep: the short form of ``benchmarks.faults``."""
 
 import random
-import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
+from tests.builders import facts
 from tests.harness import faults
+from tests.harness.command import calsweep
 from tests.harness.ray_cluster import RayCluster
-from tests.harness.scene import CALSWEEP, Scene
+from tests.harness.scene import Scene
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -32,12 +32,6 @@ def test_nothing_is_lost(cluster: RayCluster, name: str) -> None:
     assert outcome.repeated <= 2 * outcome.tries  # an epoch of each of the two trials at hand
 
 
-def facts(record: TrialRecord) -> tuple[object, ...]:
-    """What must not depend on where a trial ran: everything but the times."""
-    history = [{k: v for k, v in e.items() if k != "timestamp"} for e in record.history]
-    return record.number, record.role, record.setting, record.seed, record.state, history
-
-
 def test_the_same_answer_here_and_on_a_cluster_that_loses_the_driver(
     cluster: RayCluster, tmp_path: Path
 ) -> None:
@@ -49,12 +43,8 @@ def test_the_same_answer_here_and_on_a_cluster_that_loses_the_driver(
     faults.driver(scene, random.Random(0))
     scene.wait(scene.has_ended)
     assert scene.state() == "SUCCEEDED"
-    subprocess.run(
-        [CALSWEEP, "run", "sweep.yaml", "--storage", str(here)],
-        cwd=tmp_path,
-        check=True,
-        capture_output=True,
-    )
+    done = calsweep(tmp_path, "run", "sweep.yaml", "--storage", str(here))
+    assert done.returncode == 0, done.stderr
     local = SweepStore(str(here), "fragile").load_records()
     assert len(local) == 6
     assert [facts(r) for r in scene.store.load_records()] == [facts(r) for r in local]

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,6 +13,8 @@ from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking.address import tracking_uri
 from sweeps.tracking.reader import tracked_sweeps
+from tests.builders import facts
+from tests.harness.command import start_calsweep
 
 SWEEP = """
 name: fragile
@@ -28,26 +29,14 @@ selection: {finalists: 1, seeds: 1}
 """
 
 
-def calsweep(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "sweeps.cli", *arguments],
-        cwd=folder,
-        stdout=subprocess.DEVNULL,
-        stderr=(folder / "stderr.txt").open("ab"),
-        # A job that runs in the background ignores Ctrl-C, and so would its children.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    said = (folder / "stderr.txt").open("ab")
+    return start_calsweep(folder, *arguments, stdout=subprocess.DEVNULL, stderr=said)
 
 
 def finish(folder: Path, *arguments: str) -> None:
-    process = calsweep(folder, *arguments)
+    process = start(folder, *arguments)
     assert process.wait(timeout=240) == 0, (folder / "stderr.txt").read_text()[-3000:]
-
-
-def facts(record: TrialRecord) -> tuple[object, ...]:
-    """What must not depend on an interruption: everything but the times."""
-    history = [{k: v for k, v in e.items() if k != "timestamp"} for e in record.history]
-    return record.number, record.role, record.setting, record.seed, record.state, history
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +69,7 @@ def test_a_sweep_killed_again_and_again_resumes_to_the_same_trials(
     command = ("run", "sweep.yaml")
     ended_before: dict[int, float | None] = {}
     for moment in (in_the_first_trial, in_the_search, in_the_finals):
-        process = calsweep(tmp_path, *command)
+        process = start(tmp_path, *command)
         deadline = time.monotonic() + 200
         while not moment(store):
             assert process.poll() is None, (tmp_path / "stderr.txt").read_text()[-3000:]
@@ -107,7 +96,7 @@ def test_a_sweep_killed_again_and_again_resumes_to_the_same_trials(
 def test_ctrl_c_ends_in_order_and_says_how_to_go_on(tmp_path: Path) -> None:
     (tmp_path / "sweep.yaml").write_text(SWEEP)
     store = SweepStore(str(tmp_path / "calsweep-store"), "fragile")
-    process = calsweep(tmp_path, "run", "sweep.yaml")
+    process = start(tmp_path, "run", "sweep.yaml")
     deadline = time.monotonic() + 200
     while not in_the_first_trial(store):
         assert process.poll() is None and time.monotonic() < deadline

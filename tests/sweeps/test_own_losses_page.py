@@ -1,7 +1,6 @@
 """What docs/own_losses.md shows is really run, as a reader of the page would."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from sweeps.errors import UserError
 from sweeps.planning.checks import check_sweep
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
+from tests.harness.command import calsweep
 from trainables.config import TrainingConfig, TrialSetup
 from trainables.data import load_dataset
 from trainables.wrappers.one_process import TuneTrial
@@ -33,17 +33,6 @@ def table_under(heading: str) -> dict[str, str]:
     """First column → the text in backticks in the second, of the tables under a heading."""
     text = PAGE.read_text().partition(f"## {heading}")[2].partition("\n## ")[0]
     return dict(re.findall(r"^\| ([^|]+?) \| `([^`]+)`.* \|$", text, re.M))
-
-
-def calsweep(folder: Path, *arguments: str, path: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "sweeps.cli", *arguments],
-        cwd=folder,
-        env={**os.environ, "COLUMNS": "300", "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +91,7 @@ def test_an_installed_package_brings_losses_and_spaces(folder: Path, installed: 
         "without_space = honest_losses.overconfidence:Overconfidence\n"
         "broken = nowhere:Loss\n"
     )
-    listed = calsweep(folder, "losses", path=str(installed))
+    listed = calsweep(folder, "losses", COLUMNS="300", PYTHONPATH=str(installed))
     assert listed.returncode == 0, listed.stderr
     assert re.search(
         r"overconfidence +weight 1, ramp_epochs 2 +weight 0\.1 … 10 \(log\), ramp_epochs 1 … 20"
@@ -120,7 +109,8 @@ def test_an_installed_package_brings_losses_and_spaces(folder: Path, installed: 
         "installed.yaml",
         "--set",
         f"losses={json.dumps(losses)}",
-        path=str(installed),
+        COLUMNS="300",
+        PYTHONPATH=str(installed),
     )
     assert checked.returncode == 0, checked.stderr
     assert re.search(r"overconfidence +weight +0\.1 … 10 \(log\) +1\b", checked.stdout)

@@ -16,8 +16,9 @@ import pytest
 
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
+from tests.harness import command
 from tests.harness.ray_cluster import free_port
-from tests.harness.scene import CALSWEEP, MlflowServer
+from tests.harness.scene import MlflowServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -105,7 +106,7 @@ def _wait_for(port: int) -> None:
 
 
 def calsweep(folder: Path, *arguments: str) -> str:
-    done = subprocess.run([CALSWEEP, *arguments], cwd=folder, capture_output=True, text=True)
+    done = command.calsweep(folder, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -116,7 +117,7 @@ def test_a_killed_driver_loses_nothing(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking)
     (tmp_path / "sweep.yaml").write_text(SWEEP)
     store = SweepStore(STORAGE, "far")
-    driver = subprocess.Popen([CALSWEEP, "run", "sweep.yaml", "--storage", STORAGE], cwd=tmp_path)
+    driver = command.start_calsweep(tmp_path, "run", "sweep.yaml", "--storage", STORAGE)
     until = time.monotonic() + 300
     while not (finished := _finished(store)):
         assert driver.poll() is None
@@ -164,11 +165,6 @@ def test_what_is_wrong_is_said(tmp_path: Path, s3: None) -> None:
         ("s3://nowhere/calsweep", "storage = 's3://nowhere/calsweep' cannot be used"),
         (STORAGE, "tracking.uri is missing: with a remote storage"),
     ):
-        done = subprocess.run(
-            [CALSWEEP, "run", "sweep.yaml", "--storage", storage],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-        )
+        done = command.calsweep(tmp_path, "run", "sweep.yaml", "--storage", storage)
         assert (done.returncode, done.stdout) == (2, "")
         assert message in done.stderr

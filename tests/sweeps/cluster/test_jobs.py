@@ -17,8 +17,8 @@ from sweeps.errors import UserError
 from sweeps.planning.portability import check_reachable
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import dump_sweep, parse_sweep
+from tests.harness import command
 from tests.harness.ray_cluster import RayCluster, free_port
-from tests.harness.scene import CALSWEEP
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 OWN_LOSS = """
@@ -105,15 +105,8 @@ def environment(folder: Path, token: str | None = TOKEN) -> dict[str, str]:
 def calsweep(
     folder: Path, *arguments: str, token: str | None = TOKEN, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [CALSWEEP, *arguments],
-        cwd=folder,
-        env=environment(folder, token) | variables,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    known = environment(folder, token)
+    return command.calsweep(folder, *arguments, environment=known, **variables)
 
 
 def sent_to(cluster: RayCluster) -> set[str]:
@@ -367,7 +360,7 @@ def test_the_cluster_goes_away(cluster: RayCluster, workplace: Path) -> None:
     sent = calsweep(workplace, "submit", "sweep.yaml", "--name", "lost", *place)
     assert sent.returncode == 0, sent.stderr
     with subprocess.Popen(
-        [CALSWEEP, "logs", "lost", "--follow", *place[:2]],
+        [command.CALSWEEP, "logs", "lost", "--follow", *place[:2]],
         cwd=workplace,
         env=environment(workplace),
         stdout=subprocess.PIPE,

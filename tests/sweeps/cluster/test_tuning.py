@@ -12,28 +12,20 @@ from ray.tune.schedulers import TrialScheduler
 
 from sweeps.cluster.tuning import GuardedASHA, LedgerCallback, LedgerSearcher, make_scheduler
 from sweeps.search.ledger import Ledger
-from sweeps.store.sweep_store import SweepStore
-from sweeps.sweep_file.loading import parse_sweep
+from tests.builders import make_sweep, new_store
 
 EPOCHS = 9
 
 
 def new_ledger(folder: Path, **sections: Any) -> Ledger:
-    sweep = parse_sweep(
-        {
-            "name": "called",
-            "dataset": "digits",
-            "model": "small_cnn",
-            "losses": ["focal"],
-            "training": {"epochs": EPOCHS},
-            "search": {"trials": 12},
-            "scheduler": {"grace_period": 3, "reduction_factor": 3},
-            **sections,
-        }
-    )
-    store = SweepStore(str(folder), sweep.name)
-    store.create(sweep)
-    return Ledger(sweep, store, num_classes=10)
+    known = {
+        "losses": ["focal"],
+        "training": {"epochs": EPOCHS},
+        "search": {"trials": 12},
+        "scheduler": {"grace_period": 3, "reduction_factor": 3},
+    }
+    sweep = make_sweep("called", **{**known, **sections})
+    return Ledger(sweep, new_store(folder, sweep), num_classes=10)
 
 
 @given(epochs=st.integers(1, 1000), grace=st.integers(1, 60) | st.none(), factor=st.integers(2, 6))

@@ -1,6 +1,5 @@
 """The report: what it shows, in a real browser too."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,7 @@ import torch
 from sweeps.errors import UserError
 from sweeps.results.report import write_report
 from sweeps.search.record import TrialRecord
-from sweeps.store.sweep_store import SweepStore
-from sweeps.sweep_file.loading import parse_sweep
+from tests.builders import baseline, make_sweep, new_store, trial
 from trainables.metrics import METRIC_NAMES
 from trainables.outcome import write_predictions
 
@@ -29,28 +27,14 @@ def record(number: int, loss: str, **values: Any) -> TrialRecord:
         history.append(
             {"epoch": epoch, "timestamp": 1e9, "temperature": 1.2, **entry, **scaled, **bounds}
         )
-    role = "baseline" if number == 0 else "search"
-    hyperparameters = {} if number == 0 else {"gamma": 1.0 + number}
-    made = TrialRecord(
-        number, role, loss, hyperparameters, 0, 1e9, "finished", None, 1e9 + 60, history
-    )
-    return replace(made, **values)
+    known = {"history": history, "ended": 1e9 + 60, **values}
+    return baseline(**known) if number == 0 else trial(number, loss, **known)
 
 
 def make_store(folder: Path, records: list[TrialRecord]) -> str:
-    sweep = parse_sweep(
-        {
-            "name": "shown",
-            "dataset": "digits",
-            "model": "small_cnn",
-            "losses": ["focal", HOSTILE],
-            "training": {"epochs": 3},
-        }
-    )
-    store = SweepStore(str(folder), "shown")
-    store.create(sweep)
+    sweep = make_sweep("shown", losses=["focal", HOSTILE], training={"epochs": 3})
+    store = new_store(folder, sweep, records)
     for each in records:
-        store.save(each)
         logits = torch.randn(50, 10, generator=torch.Generator().manual_seed(each.number))
         write_predictions(store.trial_folder(each.number), "test", (logits, torch.arange(50) % 10))
     return str(folder)

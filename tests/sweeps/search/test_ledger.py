@@ -11,24 +11,19 @@ from sweeps.errors import UserError
 from sweeps.search.ledger import Ledger
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore, check_storage
-from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import SweepFile
+from tests.builders import make_sweep, new_store
 
 EPOCHS = 2
 
 
-def make_sweep(sections: dict[str, object] | None = None, **search: object) -> SweepFile:
-    return parse_sweep(
-        {
-            **(sections or {}),
-            "name": "simulated",
-            "dataset": "digits",
-            "model": "small_cnn",
-            "losses": ["focal", "mbls"],
-            "training": {"epochs": EPOCHS},
-            "search": {"trials": 14, **search},
-            "selection": {"finalists": 2, "seeds": 2},
-        }
+def simulated(sections: dict[str, object] | None = None, **search: object) -> SweepFile:
+    return make_sweep(
+        "simulated",
+        training={"epochs": EPOCHS},
+        search={"trials": 14, **search},
+        selection={"finalists": 2, "seeds": 2},
+        **(sections or {}),
     )
 
 
@@ -67,14 +62,8 @@ def settings(records: list[TrialRecord]) -> list[tuple[object, ...]]:
     return [(r.number, r.role, r.setting, r.seed, r.state, r.epochs) for r in records]
 
 
-def new_store(folder: Path, sweep: SweepFile) -> SweepStore:
-    store = SweepStore(str(folder), sweep.name)
-    store.create(sweep)
-    return store
-
-
 def test_the_order_and_the_plan(tmp_path: Path) -> None:
-    sweep = make_sweep()
+    sweep = simulated()
     ledger = Ledger(sweep, new_store(tmp_path, sweep), 10)
     planned = ledger.planned
     for _ in steps(ledger):
@@ -86,7 +75,7 @@ def test_the_order_and_the_plan(tmp_path: Path) -> None:
 
 
 def test_what_is_on_disk_is_what_is_in_memory(tmp_path: Path) -> None:
-    sweep = make_sweep()
+    sweep = simulated()
     store = new_store(tmp_path, sweep)
     ledger = Ledger(sweep, store, 10)
     for _ in steps(ledger):
@@ -106,7 +95,7 @@ def trained(store: SweepStore) -> set[int]:
 
 @pytest.mark.parametrize("sections", [{}, TWO_STAGES], ids=["one stage", "two stages"])
 def test_a_crash_at_any_step_changes_nothing(tmp_path: Path, sections: dict[str, object]) -> None:
-    sweep = make_sweep(sections)
+    sweep = simulated(sections)
     whole = Ledger(sweep, new_store(tmp_path / "whole", sweep), 10)
     count = sum(1 for _ in steps(whole))
     assert count == 2 * len(whole.records)
@@ -127,7 +116,7 @@ def test_a_crash_at_any_step_changes_nothing(tmp_path: Path, sections: dict[str,
 
 
 def test_encoders_come_first_and_their_heads_wait(tmp_path: Path) -> None:
-    sweep = make_sweep(TWO_STAGES)
+    sweep = simulated(TWO_STAGES)
     ledger = Ledger(sweep, new_store(tmp_path, sweep), 10)
     encoders = [ledger.next() for _ in range(3)]
     assert [(r.role, r.loss, r.seed) for r in encoders if r] == [
@@ -142,7 +131,7 @@ def test_encoders_come_first_and_their_heads_wait(tmp_path: Path) -> None:
 
 
 def test_an_encoder_that_is_there_is_not_trained_again(tmp_path: Path) -> None:
-    sweep = make_sweep(TWO_STAGES)
+    sweep = simulated(TWO_STAGES)
     ledger = Ledger(sweep, new_store(tmp_path, sweep), 10, trained_encoders={0, 2})
     planned = ledger.planned
     for _ in steps(ledger):
@@ -153,7 +142,7 @@ def test_an_encoder_that_is_there_is_not_trained_again(tmp_path: Path) -> None:
 
 
 def test_without_the_encoder_of_the_search_nothing_goes_on(tmp_path: Path) -> None:
-    sweep = make_sweep(TWO_STAGES)
+    sweep = simulated(TWO_STAGES)
     store = new_store(tmp_path, sweep)
     ledger = Ledger(sweep, store, 10, trained_encoders={1})
     for _ in range(2):
@@ -168,7 +157,7 @@ def test_without_the_encoder_of_the_search_nothing_goes_on(tmp_path: Path) -> No
 def test_without_an_encoder_of_a_new_seed_the_finalists_do_without_that_seed(
     tmp_path: Path,
 ) -> None:
-    sweep = make_sweep(TWO_STAGES)
+    sweep = simulated(TWO_STAGES)
     ledger = Ledger(sweep, new_store(tmp_path, sweep), 10, trained_encoders={0, 1})
     record = ledger.next()
     assert record is not None
@@ -182,7 +171,7 @@ def test_without_an_encoder_of_a_new_seed_the_finalists_do_without_that_seed(
 def test_suggestions_follow_the_seed(tmp_path: Path) -> None:
     found = []
     for number, seed in enumerate((0, 0, 1)):
-        sweep = make_sweep(seed=seed)
+        sweep = simulated(seed=seed)
         ledger = Ledger(sweep, new_store(tmp_path / str(number), sweep), 10)
         for _ in steps(ledger):
             pass
@@ -193,7 +182,7 @@ def test_suggestions_follow_the_seed(tmp_path: Path) -> None:
 
 
 def test_time_that_is_up_ends_the_search_but_not_the_finals(tmp_path: Path) -> None:
-    sweep = make_sweep(max_hours=1e-9)
+    sweep = simulated(max_hours=1e-9)
     ledger = Ledger(sweep, new_store(tmp_path, sweep), 10)
     for _ in steps(ledger):
         pass
@@ -203,7 +192,7 @@ def test_time_that_is_up_ends_the_search_but_not_the_finals(tmp_path: Path) -> N
 
 
 def test_names_and_storage(tmp_path: Path) -> None:
-    sweep = make_sweep()
+    sweep = simulated()
     store = new_store(tmp_path, sweep)
     assert store.load_sweep() == sweep
     with pytest.raises(UserError, match=r"a sweep of this name exists.*calsweep resume simulated"):
@@ -220,7 +209,7 @@ def test_names_and_storage(tmp_path: Path) -> None:
 
 
 def test_a_sweep_is_run_by_one_process(tmp_path: Path) -> None:
-    store = new_store(tmp_path, make_sweep())
+    store = new_store(tmp_path, simulated())
     refused = pytest.raises(UserError, match=r"being run by process \d+")
     with store.locked(), refused, store.locked():
         pass
@@ -229,14 +218,14 @@ def test_a_sweep_is_run_by_one_process(tmp_path: Path) -> None:
 
 
 def test_a_sweep_cut_off_in_its_finals_does_not_search_again(tmp_path: Path) -> None:
-    limited = make_sweep(max_hours=1e-9)
+    limited = simulated(max_hours=1e-9)
     store = new_store(tmp_path, limited)
     ledger = Ledger(limited, store, 10)
     for _ in steps(ledger):
         if ledger.records[-1].role == "finalist":
             break
     # A new start has its hours again, which the search must not take up.
-    resumed = Ledger(make_sweep(max_hours=10.0), store, 10, store.load_records())
+    resumed = Ledger(simulated(max_hours=10.0), store, 10, store.load_records())
     for _ in steps(resumed):
         pass
     roles = [record.role for record in resumed.records]
@@ -251,7 +240,7 @@ def test_a_crash_in_a_long_sweep_changes_nothing(
     """Of many trials Optuna is shown some only: the same ones after a resume."""
     monkeypatch.setattr("sweeps.search.window.LATEST", 8)
     monkeypatch.setattr("sweeps.search.window.BEST", 3)
-    sweep = make_sweep(trials=40)
+    sweep = simulated(trials=40)
     whole = Ledger(sweep, new_store(tmp_path / "whole", sweep), 10)
     for _ in steps(whole):
         pass
@@ -269,7 +258,7 @@ def test_a_crash_in_a_long_sweep_changes_nothing(
 
 
 def test_a_trial_whose_process_dies_comes_again_as_long_as_it_gets_further(tmp_path: Path) -> None:
-    sweep = make_sweep()
+    sweep = simulated()
     ledger = Ledger(sweep, new_store(tmp_path, sweep), 10)
     lively, stuck = ledger.next(), ledger.next()
     assert lively is not None
@@ -290,7 +279,7 @@ def test_a_trial_whose_process_dies_comes_again_as_long_as_it_gets_further(tmp_p
 
 
 def test_the_last_trial_too_comes_again(tmp_path: Path) -> None:
-    sweep = make_sweep()
+    sweep = simulated()
     ledger = Ledger(sweep, new_store(tmp_path, sweep), 10)
     for _ in steps(ledger):
         last = ledger.records[-1]

@@ -7,25 +7,10 @@ from hypothesis import strategies as st
 
 from sweeps.search.ranking import Rule, candidates, choose, finalists
 from sweeps.search.record import TrialRecord
+from tests.builders import baseline, finalist, trial
 
 RULE = Rule("val_ece", 0.01)
 SHARE = st.floats(0, 1)
-
-
-def trial(number: int, loss: str = "focal", **metrics: float) -> TrialRecord:
-    outcome = {"epoch": 5, "val_error": 0.1, "val_ece": 0.05, "test_ece": 0.05, **metrics}
-    record = TrialRecord(number, "search", loss, {"gamma": float(number)}, 0, 0.0, "finished")
-    record.history.append(outcome)
-    return record
-
-
-def baseline(**metrics: float) -> TrialRecord:
-    return replace(trial(0, "cross_entropy", **metrics), role="baseline", hyperparameters={})
-
-
-def finalist(number: int, of: TrialRecord, seed: int, **metrics: float) -> TrialRecord:
-    again = trial(number, of.loss, **metrics)
-    return replace(again, role="finalist", hyperparameters=of.hyperparameters, seed=seed)
 
 
 def test_a_constant_classifier_with_an_ece_of_zero_is_not_chosen() -> None:

@@ -20,24 +20,16 @@ from sweeps.planning.checks import check_sweep
 from sweeps.search.record import Role, TrialRecord
 from sweeps.search.space import initial_settings, optuna_parameters, searches, suggest, sweep_space
 from sweeps.search.study import SweepStudy
-from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import SweepFile
+from tests.builders import make_sweep, trial
 
 
-def make_sweep(*losses: Any, **search: Any) -> SweepFile:
-    return parse_sweep(
-        {
-            "name": "a",
-            "dataset": "digits",
-            "model": "small_cnn",
-            "losses": list(losses),
-            "search": search,
-        }
-    )
+def searching(*losses: Any, **search: Any) -> SweepFile:
+    return make_sweep(losses=list(losses), search=search)
 
 
 def test_the_users_ranges_replace_the_losses_own() -> None:
-    sweep = make_sweep(
+    sweep = searching(
         {"name": "mbls", "space": {"lam": {"low": 0.5, "high": 2}}},
         {"name": "r_aurc", "space": {"confidence": {"choices": ["margin"]}}},
         {"name": "my.module:Loss", "space": {"beta": {"low": 1, "high": 100, "log": True}}},
@@ -75,7 +67,7 @@ def test_the_users_ranges_replace_the_losses_own() -> None:
 def test_published_settings_within_the_ranges_follow_the_baseline(
     loss: Any, expected: list[dict[str, Any]]
 ) -> None:
-    sweep = make_sweep(loss)
+    sweep = searching(loss)
     name = sweep.losses[0].name
     assert initial_settings(sweep, 10) == [
         ("cross_entropy", {}),
@@ -85,10 +77,10 @@ def test_published_settings_within_the_ranges_follow_the_baseline(
 
 def test_a_range_of_an_integer_hyperparameter_has_whole_numbers() -> None:
     given = {"low": 5, "high": 20}
-    space = sweep_space(make_sweep({"name": "cals_alm", "space": {"period": given, "lam": given}}))
+    space = sweep_space(searching({"name": "cals_alm", "space": {"period": given, "lam": given}}))
     assert space["cals_alm"]["period"] == IntDistribution(5, 20)
     assert space["cals_alm"]["lam"] == FloatDistribution(5.0, 20.0)
-    uneven = make_sweep({"name": "cals_alm", "space": {"period": {"low": 0.5, "high": 2}}})
+    uneven = searching({"name": "cals_alm", "space": {"period": {"low": 0.5, "high": 2}}})
     with pytest.raises(UserError, match=r"losses: cals_alm: period is an integer, its range goes"):
         check_sweep(uneven)
 
@@ -96,13 +88,13 @@ def test_a_range_of_an_integer_hyperparameter_has_whole_numbers() -> None:
 def test_a_hyperparameter_without_default_is_checked_with_the_values_of_its_range() -> None:
     loss = "torch.nn:ConstantPad1d"  # takes two, neither with a default
     space = {"padding": {"choices": [0, 1]}, "value": {"low": 1, "high": 2}}
-    check_sweep(make_sweep({"name": loss, "space": space}))
+    check_sweep(searching({"name": loss, "space": space}))
     with pytest.raises(UserError, match="missing 1 required positional argument: 'value'"):
-        check_sweep(make_sweep({"name": loss, "space": {"padding": {"choices": [0, 1]}}}))
+        check_sweep(searching({"name": loss, "space": {"padding": {"choices": [0, 1]}}}))
 
 
 def test_losses_take_turns() -> None:
-    first = [loss for loss, _ in initial_settings(make_sweep("focal", "mbls", "brier"), 10)]
+    first = [loss for loss, _ in initial_settings(searching("focal", "mbls", "brier"), 10)]
     assert first == [
         *("cross_entropy", "focal", "mbls", "brier"),
         *("focal", "mbls", "focal", "focal"),
@@ -110,13 +102,13 @@ def test_losses_take_turns() -> None:
 
 
 def test_what_is_published_for_this_number_of_classes_comes_first() -> None:
-    few, many = (initial_settings(make_sweep("r_aurc"), k)[1][1]["epsilon"] for k in (10, 100))
+    few, many = (initial_settings(searching("r_aurc"), k)[1][1]["epsilon"] for k in (10, 100))
     assert (few, many) == (0.05, 0.01)
 
 
 @pytest.mark.parametrize("loss", available_search_spaces())
 def test_every_published_setting_is_one_that_optuna_could_suggest(loss: str) -> None:
-    sweep = make_sweep(loss)
+    sweep = searching(loss)
     if loss != "supcon":  # which trains an encoder only
         check_sweep(sweep)
     for setting in published_settings(loss, 10):
@@ -131,7 +123,7 @@ def test_every_published_setting_is_one_that_optuna_could_suggest(loss: str) -> 
 
 @given(number=st.integers(0, 10**6))
 def test_a_suggestion_has_the_chosen_losses_hyperparameters_and_no_others(number: int) -> None:
-    sweep = make_sweep(
+    sweep = searching(
         "focal", {"name": "mbls", "hyperparameters": {"margin": 5.0}}, "r_aurc", "brier"
     )
     loss, values = SweepStudy(sweep).suggest(number)
@@ -148,22 +140,19 @@ def test_a_suggestion_has_the_chosen_losses_hyperparameters_and_no_others(number
 
 
 def test_nothing_is_searched_where_all_is_fixed() -> None:
-    assert not searches(make_sweep("brier", {"name": "focal", "hyperparameters": {"gamma": 1.0}}))
-    assert searches(make_sweep("brier", "focal"))
+    assert not searches(searching("brier", {"name": "focal", "hyperparameters": {"gamma": 1.0}}))
+    assert searches(searching("brier", "focal"))
 
 
 def record(number: int, setting: tuple[str, dict[str, Any]], **values: Any) -> TrialRecord:
-    metrics = {"epoch": 3, "val_error": 0.1, "val_ece": 0.05}
-    metrics |= {name: values.pop(name) for name in list(values) if name.startswith("val_")}
     role: Role = "baseline" if number == 0 else "search"
-    state = values.pop("state", "finished")
-    return TrialRecord(number, role, *setting, 0, 0.0, state, history=[metrics], **values)
+    return trial(number, *setting, role=role, epochs=3, **{"val_ece": 0.05, **values})
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
 def test_suggestions_repeat_by_seed_and_differ_by_number(sampler: str) -> None:
     def draw(seed: int, number: int) -> tuple[str, dict[str, Any]]:
-        return SweepStudy(make_sweep("focal", seed=seed, sampler=sampler)).suggest(number)
+        return SweepStudy(searching("focal", seed=seed, sampler=sampler)).suggest(number)
 
     assert draw(0, 5) == draw(0, 5)
     assert draw(0, 5) != draw(0, 6)
@@ -175,7 +164,7 @@ def told(study: SweepStudy) -> list[optuna.trial.FrozenTrial]:
 
 
 def test_what_optuna_is_told() -> None:
-    sweep = make_sweep("focal", guard=0.01)
+    sweep = searching("focal", guard=0.01)
     study = SweepStudy(sweep)
     cases: list[tuple[dict[str, Any], optuna.trial.TrialState]] = [
         ({"val_ece": 0.03}, optuna.trial.TrialState.COMPLETE),
@@ -189,9 +178,9 @@ def test_what_optuna_is_told() -> None:
     for number, (values, _) in enumerate(cases, start=1):
         study.observe(record(number, settings[number - 1], **values))
     # Without the baseline the guard is not known yet.
-    assert {trial.state for trial in told(study)} == {optuna.trial.TrialState.RUNNING}
+    assert {each.state for each in told(study)} == {optuna.trial.TrialState.RUNNING}
     study.observe(record(0, ("cross_entropy", {}), val_error=0.1))
-    assert [trial.state for trial in told(study)] == [state for _, state in cases]
+    assert [each.state for each in told(study)] == [state for _, state in cases]
     finished, stopped, *_, degenerate = told(study)
     assert finished.value == 0.03
     assert stopped.intermediate_values == {3: 0.001}
@@ -200,13 +189,13 @@ def test_what_optuna_is_told() -> None:
 
 
 def test_without_a_baseline_optuna_is_told_of_a_constant_classifier_all_the_same() -> None:
-    study = SweepStudy(make_sweep("focal", guard=0.01))
+    study = SweepStudy(searching("focal", guard=0.01))
     settings = [study.suggest(number) for number in range(1, 4)]
     study.observe(record(0, ("cross_entropy", {}), state="failed"))
     study.observe(record(1, settings[0], val_ece=0.03, val_error=0.1))
     study.observe(record(2, settings[1], val_ece=0.0, val_error=0.9))
     study.observe(record(3, settings[2], val_ece=0.04, val_error=0.05))
-    assert [trial.constraints["guard"] for trial in told(study)] == pytest.approx(
+    assert [each.constraints["guard"] for each in told(study)] == pytest.approx(
         [-0.01, 0.79, -0.01]
     )
     assert study._study.best_trial.value == 0.03
@@ -215,16 +204,16 @@ def test_without_a_baseline_optuna_is_told_of_a_constant_classifier_all_the_same
 def test_optunas_warning_about_group_and_no_other_is_kept_from_the_user() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        SweepStudy(make_sweep("focal")).suggest(1)
+        SweepStudy(searching("focal")).suggest(1)
         warnings.warn("another", ExperimentalWarning, stacklevel=1)
     assert [str(warning.message) for warning in caught] == ["another"]
 
 
 def test_a_setting_that_was_not_suggested_is_known_to_optuna_all_the_same() -> None:
-    study = SweepStudy(make_sweep("focal"))
+    study = SweepStudy(searching("focal"))
     study.adopt(0, ("focal", {"gamma": 3.0}))
     study.adopt(1, ("focal", {"gamma": 99.0}))  # a resumed sweep's file was widened, say
-    assert [trial.params for trial in told(study)] == [{"loss": "focal", "focal.gamma": 3.0}]
+    assert [each.params for each in told(study)] == [{"loss": "focal", "focal.gamma": 3.0}]
 
 
 @pytest.mark.parametrize(
@@ -255,6 +244,4 @@ def test_a_setting_that_was_not_suggested_is_known_to_optuna_all_the_same() -> N
 )
 def test_what_an_encoder_may_be(sections: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        check_sweep(
-            parse_sweep({"name": "a", "dataset": "digits", "model": "small_cnn", **sections})
-        )
+        check_sweep(make_sweep(**sections))

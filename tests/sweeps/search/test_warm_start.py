@@ -13,89 +13,67 @@ from sweeps.planning.plan import plan_facts
 from sweeps.results.best import as_sweep_file
 from sweeps.runner import run_sweep
 from sweeps.search.ledger import Ledger
-from sweeps.search.record import Role, State, TrialRecord
+from sweeps.search.record import TrialRecord
 from sweeps.search.warm_start import EarlierTrial, earlier_trials
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import dump_sweep, parse_sweep
 from sweeps.sweep_file.schema import SweepFile
+from tests.builders import baseline, make_sweep, new_store, trial
 
 
-def make_sweep(name: str, *losses: Any, **search: Any) -> SweepFile:
-    return parse_sweep(
-        {
-            "name": name,
-            "dataset": "digits",
-            "model": "small_cnn",
-            "losses": list(losses or ["focal", "mbls"]),
-            "training": {"epochs": 1},
-            "search": {"trials": 10, **search},
-        }
+def learning(name: str, *losses: Any, **search: Any) -> SweepFile:
+    return make_sweep(
+        name,
+        losses=list(losses or ["focal", "mbls"]),
+        training={"epochs": 1},
+        search={"trials": 10, **search},
     )
 
 
-def record(
-    number: int,
-    loss: str,
-    values: dict[str, Any],
-    role: Role = "search",
-    state: State = "finished",
-    **metrics: float,
-) -> TrialRecord:
-    outcome = {"epoch": 1, "timestamp": 1e9, "val_error": 0.1, "val_ece": 0.05, **metrics}
-    return TrialRecord(number, role, loss, values, 0, 1e9, state, None, 2e9, [outcome])
-
-
 def focal(number: int, gamma: float, **values: Any) -> TrialRecord:
-    return record(number, "focal", {"gamma": gamma}, **values)
-
-
-def write(folder: Path, name: str, records: list[TrialRecord]) -> None:
-    store = SweepStore(str(folder), name)
-    store.create(make_sweep(name))
-    for each in records:
-        store.save(each)
+    return trial(number, "focal", {"gamma": gamma}, **{"val_ece": 0.05, **values})
 
 
 @pytest.fixture
 def storage(tmp_path: Path) -> Path:
     """Two earlier sweeps: one over everything, one whose baseline failed."""
-    write(
+    new_store(
         tmp_path,
-        "first",
+        learning("first"),
         [
-            record(0, "cross_entropy", {}, "baseline", val_error=0.1),
+            baseline(),
             focal(1, 3.0, role="published", val_ece=0.02),
             focal(2, 4.0, val_ece=0.0, val_error=0.9),
             focal(3, 5.0, state="stopped", val_ece=0.001),
             focal(4, 6.0, state="failed"),
             focal(5, 7.0, val_ece=math.nan),
             focal(6, 3.0, role="finalist", val_ece=0.01),
-            record(7, "brier", {}),
-            record(8, "mbls", {"margin": 6.0, "lam": 0.1}),
-            record(9, "mbls", {"margin": 6.0, "lam": 0.5}),
-            record(10, "mbls", {"margin": 6.0}),
+            trial(7, "brier", {}),
+            trial(8, "mbls", {"margin": 6.0, "lam": 0.1}, val_ece=0.05),
+            trial(9, "mbls", {"margin": 6.0, "lam": 0.5}),
+            trial(10, "mbls", {"margin": 6.0}),
         ],
     )
-    failed = record(0, "cross_entropy", {}, "baseline", "failed")
-    write(tmp_path, "second", [failed, focal(1, 8.0, val_error=0.3), focal(2, 9.0, val_error=0.2)])
+    second = [baseline(state="failed"), focal(1, 8.0, val_error=0.3), focal(2, 9.0, val_error=0.2)]
+    new_store(tmp_path, learning("second"), second)
     return tmp_path
 
 
 def test_finished_trials_that_fit_are_taken(storage: Path) -> None:
     fixed = {"name": "mbls", "hyperparameters": {"lam": 0.1}}
-    sweep = make_sweep("new", "focal", fixed, guard=0.05, warm_start="first")
+    sweep = learning("new", "focal", fixed, guard=0.05, warm_start="first")
     assert earlier_trials(sweep, str(storage)) == [
         EarlierTrial("focal", {"gamma": 3.0}, 0.02, pytest.approx(-0.05)),
         EarlierTrial("focal", {"gamma": 4.0}, 0.0, pytest.approx(0.75)),
         EarlierTrial("mbls", {"margin": 6.0, "lam": 0.1}, 0.05, pytest.approx(-0.05)),
     ]
     narrow = {"name": "focal", "space": {"gamma": {"low": 3.5, "high": 8.5}}}
-    both = make_sweep("new", narrow, guard=0.05, warm_start=["first", "second"])
+    both = learning("new", narrow, guard=0.05, warm_start=["first", "second"])
     assert earlier_trials(both, str(storage)) == [
         EarlierTrial("focal", {"gamma": 4.0}, 0.0, pytest.approx(0.75)),
         EarlierTrial("focal", {"gamma": 8.0}, 0.05, pytest.approx(0.05)),
     ]
-    assert earlier_trials(make_sweep("new"), str(storage)) == []
+    assert earlier_trials(learning("new"), str(storage)) == []
 
 
 @pytest.mark.parametrize(
@@ -109,15 +87,15 @@ def test_what_cannot_be_learned_from_is_told_before_anything_starts(
     storage: Path, losses: list[str], names: str, message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
-        run_sweep(make_sweep("new", *losses, warm_start=names), str(storage))
+        run_sweep(learning("new", *losses, warm_start=names), str(storage))
     assert not SweepStore(str(storage), "new").exists()
 
 
 def begun(storage: Path, name: str, **search: Any) -> Ledger:
     """The ledger of a sweep that is new or, if it is there, resumed."""
-    store, sweep = SweepStore(str(storage), name), make_sweep(name, "focal", **search)
+    store, sweep = SweepStore(str(storage), name), learning(name, "focal", **search)
     if not store.exists():
-        store.create(sweep, [vars(trial) for trial in earlier_trials(sweep, str(storage))])
+        store.create(sweep, [vars(earlier) for earlier in earlier_trials(sweep, str(storage))])
     return Ledger(sweep, store, 10, store.load_records())
 
 
@@ -125,7 +103,7 @@ def carry_out(ledger: Ledger, count: int) -> list[tuple[str, str]]:
     for number in range(count):
         made = ledger.next()
         assert made is not None
-        ledger.result(made.number, record(0, "", {}, val_ece=0.05 + 0.001 * number).outcome)
+        ledger.result(made.number, trial(0, val_ece=0.05 + 0.001 * number).outcome)
         ledger.end(made.number, "finished")
     return [each.setting for each in ledger.records]
 
@@ -147,7 +125,8 @@ def test_optuna_knows_them_and_the_sweep_does_not_count_them(storage: Path) -> N
 def test_a_resumed_sweep_starts_from_the_same_though_the_earlier_one_is_gone(
     storage: Path,
 ) -> None:
-    write(storage, "many", [focal(n, n / 2, val_ece=0.01 * abs(n - 9)) for n in range(1, 20)])
+    many = [focal(n, n / 2, val_ece=0.01 * abs(n - 9)) for n in range(1, 20)]
+    new_store(storage, learning("many"), many)
     undisturbed = carry_out(begun(storage, "undisturbed", warm_start="many"), 10)
     assert undisturbed != carry_out(begun(storage, "cold"), 10)
     carry_out(begun(storage, "cut", warm_start="many"), 6)
@@ -156,9 +135,9 @@ def test_a_resumed_sweep_starts_from_the_same_though_the_earlier_one_is_gone(
 
 
 def test_it_is_in_the_plan_and_the_file_and_not_in_the_best_settings_file() -> None:
-    sweep = make_sweep("new", warm_start=["a", "b"])
+    sweep = learning("new", warm_start=["a", "b"])
     assert "a, b" in plan_facts(sweep)["learns from"]
-    assert "learns from" not in plan_facts(make_sweep("new"))
+    assert "learns from" not in plan_facts(learning("new"))
     tree = sweep.model_dump(mode="json")
     assert parse_sweep(tree) == sweep
     assert "warm_start:\n  - a\n  - b" in dump_sweep(sweep)

@@ -13,14 +13,7 @@ from hypothesis import strategies as st
 from sweeps.errors import UserError
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore, check_storage, sweep_names
-from sweeps.sweep_file.loading import parse_sweep
-from sweeps.sweep_file.schema import SweepFile
-
-
-def make_sweep(name: str = "kept") -> SweepFile:
-    return parse_sweep(
-        {"name": name, "dataset": "digits", "model": "small_cnn", "losses": ["focal"]}
-    )
+from tests.builders import make_sweep
 
 
 @pytest.fixture(params=["path", "file URI"])
@@ -28,13 +21,13 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> SweepStore:
     prefix = "file://" if request.param == "file URI" else ""
     store = SweepStore(f"{prefix}{tmp_path}", "kept")
     assert not store.exists()
-    store.create(make_sweep())
+    store.create(make_sweep("kept"))
     return store
 
 
 def test_a_sweep_is_kept_with_an_id_of_its_own(store: SweepStore, tmp_path: Path) -> None:
     assert store.exists()
-    assert store.load_sweep() == make_sweep()
+    assert store.load_sweep() == make_sweep("kept")
     other = SweepStore(str(tmp_path), "other")
     other.create(make_sweep("other"))
     assert sorted(sweep_names(store.storage)) == ["kept", "other"]

@@ -1,12 +1,36 @@
+"""The lists of what there is to name in a sweep file."""
+
 from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint
 
 import pytest
-from rich.console import Console
 from rich.table import Table
 
-from sweeps.terminal.catalogue import datasets_table, models_table
+from sweeps.terminal.catalogue import datasets_table, losses_markdown, losses_rows, models_table
+from tests.builders import shown
 from trainables import components
+from trainables.data import available_datasets
+from trainables.losses import available_losses
+from trainables.models import available_models
+
+
+def test_every_component_is_listed() -> None:
+    rows = {row["loss"]: row for row in losses_rows()}
+    assert tuple(rows) == available_losses()
+    assert all(row["formula"] and row["source"] for row in rows.values())
+    assert rows["focal"]["hyperparameters"] == "gamma 3"
+    assert rows["focal"]["search"] == "gamma 0 … 10"
+    assert rows["brier"]["search"] == "–"
+    lines = losses_markdown().splitlines()
+    assert len(lines) == 2 + len(rows)
+    assert {line.replace("\\|", "").count("|") for line in lines} == {6}
+    for table, names in (
+        (datasets_table(), available_datasets()),
+        (models_table(), available_models()),
+    ):
+        text = shown(table, width=200)
+        assert all(name in text for name in names)
+        assert "package.module:function" in text
 
 
 @pytest.fixture
@@ -24,8 +48,6 @@ def broken_package(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ("table", "ours"), [(datasets_table, "digits"), (models_table, "small_cnn")]
 )
 def test_a_broken_package_does_not_hide_the_others(table: Callable[[], Table], ours: str) -> None:
-    console = Console(width=200)
-    with console.capture() as shown:
-        console.print(table())
-    assert "cannot be imported: No module named 'no_such'" in shown.get()
-    assert ours in shown.get()
+    text = shown(table(), width=200)
+    assert "cannot be imported: No module named 'no_such'" in text
+    assert ours in text

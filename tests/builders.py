@@ -1,0 +1,109 @@
+"""Small sweeps and trials' records, made alike in all tests."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from sweeps.search.record import Role, State, TrialRecord
+from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.loading import parse_sweep
+from sweeps.sweep_file.schema import SweepFile
+
+
+def make_sweep(name: str = "small", **sections: Any) -> SweepFile:
+    """A sweep of digits, small_cnn, focal and mbls, where no section says otherwise."""
+    return parse_sweep(
+        {
+            "name": name,
+            "dataset": "digits",
+            "model": "small_cnn",
+            "losses": ["focal", "mbls"],
+            **sections,
+        }
+    )
+
+
+def new_store(folder: Path, sweep: SweepFile, records: Sequence[TrialRecord] = ()) -> SweepStore:
+    """A sweep that was just created in the storage ``folder``, with these trials."""
+    store = SweepStore(str(folder), sweep.name)
+    store.create(sweep)
+    for record in records:
+        store.save(record)
+    return store
+
+
+def trial(
+    number: int,
+    loss: str = "focal",
+    hyperparameters: dict[str, Any] | None = None,
+    *,
+    role: Role = "search",
+    seed: int = 0,
+    state: State = "finished",
+    reason: str | None = None,
+    ended: float | None = None,
+    history: list[dict[str, float]] | None = None,
+    epochs: int = 1,
+    **metrics: float,
+) -> TrialRecord:
+    """A trial that has ended, with a setting of its own.
+
+    Args:
+        number: Of the trial.
+        loss: Name of the loss.
+        hyperparameters: None for a gamma that no other number has.
+        role: As in :class:`TrialRecord`, like all below that are not named here.
+        seed: Of its training.
+        state: How it ended.
+        reason: Why it failed or was stopped.
+        ended: When.
+        history: All that it reported; None for one entry.
+        epochs: The epoch of that entry.
+        metrics: Of that entry, in place of the usual ones.
+    """
+    entry = {
+        "epoch": epochs,
+        "timestamp": 1e9 + epochs,
+        **{f"{split}_{name}": 0.1 for split in ("val", "test") for name in ("error", "ece", "nll")},
+        **{"val_ece_low": 0.01, "val_ece_high": 0.2, "test_ece_low": 0.0, "test_ece_high": 0.1},
+        **{"test_ece_scaled": 0.05, "temperature": 1.5},
+        **metrics,
+    }
+    return TrialRecord(
+        number=number,
+        role=role,
+        loss=loss,
+        hyperparameters={"gamma": float(number)} if hyperparameters is None else hyperparameters,
+        seed=seed,
+        started=1e9,
+        state=state,
+        reason=reason,
+        ended=ended,
+        history=[entry] if history is None else history,
+    )
+
+
+def baseline(number: int = 0, **values: Any) -> TrialRecord:
+    """The trial of cross-entropy."""
+    return trial(number, "cross_entropy", {}, **{"role": "baseline", **values})
+
+
+def finalist(number: int, of: TrialRecord, seed: int, **values: Any) -> TrialRecord:
+    """A trial's setting again, with a new seed."""
+    return trial(number, of.loss, of.hyperparameters, role="finalist", seed=seed, **values)
+
+
+def facts(record: TrialRecord) -> tuple[object, ...]:
+    """What must depend neither on an interruption nor on the place: everything but the times."""
+    history = [{k: v for k, v in e.items() if k != "timestamp"} for e in record.history]
+    return record.number, record.role, record.setting, record.seed, record.state, history
+
+
+def shown(*renderables: Any, width: int = 100) -> str:
+    """What a terminal of that width shows."""
+    text = io.StringIO()
+    Console(width=width, file=text).print(*renderables, sep="\n")
+    return text.getvalue()

@@ -1,0 +1,57 @@
+"""The plan that `calsweep check` prints."""
+
+from typing import Any
+
+import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+from sweeps.planning.plan import describe_range, plan_facts, plan_tables
+from tests.builders import make_sweep, shown
+
+
+@pytest.mark.parametrize(
+    ("sections", "facts"),
+    [
+        (
+            {"search": {"trials": 20}},
+            {
+                "trials": "20: the baseline, 6 published, 13 searched",
+                "finalists": "at most 8 more: 3 settings and the baseline, 2 new seeds each",
+                "epochs": "at most 9 a trial; poor trials stop at 1, 3 by val_nll",
+                "in all": "at most 252 epochs",
+            },
+        ),
+        (
+            {"search": {"trials": 5}, "selection": {"finalists": 0}},
+            {
+                "trials": "5: the baseline, 4 published, 0 searched; 2 published settings do not "
+                "fit",
+                "finalists": "none",
+                "in all": "at most 45 epochs",
+            },
+        ),
+        (
+            {"losses": ["brier"], "scheduler": {"name": "none"}},
+            {
+                "trials": "2: the baseline, 1 published, 0 searched",
+                "finalists": "at most 4 more: 3 settings and the baseline, 2 new seeds each",
+                "epochs": "at most 9 a trial",
+            },
+        ),
+        (
+            {"scaling": {"num_workers": 2, "cpus_per_worker": 4, "gpus_per_worker": 1.0}},
+            {"each trial uses": "8 CPUs, 2 GPUs"},
+        ),
+    ],
+)
+def test_the_plan(sections: dict[str, Any], facts: dict[str, str]) -> None:
+    sweep = make_sweep(training={"epochs": 9}, **sections)
+    assert facts.items() <= plan_facts(sweep).items()
+    text = shown(*plan_tables(sweep))
+    assert all(section.name in text for section in sweep.losses)
+
+
+def test_ranges_read_well() -> None:
+    assert describe_range(FloatDistribution(0.01, 1.0, log=True)) == "0.01 … 1 (log)"
+    assert describe_range(FloatDistribution(0.0, 10.0)) == "0 … 10"
+    assert describe_range(CategoricalDistribution(("a", 2))) == "a, 2"

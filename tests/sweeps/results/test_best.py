@@ -1,0 +1,69 @@
+"""The best of several sweeps, and the sweep file that trains just that."""
+
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from sweeps.planning.checks import check_sweep
+from sweeps.results.best import as_sweep_file, best_settings, best_table
+from sweeps.search.record import TrialRecord
+from sweeps.search.space import initial_settings
+from sweeps.sweep_file.loading import parse_sweep, to_yaml
+from sweeps.tracking.reader import TrackedSweep
+from tests.builders import baseline, finalist, make_sweep, shown
+
+
+def tracked(records: list[TrialRecord], **values: Any) -> TrackedSweep:
+    known = {
+        **{"sweep_id": "1", "name": "a", "dataset": "digits", "model": "small_cnn"},
+        **{"objective": "val_ece", "guard": 0.01, "parent_id": "p", **values},
+    }
+    return TrackedSweep(
+        records=records, run_ids={r.number: f"r{r.number}" for r in records}, **known
+    )
+
+
+def test_the_best_of_several_sweeps() -> None:
+    lucky = tracked([baseline(val_ece=0.001)], name="lucky")
+    again = finalist(1, baseline(), 1, val_ece=0.03)
+    sure = tracked([baseline(val_ece=0.02), again], name="sure")
+    other = tracked([baseline(val_ece=0.5)], name="other", dataset="cifar10")
+    hopeless = tracked([baseline(state="failed")], name="hopeless", model="resnet18_cifar")
+    found = best_settings([lucky, sure, other, hopeless])
+    assert [(entry["dataset"], entry["sweep"]) for entry in found] == [
+        ("cifar10", "other"),
+        ("digits", "sure"),
+    ]
+    assert found[1]["seeds"] == 1
+    assert found[1]["val"]["ece"] == 0.03
+    text = shown(best_table(found))
+    for part in ("cifar10", ".5000", ".0100–.2000", "1.50"):
+        assert part in text
+
+
+@pytest.mark.parametrize("name", ["shown", "x" * 100])
+@pytest.mark.parametrize(
+    ("loss", "hyperparameters"),
+    [
+        ("cross_entropy", {}),
+        ("focal", {"gamma": 0.1 + 0.2}),
+        ("mbls", {"margin": 10.0, "lam": 1e-05}),
+        ("r_aurc", {"lam": 0.5, "epsilon": 0.05, "confidence": "margin"}),
+    ],
+)
+def test_the_best_setting_as_a_sweep_file_trains_just_that(
+    loss: str, hyperparameters: dict[str, Any], name: str
+) -> None:
+    tuned = make_sweep(name=name, losses=["focal", "mbls", "r_aurc"], search={"seed": 4})
+    entry = {"loss": loss, "hyperparameters": hyperparameters}
+    file = as_sweep_file(entry, tuned.model_dump(mode="json"))
+    sweep = parse_sweep(YAML(typ="safe").load(to_yaml(file)))
+    check_sweep(sweep)
+    expected = [("cross_entropy", {}), (loss, hyperparameters)]
+    assert initial_settings(sweep, 10) == expected[: sweep.search.trials]
+    assert sweep.search.trials == (1 if loss == "cross_entropy" else 2)
+    assert sweep.search.seed == 4
+    assert sweep.training == tuned.training
+    assert sweep.rungs == ()
+    assert sweep.selection.seeds == 0

@@ -1,0 +1,40 @@
+"""How values, settings and runs read."""
+
+import math
+from typing import Any
+
+import pytest
+
+from sweeps.formatting import format_fraction, format_hyperparameters, format_value, run_name
+from tests.builders import baseline, trial
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.30000000000000004, "0.3"),
+        (4.70001, "4.7"),
+        (12345.678, "1.235e+04"),
+        (3, "3"),
+        ("margin", "margin"),
+        (True, "True"),
+    ],
+)
+def test_values_read_well(value: Any, text: str) -> None:
+    assert format_value(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.12345, ".1235"), (0.0, ".0000"), (1.0, "1.0000"), (math.nan, "–")]
+)
+def test_fractions_read_well(value: float, text: str) -> None:
+    assert format_fraction(value) == text
+
+
+def test_names_of_settings_and_runs() -> None:
+    assert format_hyperparameters({"gamma": 4.7, "lam": 0.1, "p": 2}) == "γ=4.7 λ=0.1 p=2"
+    assert format_hyperparameters({}) == "–"
+    assert run_name(baseline()) == "cross_entropy"
+    assert run_name(baseline(role="finalist", seed=2)) == "cross_entropy seed=2"
+    own = trial(1, "my.module:MyLoss", hyperparameters={"margin": 1.0})
+    assert run_name(own) == "MyLoss m=1"
