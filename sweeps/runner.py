@@ -30,7 +30,7 @@ from sweeps.terminal.progress import Progress
 from sweeps.tracking.address import check_answers, tracking_uri
 from sweeps.tracking.artifacts import ArtifactError
 from sweeps.tracking.writer import MlflowWriter
-from trainables.config import EncoderSetup, TrialSetup
+from trainables.config import EncoderSetup, TrialSetup, trial_setting
 from trainables.storage import Folder
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _carry_out(
     sweep: SweepFile, store: SweepStore, dataset: Dataset, progress: Progress, log: Path
 ) -> SweepResult:
     writer = MlflowWriter(sweep, store, describe_environment())
-    records = [_with_history(store, record) for record in store.load_records()]
+    records = [_with_history(sweep, store, record) for record in store.load_records()]
     encoder = encoder_setup(sweep, store.storage, dataset)
     ledger = Ledger(
         sweep,
@@ -291,12 +291,20 @@ def load_data(sweep: SweepFile) -> Dataset:
         raise UserError(f"dataset: {error}") from None
 
 
-def _with_history(store: SweepStore, record: TrialRecord) -> TrialRecord:
+def _with_history(sweep: SweepFile, store: SweepStore, record: TrialRecord) -> TrialRecord:
     """A record that was still running, with the epochs that its last checkpoint knows of."""
     if record.state == "running":
         from trainables.checkpoints import load_checkpoint
 
-        state = load_checkpoint(store.trial_folder(record.number) / "checkpoints")
+        setting = trial_setting(
+            sweep.model.name,
+            sweep.model.options,
+            role=record.role,
+            loss=record.loss,
+            hyperparameters=record.hyperparameters,
+            seed=record.seed,
+        )
+        state = load_checkpoint(store.trial_folder(record.number) / "checkpoints", setting)
         record.history = list(state["history"]) if state else []
     return record
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -23,7 +24,8 @@ def save_checkpoint(folder: Folder, epoch: int, state: dict[str, Any]) -> str:
     Args:
         folder: The trial's checkpoint folder.
         epoch: Number of epochs completed.
-        state: Tensors and plain Python values only (it is read with ``weights_only=True``).
+        state: Tensors and plain Python values only (it is read with ``weights_only=True``);
+            ``setting`` says of which trial.
 
     Returns:
         The file's name, ``epoch_000012-<digest>.pt``; plain ``torch.load`` reads it.
@@ -44,13 +46,19 @@ def save_checkpoint(folder: Folder, epoch: int, state: dict[str, Any]) -> str:
     return name
 
 
-def load_checkpoint(folder: Folder) -> dict[str, Any] | None:
-    """The state in the newest undamaged checkpoint, or None where there is none."""
-    data = read_checkpoint(folder)
-    if data is None:
-        return None
-    state: dict[str, Any] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    return state
+def load_checkpoint(folder: Folder, setting: str) -> dict[str, Any] | None:
+    """The state in the newest undamaged checkpoint of a setting, or None where there is none.
+
+    Args:
+        folder: The trial's checkpoint folder.
+        setting: What ``state["setting"]`` must be. A checkpoint of another trial, which came
+            there by whatever accident, is passed over.
+    """
+    for data in _undamaged(folder):
+        state: dict[str, Any] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+        if state.get("setting") == setting:
+            return state
+    return None
 
 
 def read_checkpoint(folder: Folder) -> bytes | None:
@@ -59,12 +67,15 @@ def read_checkpoint(folder: Folder) -> bytes | None:
     A file whose content does not match the digest in its name (cut short, a flipped byte) is
     passed over in favour of the one before it.
     """
+    return next(_undamaged(folder), None)
+
+
+def _undamaged(folder: Folder) -> Iterator[bytes]:
     for name in reversed(_checkpoint_names(folder)):
         data = folder.read(name)
         match = _NAME.fullmatch(name)
         if match and match[2] == _digest(data):
-            return data
-    return None
+            yield data
 
 
 def _epoch(name: str) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -92,6 +94,27 @@ class TrialSetup:
     threads: int = 1
     user_paths: tuple[str, ...] = ()
     encoder: EncoderSetup | None = None
+
+
+def trial_setting(
+    model: str,
+    model_options: Mapping[str, object],
+    *,
+    role: str,
+    loss: str,
+    hyperparameters: Mapping[str, object],
+    seed: int,
+) -> str:
+    """What a trial's checkpoint must agree with, as JSON; equal for equal trials only."""
+    parts = {
+        "model": model,
+        "model_options": dict(model_options),
+        "stage": "encoder" if role == "encoder" else "classifier",
+        "loss": loss,
+        "hyperparameters": dict(hyperparameters),
+        "seed": seed,
+    }
+    return json.dumps(parts, sort_keys=True, default=str)
 
 
 def trial_folder(number: int) -> str:

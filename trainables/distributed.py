@@ -5,11 +5,14 @@ workers: every worker returns the loss of the *global* batch, and its backward p
 gradient of that loss with respect to the worker's own samples, times the number of workers.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch import distributed as dist
+
+T = TypeVar("T")
 
 
 def world_size() -> int:
@@ -20,6 +23,19 @@ def world_size() -> int:
 def rank() -> int:
     """Number of this worker, from 0; 0 without a process group."""
     return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+
+
+def from_first_worker(make: Callable[[], T], device: torch.device) -> T:
+    """What ``make`` gives on the first worker, on every worker.
+
+    Args:
+        make: Called on the first worker only; what it gives can be pickled.
+        device: On which the workers exchange tensors.
+    """
+    made = [make() if rank() == 0 else None]
+    if world_size() > 1:
+        dist.broadcast_object_list(made, src=0, device=device)
+    return made[0]  # type: ignore[return-value]
 
 
 def all_gather(tensor: Tensor) -> Tensor:

@@ -15,9 +15,9 @@ import torch
 from trainables import metrics as M
 from trainables import two_stage
 from trainables.checkpoints import load_checkpoint, save_checkpoint
-from trainables.config import TrialSetup, trial_folder
+from trainables.config import TrialSetup, trial_folder, trial_setting
 from trainables.data.base import Dataset
-from trainables.distributed import rank
+from trainables.distributed import from_first_worker, rank
 from trainables.losses import make_loss
 from trainables.models import Classifier, make_model
 from trainables.outcome import summarise, write_predictions
@@ -43,6 +43,11 @@ class TrialRun:
         self.config = config
         self.folder = Folder(setup.trials_uri) / trial_folder(config["number"])
         self.history: list[dict[str, float]] = []
+        self._setting = trial_setting(
+            setup.model,
+            setup.model_options,
+            **{key: config[key] for key in ("role", "loss", "hyperparameters", "seed")},
+        )
         self._trainer: Trainer | None = None
         self._unsaved: list[Callable[[], object]] = []
 
@@ -99,7 +104,10 @@ class TrialRun:
             seed=self.config["seed"],
             device=default_device(),
         )
-        state = load_checkpoint(self.folder / "checkpoints")
+        # Read by one worker, so that all go on from one epoch, whatever they see of the storage.
+        state = from_first_worker(
+            lambda: load_checkpoint(self.folder / "checkpoints", self._setting), trainer.device
+        )
         if state is not None:
             trainer.load_state_dict(state["trainer"])
             self.history = state["history"]
@@ -119,7 +127,11 @@ class TrialRun:
         entry |= self._evaluate(trainer)
         self.history.append(entry)
         # The checkpoint comes last: an epoch that is in it is complete with all its files.
-        state = {"trainer": trainer.state_dict(), "history": self.history}
+        state = {
+            "setting": self._setting,
+            "trainer": trainer.state_dict(),
+            "history": self.history,
+        }
         self._unsaved.append(
             partial(save_checkpoint, self.folder / "checkpoints", trainer.epoch, state)
         )

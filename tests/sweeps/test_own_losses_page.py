@@ -172,7 +172,13 @@ def test_a_loss_that_fails_in_training_is_told_as_the_page_says(
     )
     trial = TuneTrial.__new__(TuneTrial)  # as its actor, without Ray around it
     trial.setup(
-        {"number": 0, "loss": f"{module}:Overconfidence", "hyperparameters": {}, "seed": 0},
+        {
+            "number": 0,
+            "role": "search",
+            "loss": f"{module}:Overconfidence",
+            "hyperparameters": {},
+            "seed": 0,
+        },
         dataset=load_dataset("digits", seed=0, train_samples=120),
         trial_setup=setup,
     )

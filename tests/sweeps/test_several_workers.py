@@ -108,7 +108,13 @@ def test_two_workers_give_what_one_gives(workplace: Path, result: SweepResult) -
         outcome_epochs=sweep.outcome_epochs,
     )
     baseline = result.records[0]
-    config = {"number": 0, "loss": "cross_entropy", "hyperparameters": {}, "seed": baseline.seed}
+    config = {
+        "number": 0,
+        "role": "search",
+        "loss": "cross_entropy",
+        "hyperparameters": {},
+        "seed": baseline.seed,
+    }
     alone = TrialRun(load_data(sweep), setup, config)
     for entry in baseline.history:
         expected = alone.advance()

@@ -103,14 +103,16 @@ def test_folders_of_trials_sort_as_numbers_do() -> None:
 
 
 def save(folder: Folder, epoch: int) -> str:
-    return save_checkpoint(folder, epoch, {"epoch": epoch, "weights": torch.ones(50) * epoch})
+    return save_checkpoint(
+        folder, epoch, {"setting": "mine", "epoch": epoch, "weights": torch.ones(50) * epoch}
+    )
 
 
 def test_only_the_last_two_checkpoints_are_kept(folder: Folder) -> None:
-    assert load_checkpoint(folder) is None
+    assert load_checkpoint(folder, "mine") is None
     names = [save(folder, epoch) for epoch in (1, 2, 9, 10)]
     assert folder.names() == names[-2:]
-    state = load_checkpoint(folder)
+    state = load_checkpoint(folder, "mine")
     assert state is not None
     assert state["epoch"] == 10
     assert torch.equal(state["weights"], torch.full((50,), 10.0))
@@ -124,7 +126,7 @@ def test_other_files_are_no_checkpoints(folder: Folder) -> None:
     save(folder, 3)
     assert "notes.txt" in folder.names()
     assert len([name for name in folder.names() if name.endswith(".pt")]) == 3
-    state = load_checkpoint(folder)
+    state = load_checkpoint(folder, "mine")
     assert state is not None and state["epoch"] == 3
 
 
@@ -135,32 +137,32 @@ def test_a_flipped_bit_anywhere_is_noticed(folder: Folder, position: int) -> Non
     data = bytearray(folder.read(name))
     data[position] ^= 1
     folder.write(name, bytes(data))
-    state = load_checkpoint(folder)
+    state = load_checkpoint(folder, "mine")
     assert state is not None and state["epoch"] == 1
 
 
 def test_a_checkpoint_can_run_no_code(folder: Folder) -> None:
     import pickle
 
-    save_checkpoint(folder, 1, {"hostile": Path("x")})
+    save_checkpoint(folder, 1, {"setting": "mine", "hostile": Path("x")})
     with pytest.raises(pickle.UnpicklingError, match="weights_only"):
-        load_checkpoint(folder)
+        load_checkpoint(folder, "mine")
 
 
 def test_damaged_files_make_way_when_their_epochs_come_again(folder: Folder) -> None:
     """A trial whose checkpoints are both damaged begins anew, and must not lose its new ones."""
     for epoch in (5, 6):
         folder.write(save(folder, epoch), b"damaged")
-    assert load_checkpoint(folder) is None
+    assert load_checkpoint(folder, "mine") is None
     for epoch in (1, 2, 3):
         save(folder, epoch)
-        state = load_checkpoint(folder)
+        state = load_checkpoint(folder, "mine")
         assert state is not None and state["epoch"] == epoch
     folder.write(folder.names()[-1], b"damaged")
-    save_checkpoint(folder, 3, {"epoch": 3, "digest": "another"})
+    save_checkpoint(folder, 3, {"setting": "mine", "epoch": 3, "digest": "another"})
     assert [name[:12] for name in folder.names()] == ["epoch_000002", "epoch_000003"]
     folder.write(folder.names()[-1], b"damaged")
-    state = load_checkpoint(folder)
+    state = load_checkpoint(folder, "mine")
     assert state is not None and state["epoch"] == 2
 
 

@@ -342,3 +342,11 @@ def test_two_workers_train_as_one_does(results: dict[str, dict[str, Any]], loss:
     for one, other in zip(alone["reports"], first["reports"], strict=True):
         assert other == pytest.approx(one, rel=1e-5)
     assert first["reports"] == second["reports"]
+
+
+def test_all_workers_go_on_from_the_first_ones_checkpoint(
+    results: dict[str, dict[str, Any]],
+) -> None:
+    first, second = (results[name]["resumed"] for name in ("worker0", "worker1"))
+    assert first["epochs"] == second["epochs"] == [[1], []]
+    assert torch.equal(first["weights"], second["weights"])

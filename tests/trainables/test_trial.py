@@ -1,5 +1,6 @@
 """Trials that are cut off go on as if nothing had been; damaged checkpoints are noticed."""
 
+import io
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from trainables.checkpoints import load_checkpoint, save_checkpoint
+from trainables.checkpoints import load_checkpoint, read_checkpoint, save_checkpoint
 from trainables.config import TrainingConfig, TrialSetup
 from trainables.data import load_dataset
 from trainables.data.base import Dataset
@@ -22,6 +23,13 @@ from trainables.training import learning_rate_factor
 from trainables.trial import TrialRun
 
 EPOCHS = 4
+CONFIG: dict[str, Any] = {
+    "number": 7,
+    "role": "search",
+    "loss": "cross_entropy",
+    "hyperparameters": {},
+    "seed": 3,
+}
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +49,14 @@ def make_setup(folder: Path, **training: Any) -> TrialSetup:
 
 
 def start(digits: Dataset, setup: TrialSetup, loss: str = "cross_entropy") -> TrialRun:
-    config = {"number": 7, "loss": loss, "hyperparameters": {}, "seed": 3}
-    return TrialRun(digits, setup, config)
+    return TrialRun(digits, setup, {**CONFIG, "loss": loss})
 
 
 def last_state(folder: Path) -> dict[str, Any]:
-    state = load_checkpoint(Folder(str(folder)) / "00007" / "checkpoints")
-    assert state is not None
-    return state["trainer"]
+    data = read_checkpoint(Folder(str(folder)) / "00007" / "checkpoints")
+    assert data is not None
+    trainer: dict[str, Any] = torch.load(io.BytesIO(data))["trainer"]
+    return trainer
 
 
 def without_time(entry: dict[str, Any]) -> dict[str, Any]:
@@ -100,7 +108,9 @@ def test_divergence_is_a_failure_with_a_reason(tmp_path: Path, digits: Dataset) 
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path, damage: str) -> None:
     folder = Folder(str(tmp_path))
     for epoch in (1, 2, 3):
-        save_checkpoint(folder, epoch, {"epoch": epoch, "weights": torch.ones(100)})
+        save_checkpoint(
+            folder, epoch, {"setting": "mine", "epoch": epoch, "weights": torch.ones(100)}
+        )
     names = folder.names()
     assert len(names) == 2
     path = tmp_path / names[-1]
@@ -110,10 +120,10 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path, damage
     else:
         data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    state = load_checkpoint(folder)
+    state = load_checkpoint(folder, "mine")
     assert state is not None and state["epoch"] == 2
     (tmp_path / names[0]).write_bytes(b"")
-    assert load_checkpoint(folder) is None
+    assert load_checkpoint(folder, "mine") is None
 
 
 def test_a_writer_killed_at_any_moment_leaves_a_whole_file(tmp_path: Path) -> None:
@@ -184,7 +194,7 @@ assert all(torch.equal(a, b) for a, b in zip(own, peers))
 def test_a_trial_depends_on_its_seed_alone(tmp_path: Path, digits: Dataset) -> None:
     results: dict[str, list[dict[str, Any]]] = {}
     for name, seed in (("one", 3), ("other", 3), ("another", 4)):
-        config = {"number": 0, "loss": "focal", "hyperparameters": {"gamma": 2.0}, "seed": seed}
+        config = {**CONFIG, "loss": "focal", "hyperparameters": {"gamma": 2.0}, "seed": seed}
         run = TrialRun(digits, make_setup(tmp_path / name), config)
         torch.manual_seed(len(results))  # what ran in this process before
         results[name] = [without_time(run.advance()) for _ in range(2)]
@@ -201,6 +211,36 @@ def test_a_finished_trial_reports_its_end_once_more(tmp_path: Path, digits: Data
     assert len(again.pop("before")) == EPOCHS - 1
     assert again == results[-1]
     assert checkpoints.names() == before
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"loss": "dual_focal", "hyperparameters": {"gamma": 7.0}, "seed": 5},
+        {"loss": "dual_focal"},
+        {"hyperparameters": {"gamma": 1.5}},
+        {"seed": 5},
+        {"width": 5},
+    ],
+    ids=str,
+)
+def test_a_checkpoint_of_another_trial_is_never_taken(
+    tmp_path: Path, digits: Dataset, other: dict[str, Any]
+) -> None:
+    def run(folder: str, **changes: Any) -> TrialRun:
+        setup = make_setup(tmp_path / folder)
+        options = {**setup.model_options, "width": changes.pop("width", 4)}
+        config = {**CONFIG, "loss": "focal", "hyperparameters": {"gamma": 1.0}, **changes}
+        return TrialRun(digits, replace(setup, model_options=options), config)
+
+    whole = run("place")
+    for _ in range(EPOCHS):
+        whole.advance()
+    taken = run("place", **other)
+    first = without_time(taken.advance())
+    assert first == without_time(run("fresh", **other).advance())
+    assert first["epoch"] == 1 and "before" not in first
+    assert len(run("place", **other).advance()["before"]) == 0  # its own it does take
 
 
 OWN = """

@@ -4,6 +4,7 @@ Trains two epochs with each loss, data-parallel and then (rank 0) alone, and wri
 what each epoch reported, and the validation logits.
 """
 
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,12 @@ import torch
 from torch import distributed as dist
 from torch import nn
 
-from trainables.config import TrainingConfig
+from trainables.config import TrainingConfig, TrialSetup
 from trainables.data import load_dataset
 from trainables.losses import make_loss
 from trainables.models import Classifier
 from trainables.training import Trainer
+from trainables.trial import TrialRun
 
 WORKERS = 2
 LOSSES = ("cross_entropy", "focal", "crl", "cals_alm", "adafocal", "aucm")
@@ -44,12 +46,44 @@ def train(name: str) -> dict[str, Any]:
     return {**state, "reports": reports, "logits": logits}
 
 
+def resumed(folder: Path) -> dict[str, Any]:
+    """What a trial goes on from, and comes to, where the second worker sees an older checkpoint."""
+    dataset = load_dataset("digits", seed=0, train_samples=100)
+    config = {"number": 0, "role": "search", "hyperparameters": {}, "seed": 1}
+
+    def run(place: str) -> TrialRun:
+        setup = TrialSetup(
+            model="small_cnn",
+            model_options={"width": 4},
+            training=TrainingConfig(epochs=3, batch_size=40),
+            trials_uri=str(folder / place),
+            outcome_epochs=(3,),
+        )
+        return TrialRun(dataset, setup, {**config, "loss": "cross_entropy"})
+
+    first = run("newer")
+    first.advance()
+    dist.barrier()
+    if dist.get_rank() == 1:
+        shutil.copytree(folder / "newer", folder / "older")
+    dist.barrier()
+    first.advance()
+    dist.barrier()
+    again = run("newer" if dist.get_rank() == 0 else "older")
+    reports = [again.advance() for _ in range(2)]
+    epochs = [[r["epoch"] for r in report.get("before", [])] for report in reports]
+    trainer = again._trainer
+    assert trainer is not None
+    return {"epochs": epochs, "weights": trainer.model.head.weight.detach().clone()}
+
+
 def main(rank: int, folder: Path) -> None:
     torch.set_num_threads(1)
     dist.init_process_group(
         "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=WORKERS
     )
-    torch.save({name: train(name) for name in LOSSES}, folder / f"worker{rank}.pt")
+    found = {name: train(name) for name in LOSSES}
+    torch.save({**found, "resumed": resumed(folder)}, folder / f"worker{rank}.pt")
     dist.barrier()
     dist.destroy_process_group()
     if rank == 0:
