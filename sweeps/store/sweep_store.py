@@ -16,7 +16,7 @@ from typing import Any
 from sweeps.errors import UserError, did_you_mean
 from sweeps.search.record import TrialRecord
 from sweeps.store.lease import lease
-from sweeps.sweep_file.loading import dump_sweep, parse_sweep
+from sweeps.sweep_file.loading import dump_sweep, read_resolved
 from sweeps.sweep_file.schema import SweepFile
 from trainables.config import trial_folder
 from trainables.storage import Folder, absolute
@@ -74,8 +74,6 @@ class SweepStore:
         Raises:
             UserError: There is no sweep of this name.
         """
-        from ruamel.yaml import YAML
-
         try:
             text = self.folder.read("sweep.yaml").decode()
         except FileNotFoundError:
@@ -86,7 +84,7 @@ class SweepStore:
             ) from None
         except (OSError, ValueError) as error:
             raise UserError(storage_fault(self.storage, error)) from None
-        return parse_sweep(YAML(typ="safe", pure=True).load(text), default_origin=f"{self.name}")
+        return read_resolved(text, self.name)
 
     def load_earlier(self) -> list[dict[str, Any]]:
         """What :meth:`create` was given of earlier sweeps."""

@@ -5,20 +5,25 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.scalarbool import ScalarBoolean
 
 from sweeps.errors import UserError, did_you_mean
 from sweeps.sweep_file.schema import SweepFile
+from sweeps.sweep_file.yaml_text import (
+    LONGEST_SHOWN,
+    Location,
+    YamlTextError,
+    read_yaml,
+    shortened,
+)
 
 READY_MADE = Path(__file__).parent / "ready_made"
-_Location = tuple[str | int, ...]
+_LARGEST_FILE = 2**20  # bytes
 
 
 def ready_made_sweeps() -> list[str]:
@@ -38,12 +43,7 @@ def load_sweep(source: str, overrides: Sequence[str] = (), name: str | None = No
         UserError: Naming the line, the key, what was found and what is allowed, for every fault.
     """
     path = _find(source)
-    text = _read_text(path)
-    tree = _parse(text, str(path))
-    if not isinstance(tree, dict):
-        found = "a list" if isinstance(tree, list) else repr(_plain(tree))
-        raise UserError(f"{path}: a sweep file is a mapping of keys to values, found {found}")
-    lines = dict(_lines(tree, ()))
+    tree, lines = _read(_read_text(path), str(path))
     origins = {location: f"{path}, line {line}" for location, line in lines.items()}
     for override in overrides:
         origins[_apply(tree, override)] = f"--set {override}"
@@ -53,8 +53,23 @@ def load_sweep(source: str, overrides: Sequence[str] = (), name: str | None = No
     return parse_sweep(tree, origins, default_origin=str(path))
 
 
+def read_resolved(text: str, origin: str) -> SweepFile:
+    """The sweep in the text of :func:`dump_sweep`.
+
+    Args:
+        text: A complete sweep file.
+        origin: What it is, for messages.
+
+    Raises:
+        UserError: It is damaged.
+    """
+    return parse_sweep(_read(text, origin)[0], default_origin=origin)
+
+
 def parse_sweep(
-    tree: dict[str, Any], origins: dict[_Location, str] | None = None, default_origin: str = "sweep"
+    tree: dict[str, Any],
+    origins: Mapping[Location, str] | None = None,
+    default_origin: str = "sweep",
 ) -> SweepFile:
     """Check a sweep given as plain Python values.
 
@@ -68,7 +83,7 @@ def parse_sweep(
     """
     origins = origins or {}
     try:
-        return SweepFile.model_validate(_plain(tree))
+        return SweepFile.model_validate(tree)
     except ValidationError as error:
         faults = error.errors(include_url=False)
         # A fault inside a list makes the list itself too short; the cause is enough.
@@ -113,7 +128,13 @@ def _find(source: str) -> Path:
 
 def _read_text(path: Path) -> str:
     try:
-        text = path.read_bytes().decode("utf-8")
+        with open(path, "rb") as stream:
+            data = stream.read(_LARGEST_FILE + 1)
+        if len(data) > _LARGEST_FILE:
+            raise UserError(
+                f"{path}: more than {_LARGEST_FILE // 2**20} MiB; a sweep file has a few lines"
+            )
+        text = data.decode("utf-8")
     except UnicodeDecodeError:
         raise UserError(f"{path}: not a text file; a sweep file is YAML in UTF-8") from None
     except OSError as error:
@@ -125,37 +146,30 @@ def _read_text(path: Path) -> str:
     return text
 
 
-def _parse(text: str, origin: str) -> Any:
+def _read(text: str, origin: str) -> tuple[dict[str, Any], dict[Location, int]]:
+    """The mapping in a text, and the lines of all that is in it."""
+    tree, lines = _parse(text, origin)
+    if not isinstance(tree, dict):
+        found = "a list" if isinstance(tree, list) else shortened(tree)
+        raise UserError(f"{origin}: a sweep file is a mapping of keys to values, found {found}")
+    return tree, lines
+
+
+def _parse(text: str, origin: str) -> tuple[Any, dict[Location, int]]:
     try:
-        return YAML(typ="rt").load(text)
-    except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = f", line {mark.line + 1}" if mark is not None else ""
-        raise UserError(f"{origin}{line}: not valid YAML: {error.problem}") from None
-    except (YAMLError, ValueError, RecursionError) as error:
-        raise UserError(f"{origin}: not valid YAML: {str(error).splitlines()[0]}") from None
+        return read_yaml(text)
+    except YamlTextError as error:
+        line = f", line {error.line}" if error.line is not None else ""
+        raise UserError(f"{origin}{line}: {error}") from None
 
 
-def _lines(node: Any, location: _Location) -> Iterable[tuple[_Location, int]]:
-    """The line (from 1) of every key and list item below a node."""
-    if isinstance(node, dict):
-        for key, value in node.items():
-            if key in node.lc.data:  # type: ignore[attr-defined]  # else merged in by `<<`
-                yield (*location, str(key)), node.lc.key(key)[0] + 1  # type: ignore[attr-defined]
-            yield from _lines(value, (*location, str(key)))
-    elif isinstance(node, list):
-        for index, value in enumerate(node):
-            yield (*location, index), node.lc.item(index)[0] + 1  # type: ignore[attr-defined]
-            yield from _lines(value, (*location, index))
-
-
-def _apply(tree: dict[str, Any], override: str) -> _Location:
+def _apply(tree: dict[str, Any], override: str) -> Location:
     """Set one value in the tree; the location that was set."""
     dotted, separator, text = override.partition("=")
     keys = dotted.strip().split(".")
     if not separator or not all(keys):
         raise UserError(f"--set {override}: write KEY=VALUE, such as training.epochs=5")
-    value = _parse(text, f"--set {override}")
+    value, _ = _parse(text, f"--set {override}")
     node = tree
     for depth, key in enumerate(keys[:-1]):
         child = node.setdefault(key, {})
@@ -168,21 +182,7 @@ def _apply(tree: dict[str, Any], override: str) -> _Location:
     return tuple(keys)
 
 
-def _plain(node: Any) -> Any:
-    """Ruamel's annotated values as plain ones."""
-    if isinstance(node, dict):
-        return {str(key): _plain(value) for key, value in node.items()}
-    if isinstance(node, list | tuple):
-        return [_plain(value) for value in node]
-    if isinstance(node, ScalarBoolean):  # an int, to Python
-        return bool(node)
-    for kind in (bool, int, float, str):
-        if isinstance(node, kind):
-            return kind(node)
-    return node
-
-
-def _origin(location: _Location, origins: dict[_Location, str], default: str) -> str:
+def _origin(location: Location, origins: Mapping[Location, str], default: str) -> str:
     for length in range(len(location), 0, -1):
         if location[:length] in origins:
             return origins[location[:length]]
@@ -192,12 +192,12 @@ def _origin(location: _Location, origins: dict[_Location, str], default: str) ->
 def _describe(fault: Any) -> str:
     """One fault as "key = value: what is allowed"."""
     location, context = fault["loc"], fault.get("ctx", {})
-    key = ".".join(str(part) for part in location)
+    key, found = _dotted(location), shortened(fault["input"])
     if fault["type"] == "extra_forbidden":
         known = list(_section_at(location[:-1]).model_fields)
-        where = f" in {'.'.join(str(p) for p in location[:-1])}" if location[:-1] else ""
+        where = f" in {_dotted(location[:-1])}" if location[:-1] else ""
         hint = did_you_mean(str(location[-1]), known)
-        return f"unknown key {str(location[-1])!r}{where}; {hint}allowed: {', '.join(known)}"
+        return f"unknown key {shortened(location[-1])}{where}; {hint}allowed: {', '.join(known)}"
     if fault["type"] == "missing":
         return f"{key} is missing; it must be given"
     if fault["type"] == "value_error":
@@ -205,21 +205,31 @@ def _describe(fault: Any) -> str:
     if fault["type"] == "literal_error":
         names = re.findall(r"'([^']*)'", context["expected"])
         hint = did_you_mean(str(fault["input"]), names)
-        return f"{key} = {fault['input']!r} is not allowed; {hint}allowed: {context['expected']}"
+        return f"{key} = {found} is not allowed; {hint}allowed: {context['expected']}"
     if fault["type"] == "string_pattern_mismatch":
         return (
-            f"{key} = {fault['input']!r} is not allowed; allowed: letters, digits, '_', '.', '-', "
+            f"{key} = {found} is not allowed; allowed: letters, digits, '_', '.', '-', "
             "the first a letter or digit"
         )
     if fault["type"] in ("model_type", "model_attributes_type"):
         keys = ", ".join(_section_at(location).model_fields)
-        return f"{key} = {fault['input']!r} is not allowed; a mapping is wanted, with keys: {keys}"
+        return f"{key} = {found} is not allowed; a mapping is wanted, with keys: {keys}"
     if fault["type"] == "tuple_type":
-        return f"{key} = {fault['input']!r} is not allowed; allowed: a list"
+        return f"{key} = {found} is not allowed; allowed: a list"
     if fault["type"] == "too_short":
         return f"{key} is empty; give at least one"
+    if fault["type"] == "too_long":
+        return f"{key} is too long; allowed: at most {context['max_length']} entries"
     allowed = fault["msg"].removeprefix("Input should be ").removeprefix("String should have ")
-    return f"{key} = {fault['input']!r} is not allowed; allowed: {allowed}"
+    return f"{key} = {found} is not allowed; allowed: {allowed}"
+
+
+def _dotted(location: Sequence[str | int]) -> str:
+    """A place of the sweep file; a part that would not read as text is quoted."""
+    parts = [str(part) for part in location]
+    return ".".join(
+        p if p.isprintable() and len(p) <= LONGEST_SHOWN else shortened(p) for p in parts
+    )
 
 
 def _section_at(location: Sequence[str | int]) -> type[BaseModel]:

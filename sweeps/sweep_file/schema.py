@@ -2,39 +2,50 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
     Strict,
     model_validator,
 )
 
 from sweeps.search.ranking import Rule
+from sweeps.sweep_file.yaml_text import LARGEST_INTEGER, shortened
 from trainables.config import AugmentationName, OptimizerName, Precision, ScheduleName
 from trainables.config import TrainingConfig as _T
+
+# Beyond these no value makes sense, and some break what is reckoned with them.
+LARGEST = 1e6
+_LARGEST_SEED = 2**31 - 1  # also with the finalists' new seeds added it has 32 bits
+_MOST_ENTRIES = 100
 
 
 def _check_scalar(value: Any) -> Any:
     """One message, where pydantic would give one for each type that it is not."""
     if not isinstance(value, bool | int | float | str) or (
-        isinstance(value, float) and not math.isfinite(value)
+        isinstance(value, int | float) and not abs(value) <= LARGEST
     ):
-        raise ValueError(f"{value!r} is not allowed; allowed: a finite number, text, true or false")
+        raise ValueError(
+            f"{shortened(value)} is not allowed; allowed: a finite number from {-LARGEST:,.0f} to "
+            f"{LARGEST:,.0f}, text, true or false"
+        )
     return value
 
 
 Scalar = Annotated[bool | int | float | str, BeforeValidator(_check_scalar)]
+Bound = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
+Positive = Annotated[float, Field(gt=0, le=LARGEST)]
+NonNegative = Annotated[float, Field(ge=0, le=LARGEST)]
+Epochs = Annotated[int, Field(gt=0, le=100_000)]
+Count = Annotated[int, Field(gt=0, le=1_000_000)]
+Resources = Annotated[int, Field(gt=0, le=10_000)]
+Again = Annotated[int, Field(ge=0, le=1_000)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100)]
 
 
@@ -59,6 +70,15 @@ class _NamedPart(BaseModel):
     name: str
 
     _short_form = model_validator(mode="before")(_name_alone)
+
+    @model_validator(mode="after")
+    def _integers_of_64_bits(self) -> Self:
+        for key, value in self.options.items():
+            if isinstance(value, int) and not -LARGEST_INTEGER <= value <= LARGEST_INTEGER:
+                raise ValueError(
+                    f"{key} is not allowed; allowed: whole numbers up to {LARGEST_INTEGER}"
+                )
+        return self
 
     @property
     def options(self) -> dict[str, Any]:
@@ -95,10 +115,12 @@ class ModelSection(_NamedPart):
 class SpaceSection(_Section):
     """The range of one hyperparameter: ``low`` and ``high`` (with ``log``), or ``choices``."""
 
-    low: float | None = None
-    high: float | None = None
+    low: Bound | None = None
+    high: Bound | None = None
     log: bool = False
-    choices: Annotated[tuple[Scalar, ...] | None, Strict(False)] = None
+    choices: Annotated[
+        tuple[Scalar, ...] | None, Strict(False), Field(max_length=_MOST_ENTRIES)
+    ] = None
 
     @model_validator(mode="after")
     def _one_kind(self) -> SpaceSection:
@@ -130,21 +152,23 @@ class LossSection(_Section):
 class TrainingSection(_Section):
     """``training``: the recipe, the same for all trials (defaults: the papers' CIFAR recipe)."""
 
-    epochs: PositiveInt = _T.epochs
-    batch_size: Annotated[int, Field(ge=2)] = _T.batch_size
+    epochs: Epochs = _T.epochs
+    batch_size: Annotated[Count, Field(ge=2)] = _T.batch_size
     optimizer: OptimizerName = _T.optimizer
-    lr: PositiveFloat = _T.lr
+    lr: Positive = _T.lr
     momentum: Annotated[float, Field(ge=0, lt=1)] = _T.momentum
     nesterov: bool = _T.nesterov
-    weight_decay: NonNegativeFloat = _T.weight_decay
+    weight_decay: NonNegative = _T.weight_decay
     schedule: ScheduleName = _T.schedule
-    milestones: Annotated[tuple[Fraction, ...], Strict(False)] = _T.milestones
+    milestones: Annotated[tuple[Fraction, ...], Strict(False), Field(max_length=_MOST_ENTRIES)] = (
+        _T.milestones
+    )
     lr_decay: Fraction = _T.lr_decay
-    warmup_epochs: NonNegativeFloat = _T.warmup_epochs
-    clip_grad_norm: PositiveFloat | None = _T.clip_grad_norm
+    warmup_epochs: Annotated[float, Field(ge=0, le=100_000)] = _T.warmup_epochs
+    clip_grad_norm: Positive | None = _T.clip_grad_norm
     augmentation: AugmentationName | None = _T.augmentation
     precision: Precision = _T.precision
-    eval_batch_size: PositiveInt = _T.eval_batch_size
+    eval_batch_size: Count = _T.eval_batch_size
     sync_batch_norm: bool = _T.sync_batch_norm
 
     @model_validator(mode="after")
@@ -187,13 +211,18 @@ class SearchSection(_Section):
     from; their trials are not this sweep's.
     """
 
-    trials: PositiveInt = 50
+    trials: Count = 50
     sampler: Literal["tpe", "random"] = "tpe"
-    seed: NonNegativeInt = 0
+    seed: Annotated[int, Field(ge=0, le=_LARGEST_SEED)] = 0
     objective: str = "val_ece"
     guard: Annotated[float, Field(ge=0, le=1)] = 0.01
-    max_hours: PositiveFloat | None = None
-    warm_start: Annotated[tuple[Name, ...], Strict(False), BeforeValidator(_one_alone)] = ()
+    max_hours: Positive | None = None
+    warm_start: Annotated[
+        tuple[Name, ...],
+        Strict(False),
+        BeforeValidator(_one_alone),
+        Field(max_length=_MOST_ENTRIES),
+    ] = ()
 
 
 class SchedulerSection(_Section):
@@ -201,17 +230,17 @@ class SchedulerSection(_Section):
 
     name: Literal["asha", "none"] = "asha"
     metric: str = "val_nll"
-    grace_period: PositiveInt | None = None
-    reduction_factor: Annotated[int, Field(ge=2)] = 3
+    grace_period: Epochs | None = None
+    reduction_factor: Annotated[int, Field(ge=2, le=1_000)] = 3
 
 
 class ScalingSection(_Section):
     """``scaling``: what one trial uses."""
 
-    num_workers: PositiveInt = 1
-    cpus_per_worker: PositiveInt = 1
-    gpus_per_worker: NonNegativeFloat = 0.0
-    max_concurrent: PositiveInt | None = None
+    num_workers: Resources = 1
+    cpus_per_worker: Resources = 1
+    gpus_per_worker: Annotated[float, Field(ge=0, le=1_000)] = 0.0
+    max_concurrent: Count | None = None
 
     @model_validator(mode="after")
     def _whole_gpus(self) -> ScalingSection:
@@ -231,8 +260,8 @@ class ScalingSection(_Section):
 class SelectionSection(_Section):
     """``selection``: how many of the best settings are trained again, with how many new seeds."""
 
-    finalists: NonNegativeInt = 3
-    seeds: NonNegativeInt = 2
+    finalists: Again = 3
+    seeds: Again = 2
 
 
 class TrackingSection(_Section):
@@ -247,7 +276,9 @@ class SweepFile(_Section):
     name: Name
     dataset: DatasetSection
     model: ModelSection
-    losses: Annotated[tuple[LossSection, ...], Strict(False), Field(min_length=1)]
+    losses: Annotated[
+        tuple[LossSection, ...], Strict(False), Field(min_length=1, max_length=_MOST_ENTRIES)
+    ]
     encoder: EncoderSection | None = None
     training: TrainingSection = TrainingSection()
     search: SearchSection = SearchSection()

@@ -4,7 +4,6 @@ import math
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -174,8 +173,15 @@ def test_an_empty_storage_says_so(tmp_path: Path) -> None:
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_a_damaged_sweep_file_is_told(store: SweepStore) -> None:
-    tree: dict[str, Any] = {"name": "kept"}
-    store.folder.write("sweep.yaml", str(tree).encode())
-    with pytest.raises(UserError, match="kept: dataset is missing"):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{'name': 'kept'}", "kept: dataset is missing"),
+        ("name: [kept", "kept, line 1: not valid YAML"),
+        ("", "kept: a sweep file is a mapping of keys to values, found None"),
+    ],
+)
+def test_a_damaged_sweep_file_is_told(store: SweepStore, text: str, message: str) -> None:
+    store.folder.write("sweep.yaml", text.encode())
+    with pytest.raises(UserError, match=message):
         store.load_sweep()
