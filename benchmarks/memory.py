@@ -19,6 +19,7 @@ from sweeps.cluster import connection as cluster
 from sweeps.cluster import runner
 from sweeps.sweep_file.loading import parse_sweep
 from trainables.data.base import Dataset, Split
+from trainables.data.samples import Images
 
 MIB = 2**20
 
@@ -37,9 +38,7 @@ def images(*, seed: int, count: int = 50_000) -> Dataset:
         split(500),
         split(500),
         tuple("abcdefghij"),
-        (0.5,) * 3,
-        (0.5,) * 3,
-        "none",
+        Images((3, 32, 32), (0.5,) * 3, (0.5,) * 3),
     )
 
 

@@ -22,6 +22,7 @@ from sweeps.cluster import connection as cluster
 from sweeps.cluster import runner
 from sweeps.sweep_file.loading import parse_sweep
 from trainables.data.base import Dataset, Split
+from trainables.data.samples import Images
 from trainables.models.base import Classifier
 
 
@@ -33,7 +34,8 @@ def tiny_data(*, seed: int) -> Dataset:
         images = draw.integers(0, 255, (16, 1, 8, 8), dtype=np.uint8)
         return Split(images, np.tile(np.arange(2), 8))
 
-    return Dataset("tiny", split(), split(), split(), ("no", "yes"), (0.5,), (0.5,), "none")
+    samples = Images((1, 8, 8), (0.5,), (0.5,))
+    return Dataset("tiny", split(), split(), split(), ("no", "yes"), samples)
 
 
 def tiny_model(*, input_shape: tuple[int, int, int], num_classes: int) -> Classifier:

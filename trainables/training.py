@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trainables.augmentation import augment, normalise
 from trainables.batch_norm import synchronised
 from trainables.config import TrainingConfig
 from trainables.data.base import Dataset, Split
@@ -149,7 +148,7 @@ class Trainer:
         width = {"logits": self.model.head.out_features, "features": self.model.head.in_features}
         chunks = [torch.zeros(0, width[what], device=self.device)]
         for chunk in _chunks(mine, self.config.eval_batch_size):
-            inputs = self._normalise(self._images(split, chunk))
+            inputs = self.dataset.samples.prepare(self._rows(split, chunk))
             with _exact_convolutions():
                 logits, features = self.model(inputs, return_features=True)
             chunks.append(logits if what == "logits" else features)
@@ -182,10 +181,10 @@ class Trainer:
             yield np.array_split(batch, world_size())[rank()]
 
     def _train_step(self, indices: np.ndarray, generator: torch.Generator) -> Tensor:
-        images = self._images(self.dataset.train, indices)
+        rows = self._rows(self.dataset.train, indices)
         labels = torch.from_numpy(self.dataset.train.labels[indices]).to(self.device)
         inputs, targets = self.loss.prepare_batch(
-            images, labels, augment=self._augmentation(generator), generator=generator
+            rows, labels, augment=self._augmentation(generator), generator=generator
         )
         logits, features = self._forward(self._parallel, inputs)
         value: Tensor = self.loss(
@@ -207,18 +206,13 @@ class Trainer:
             logits, features = model(inputs, return_features=True)
         return logits, features
 
-    def _images(self, split: Split, indices: np.ndarray) -> Tensor:
+    def _rows(self, split: Split, indices: np.ndarray) -> Tensor:
         return torch.from_numpy(split.inputs[indices]).to(self.device, non_blocking=True)
 
-    def _normalise(self, images: Tensor) -> Tensor:
-        if images.is_floating_point():  # features
-            return images
-        return normalise(images, self.dataset.mean, self.dataset.std)
-
     def _augmentation(self, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
-        """Augment raw images, so that crops are padded with black, then normalise them."""
-        kind = self.config.augmentation or self.dataset.augmentation
-        return lambda images: self._normalise(augment(images, kind, generator))
+        samples = self.dataset.samples
+        kind = self.config.augmentation or samples.augmentation
+        return lambda inputs: samples.prepare(inputs, kind, generator)
 
     def _set_learning_rate(self, epochs_done: float) -> float:
         factor = learning_rate_factor(self.config, epochs_done)

@@ -118,6 +118,7 @@ class TrialRun:
             self.setup.model,
             input_shape=self.dataset.input_shape,
             num_classes=self.dataset.num_classes,
+            samples=self.dataset.samples,
             **self.setup.model_options,
         )
 

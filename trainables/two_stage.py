@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.data.base import Dataset, Split
+from trainables.data.samples import Arrays
 from trainables.models import Classifier
 from trainables.storage import Folder
 from trainables.training import Trainer
@@ -44,19 +45,13 @@ def frozen_features(trainer: Trainer) -> Dataset:
 
 def with_features(dataset: Dataset, features: dict[str, np.ndarray]) -> Dataset:
     """The dataset with features (N, D), float32, in place of the images of each split."""
-    splits = {
-        name: Split(array[:, :, None, None], getattr(dataset, name).labels)
-        for name, array in features.items()
-    }
-    width = features["train"].shape[1]
+    splits = {name: Split(array, getattr(dataset, name).labels) for name, array in features.items()}
     return replace(
         dataset,
         train=splits["train"],
         validation=splits["validation"],
         test=splits["test"],
-        mean=(0.0,) * width,
-        std=(1.0,) * width,
-        augmentation="none",
+        samples=Arrays.unscaled(features["train"].shape[1:]),
     )
 
 
@@ -133,7 +128,7 @@ def _files(encoder: nn.Module, frozen: Dataset) -> Any:
     yield "encoder.pt", buffer.getvalue()
     for split in SPLITS:
         buffer = io.BytesIO()
-        np.save(buffer, getattr(frozen, split).inputs[:, :, 0, 0])
+        np.save(buffer, getattr(frozen, split).inputs)
         yield f"features_{split}.npy", buffer.getvalue()
 
 

@@ -68,7 +68,7 @@ def test_one_step_by_hand(digits: Dataset) -> None:
     report = trainer.train_epoch()
     model = make_model()
     pixels = torch.from_numpy(np.array(digits.train.inputs)).float() / 255
-    inputs = (pixels - digits.mean[0]) / digits.std[0]
+    inputs = (pixels - digits.samples.mean[0]) / digits.samples.std[0]
     value = nn.functional.cross_entropy(model(inputs), torch.tensor(digits.train.labels))
     torch.autograd.backward(value)
     for mine, theirs in zip(trainer.model.parameters(), model.parameters(), strict=True):

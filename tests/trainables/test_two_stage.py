@@ -127,7 +127,7 @@ def test_both_stages_together_predict_what_the_head_did(
     logits, labels = trainer.predict(digits.test)
     data = (folder / "trials/00002/predictions_test.parquet").read_bytes()
     torch.testing.assert_close(read_predictions(data), (logits, labels))
-    assert frozen.input_shape == (model.head.in_features, 1, 1)
+    assert frozen.input_shape == (model.head.in_features,)
 
 
 def trainer_of(digits: Dataset, model: Any) -> Trainer:

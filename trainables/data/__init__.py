@@ -9,11 +9,14 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from trainables.components import Catalogue, check_options, options_of
-from trainables.data.base import Augmentation, Dataset, Split
+from trainables.data.base import Dataset, Split
+from trainables.data.samples import Arrays, Images, Samples
 
 __all__ = [
-    "Augmentation",
+    "Arrays",
     "Dataset",
+    "Images",
+    "Samples",
     "Split",
     "available_datasets",
     "check_dataset_options",

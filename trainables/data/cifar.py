@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from trainables.data.base import Dataset
-from trainables.data.splits import HeldOut, Images, Labels, SampleCount, build_dataset
+from trainables.data.samples import Images
+from trainables.data.splits import HeldOut, Labels, Pixels, SampleCount, build_dataset
 from trainables.data.torchvision_files import open_splits
 
 
@@ -88,7 +90,7 @@ def _load(
     folder: str = source.base_folder  # type: ignore[attr-defined]
     train, test = open_splits(name, source, root=root, folder=folder, download=download)
 
-    def arrays(part: Any) -> tuple[Images, Labels]:
+    def arrays(part: Any) -> tuple[Pixels, Labels]:
         images = np.ascontiguousarray(part.data.transpose(0, 3, 1, 2))
         return images, np.asarray(part.targets, dtype=np.int64)
 
@@ -97,7 +99,7 @@ def _load(
         train=arrays(train),
         test=arrays(test),
         classes=tuple(train.classes),
-        augmentation="crop_flip",
+        measure=partial(Images.measured, augmentation="crop_flip"),
         validation=validation,
         train_samples=train_samples,
         seed=seed,

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from trainables.data.base import Dataset
+from trainables.data.samples import Images
 from trainables.data.splits import HeldOut, SampleCount, build_dataset, stratified_split
 
 
@@ -33,7 +34,7 @@ def load_digits(
         train=(images[rest], labels[rest]),
         test=(images[test], labels[test]),
         classes=tuple("0123456789"),
-        augmentation="none",
+        measure=Images.measured,
         validation=validation,
         train_samples=train_samples,
         seed=seed,

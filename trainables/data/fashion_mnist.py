@@ -1,11 +1,13 @@
 """Fashion-MNIST."""
 
 import os
+from functools import partial
 
 import numpy as np
 
 from trainables.data.base import Dataset
-from trainables.data.splits import HeldOut, Images, Labels, SampleCount, build_dataset
+from trainables.data.samples import Images
+from trainables.data.splits import HeldOut, Labels, Pixels, SampleCount, build_dataset
 from trainables.data.torchvision_files import open_splits
 
 
@@ -34,7 +36,7 @@ def load_fashion_mnist(
         "fashion_mnist", FashionMNIST, root=root, folder="FashionMNIST", download=download
     )
 
-    def arrays(part: FashionMNIST) -> tuple[Images, Labels]:
+    def arrays(part: FashionMNIST) -> tuple[Pixels, Labels]:
         return part.data.numpy()[:, np.newaxis], part.targets.numpy()
 
     return build_dataset(
@@ -42,7 +44,7 @@ def load_fashion_mnist(
         train=arrays(train),
         test=arrays(test),
         classes=tuple(train.classes),
-        augmentation="crop_flip",
+        measure=partial(Images.measured, augmentation="crop_flip"),
         validation=validation,
         train_samples=train_samples,
         seed=seed,

@@ -10,10 +10,11 @@ import numpy as np
 from trainables.components import Range
 from trainables.data.base import Dataset
 from trainables.data.images import decode_images, match_channels
+from trainables.data.samples import Images
 from trainables.data.splits import (
     HeldOut,
-    Images,
     Labels,
+    Pixels,
     SampleCount,
     build_dataset,
     stratified_split,
@@ -77,7 +78,7 @@ def load_image_folder(
         train=(train_images, train_labels),
         test=(test_images, test_labels),
         classes=classes,
-        augmentation="none",
+        measure=Images.measured,
         validation=validation,
         train_samples=train_samples,
         seed=seed,
@@ -107,7 +108,7 @@ def _find(folder: Path) -> tuple[list[Path], Labels, tuple[str, ...]]:
     return files, np.array(labels, dtype=np.int64), tuple(classes)
 
 
-def _read(files: Sequence[Path], image_size: int | None) -> Images:
+def _read(files: Sequence[Path], image_size: int | None) -> Pixels:
     contents = (file.read_bytes() for file in files)
     return decode_images(
         contents, len(files), image_size=image_size, where=lambda index: str(files[index])

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps
 
-from trainables.data.splits import Images
+from trainables.data.splits import Pixels
 
 _CHUNK = 256
 # Measured on two cores: below some 100x100 pixels threads wait for each other's Python code and
@@ -25,7 +25,7 @@ def decode_images(
     *,
     image_size: int | None,
     where: Callable[[int], str],
-) -> Images:
+) -> Pixels:
     """Decodes images into one array.
 
     Grey images stay grey if all are; one in colour makes all of them RGB. Transparency is dropped,
@@ -69,7 +69,7 @@ def decode_images(
     return stack
 
 
-def match_channels(first: Images, second: Images) -> tuple[Images, Images]:
+def match_channels(first: Pixels, second: Pixels) -> tuple[Pixels, Pixels]:
     """Makes grey images RGB if the others are RGB."""
     channels = max(first.shape[1], second.shape[1])
     matched = [

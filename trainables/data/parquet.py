@@ -18,7 +18,8 @@ from trainables.components import Range
 from trainables.data.base import Dataset
 from trainables.data.images import decode_images, match_channels
 from trainables.data.labels import Values, index_labels
-from trainables.data.splits import HeldOut, Images, SampleCount, build_dataset
+from trainables.data.samples import Images
+from trainables.data.splits import HeldOut, Pixels, SampleCount, build_dataset
 
 PathOrUri: TypeAlias = str | os.PathLike[str]
 
@@ -67,7 +68,7 @@ def load_parquet(
         train=(train_images, train_labels),
         test=(test_images, test_labels),
         classes=classes,
-        augmentation="none",
+        measure=Images.measured,
         validation=validation,
         train_samples=train_samples,
         seed=seed,
@@ -113,7 +114,7 @@ class _Rows:
             raise ValueError(f"{self.where(values.index(None))}: there is no label (null)")
         return np.array(values, np.str_ if _is_text(self.schema, self.label) else np.int64)
 
-    def images(self, image_size: int | None) -> Images:
+    def images(self, image_size: int | None) -> Pixels:
         values = self._values(self.image)
         if pa.types.is_struct(self.schema.field(self.image).type):
             values = (value and value["bytes"] for value in values)

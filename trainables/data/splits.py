@@ -1,13 +1,14 @@
-"""Stratified, seeded splits, and the one way from labelled images to a :class:`Dataset`."""
+"""Stratified, seeded splits, and the one way from labelled samples to a :class:`Dataset`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from trainables.components import Range
-from trainables.data.base import Augmentation, Dataset, Split
+from trainables.data.base import Dataset, Split
+from trainables.data.samples import Inputs, Samples
 
 HeldOut: TypeAlias = (
     Annotated[float, Range(0, 1, open_low=True, open_high=True)] | Annotated[int, Range(1)]
@@ -17,7 +18,7 @@ HeldOut: TypeAlias = (
 SampleCount: TypeAlias = Annotated[int, Range(1)] | None
 """How many samples to keep; ``None`` keeps all."""
 
-Images: TypeAlias = npt.NDArray[np.uint8]
+Pixels: TypeAlias = npt.NDArray[np.uint8]
 Labels: TypeAlias = npt.NDArray[np.int64]
 Indices: TypeAlias = npt.NDArray[np.intp]
 
@@ -90,17 +91,30 @@ def stratified_sample(labels: Labels, size: int, *, seed: int) -> Indices:
 def build_dataset(
     name: str,
     *,
-    train: tuple[Images, Labels],
-    test: tuple[Images, Labels],
+    train: tuple[Inputs, Labels],
+    test: tuple[Inputs, Labels],
     classes: tuple[str, ...],
-    augmentation: Augmentation,
+    measure: Callable[[Inputs], Samples],
     validation: float | int,
     train_samples: int | None,
     seed: int,
 ) -> Dataset:
-    """Holds out validation data, thins the rest to ``train_samples``, and measures mean and std.
+    """Holds out validation data and thins the rest to ``train_samples``.
 
     Validation samples depend on ``seed`` and ``validation`` alone, not on ``train_samples``.
+
+    Args:
+        name: Of the dataset.
+        train: Inputs (N, ...) and labels (N,) to train and validate on.
+        test: Inputs (M, ...) and labels (M,).
+        classes: Class names.
+        measure: Says what the samples are, given the inputs that are left for training.
+        validation: How much to hold out: a fraction, or a number of samples.
+        train_samples: How many to keep for training; None keeps all that are left.
+        seed: Chooses both.
+
+    Raises:
+        ValueError: See :func:`stratified_split` and :func:`stratified_sample`.
     """
     inputs, labels = train
     split_seed, sample_seed = np.random.SeedSequence(seed).generate_state(2).tolist()
@@ -108,32 +122,14 @@ def build_dataset(
     if train_samples is not None:
         kept = kept[stratified_sample(labels[kept], train_samples, seed=sample_seed)]
     train_split = Split(inputs[kept], labels[kept])
-    mean, std = channel_statistics(train_split.inputs)
     return Dataset(
         name=name,
         train=train_split,
         validation=Split(inputs[held], labels[held]),
         test=Split(*test),
         classes=classes,
-        mean=mean,
-        std=std,
-        augmentation=augmentation,
+        samples=measure(train_split.inputs),
     )
-
-
-def channel_statistics(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation per channel over (N, C, H, W), on the scale 0..1."""
-    channels = images.shape[1]
-    total, squares = np.zeros(channels), np.zeros(channels)
-    for start in range(0, len(images), 1024):  # in pieces: float64 takes eight times the memory
-        piece = images[start : start + 1024].astype(np.float64) / 255
-        total += piece.sum(axis=(0, 2, 3))
-        squares += np.square(piece).sum(axis=(0, 2, 3))
-    count = images.size / channels
-    mean = total / count
-    std = np.sqrt(np.maximum(squares / count - np.square(mean), 0))
-    # A constant channel carries nothing; one grey level keeps it finite.
-    return tuple(mean.tolist()), tuple(np.maximum(std, 1 / 255).tolist())
 
 
 def _draw(labels: Labels, size: int, *, seed: int, spare: int) -> Indices:

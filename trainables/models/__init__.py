@@ -1,24 +1,30 @@
 """Models by name, from timm, or by the dotted path of the user's own builder.
 
 A builder is one function ``(*, input_shape, num_classes, ...options)`` that returns a
-:class:`Classifier` with freshly drawn weights. To add one, write its file and name it in the table
-below; an installed package offers its own by an entry point of the group ``calsweep.models``.
-Weights come from torch's default generator alone: seed that for equal weights.
+:class:`Classifier` with freshly drawn weights. Instead of ``input_shape``, or besides, it may ask
+for ``samples``, what a sample is; the types of these arguments say which samples the model takes.
+To add one, write its file and name it in the table below; an installed package offers its own by
+an entry point of the group ``calsweep.models``. Weights come from torch's default generator alone:
+seed that for equal weights.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Final, get_args
 
-from trainables.components import Catalogue, check_options, options_of
+from trainables.components import Catalogue, check_options, options_of, type_hints
 
 if TYPE_CHECKING:
+    from trainables.data.samples import Samples
     from trainables.models.base import Classifier
 
 __all__ = [
     "Classifier",
     "available_models",
+    "check_model_fits",
     "check_model_options",
     "make_model",
     "model_builder",
@@ -41,6 +47,7 @@ CATALOGUE: Final = Catalogue(
     group="calsweep.models",
     others=f"{_TIMM}<any name in timm>",
     ours={
+        "mlp": "trainables.models.mlp:mlp",
         "resnet101_cifar": "trainables.models.resnet_cifar:resnet101_cifar",
         "resnet18_cifar": "trainables.models.resnet_cifar:resnet18_cifar",
         "resnet34_cifar": "trainables.models.resnet_cifar:resnet34_cifar",
@@ -48,7 +55,7 @@ CATALOGUE: Final = Catalogue(
         "small_cnn": "trainables.models.small_cnn:small_cnn",
     },
 )
-_RESERVED = ("input_shape", "num_classes")
+_INPUTS = ("input_shape", "samples")
 
 
 def available_models() -> tuple[str, ...]:
@@ -75,7 +82,7 @@ def model_options(name: str) -> dict[str, Any]:
     Raises:
         ValueError: There is no such model.
     """
-    return options_of(model_builder(name), _RESERVED)
+    return options_of(model_builder(name), (*_INPUTS, "num_classes"))
 
 
 def check_model_options(name: str, **options: Any) -> None:
@@ -84,36 +91,82 @@ def check_model_options(name: str, **options: Any) -> None:
     Raises:
         ValueError: There is no such model, or its options are wrong; says what is allowed.
     """
-    check_options(f"model {name!r}", model_builder(name), options, _RESERVED)
+    builder = model_builder(name)
+    check_options(f"model {name!r}", builder, options, (*_asked(builder), "num_classes"))
+
+
+def check_model_fits(name: str, samples: Samples) -> None:
+    """Checks that a model takes such samples, by the types of its builder's arguments.
+
+    Raises:
+        ValueError: There is no such model, or it takes other samples.
+    """
+    hints = type_hints(model_builder(name))
+    kinds = [kind for kind in _alternatives(hints.get("samples")) if isinstance(kind, type)]
+    axes = get_args(hints.get("input_shape"))
+    if kinds and not isinstance(samples, tuple(kinds)):
+        wanted = " or ".join(kind.__name__.lower() for kind in kinds)
+    elif axes and Ellipsis not in axes and len(axes) != len(samples.shape):
+        wanted = f"samples of {len(axes)} axes"
+    else:
+        return
+    raise ValueError(
+        f"model {name!r} takes {wanted}, while the data are {samples}; "
+        f"their default model is {samples.default_model}"
+    )
 
 
 def make_model(
-    name: str, *, input_shape: tuple[int, int, int], num_classes: int, **options: Any
+    name: str,
+    *,
+    input_shape: tuple[int, ...],
+    num_classes: int,
+    samples: Samples | None = None,
+    **options: Any,
 ) -> Classifier:
     """Builds a model with freshly drawn weights.
 
     Args:
         name: One of :func:`available_models`, ``timm/<name>`` for any model of timm, or
             ``package.module:function`` for a builder of the user's own. That is called with
-            ``input_shape``, ``num_classes`` and the options.
-        input_shape: Channels, height and width of one image.
+            ``num_classes``, whichever it asks for of ``input_shape`` and ``samples``, and the
+            options.
+        input_shape: Of one sample: channels, height and width of an image.
         num_classes: At least 2.
+        samples: What a sample is, for models that ask for more than its shape.
         **options: See :func:`model_options`.
 
     Raises:
-        ValueError: The name, an option, the input shape or the number of classes is wrong.
+        ValueError: The name, an option, the samples or the number of classes is wrong.
         TypeError: A user's builder returned something else than a :class:`Classifier`.
     """
     from trainables.models.base import Classifier
 
     check_model_options(name, **options)
-    if len(input_shape) != 3 or not min(input_shape) >= 1:
-        raise ValueError(f"input_shape={input_shape!r} must be (channels, height, width)")
+    if not input_shape or not min(input_shape) >= 1:
+        raise ValueError(f"input_shape={input_shape!r} must be one size or more, each at least 1")
     if not num_classes >= 2:
         raise ValueError(f"num_classes={num_classes!r} must be at least 2")
-    model = model_builder(name)(input_shape=input_shape, num_classes=num_classes, **options)
+    builder = model_builder(name)
+    asked = _asked(builder)
+    if samples is not None:
+        check_model_fits(name, samples)
+    elif "samples" in asked:
+        raise ValueError(f"model {name!r} asks for samples=, what a sample is")
+    inputs = {"input_shape": input_shape, "samples": samples}
+    model = builder(**{key: inputs[key] for key in asked}, num_classes=num_classes, **options)
     if not isinstance(model, Classifier):
         raise TypeError(
             f"model {name!r} returned {type(model).__name__}, not a Classifier(encoder, head)"
         )
     return model
+
+
+def _asked(builder: Callable[..., Any]) -> tuple[str, ...]:
+    """What of the samples a builder asks for; their shape where that cannot be told."""
+    parameters = inspect.signature(builder).parameters
+    return tuple(name for name in _INPUTS if name in parameters) or _INPUTS[:1]
+
+
+def _alternatives(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if isinstance(hint, UnionType) else (hint,)

@@ -1,7 +1,6 @@
 import io
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,9 +8,7 @@ from hypothesis.extra.numpy import arrays
 from PIL import Image
 
 from trainables.data.images import decode_images, match_channels
-from trainables.data.splits import Images
-
-Pixels = npt.NDArray[np.uint8]
+from trainables.data.splits import Pixels
 
 
 def encode(image: Image.Image, form: str = "PNG") -> bytes:
@@ -24,7 +21,7 @@ def noise(count: int, *shape: int) -> Pixels:
     return np.random.default_rng(0).integers(0, 256, (count, *shape), dtype=np.uint8)
 
 
-def decode(files: list[bytes | None], image_size: int | None = None) -> Images:
+def decode(files: list[bytes | None], image_size: int | None = None) -> Pixels:
     return decode_images(
         iter(files), len(files), image_size=image_size, where=lambda index: f"image {index}"
     )

@@ -257,5 +257,5 @@ def test_real_jpegs(shared_data: Path) -> None:
     np.testing.assert_array_equal(np.bincount(dataset.validation.labels), np.full(10, 100))
     np.testing.assert_array_equal(dataset.test.labels, pq.read_table(path)["label"].to_numpy())
     # The usual constants of CIFAR-10's training images; these are the test images, as JPEG.
-    assert dataset.mean == pytest.approx((0.4914, 0.4822, 0.4465), abs=5e-3)
-    assert dataset.std == pytest.approx((0.2470, 0.2435, 0.2616), abs=5e-3)
+    assert dataset.samples.mean == pytest.approx((0.4914, 0.4822, 0.4465), abs=5e-3)
+    assert dataset.samples.std == pytest.approx((0.2470, 0.2435, 0.2616), abs=5e-3)

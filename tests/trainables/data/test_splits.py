@@ -3,10 +3,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainables.data.samples import Images
 from trainables.data.splits import (
     Labels,
     build_dataset,
-    channel_statistics,
     stratified_sample,
     stratified_split,
 )
@@ -87,18 +87,6 @@ def test_sample_refuses(size: int) -> None:
         stratified_sample(labels_of([5, 5]), size, seed=0)
 
 
-@pytest.mark.parametrize("count", [3, 2500])  # in one piece, and in several
-def test_channel_statistics(count: int) -> None:
-    images = np.random.default_rng(0).integers(0, 256, (count, 3, 4, 4), dtype=np.uint8)
-    mean, std = channel_statistics(images)
-    np.testing.assert_allclose(mean, (images / 255).mean(axis=(0, 2, 3)), rtol=1e-12)
-    np.testing.assert_allclose(std, (images / 255).std(axis=(0, 2, 3)), rtol=1e-9)
-
-
-def test_a_constant_channel_has_a_deviation_to_divide_by() -> None:
-    assert channel_statistics(np.full((4, 1, 2, 2), 255, np.uint8)) == ((1.0,), (1 / 255,))
-
-
 @pytest.mark.parametrize("train_samples", [None, 10])
 def test_build_dataset_keeps_images_with_their_labels(train_samples: int | None) -> None:
     labels = labels_of([30, 30, 30])
@@ -109,7 +97,7 @@ def test_build_dataset_keeps_images_with_their_labels(train_samples: int | None)
         train=(inputs, labels),
         test=(np.ascontiguousarray(inputs[:6]), labels[:6]),
         classes=("a", "b", "c"),
-        augmentation="crop",
+        measure=Images.measured,
         validation=30,
         train_samples=train_samples,
         seed=3,
@@ -117,4 +105,4 @@ def test_build_dataset_keeps_images_with_their_labels(train_samples: int | None)
     assert [len(dataset.train), len(dataset.validation)] == [train_samples or 60, 30]
     for split in (dataset.train, dataset.validation, dataset.test):
         np.testing.assert_array_equal(split.inputs[:, 0, 0, 0], split.labels)
-    assert dataset.mean == pytest.approx(dataset.train.inputs.mean() / 255)
+    assert dataset.samples.mean == pytest.approx(dataset.train.inputs.mean() / 255)

@@ -26,7 +26,7 @@ def test_cifar10_reads_pixels_and_labels(cifar_root: Path) -> None:
     np.testing.assert_array_equal(dataset.test.inputs.reshape(20, -1), content["data"])
     assert len(dataset.train) == 21 + 22 + 23 + 24 + 25 - 20
     assert dataset.classes == tuple(f"ten_{index}" for index in range(10))
-    assert dataset.augmentation == "crop_flip"
+    assert dataset.samples.augmentation == "crop_flip"
 
 
 def test_cifar100_takes_the_fine_labels(cifar_root: Path) -> None:
@@ -98,5 +98,5 @@ def test_real_fashion_mnist(shared_data: Path) -> None:
     assert [len(dataset.train), len(dataset.validation), len(dataset.test)] == [54000, 6000, 10000]
     np.testing.assert_array_equal(np.bincount(dataset.validation.labels), np.full(10, 600))
     # The usual constants for this data, to the digits in which they are quoted.
-    assert dataset.mean[0] == pytest.approx(0.2860, abs=5e-4)
-    assert dataset.std[0] == pytest.approx(0.3530, abs=5e-4)
+    assert dataset.samples.mean[0] == pytest.approx(0.2860, abs=5e-4)
+    assert dataset.samples.std[0] == pytest.approx(0.3530, abs=5e-4)

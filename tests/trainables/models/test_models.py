@@ -9,7 +9,9 @@ import pytest
 import torch
 from torch import nn
 
+from trainables.data.samples import Arrays, Images, Samples
 from trainables.models import (
+    Classifier,
     available_models,
     check_model_options,
     make_model,
@@ -20,11 +22,19 @@ from trainables.models import (
 each_model = pytest.mark.parametrize("name", available_models())
 
 
+def images(*shape: int) -> Samples:
+    return Images(shape, (0.5,) * shape[0], (0.5,) * shape[0])
+
+
+def make(name: str, samples: Samples, **options: Any) -> Classifier:
+    return make_model(name, input_shape=samples.shape, samples=samples, **options)
+
+
 @each_model
-@pytest.mark.parametrize("input_shape", [(1, 8, 8), (3, 17, 12)])
-def test_logits_are_the_head_of_the_features(name: str, input_shape: tuple[int, int, int]) -> None:
-    model = make_model(name, input_shape=input_shape, num_classes=5).eval()
-    inputs = torch.randn(2, *input_shape)
+@pytest.mark.parametrize("samples", [images(1, 8, 8), images(3, 17, 12)], ids=str)
+def test_logits_are_the_head_of_the_features(name: str, samples: Samples) -> None:
+    model = make(name, samples, num_classes=5).eval()
+    inputs = torch.randn(2, *samples.shape)
     with torch.no_grad():
         logits, features = model(inputs, return_features=True)
         torch.testing.assert_close(model(inputs), logits)
@@ -35,7 +45,7 @@ def test_logits_are_the_head_of_the_features(name: str, input_shape: tuple[int, 
 
 @each_model
 def test_every_weight_gets_a_gradient(name: str) -> None:
-    model = make_model(name, input_shape=(1, 8, 8), num_classes=3)
+    model = make(name, images(1, 8, 8), num_classes=3)
     model(torch.randn(4, 1, 8, 8)).square().sum().backward()
     without = [key for key, weight in model.named_parameters() if weight.grad is None]
     assert without == []
@@ -45,7 +55,7 @@ def test_every_weight_gets_a_gradient(name: str) -> None:
 def test_weights_depend_on_torchs_default_generator_alone(name: str) -> None:
     def weights(seed: int) -> dict[str, Any]:
         torch.manual_seed(seed)
-        return make_model(name, input_shape=(1, 8, 8), num_classes=3).state_dict()
+        return make(name, images(1, 8, 8), num_classes=3).state_dict()
 
     first, again, other = weights(1), weights(1), weights(2)
     assert all(torch.equal(first[key], again[key]) for key in first)
@@ -67,8 +77,14 @@ def test_every_builder_says_what_it_is(name: str) -> None:
         ({"width": 0}, "model 'small_cnn': width=0: expected an integer of at least 1"),
         ({"dropout": 1.0}, r"dropout=1.0: expected a number in \[0, 1\)"),
         ({"depth": 3}, r"unknown option 'depth'.* width \(16\), dropout \(0.0\)"),
-        ({"input_shape": (8, 8)}, r"input_shape=\(8, 8\) must be \(channels, height, width\)"),
-        ({"input_shape": (0, 8, 8)}, r"input_shape=\(0, 8, 8\) must be"),
+        ({"input_shape": ()}, r"input_shape=\(\) must be one size or more"),
+        ({"input_shape": (0, 8, 8)}, r"input_shape=\(0, 8, 8\) must be .* each at least 1"),
+        ({"name": "mlp"}, "model 'mlp' asks for samples="),
+        (
+            {"samples": Arrays.unscaled((9,))},
+            "'small_cnn' takes samples of 3 axes, while the data are arrays of 9 numbers; their "
+            "default model is mlp",
+        ),
         ({"num_classes": 1}, "num_classes=1 must be at least 2"),
     ],
 )

@@ -42,7 +42,9 @@ def test_digits_are_learnt_in_fifteen_epochs() -> None:
 
     def tensors(split: Split) -> tuple[torch.Tensor, torch.Tensor]:
         images = torch.tensor(split.inputs)
-        return normalise(images, dataset.mean, dataset.std), torch.tensor(split.labels)
+        return normalise(images, dataset.samples.mean, dataset.samples.std), torch.tensor(
+            split.labels
+        )
 
     torch.manual_seed(0)
     model = make_model("small_cnn", input_shape=dataset.input_shape, num_classes=10)

@@ -1,0 +1,221 @@
+"""What a sample is, and all that belongs to it: its check, augmentation, normalisation, model.
+
+A dataset carries one object of a subclass of :class:`Samples`. The training loop asks it and knows
+no kind of sample by name.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from trainables.config import AugmentationName
+
+Inputs = npt.NDArray[Any]
+"""The samples of a split, stacked along the first axis."""
+
+
+class Samples(ABC):
+    """What the samples of a dataset are.
+
+    A split holds them as one numpy array, a row for each; a batch is a tensor of some of its rows,
+    on the device where it is trained.
+
+    Attributes:
+        shape: Of one sample as the model gets it.
+        default_model: The model for a sweep that names none.
+        augmentations: What :meth:`prepare` can do to training batches.
+        mixable: Whether there is a sample between any two, as Mixup needs it.
+        augmentation: The usual training augmentation of this data, one of ``augmentations``.
+    """
+
+    shape: tuple[int, ...]
+    default_model: ClassVar[str]
+    augmentations: ClassVar[tuple[AugmentationName, ...]] = ("none",)
+    mixable: ClassVar[bool] = True
+    augmentation: AugmentationName = "none"
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """What they are in a few words, for messages."""
+
+    @abstractmethod
+    def check(self, inputs: Inputs) -> None:
+        """Makes sure that an array holds such samples.
+
+        Raises:
+            TypeError: It has another dtype.
+            ValueError: It has another shape.
+        """
+
+    @abstractmethod
+    def prepare(
+        self,
+        batch: Tensor,
+        augmentation: AugmentationName = "none",
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Makes of rows of a split what the model gets: augmented, then normalised.
+
+        Args:
+            batch: (N, ...), of the split's dtype, on any device.
+            augmentation: One of ``augmentations``; drawn anew for each sample.
+            generator: Of the random numbers, on the batch's device.
+
+        Returns:
+            (N, *shape), on the same device.
+        """
+
+
+@dataclass(frozen=True)
+class Images(Samples):
+    """Images of one size: uint8, (N, C, H, W), C-contiguous.
+
+    Attributes:
+        shape: Channels, height and width.
+        mean: Per channel, of the training images on the scale 0..1.
+        std: Likewise, above 0.
+        augmentation: The usual training augmentation.
+
+    Raises:
+        ValueError: ``mean`` or ``std`` does not fit.
+    """
+
+    shape: tuple[int, int, int]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    augmentation: AugmentationName = "none"
+
+    default_model: ClassVar[str] = "small_cnn"
+    augmentations: ClassVar[tuple[AugmentationName, ...]] = ("none", "crop", "crop_flip")
+
+    def __post_init__(self) -> None:
+        _check_statistics(self.mean, self.std, self.shape[0], "channels")
+
+    @classmethod
+    def measured(cls, inputs: Inputs, augmentation: AugmentationName = "none") -> Images:
+        """Such samples, with mean and std of training images (N, C, H, W)."""
+        channels, height, width = inputs.shape[1:]
+        mean, std = channel_statistics(inputs)
+        return cls((channels, height, width), mean, std, augmentation)
+
+    def __str__(self) -> str:
+        channels, height, width = self.shape
+        return f"images of {channels} x {height} x {width} (channels, height, width)"
+
+    def check(self, inputs: Inputs) -> None:
+        """See :meth:`Samples.check`."""
+        _check_array(inputs, "uint8", self.shape, str(self))
+
+    def prepare(
+        self,
+        batch: Tensor,
+        augmentation: AugmentationName = "none",
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """See :meth:`Samples.prepare`; crops are padded with black."""
+        from trainables.augmentation import augment, normalise
+
+        return normalise(augment(batch, augmentation, generator), self.mean, self.std)
+
+
+@dataclass(frozen=True)
+class Arrays(Samples):
+    """Arrays of numbers of one shape (spectrograms, signals, features): float32, (N, C, ...).
+
+    Attributes:
+        shape: Of one array; the first axis holds channels, or features.
+        mean: Per channel.
+        std: Likewise, above 0.
+
+    Raises:
+        ValueError: ``mean`` or ``std`` does not fit.
+    """
+
+    shape: tuple[int, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    default_model: ClassVar[str] = "mlp"
+
+    def __post_init__(self) -> None:
+        _check_statistics(self.mean, self.std, self.shape[0], "channels")
+
+    @classmethod
+    def measured(cls, inputs: Inputs) -> Arrays:
+        """Such samples, with mean and std of training arrays (N, C, ...)."""
+        axes = tuple(axis for axis in range(inputs.ndim) if axis != 1)
+        mean = inputs.mean(axes, dtype=np.float64)
+        std = inputs.std(axes, dtype=np.float64)
+        # A constant channel carries nothing; it becomes 0.
+        return cls(
+            inputs.shape[1:], tuple(mean.tolist()), tuple(np.where(std > 0, std, 1).tolist())
+        )
+
+    @classmethod
+    def unscaled(cls, shape: tuple[int, ...]) -> Arrays:
+        """Arrays that the model gets as they are."""
+        return cls(shape, (0.0,) * shape[0], (1.0,) * shape[0])
+
+    def __str__(self) -> str:
+        return f"arrays of {' x '.join(map(str, self.shape))} numbers"
+
+    def check(self, inputs: Inputs) -> None:
+        """See :meth:`Samples.check`."""
+        _check_array(inputs, "float32", self.shape, str(self))
+
+    def prepare(
+        self,
+        batch: Tensor,
+        augmentation: AugmentationName = "none",
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """See :meth:`Samples.prepare`."""
+        import torch
+
+        shape = (-1,) + (1,) * (batch.ndim - 2)
+        centre = torch.tensor(self.mean, device=batch.device).view(shape)
+        spread = torch.tensor(self.std, device=batch.device).view(shape)
+        return (batch - centre) / spread
+
+
+def channel_statistics(images: Inputs) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation per channel over uint8 (N, C, H, W), on the scale 0..1."""
+    channels = images.shape[1]
+    total, squares = np.zeros(channels), np.zeros(channels)
+    for start in range(0, len(images), 1024):  # in pieces: float64 takes eight times the memory
+        piece = images[start : start + 1024].astype(np.float64) / 255
+        total += piece.sum(axis=(0, 2, 3))
+        squares += np.square(piece).sum(axis=(0, 2, 3))
+    count = images.size / channels
+    mean = total / count
+    std = np.sqrt(np.maximum(squares / count - np.square(mean), 0))
+    # A constant channel carries nothing; one grey level keeps it finite.
+    return tuple(mean.tolist()), tuple(np.maximum(std, 1 / 255).tolist())
+
+
+def _check_array(inputs: Inputs, dtype: str, shape: tuple[int, ...], what: str) -> None:
+    if inputs.dtype != dtype:
+        raise TypeError(f"{what} must be {dtype}, not {inputs.dtype}")
+    if inputs.shape[1:] != shape:
+        raise ValueError(f"{what} are wanted, not an array of shape {inputs.shape}")
+
+
+def _check_statistics(
+    mean: tuple[float, ...], std: tuple[float, ...], count: int, what: str
+) -> None:
+    if len(mean) != count or len(std) != count:
+        raise ValueError(
+            f"mean and std need one number for each of {count} {what}, "
+            f"not {len(mean)} and {len(std)}"
+        )
+    if not all(deviation > 0 for deviation in std):
+        raise ValueError(f"std must be above 0, not {std}")

@@ -1,0 +1,40 @@
+"""A multilayer perceptron for arrays of numbers."""
+
+import math
+from typing import Annotated
+
+from torch import nn
+
+from trainables.components import Range
+from trainables.data.samples import Arrays, Images
+from trainables.models.base import Classifier
+
+
+def mlp(
+    *,
+    samples: Arrays | Images,
+    num_classes: int,
+    width: Annotated[int, Range(1)] = 256,
+    depth: Annotated[int, Range(1)] = 2,
+    dropout: Annotated[float, Range(0, 1, open_high=True)] = 0.0,
+) -> Classifier:
+    """Layers of linear map, BatchNorm and ReLU on the flattened array, then the head.
+
+    Args:
+        samples: Arrays or images.
+        num_classes: Number of logits.
+        width: Units of each hidden layer.
+        depth: Number of hidden layers.
+        dropout: Probability of dropping a unit after each of them.
+    """
+    layers: list[nn.Module] = [nn.Flatten()]
+    units = math.prod(samples.shape)
+    for _ in range(depth):
+        layers += [
+            nn.Linear(units, width, bias=False),
+            nn.BatchNorm1d(width),
+            nn.ReLU(inplace=True),
+            nn.Dropout(dropout),
+        ]
+        units = width
+    return Classifier(nn.Sequential(*layers), nn.Linear(width, num_classes))
