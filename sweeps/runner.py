@@ -30,7 +30,7 @@ from sweeps.terminal.progress import Progress
 from sweeps.tracking.address import check_answers, tracking_uri
 from sweeps.tracking.artifacts import ArtifactError
 from sweeps.tracking.writer import MlflowWriter
-from trainables.config import EncoderSetup, TrialSetup, trial_setting
+from trainables.config import EncoderSetup, TrialSetup, check_shares, trial_setting
 from trainables.storage import Folder
 
 if TYPE_CHECKING:
@@ -274,7 +274,13 @@ def _trainable_of_several_workers(
 
 def _checked_data(sweep: SweepFile) -> Dataset:
     check_sweep(sweep)
-    return load_data(sweep)
+    dataset = load_data(sweep)
+    for key, recipe in sweep.recipes:
+        try:
+            check_shares(len(dataset.train), recipe.batch_size, sweep.scaling.num_workers)
+        except ValueError as error:
+            raise UserError(f"{key}.{error}") from None
+    return dataset
 
 
 def load_data(sweep: SweepFile) -> Dataset:
