@@ -47,12 +47,19 @@ CATALOGUE: Final = Catalogue(
     group="calsweep.models",
     others=f"{_TIMM}<any name in timm>",
     ours={
+        "densenet121_cifar": "trainables.models.densenet_cifar:densenet121_cifar",
+        "densenet40_cifar": "trainables.models.densenet_cifar:densenet40_cifar",
         "mlp": "trainables.models.mlp:mlp",
+        "preresnet56_cifar": "trainables.models.thin_resnets_cifar:preresnet56_cifar",
         "resnet101_cifar": "trainables.models.resnet_cifar:resnet101_cifar",
+        "resnet110_bottleneck_cifar": "trainables.models.resnet_cifar:resnet110_bottleneck_cifar",
+        "resnet110_cifar": "trainables.models.thin_resnets_cifar:resnet110_cifar",
         "resnet18_cifar": "trainables.models.resnet_cifar:resnet18_cifar",
         "resnet34_cifar": "trainables.models.resnet_cifar:resnet34_cifar",
         "resnet50_cifar": "trainables.models.resnet_cifar:resnet50_cifar",
         "small_cnn": "trainables.models.small_cnn:small_cnn",
+        "wide_resnet26_10_cifar": "trainables.models.thin_resnets_cifar:wide_resnet26_10_cifar",
+        "wide_resnet28_10_cifar": "trainables.models.thin_resnets_cifar:wide_resnet28_10_cifar",
     },
 )
 _INPUTS = ("input_shape", "samples")

@@ -33,6 +33,17 @@ def resnet101_cifar(*, input_shape: tuple[int, int, int], num_classes: int) -> C
     return _resnet(_bottleneck, (3, 4, 23, 3), 4, input_shape, num_classes)
 
 
+def resnet110_bottleneck_cifar(
+    *, input_shape: tuple[int, int, int], num_classes: int
+) -> Classifier:
+    """What the code of the calibration literature calls ResNet-110: 46 million weights.
+
+    Bottlenecks 3, 4, 26, 3 (J. Mukhoti et al., 2020, and those who build on their code); K. He et
+    al. give the name to ``resnet110_cifar``.
+    """
+    return _resnet(_bottleneck, (3, 4, 26, 3), 4, input_shape, num_classes)
+
+
 class _Residual(nn.Module):
     def __init__(self, branch: nn.Sequential, shortcut: nn.Module) -> None:
         super().__init__()

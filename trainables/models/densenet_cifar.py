@@ -1,0 +1,75 @@
+"""Densely connected networks in their form for CIFAR and other small images.
+
+G. Huang et al., Densely Connected Convolutional Networks, 2017. Each layer sees the outputs of all
+layers before it in its block. Weights start as in K. He et al., 2015 (fan out), as in the paper.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from trainables.models.base import Classifier
+from trainables.models.he_initialisation import he_initialised
+
+
+def densenet40_cifar(*, input_shape: tuple[int, int, int], num_classes: int) -> Classifier:
+    """DenseNet-40 of growth rate 12, without bottlenecks or compression: 1.0 million weights.
+
+    Three blocks of 12 layers (the paper's section 3, "Implementation Details").
+    """
+    return _densenet((12, 12, 12), 12, 16, 1.0, False, input_shape, num_classes)
+
+
+def densenet121_cifar(*, input_shape: tuple[int, int, int], num_classes: int) -> Classifier:
+    """DenseNet-121 of growth rate 32 for small images: 7.0 million weights.
+
+    The paper's network for ImageNet (table 1) with a 3x3 convolution and no max-pool in front, as
+    the calibration literature trains it (J. Mukhoti et al., Calibrating Deep Neural Networks using
+    Focal Loss, 2020, and their code).
+    """
+    return _densenet((6, 12, 24, 16), 32, 64, 0.5, True, input_shape, num_classes)
+
+
+class _Layer(nn.Module):
+    def __init__(self, channels: int, growth: int, bottleneck: bool) -> None:
+        super().__init__()
+        layers: list[nn.Module] = [nn.BatchNorm2d(channels), nn.ReLU(inplace=True)]
+        if bottleneck:
+            layers += [
+                nn.Conv2d(channels, 4 * growth, 1, bias=False),
+                nn.BatchNorm2d(4 * growth),
+                nn.ReLU(inplace=True),
+            ]
+            channels = 4 * growth
+        self.branch = nn.Sequential(*layers, nn.Conv2d(channels, growth, 3, padding=1, bias=False))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return torch.cat([inputs, self.branch(inputs)], dim=1)
+
+
+def _densenet(
+    depths: tuple[int, ...],
+    growth: int,
+    start: int,
+    compression: float,
+    bottleneck: bool,
+    input_shape: tuple[int, int, int],
+    num_classes: int,
+) -> Classifier:
+    layers: list[nn.Module] = [nn.Conv2d(input_shape[0], start, 3, padding=1, bias=False)]
+    channels = start
+    for block, depth in enumerate(depths):
+        if block > 0:
+            width = int(channels * compression)
+            layers += [
+                nn.BatchNorm2d(channels),
+                nn.ReLU(inplace=True),
+                nn.Conv2d(channels, width, 1, bias=False),
+                nn.AvgPool2d(2),
+            ]
+            channels = width
+        for _ in range(depth):
+            layers.append(_Layer(channels, growth, bottleneck))
+            channels += growth
+    layers += [nn.BatchNorm2d(channels), nn.ReLU(inplace=True)]
+    encoder = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    return he_initialised(Classifier(encoder, nn.Linear(channels, num_classes)))

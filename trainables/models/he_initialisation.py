@@ -1,0 +1,19 @@
+"""How convolutions start in the papers on residual and densely connected networks."""
+
+from torch import nn
+
+from trainables.models.base import Classifier
+
+
+def he_initialised(model: Classifier) -> Classifier:
+    """Draws each convolution's weights anew from N(0, 2 / fan out).
+
+    K. He et al., Delving Deep into Rectifiers, 2015, section 2.2.
+
+    Returns:
+        The model itself.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+    return model

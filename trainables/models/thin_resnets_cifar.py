@@ -1,0 +1,173 @@
+"""Residual networks of three stages for CIFAR and other small images.
+
+Three stages of n blocks of two 3x3 convolutions, with 16, 32 and 64 channels (times a width), on
+whole, halved and quartered images; global average pooling; the head. Weights start as in K. He et
+al., Delving Deep into Rectifiers, 2015 (fan out), as all of the papers below have it.
+"""
+
+from collections.abc import Callable
+from typing import Annotated
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from trainables.components import Range
+from trainables.models.base import Classifier
+from trainables.models.he_initialisation import he_initialised
+
+Shape = tuple[int, int, int]
+Probability = Annotated[float, Range(0, 1, open_high=True)]
+
+
+def resnet110_cifar(*, input_shape: Shape, num_classes: int) -> Classifier:
+    """ResNet-110: 1.7 million weights.
+
+    6n + 2 layers, n = 18; shortcuts have no weights (K. He et al., Deep Residual Learning for Image
+    Recognition, 2016, section 4.2).
+    """
+    return _three_stages(_PostActivation, 18, 1, False, input_shape, num_classes)
+
+
+def preresnet56_cifar(*, input_shape: Shape, num_classes: int) -> Classifier:
+    """PreResNet-56: 0.85 million weights.
+
+    6n + 2 layers, n = 9, with BatchNorm and ReLU in front of each convolution (K. He et al.,
+    Identity Mappings in Deep Residual Networks, 2016).
+    """
+    return _three_stages(_PreActivation, 9, 1, True, input_shape, num_classes)
+
+
+def wide_resnet26_10_cifar(*, input_shape: Shape, num_classes: int) -> Classifier:
+    """Wide-ResNet-26-10 as the calibration literature trains it: 36.5 million weights.
+
+    6n + 2 layers, n = 4, BatchNorm and ReLU behind each convolution and a convolution in the
+    shortcut where the shape changes (J. Mukhoti et al., Calibrating Deep Neural Networks using
+    Focal Loss, 2020, and their code).
+    """
+    return _three_stages(_PostActivationProjected, 4, 10, False, input_shape, num_classes)
+
+
+def wide_resnet28_10_cifar(
+    *, input_shape: Shape, num_classes: int, dropout: Probability = 0.0
+) -> Classifier:
+    """Wide-ResNet-28-10: 36.5 million weights.
+
+    6n + 4 layers, n = 4, with BatchNorm and ReLU in front of each convolution (S. Zagoruyko and N.
+    Komodakis, Wide Residual Networks, 2016).
+
+    Args:
+        input_shape: Channels, height and width.
+        num_classes: Number of logits.
+        dropout: Probability of dropping a value between the two convolutions of a block.
+    """
+
+    def block(channels: int, width: int, stride: int) -> nn.Module:
+        return _PreActivation(channels, width, stride, dropout, activate_shortcut=True)
+
+    return _three_stages(block, 4, 10, True, input_shape, num_classes)
+
+
+class _PostActivation(nn.Module):
+    """The shortcut drops every other pixel and pads channels with zeros where the shape changes."""
+
+    def __init__(self, channels: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.branch = nn.Sequential(
+            _convolution(channels, width, stride),
+            nn.BatchNorm2d(width),
+            nn.ReLU(inplace=True),
+            _convolution(width, width),
+            nn.BatchNorm2d(width),
+        )
+        self.stride, self.missing = stride, width - channels
+
+    def shortcut(self, inputs: Tensor) -> Tensor:
+        kept = inputs[:, :, :: self.stride, :: self.stride]
+        before = self.missing // 2
+        return F.pad(kept, (0, 0, 0, 0, before, self.missing - before))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return F.relu(self.branch(inputs) + self.shortcut(inputs))
+
+
+class _PostActivationProjected(_PostActivation):
+    def __init__(self, channels: int, width: int, stride: int) -> None:
+        super().__init__(channels, width, stride)
+        same = stride == 1 and channels == width
+        self.project = (
+            nn.Identity()
+            if same
+            else nn.Sequential(
+                nn.Conv2d(channels, width, 1, stride, bias=False), nn.BatchNorm2d(width)
+            )
+        )
+
+    def shortcut(self, inputs: Tensor) -> Tensor:
+        projected: Tensor = self.project(inputs)
+        return projected
+
+
+class _PreActivation(nn.Module):
+    """The shortcut is a 1x1 convolution where the shape changes.
+
+    Args:
+        channels: Of the input.
+        width: Channels of the output.
+        stride: Of the first convolution.
+        dropout: Probability of dropping a value between the convolutions.
+        activate_shortcut: Whether that convolution sees the activated input, not the raw one.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        width: int,
+        stride: int,
+        dropout: float = 0.0,
+        activate_shortcut: bool = False,
+    ) -> None:
+        super().__init__()
+        self.activation = nn.Sequential(nn.BatchNorm2d(channels), nn.ReLU(inplace=True))
+        self.branch = nn.Sequential(
+            _convolution(channels, width, stride),
+            nn.BatchNorm2d(width),
+            nn.ReLU(inplace=True),
+            nn.Dropout(dropout),
+            _convolution(width, width),
+        )
+        same = stride == 1 and channels == width
+        self.project = nn.Identity() if same else nn.Conv2d(channels, width, 1, stride, bias=False)
+        self.activate_shortcut = activate_shortcut and not same
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        activated = self.activation(inputs)
+        shortcut = self.project(activated if self.activate_shortcut else inputs)
+        result: Tensor = self.branch(activated) + shortcut
+        return result
+
+
+def _convolution(channels: int, width: int, stride: int = 1) -> nn.Conv2d:
+    return nn.Conv2d(channels, width, 3, stride, padding=1, bias=False)
+
+
+def _three_stages(
+    block: Callable[[int, int, int], nn.Module],
+    depth: int,
+    widening: int,
+    pre_activation: bool,
+    input_shape: Shape,
+    num_classes: int,
+) -> Classifier:
+    layers: list[nn.Module] = [_convolution(input_shape[0], 16)]
+    if not pre_activation:
+        layers += [nn.BatchNorm2d(16), nn.ReLU(inplace=True)]
+    channels = 16
+    for stage in range(3):
+        width = 16 * widening * 2**stage
+        for index in range(depth):
+            layers.append(block(channels, width, 2 if stage > 0 and index == 0 else 1))
+            channels = width
+    if pre_activation:
+        layers += [nn.BatchNorm2d(channels), nn.ReLU(inplace=True)]
+    encoder = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    return he_initialised(Classifier(encoder, nn.Linear(channels, num_classes)))
