@@ -7,7 +7,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from sweeps.formatting import format_hyperparameters, format_value
-from sweeps.search.space import initial_settings, searches, sweep_space
+from sweeps.search.space import initial_settings, search_trials, space_sizes, sweep_space
 from sweeps.sweep_file.schema import SweepFile
 
 _ANY_NUMBER_OF_CLASSES = 10
@@ -35,12 +35,15 @@ def plan_tables(sweep: SweepFile) -> list[RenderableType]:
 
 def plan_facts(sweep: SweepFile) -> dict[str, str]:
     """The plan in words, by heading."""
-    first = len(initial_settings(sweep, _ANY_NUMBER_OF_CLASSES))
-    trials = sweep.search.trials if searches(sweep) else min(first, sweep.search.trials)
+    initial = initial_settings(sweep, _ANY_NUMBER_OF_CLASSES)
+    first = len(initial)
+    trials = search_trials(sweep, initial)
     fixed = min(first, trials)
     seeds = sweep.selection.seeds if sweep.selection.finalists else 0
     again = min(sweep.selection.finalists + 1, trials) * seeds
     cut = "" if first <= trials else f"; {first - trials} published settings do not fit"
+    if trials < sweep.search.trials and space_sizes(sweep):
+        cut = f"; there are no other settings, so search.trials = {sweep.search.trials} is not met"
     stages = f"{trials}: the baseline, {fixed - 1} published, {trials - fixed} searched{cut}"
     epochs = sweep.training.epochs
     in_all = (trials + again) * epochs

@@ -10,7 +10,7 @@ from typing import Any
 
 from sweeps.search.ranking import finalists
 from sweeps.search.record import Role, State, TrialRecord
-from sweeps.search.space import Setting, initial_settings, searches
+from sweeps.search.space import Setting, initial_settings, search_trials
 from sweeps.search.study import SweepStudy
 from sweeps.search.warm_start import EarlierTrial
 from sweeps.store.sweep_store import SweepStore, storage_fault
@@ -64,7 +64,6 @@ class Ledger:
         # Kept, as counting over all records at every step of Tune would cost a long sweep dear.
         self._searched = sum(record.searched for record in self.records)
         self._finalists = [record for record in self.records if record.role == "finalist"]
-        self._searches = searches(sweep)
         self._trained = set(trained_encoders if sweep.encoder else sweep.seeds)
         ended_badly = (r.seed for r in self.records if r.role == "encoder" and r.state == "failed")
         self._without_encoder = set(ended_badly) - self._trained
@@ -94,7 +93,7 @@ class Ledger:
     def planned(self) -> int:
         """How many trials there will be in all, as far as is known by now."""
         sweep = self.sweep
-        first = sweep.search.trials if self._searches else len(self._initial)
+        first = search_trials(sweep, self._initial)
         begun = len(self.records) - self._searched - len(self._finalists)
         encoders = begun + len(self._untrained)
         if self._final is not None:
@@ -209,7 +208,8 @@ class Ledger:
         late = self._deadline is not None and time.time() > self._deadline
         # Finalists may have begun before a resume, which sets a new deadline.
         begun_finals = bool(self._finalists)
-        return late or begun_finals or searched >= self.sweep.search.trials or not self._searches
+        enough = searched >= self.sweep.search.trials or self._study.exhausted
+        return late or begun_finals or enough
 
     @property
     def _search_is_running(self) -> bool:

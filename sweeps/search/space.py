@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from optuna import Trial
@@ -78,9 +81,39 @@ def optuna_parameters(sweep: SweepFile, setting: Setting) -> dict[str, Any] | No
     return {"loss": loss, **{f"{loss}.{name}": values[name] for name in branch}}
 
 
-def searches(sweep: SweepFile) -> bool:
-    """Whether anything is left to search once fixed values are taken out."""
-    return any(sweep_space(sweep).values())
+def space_sizes(sweep: SweepFile) -> dict[str, float]:
+    """For each searched loss, how many settings it has: infinity where a range is continuous."""
+    return {
+        loss: math.prod(map(_size, branch.values()))
+        for loss, branch in sweep_space(sweep).items()
+        if branch
+    }
+
+
+def all_settings(sweep: SweepFile, loss: str) -> Iterator[Setting]:
+    """Every setting of a loss whose space is finite."""
+    branch = sweep_space(sweep)[loss]
+    fixed = next(dict(s.hyperparameters) for s in sweep.losses if s.name == loss)
+    for values in itertools.product(*map(_values, branch.values())):
+        yield loss, {**dict(zip(branch, values, strict=True)), **fixed}
+
+
+def search_trials(sweep: SweepFile, initial: Sequence[Setting]) -> int:
+    """How many trials the search has, less the seeds of finalists: no setting is trained twice.
+
+    Args:
+        sweep: The sweep.
+        initial: See :func:`initial_settings`.
+    """
+    apart = sum(optuna_parameters(sweep, setting) is None for setting in initial)
+    there_are = sum(space_sizes(sweep).values()) + apart
+    return int(min(sweep.search.trials, there_are))
+
+
+def setting_key(setting: Setting) -> tuple[Any, ...]:
+    """Equal for settings that train the same; 1 and 1.0 are."""
+    loss, values = setting
+    return loss, *sorted((name, type(v) is bool, v) for name, v in values.items())
 
 
 def _has_space(loss: str) -> bool:
@@ -123,6 +156,21 @@ def _suggest(trial: Trial, name: str, distribution: BaseDistribution) -> Any:
         return trial.suggest_int(name, distribution.low, distribution.high, log=distribution.log)
     assert isinstance(distribution, FloatDistribution)
     return trial.suggest_float(name, distribution.low, distribution.high, log=distribution.log)
+
+
+def _size(distribution: BaseDistribution) -> float:
+    if isinstance(distribution, FloatDistribution) and not distribution.single():
+        return math.inf
+    return len(_values(distribution))
+
+
+def _values(distribution: BaseDistribution) -> Sequence[Any]:
+    """All values of a distribution that has finitely many."""
+    if isinstance(distribution, CategoricalDistribution):
+        return [c for i, c in enumerate(distribution.choices) if c not in distribution.choices[:i]]
+    if isinstance(distribution, IntDistribution):
+        return range(distribution.low, distribution.high + 1)
+    return [distribution.low]  # type: ignore[attr-defined]
 
 
 def _admits(

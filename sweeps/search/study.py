@@ -7,9 +7,11 @@ seed and the trial's number, so a resumed sweep suggests what it would have sugg
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import optuna
@@ -19,12 +21,22 @@ from optuna.trial import TrialState
 
 from sweeps.search.ranking import guard_excess, guard_reference
 from sweeps.search.record import TrialRecord
-from sweeps.search.space import Setting, optuna_parameters, suggest
+from sweeps.search.space import (
+    Setting,
+    all_settings,
+    optuna_parameters,
+    setting_key,
+    space_sizes,
+    suggest,
+)
 from sweeps.search.warm_start import EarlierTrial
 from sweeps.search.window import TrialWindow
 from sweeps.sweep_file.schema import SweepFile
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
+
+
+_DRAWS = 20  # tries of the sampler to suggest a setting that is new
 
 
 class SweepStudy:
@@ -34,6 +46,8 @@ class SweepStudy:
     the scheduler stopped is PRUNED, so that an early, low ECE never counts as a final one; a
     failed trial is FAIL. Until the cross-entropy baseline has ended results wait, as the guard
     cannot be known without it; should it fail, the lowest validation error so far stands in.
+
+    No setting is suggested twice, as with the same seed it would train the same once more.
     """
 
     def __init__(self, sweep: SweepFile) -> None:
@@ -42,6 +56,8 @@ class SweepStudy:
             direction="minimize", sampler=RandomSampler(), storage=TrialWindow()
         )
         self._asked: dict[int, optuna.Trial] = {}
+        self._sizes = space_sizes(sweep)
+        self._tried: dict[str, set[tuple[Any, ...]]] = {loss: set() for loss in self._sizes}
         self._waiting: list[TrialRecord] = []
         self._reference: float | None = None
         self._baseline_failed = False
@@ -55,17 +71,52 @@ class SweepStudy:
                 self._study.tell(trial, known.objective)
 
     def suggest(self, number: int) -> Setting:
-        """The setting of a new trial."""
-        self._study.sampler = self._sampler(number)
-        trial = self._study.ask()
-        self._asked[number] = trial
-        return suggest(trial, self._sweep)
+        """The setting of a new trial, none that was tried before; see :attr:`exhausted`."""
+        for attempt in range(_DRAWS):
+            self._study.sampler = self._sampler(number, attempt)
+            trial = self._study.ask()
+            setting = suggest(trial, self._sweep)
+            if self._is_new(setting):
+                self._asked[number] = trial
+                return setting
+            self._study.tell(trial, state=TrialState.FAIL)  # which samplers pass over
+        setting = self._any_new(np.random.default_rng([self._sweep.search.seed, number]))
+        self.adopt(number, setting)
+        return setting
 
     def adopt(self, number: int, setting: Setting) -> None:
         """Make a setting that was not suggested (published, or of a resumed sweep) a trial."""
         trial = self._ask(setting)
         if trial is not None:
+            self._is_new(setting)
             self._asked[number] = trial
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether every setting of a finite space was tried."""
+        return not self._losses_left()
+
+    def _losses_left(self) -> list[str]:
+        return [loss for loss, size in self._sizes.items() if len(self._tried[loss]) < size]
+
+    def _is_new(self, setting: Setting) -> bool:
+        """Whether a setting is tried for the first time, which it is by that."""
+        key, tried = setting_key(setting), self._tried[setting[0]]
+        new = key not in tried
+        tried.add(key)
+        return new
+
+    def _any_new(self, draw: np.random.Generator) -> Setting:
+        """A setting that was not tried, whatever the sampler prefers."""
+        loss = str(draw.choice(self._losses_left()))
+        if math.isfinite(self._sizes[loss]):
+            tried = self._tried[loss]
+            left = (s for s in all_settings(self._sweep, loss) if setting_key(s) not in tried)
+            several = list(itertools.islice(left, _DRAWS))
+            return several[draw.integers(len(several))]
+        aside = optuna.create_study(sampler=RandomSampler(seed=int(draw.integers(2**32))))
+        aside.enqueue_trial({"loss": loss})
+        return suggest(aside.ask(), self._sweep)
 
     def _ask(self, setting: Setting) -> optuna.Trial | None:
         parameters = optuna_parameters(self._sweep, setting)
@@ -108,8 +159,9 @@ class SweepStudy:
         else:
             self._study.tell(trial, value)
 
-    def _sampler(self, number: int) -> BaseSampler:
-        seed = int(np.random.SeedSequence([self._sweep.search.seed, number]).generate_state(1)[0])
+    def _sampler(self, number: int, attempt: int) -> BaseSampler:
+        entropy = [self._sweep.search.seed, number, *([attempt] if attempt else [])]
+        seed = int(np.random.SeedSequence(entropy).generate_state(1)[0])
         if self._sweep.search.sampler == "random":
             return RandomSampler(seed=seed)
         with warnings.catch_warnings():

@@ -39,6 +39,14 @@ from tests.builders import make_sweep, shown
             },
         ),
         (
+            {"losses": [{"name": "focal", "space": {"gamma": {"choices": [1, 7]}}}]},
+            {
+                "trials": "3: the baseline, 1 published, 1 searched; there are no other settings, "
+                "so search.trials = 50 is not met",
+                "finalists": "at most 6 more: 3 settings and the baseline, 2 new seeds each",
+            },
+        ),
+        (
             {"scaling": {"num_workers": 2, "cpus_per_worker": 4, "gpus_per_worker": 1.0}},
             {"each trial uses": "8 CPUs, 2 GPUs"},
         ),

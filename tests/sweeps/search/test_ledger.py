@@ -93,7 +93,25 @@ def trained(store: SweepStore) -> set[int]:
     return {r.seed for r in records if r.role == "encoder" and r.state == "finished"}
 
 
-@pytest.mark.parametrize("sections", [{}, TWO_STAGES], ids=["one stage", "two stages"])
+DISCRETE = {"losses": [{"name": "focal", "space": {"gamma": {"choices": [1, 2, 4, 8, 16]}}}]}
+
+
+def test_a_finite_space_is_searched_once_and_then_the_search_ends(tmp_path: Path) -> None:
+    sweep = simulated(DISCRETE, trials=20)
+    ledger = Ledger(sweep, new_store(tmp_path, sweep), 10)
+    planned = ledger.planned
+    for _ in steps(ledger):
+        pass
+    searched = [r for r in ledger.records if r.searched]
+    gammas = sorted(r.hyperparameters["gamma"] for r in searched if r.role != "baseline")
+    assert gammas == [1, 2, 4, 8, 16]
+    assert planned == len(ledger.records) == ledger.planned
+    assert {r.role for r in ledger.records} == {"baseline", "published", "search", "finalist"}
+
+
+@pytest.mark.parametrize(
+    "sections", [{}, TWO_STAGES, DISCRETE], ids=["one stage", "two stages", "finite space"]
+)
 def test_a_crash_at_any_step_changes_nothing(tmp_path: Path, sections: dict[str, object]) -> None:
     sweep = simulated(sections)
     whole = Ledger(sweep, new_store(tmp_path / "whole", sweep), 10)

@@ -18,7 +18,14 @@ from search_spaces import available_search_spaces, published_settings, search_sp
 from sweeps.errors import UserError
 from sweeps.planning.checks import check_sweep
 from sweeps.search.record import Role, TrialRecord
-from sweeps.search.space import initial_settings, optuna_parameters, searches, suggest, sweep_space
+from sweeps.search.space import (
+    initial_settings,
+    optuna_parameters,
+    search_trials,
+    setting_key,
+    suggest,
+    sweep_space,
+)
 from sweeps.search.study import SweepStudy
 from sweeps.sweep_file.schema import SweepFile
 from tests.builders import make_sweep, trial
@@ -139,9 +146,38 @@ def test_a_suggestion_has_the_chosen_losses_hyperparameters_and_no_others(number
     assert set(known) == {"loss"} | {f"{loss}.{name}" for name in wanted[loss] - {"margin"}}
 
 
-def test_nothing_is_searched_where_all_is_fixed() -> None:
-    assert not searches(searching("brier", {"name": "focal", "hyperparameters": {"gamma": 1.0}}))
-    assert searches(searching("brier", "focal"))
+THREE = {"name": "focal", "space": {"gamma": {"choices": [1.0, 2.0, 7.0]}}}
+
+
+@pytest.mark.parametrize(
+    ("losses", "trials"),
+    [
+        (["brier", {"name": "focal", "hyperparameters": {"gamma": 1.0}}], 3),
+        (["brier", "focal"], 50),
+        ([THREE], 4),
+        ([THREE, "cross_entropy", "brier"], 5),
+        ([{"name": "focal", "space": {"gamma": {"low": 2.0, "high": 2.0}}}], 2),
+        ([{"name": "cals_alm", "space": {"period": {"low": 3, "high": 8}}}], 50),
+    ],
+)
+def test_there_are_no_more_trials_than_settings(losses: list[Any], trials: int) -> None:
+    sweep = searching(*losses, trials=50)
+    assert search_trials(sweep, initial_settings(sweep, 10)) == trials
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
+def test_no_setting_is_suggested_twice(sampler: str) -> None:
+    whole = {"name": "r_aurc", "space": {"confidence": {"choices": ["margin"]}}}
+    whole["hyperparameters"] = {"lam": 0.5, "epsilon": 0.1}
+    sweep = searching(THREE, whole, "inverse_focal", sampler=sampler)
+    study = SweepStudy(sweep)
+    seen = set()
+    for number in range(40):
+        assert not study.exhausted
+        setting = study.suggest(number)
+        seen.add(setting_key(setting))
+        study.observe(trial(number, loss=setting[0], hyperparameters=setting[1]))
+    assert len(seen) == 40
 
 
 def record(number: int, setting: tuple[str, dict[str, Any]], **values: Any) -> TrialRecord:
