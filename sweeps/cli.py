@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
+from sweeps.redaction import redact
 
 if TYPE_CHECKING:
     from sweeps.cluster.shipping import Shipment
@@ -154,7 +155,7 @@ def stop(
     ended = jobs.stop(jobs.find_job(job, address), address)
     print(f"{ended.id}: {ended.state}")
     if ended.state == "STOPPED":
-        place = f"--storage {ended.storage} --address {dashboard_url(address)}"
+        place = redact(f"--storage {ended.storage} --address {dashboard_url(address)}")
         print(f"`calsweep resume {ended.sweep} {place}` goes on")
 
 
@@ -282,7 +283,7 @@ def _tracking_told(uri: str, storage: str) -> str:
     with suppress(UserError):  # a remote storage says nothing of MLflow
         if tracking_uri(storage) == uri:
             return ""
-    return f"MLFLOW_TRACKING_URI={'...' if '@' in uri else uri} "  # no passwords
+    return f"MLFLOW_TRACKING_URI={uri} "
 
 
 def _print_result(result: SweepResult, name: str, storage: str) -> None:
@@ -296,9 +297,9 @@ def _print_result(result: SweepResult, name: str, storage: str) -> None:
     console.print()
     for line in result.summary["why"]:
         console.print(line)
-    where = "" if storage == DEFAULT_STORAGE else f" --storage {storage}"
-    uri = result.tracking_uri
-    told = _tracking_told(uri, storage)
+    where = "" if storage == DEFAULT_STORAGE else redact(f" --storage {storage}")
+    uri = redact(result.tracking_uri)
+    told = redact(_tracking_told(result.tracking_uri, storage))
     console.print(
         f"\n  browse the runs   {uri if uri.startswith('http') else f'{told}calsweep ui{where}'}"
         f"\n  best per dataset  {told}calsweep best{where}"

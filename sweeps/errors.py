@@ -5,16 +5,25 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from sweeps.redaction import redact
 
-class UserError(Exception):
+
+class CommandError(Exception):
+    """What a command ends with; addresses in the message lose their credentials."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(redact(message))
+
+
+class UserError(CommandError):
     """The user's input is wrong: one clear message, exit code 2, nothing left behind."""
 
 
-class SweepFailedError(Exception):
+class SweepFailedError(CommandError):
     """The sweep could not be carried out: exit code 1, with where to look."""
 
 
-class SweepInterruptedError(Exception):
+class SweepInterruptedError(CommandError):
     """Ctrl-C or SIGTERM: exit code 130, with how to go on."""
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.errors import UserError, did_you_mean
+from sweeps.redaction import is_redacted
 from sweeps.search.space import loss_space
 from sweeps.sweep_file.schema import LossSection, SweepFile
 
@@ -26,7 +27,7 @@ def check_sweep(sweep: SweepFile) -> None:
     from trainables.models import check_model_options
 
     use_working_folder()
-    faults: list[str] = []
+    faults = _left_out(sweep)
     for key, section, check in (
         ("dataset", sweep.dataset, check_dataset_options),
         ("model", sweep.model, check_model_options),
@@ -42,6 +43,17 @@ def check_sweep(sweep: SweepFile) -> None:
     faults += _metric_faults(sweep)
     if faults:
         raise UserError("\n".join(faults))
+
+
+def _left_out(sweep: SweepFile) -> list[str]:
+    """Addresses that were shown without their credentials, and copied like that."""
+    places = {f"dataset.{key}": value for key, value in sweep.dataset.options.items()}
+    return [
+        f"{key} = {value!r} lacks the credentials that it had: they are never shown or kept; write "
+        "them in again, or give this machine a role or credentials of its own"
+        for key, value in {**places, "tracking.uri": sweep.tracking.uri}.items()
+        if isinstance(value, str) and is_redacted(value)
+    ]
 
 
 def use_working_folder() -> None:

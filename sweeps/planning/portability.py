@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from sweeps.errors import UserError
+from sweeps.redaction import redact
 from sweeps.sweep_file.schema import SweepFile
 
 _PATH_OPTIONS = ("train", "test", "root")
@@ -68,11 +68,7 @@ def _is_relative(place: str) -> bool:
 
 
 def _refuse_password(key: str, uri: str, instead: str) -> None:
-    try:
-        password = urlsplit(uri).password
-    except ValueError:  # malformed, which is told elsewhere
-        return
-    if password:
+    if redact(uri) != uri:
         raise UserError(
             f"{key} holds a password, which would be kept with the job for all to read; {instead}"
         )

@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from sweeps.errors import UserError
 from sweeps.formatting import format_hyperparameters, run_name
+from sweeps.redaction import redact
 from sweeps.results import figures
 from sweeps.results.leaderboard import explain_choice, failure_summary, leaderboard
 from sweeps.search.ranking import candidates, choose
@@ -76,7 +77,7 @@ def render(store: SweepStore, sweep: SweepFile, records: list[TrialRecord]) -> s
     environment.filters["fraction"] = _fraction
     classifiers = [record for record in records if record.role != "encoder"]
     environment.filters["hyperparameters"] = format_hyperparameters
-    return environment.get_template("report.html.j2").render(
+    page = environment.get_template("report.html.j2").render(
         sweep=sweep,
         store=store,
         states=Counter(record.state for record in records),
@@ -98,6 +99,7 @@ def render(store: SweepStore, sweep: SweepFile, records: list[TrialRecord]) -> s
         sweep_yaml=dump_sweep(sweep),
         environment=json.dumps(describe_environment(), indent=1),
     )
+    return redact(page)
 
 
 def _diagrams(store: SweepStore, sweep: SweepFile, records: Sequence[TrialRecord]) -> list[str]:

@@ -8,6 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from sweeps.redaction import redact
 from sweeps.search.ranking import finalists
 from sweeps.search.record import Role, State, TrialRecord
 from sweeps.search.space import Setting, initial_settings, search_trials
@@ -182,7 +183,8 @@ class Ledger:
     def end(self, number: int, state: State, reason: str | None = None) -> None:
         """A trial ended."""
         record = self.records[number]
-        record.state, record.reason, record.ended = state, reason, time.time()
+        record.state, record.ended = state, time.time()
+        record.reason = redact(reason) if reason else reason  # it is kept, and shown in many places
         self._live.discard(number)
         self._save(record)
         if record.role == "encoder":

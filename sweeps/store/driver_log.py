@@ -9,9 +9,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sweeps.redaction import redact
 from sweeps.store.sweep_store import SweepStore
 
 _NOISY = ("ray", "mlflow", "alembic", "optuna")
+
+
+class _Formatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, tracebacks included, without the credentials of addresses."""
+        return redact(super().format(record))
 
 
 @contextmanager
@@ -27,7 +34,7 @@ def driver_log(store: SweepStore) -> Iterator[Path]:
     folder = store.folder.path if store.folder.is_local else tempfile.gettempdir()
     path = Path(folder) / ("driver.log" if store.folder.is_local else f"{store.name}-driver.log")
     handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     loggers = [logging.getLogger(name) for name in (*_NOISY, "calsweep", "py.warnings")]
     before = [(log.handlers, log.propagate, log.level) for log in loggers]
     for log in loggers:

@@ -8,6 +8,8 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from sweeps.redaction import redact
+
 _PACKAGES = (
     "calsweep",
     "mlflow",
@@ -29,7 +31,7 @@ def describe_environment() -> dict[str, Any]:
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
         "packages": {name: _version(name) for name in _PACKAGES},
-        "command": sys.argv,
+        "command": [redact(word) for word in sys.argv],
     }
 
 

@@ -14,6 +14,7 @@ from pydantic import (
     model_validator,
 )
 
+from sweeps.redaction import without_credentials
 from sweeps.search.ranking import Rule
 from sweeps.sweep_file.yaml_text import LARGEST_INTEGER, shortened
 from trainables.config import AugmentationName, OptimizerName, Precision, ScheduleName
@@ -102,6 +103,7 @@ class DatasetSection(_NamedPart):
             return self.title
         place = self.options.get("train", self.options.get("root", ""))
         if self.name in ("parquet", "image_folder") and isinstance(place, str):
+            place = without_credentials(place)
             path = PurePosixPath(place.partition("://")[2] or place)
             folder = path.parent.name if path.suffix else path.name
             return f"{self.name}:{folder}" if folder else self.name

@@ -13,6 +13,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from sweeps.redaction import redact
+
 Location: TypeAlias = tuple[str | int, ...]
 
 _TAG = "tag:yaml.org,2002:"
@@ -28,8 +30,8 @@ LONGEST_SHOWN = 60  # characters of what was found, in a message
 
 
 def shortened(value: object) -> str:
-    """A value as a message shows it, however long it is."""
-    text = repr(value)
+    """A value as a message shows it: not too long, and without credentials."""
+    text = redact(repr(value))  # before it is cut, after which an address may not look like one
     return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 3]}..."
 
 

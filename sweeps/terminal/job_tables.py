@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from sweeps.cluster.jobs import Job
+from sweeps.redaction import redact
 
 
 def jobs_table(jobs: Sequence[Job]) -> Table:
@@ -44,7 +45,7 @@ def job_facts(job: Job, progress: str, last_line: str) -> Table:
         "last line": "" if last_line == progress else last_line,
     }.items():
         if value:
-            table.add_row(key, value)
+            table.add_row(key, redact(value))
     return table
 
 

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sweeps.formatting import run_name
+from sweeps.redaction import redact
 from sweeps.search.ledger import Ledger
 from sweeps.search.ranking import choose
 
@@ -64,7 +65,7 @@ class Progress:
 
     def stage(self, text: str) -> None:
         """Name what is being done now."""
-        self._stage = text
+        text = self._stage = redact(text)
         if self._live is None:
             self._console.print(f"{text} ...")
 
@@ -78,7 +79,7 @@ class Progress:
         now = time.monotonic()
         if now - self._last_fault >= _SECONDS_BETWEEN_FAULTS:
             self._last_fault = now
-            self._console.print(f"{message}; waiting", highlight=False, soft_wrap=True)
+            self._console.print(f"{redact(message)}; waiting", highlight=False, soft_wrap=True)
 
     def tick(self, *_: object) -> None:
         """Something changed; where there is no terminal, print a line now and then."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 import tempfile
@@ -9,9 +10,10 @@ import urllib.error
 import urllib.request
 from contextlib import suppress
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from sweeps.errors import UserError
+from sweeps.redaction import without_credentials
 from sweeps.sweep_file.schema import SweepFile
 from trainables.storage import Folder, absolute
 
@@ -40,7 +42,7 @@ def tracking_uri(storage: str, sweep: SweepFile | None = None) -> str:
     """
     given = (sweep.tracking.uri if sweep else None) or os.environ.get("MLFLOW_TRACKING_URI")
     if given:
-        scheme = urlsplit(given).scheme.partition("+")[0]
+        scheme = given.partition(":")[0].partition("+")[0]
         if scheme not in _SCHEMES:
             raise UserError(
                 f"tracking.uri = {given!r} is not allowed; allowed: an address that begins with "
@@ -88,7 +90,10 @@ def artifact_location(uri: str, storage: str) -> str | None:
     """
     if uri.startswith("sqlite:///"):
         return str(Path(uri.removeprefix("sqlite:///")).absolute().parent / "artifacts")
-    return None if uri.startswith("http") else f"{absolute(storage).rstrip('/')}/artifacts"
+    if uri.startswith("http"):
+        return None
+    # Kept by MLflow for all to read, and of no use to it: it finds credentials by itself.
+    return f"{without_credentials(absolute(storage)).rstrip('/')}/artifacts"
 
 
 def check_answers(uri: str) -> None:
@@ -97,10 +102,10 @@ def check_answers(uri: str) -> None:
     Raises:
         UserError: It does not.
     """
-    if urlsplit(uri).scheme not in ("http", "https"):
+    if not uri.startswith(("http:", "https:")):
         return
     try:
-        with urllib.request.urlopen(f"{uri.rstrip('/')}/health", timeout=_TIMEOUT_SECONDS) as reply:
+        with urllib.request.urlopen(_health(uri), timeout=_TIMEOUT_SECONDS) as reply:
             reply.read()
     except urllib.error.HTTPError as error:
         if error.code >= 500:
@@ -111,3 +116,17 @@ def check_answers(uri: str) -> None:
             f"tracking.uri = {uri!r} does not answer ({reason}); start the server, or leave "
             "tracking.uri out to use SQLite in the sweep store"
         ) from None
+
+
+def _health(uri: str) -> urllib.request.Request:
+    """The request whether a server is up, with the credentials that MLflow's client would send."""
+    parts = urlsplit(uri)
+    user = unquote(parts.username or "") or os.environ.get("MLFLOW_TRACKING_USERNAME")
+    password = unquote(parts.password or "") or os.environ.get("MLFLOW_TRACKING_PASSWORD")
+    request = urllib.request.Request(f"{without_credentials(uri).rstrip('/')}/health")
+    if user and password:
+        words = base64.b64encode(f"{user}:{password}".encode()).decode()
+        request.add_header("Authorization", f"Basic {words}")
+    elif token := os.environ.get("MLFLOW_TRACKING_TOKEN"):
+        request.add_header("Authorization", f"Bearer {token}")
+    return request

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from sweeps.errors import SweepFailedError, UserError
+from sweeps.redaction import redact
 from sweeps.tracking.address import VIEW_KEY, artifact_location, check_answers, tracking_uri
 
 _PATIENCE_SECONDS = 8.0
@@ -47,14 +48,14 @@ def serve(storage: str, host: str, port: int) -> None:
     print("Starting the MLflow UI ...", flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # which ends the server too
     command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port)]
-    command += ["--backend-store-uri", uri]
     command += ["--artifacts-destination", str(artifact_location(uri, storage))]
     with tempfile.TemporaryFile() as log:
         server = subprocess.Popen(
             [*command, "--workers", "1"],
             stdout=log,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONWARNINGS": "ignore"},
+            # Not on the command line, which everybody on this machine can see.
+            env={**os.environ, "PYTHONWARNINGS": "ignore", "MLFLOW_BACKEND_STORE_URI": uri},
             start_new_session=True,  # Ctrl-C is for us: the server is then ended in order
         )
         try:
@@ -67,7 +68,7 @@ def serve(storage: str, host: str, port: int) -> None:
             _end(server)
         log.seek(0)
         output = log.read().decode(errors="replace").strip()
-        raise SweepFailedError(f"MLflow's server ended with code {code}:\n{output[-2000:]}")
+        raise SweepFailedError(f"MLflow's server ended with code {code}:\n{redact(output)[-2000:]}")
 
 
 def _is_up(server: subprocess.Popen[bytes], address: str) -> bool:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.formatting import run_name
+from sweeps.redaction import redact
 from sweeps.search.record import TrialRecord
 from sweeps.search.space import sweep_space
 from sweeps.store.sweep_store import SweepStore
@@ -49,7 +50,7 @@ class MlflowWriter:
         self._store = store
         self._uri = tracking_uri(store.storage, sweep)
         self._shared = {
-            "sweep.yaml": store.folder.read("sweep.yaml").decode(),
+            "sweep.yaml": redact(store.folder.read("sweep.yaml").decode()),
             "environment.json": json.dumps(environment, indent=1),
         }
         self._sweep_id = store.sweep_id()
@@ -325,7 +326,7 @@ class MlflowWriter:
             run_id,
             metrics[cut:],
             _params(parameters),
-            [RunTag(name, value) for name, value in tags.items() if value],
+            [RunTag(name, redact(value)) for name, value in tags.items() if value],
         )
 
     def _end_run(self, run_id: str, record: TrialRecord) -> None:
@@ -377,7 +378,7 @@ def _viewed_parameters(tags: dict[str, str]) -> set[str]:
 def _params(values: dict[str, Any]) -> list[Any]:
     from mlflow.entities import Param
 
-    return [Param(name, str(value)) for name, value in values.items()]
+    return [Param(name, redact(str(value))) for name, value in values.items()]
 
 
 def _sortable(value: Any) -> str:

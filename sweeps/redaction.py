@@ -1,0 +1,44 @@
+"""Credentials in addresses: left out of all that is shown or kept."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit, urlunsplit
+
+REDACTED = "***"
+
+# All before the last @, as people write passwords with @ and / in them without quoting those.
+_NAME_AND_PASSWORD = re.compile(r"://[^\s/?#@:\"<>]*:[^\s\"<>]*@")
+_TOKEN = re.compile(r"\b(https?)://[^\s/?#@:\"'<>]+@", re.IGNORECASE)
+_OPTION = re.compile(
+    r"([?&;][\w.-]*(?:password|passwd|pwd|secret|token|credential|signature|access_?key"
+    r"|account_?key|api_?key)[\w.-]*=)[^\s&;#\"'<>]+",
+    re.IGNORECASE,
+)
+
+
+def redact(text: str) -> str:
+    """A text without the credentials of the addresses in it.
+
+    ``s3://KEY:SECRET@bucket`` becomes ``s3://***@bucket``; the values of options such as
+    ``?secret_key=…`` become ``***`` too.
+    """
+    text = _NAME_AND_PASSWORD.sub(f"://{REDACTED}@", text)
+    text = _TOKEN.sub(rf"\1://{REDACTED}@", text)
+    return _OPTION.sub(rf"\1{REDACTED}", text)
+
+
+def without_credentials(uri: str) -> str:
+    """An address that leads to the same place, without ``user:password@`` and options."""
+    if "://" not in uri:
+        return uri
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # malformed, which is told elsewhere
+        return redact(uri)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def is_redacted(text: str) -> bool:
+    """Whether credentials were left out of a text."""
+    return f"://{REDACTED}@" in text or f"={REDACTED}" in text
