@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trainables.config import TrialSetup, trial_folder
+from trainables.report import Progressed, Report, TrialConfig
 from trainables.storage import Folder
 from trainables.wrappers.one_process import TuneTrial
 
@@ -18,20 +19,21 @@ class ReplayTrial(TuneTrial):
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Take up another trial."""
-        self._run = ReplayRun(self._trial_setup, new_config)  # type: ignore[assignment]
+        config = TrialConfig.from_tune(new_config)
+        self._run = ReplayRun(self._trial_setup, config)  # type: ignore[assignment]
         return True
 
 
 class ReplayRun:
     """Reports a recorded trial's epochs, and leaves its files as the real one did."""
 
-    def __init__(self, setup: TrialSetup, config: dict[str, Any]) -> None:
-        same = [trial for trial in recorded() if trial["loss"] == config["loss"]]
-        self._trial = same[config["number"] % len(same)]
-        self._folder = Folder(setup.trials_uri) / trial_folder(config["number"])
+    def __init__(self, setup: TrialSetup, config: TrialConfig) -> None:
+        same = [trial for trial in recorded() if trial["loss"] == config.loss]
+        self._trial = same[config.number % len(same)]
+        self._folder = Folder(setup.trials_uri) / trial_folder(config.number)
         self._epoch = 0
 
-    def advance(self) -> dict[str, Any]:
+    def advance(self) -> Report:
         """The next epoch."""
         entry = self._trial["history"][self._epoch]
         self._epoch += 1
@@ -40,7 +42,7 @@ class ReplayRun:
             for name, data in self._trial["files"].items():
                 folder, _, name = name.rpartition("/")
                 (self._folder / folder if folder else self._folder).write(name, data)
-        return {**entry, "done": done}
+        return Progressed((entry,), done)
 
 
 @cache

@@ -7,6 +7,7 @@ import os
 import sys
 from contextlib import suppress
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -165,8 +166,8 @@ def check(file: File, overrides: Overrides = None, name: NewName = None) -> None
     from rich.console import Console
 
     from sweeps.planning.checks import check_sweep
-    from sweeps.planning.plan import plan_tables
     from sweeps.sweep_file.loading import load_sweep
+    from sweeps.terminal.plan_tables import plan_tables
 
     sweep = load_sweep(file, overrides or (), name)
     check_sweep(sweep)
@@ -181,16 +182,17 @@ def best(
     output: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.table,
 ) -> None:
     """Print the best hyperparameters per dataset and model, from MLflow."""
-    from sweeps.results.best import best_settings, render_best
+    from sweeps.results.best import best_settings
+    from sweeps.terminal.answers import render_best
     from sweeps.tracking.address import tracking_uri
-    from sweeps.tracking.reader import tracked_sweeps
+    from sweeps.tracking.reader import read_sweep_file, tracked_sweeps
 
     uri = tracking_uri(storage)
     entries = best_settings(tracked_sweeps(uri, dataset, model))
     if not entries:
         wanted = " ".join(f"{k}={v}" for k, v in (("dataset", dataset), ("model", model)) if v)
         raise UserError(f"{uri} has no finished sweep{f' of {wanted}' if wanted else ''} yet")
-    render_best(entries, output.value, uri)
+    render_best(entries, output.value, partial(read_sweep_file, uri))
 
 
 @app.command()
@@ -202,7 +204,7 @@ def report(
     ] = None,
 ) -> None:
     """Write one HTML file that shows what a sweep found."""
-    from sweeps.results.report import write_report
+    from sweeps.runner import write_report
 
     print(f"written: {write_report(name, storage, output)}")
 
@@ -289,11 +291,11 @@ def _tracking_told(uri: str, storage: str) -> str:
 def _print_result(result: SweepResult, name: str, storage: str) -> None:
     from rich.console import Console
 
-    from sweeps.results.leaderboard import leaderboard_table
+    from sweeps.terminal.answers import leaderboard_table
 
     console = Console(highlight=False, soft_wrap=False)
     console.print()
-    console.print(leaderboard_table(result.summary["rows"]))
+    console.print(leaderboard_table(result.summary["rows"], result.summary["objective"]))
     console.print()
     for line in result.summary["why"]:
         console.print(line)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from sweeps.search.record import TrialRecord
-
 _SYMBOLS = {
     "gamma": "γ",
     "lam": "λ",
@@ -17,6 +15,8 @@ _SYMBOLS = {
     "rho": "ρ",
     "beta": "β",
 }
+
+_ABBREVIATIONS = ("ece", "mce", "nll", "auroc", "aurc", "kde")
 
 
 def format_value(value: Any) -> str:
@@ -35,10 +35,7 @@ def format_hyperparameters(hyperparameters: dict[str, Any]) -> str:
     return " ".join(parts) or "–"
 
 
-def run_name(record: TrialRecord) -> str:
-    """``dual_focal γ=4.7``, with the seed for a finalist or an encoder."""
-    values = format_hyperparameters(record.hyperparameters) if record.hyperparameters else ""
-    seed = "" if record.searched else f"seed={record.seed}"
-    stage = "encoder" if record.role == "encoder" else ""
-    loss = record.loss.rpartition(":")[2]
-    return " ".join(part for part in (stage, loss, values, seed) if part)
+def metric_heading(metric: str) -> str:
+    """``ECE``, ``adaptive ECE``, ``NLL``, ``error``: a metric's name as a table has it."""
+    words = metric.removesuffix("_scaled").split("_")
+    return " ".join(w.upper() if w in _ABBREVIATIONS else w for w in words)

@@ -6,38 +6,39 @@ import math
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from sweeps.cluster import connection as cluster
+from sweeps.cluster import connection
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
 from sweeps.planning.checks import check_sweep
 from sweeps.planning.quick_checks import check_at_once_if_doubtful
-from sweeps.results.leaderboard import failure_summary, selection_summary
+from sweeps.results.explanation import failure_summary, selection_summary
+from sweeps.results.report import render_report
 from sweeps.search.ledger import Ledger
+from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.warm_start import earlier_trials
 from sweeps.store.driver_log import driver_log
 from sweeps.store.encoders import encoder_setup, trained_encoders
 from sweeps.store.environment import describe_environment
 from sweeps.store.sweep_store import SweepStore, check_storage
-from sweeps.sweep_file.schema import ScalingSection, SweepFile
+from sweeps.sweep_file.schema import SweepFile
 from sweeps.terminal.progress import Progress
 from sweeps.tracking.address import check_answers, tracking_uri
 from sweeps.tracking.artifacts import ArtifactError
 from sweeps.tracking.writer import MlflowWriter
-from trainables.config import EncoderSetup, TrialSetup, check_shares, trial_setting
-from trainables.storage import Folder
+from trainables.config import trial_setting
 
 if TYPE_CHECKING:
     from trainables.data.base import Dataset
 
 _PATIENCE_SECONDS = 20.0
-_WAITING_MEMORY = 256 * 2**20  # of the process of a trial that has several workers, in bytes
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class SweepResult:
 
     Attributes:
         records: All trials.
-        summary: See :func:`~sweeps.results.leaderboard.selection_summary`.
+        summary: See :func:`~sweeps.results.explanation.selection_summary`.
         unsynced: Trials that MLflow does not have in full, as it did not answer or as their
             files are damaged.
         tracking_uri: Where MLflow has them.
@@ -120,17 +121,50 @@ def sync_sweep(name: str, storage: str) -> int:
             except ArtifactError as error:
                 damaged.append(str(error))
         if all(record.state != "running" for record in records):
-            writer.finish_sweep("FINISHED", _without_nan(selection_summary(records, sweep)))
+            summary = selection_summary(Ranking(records, sweep.rule), sweep)
+            writer.finish_sweep("FINISHED", _without_nan(summary))
     if damaged:
         raise SweepFailedError("not in MLflow in full:\n" + "\n".join(damaged))
     return len(records)
+
+
+def write_report(name: str, storage: str, output: str | None = None) -> str:
+    """Write the report of a sweep, finished or not.
+
+    Args:
+        name: Name of the sweep.
+        storage: Path or URI of the sweep store.
+        output: Path of the HTML file; ``<name>-report.html`` here if None.
+
+    Returns:
+        The path written.
+
+    Raises:
+        UserError: There is no such sweep, or the file cannot be written.
+    """
+    store = SweepStore(storage, name)
+    sweep = store.load_sweep()
+    path = Path(output or f"{name}-report.html").absolute()
+    page = render_report(
+        sweep,
+        store.load_records(),
+        lambda number: store.trial_folder(number).read("predictions_test.parquet"),
+        describe_environment(),
+    )
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        temporary.write_text(page, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise UserError(f"--output {path}: cannot be written: {error.strerror}") from None
+    return str(path)
 
 
 def _run(
     sweep: SweepFile, store: SweepStore, address: str | None, console: Console, new: bool
 ) -> SweepResult:
     check_at_once_if_doubtful(sweep)
-    earlier = earlier_trials(sweep, store.storage) if new else []
+    earlier = earlier_trials(sweep, _named_sweeps(sweep, store.storage)) if new else []
     with Progress(console) as progress:
         check_answers(tracking_uri(store.storage, sweep))
         where = "starting Ray" if address is None else f"joining Ray at {address}"
@@ -139,11 +173,11 @@ def _run(
             # Importing torch and starting Ray take some seconds each, and different things.
             loading = aside.submit(_checked_data, sweep)
             dashboard = sweep.scaling.num_workers > 1
-            with cluster.connected(address, dashboard), _terminated_as_interrupted():
-                cluster.check_room(sweep.scaling, address)
+            with connection.connected(address, dashboard), _terminated_as_interrupted():
+                connection.check_room(sweep.scaling, address)
                 dataset = loading.result()
                 if new:
-                    store.create(sweep, [asdict(trial) for trial in earlier])
+                    store.create(sweep, earlier)
                 with store.locked(progress.stage), driver_log(store) as log:
                     return _carry_out(sweep, store, dataset, progress, log)
 
@@ -156,9 +190,10 @@ def _carry_out(
     encoder = encoder_setup(sweep, store.storage, dataset)
     ledger = Ledger(
         sweep,
-        store,
+        partial(store.save_patiently, on_fault=progress.fault),
         dataset.num_classes,
         records,
+        store.load_earlier(),
         listeners=(writer.submit, progress.tick),
         trained_encoders=trained_encoders(sweep, encoder),
         on_fault=progress.fault,
@@ -170,14 +205,16 @@ def _carry_out(
     interrupted = True
     try:
         if not ledger.exhausted:
-            _tune(sweep, store, dataset, ledger, encoder)
+            from sweeps.cluster.tuner import tune
+
+            tune(ledger, store, dataset, encoder)
         interrupted = False
     except KeyboardInterrupt:
         raise SweepInterruptedError(
             f"interrupted; `calsweep resume {sweep.name}` goes on from here"
         ) from None
     finally:
-        summary = selection_summary(ledger.records, sweep)
+        summary = selection_summary(Ranking(ledger.records, sweep.rule), sweep)
         unsynced = _finish_tracking(writer, ledger, summary, progress, interrupted)
     if all(record.state == "failed" for record in ledger.records):
         raise SweepFailedError(
@@ -187,100 +224,26 @@ def _carry_out(
     return SweepResult(ledger.records, summary, unsynced, tracking_uri(store.storage, sweep))
 
 
-def _tune(
-    sweep: SweepFile,
-    store: SweepStore,
-    dataset: Dataset,
-    ledger: Ledger,
-    encoder: EncoderSetup | None,
-) -> None:
-    from ray import tune
+def _named_sweeps(sweep: SweepFile, storage: str) -> dict[str, list[TrialRecord]]:
+    """The trials of the sweeps to learn from.
 
-    from sweeps.cluster.tuning import LedgerCallback, LedgerSearcher, SweepOverError, make_scheduler
-
-    tune_folder = store.folder / "tune"
-    setup = TrialSetup(
-        model=sweep.model.name,
-        model_options=sweep.model.options,
-        training=sweep.training.config(),
-        trials_uri=store.trials_folder.uri,
-        outcome_epochs=sweep.outcome_epochs,
-        threads=sweep.scaling.cpus_per_worker,
-        user_paths=(str(Path.cwd()),),
-        encoder=encoder,
-    )
-    several = sweep.scaling.num_workers > 1
-    make_trainable = _trainable_of_several_workers if several else _trainable_of_one_worker
-    tuner = tune.Tuner(
-        make_trainable(sweep.scaling, dataset, setup, tune_folder),
-        tune_config=tune.TuneConfig(
-            search_alg=LedgerSearcher(ledger, cluster.slots(sweep.scaling)),
-            scheduler=make_scheduler(sweep, ledger),
-            num_samples=-1,  # the searcher says when it is enough
-            reuse_actors=not several,
-        ),
-        run_config=tune.RunConfig(
-            name="tune",
-            storage_path=store.folder.path if store.folder.is_local else store.folder.uri,
-            # Trials keep their checkpoints themselves, under their numbers.
-            checkpoint_config=tune.CheckpointConfig(
-                checkpoint_frequency=0, checkpoint_at_end=False
-            ),
-            callbacks=[LedgerCallback(ledger)],
-            verbose=0,
-        ),
-    )
-    with suppress(SweepOverError):
-        tuner.fit()
-    tune_folder.delete_tree()  # of no more use
-
-
-def _trainable_of_one_worker(
-    scaling: ScalingSection, dataset: Dataset, setup: TrialSetup, scratch: Folder
-) -> Any:
-    from ray import tune
-
-    from trainables.wrappers.one_process import TuneTrial
-
-    return tune.with_resources(
-        tune.with_parameters(TuneTrial, dataset=dataset, trial_setup=setup),
-        {"cpu": scaling.cpus_per_worker, "gpu": scaling.gpus_per_worker},
-    )
-
-
-def _trainable_of_several_workers(
-    scaling: ScalingSection, dataset: Dataset, setup: TrialSetup, scratch: Folder
-) -> Any:
-    import ray
-    from ray import tune
-
-    from trainables.wrappers.several_workers import Workers, train_trial
-
-    data = ray.put(dataset)
-    workers = Workers(
-        count=scaling.num_workers,
-        cpus=scaling.cpus_per_worker,
-        gpus=scaling.gpus_per_worker,
-        scratch_uri=scratch.path if scratch.is_local else scratch.uri,
-    )
-
-    def trial(config: dict[str, Any]) -> None:
-        train_trial(config, data, setup, workers)
-
-    # The workers get places of their own; the trial's process, which only waits for them, takes no
-    # CPU from them, and Tune refuses a trial that takes nothing.
-    return tune.with_resources(trial, tune.PlacementGroupFactory([{"memory": _WAITING_MEMORY}]))
+    Raises:
+        UserError: There is no sweep of such a name.
+    """
+    found = {}
+    for name in sweep.search.warm_start:
+        store = SweepStore(storage, name)
+        try:
+            store.load_sweep()
+        except UserError as error:
+            raise UserError(f"search.warm_start: {error}") from None
+        found[name] = store.load_records()
+    return found
 
 
 def _checked_data(sweep: SweepFile) -> Dataset:
     check_sweep(sweep)
-    dataset = load_data(sweep)
-    for key, recipe in sweep.recipes:
-        try:
-            check_shares(len(dataset.train), recipe.batch_size, sweep.scaling.num_workers)
-        except ValueError as error:
-            raise UserError(f"{key}.{error}") from None
-    return dataset
+    return load_data(sweep)
 
 
 def load_data(sweep: SweepFile) -> Dataset:
@@ -302,14 +265,7 @@ def _with_history(sweep: SweepFile, store: SweepStore, record: TrialRecord) -> T
     if record.state == "running":
         from trainables.checkpoints import load_checkpoint
 
-        setting = trial_setting(
-            sweep.model.name,
-            sweep.model.options,
-            role=record.role,
-            loss=record.loss,
-            hyperparameters=record.hyperparameters,
-            seed=record.seed,
-        )
+        setting = trial_setting(sweep.model.name, sweep.model.options, record.config)
         state = load_checkpoint(store.trial_folder(record.number) / "checkpoints", setting)
         record.history = list(state["history"]) if state else []
     return record

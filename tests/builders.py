@@ -7,10 +7,13 @@ from typing import Any
 
 from rich.console import Console
 
-from sweeps.search.record import Role, State, TrialRecord
+from sweeps.search.ledger import Ledger
+from sweeps.search.ranking import Ranking
+from sweeps.search.record import State, TrialRecord
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import SweepFile
+from trainables.report import Role
 
 
 def make_sweep(name: str = "small", **sections: Any) -> SweepFile:
@@ -33,6 +36,16 @@ def new_store(folder: Path, sweep: SweepFile, records: Sequence[TrialRecord] = (
     for record in records:
         store.save(record)
     return store
+
+
+def ledger_of(sweep: SweepFile, store: SweepStore, **more: Any) -> Ledger:
+    """The ledger of a sweep of ten classes, that is new or resumed."""
+    return Ledger(sweep, store.save, 10, store.load_records(), store.load_earlier(), **more)
+
+
+def ranked(records: Sequence[TrialRecord], **sections: Any) -> Ranking:
+    """The ranking of a small sweep's trials."""
+    return Ranking(records, make_sweep(**sections).rule)
 
 
 def trial(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
+
+from trainables.report import TrialConfig
 
 OptimizerName = Literal["sgd", "adam", "adamw"]
 ScheduleName = Literal["constant", "step", "cosine"]
@@ -97,39 +98,15 @@ class TrialSetup:
     encoder: EncoderSetup | None = None
 
 
-def check_shares(num_samples: int, batch_size: int, num_workers: int) -> None:
-    """Make sure that every worker gets a sample of every batch.
-
-    Raises:
-        ValueError: The smallest batch has fewer samples than there are workers.
-    """
-    smallest = num_samples // math.ceil(num_samples / batch_size)
-    if smallest < num_workers:
-        raise ValueError(
-            f"batch_size = {batch_size} cuts {num_samples} training samples into batches of down "
-            f"to {smallest}, fewer than num_workers = {num_workers}; each worker needs a sample "
-            f"of each batch: allowed: a batch_size of {2 * num_workers} or more"
-            + ("" if num_samples >= num_workers else ", and as many samples as workers")
-        )
-
-
-def trial_setting(
-    model: str,
-    model_options: Mapping[str, object],
-    *,
-    role: str,
-    loss: str,
-    hyperparameters: Mapping[str, object],
-    seed: int,
-) -> str:
+def trial_setting(model: str, model_options: Mapping[str, object], config: TrialConfig) -> str:
     """What a trial's checkpoint must agree with, as JSON; equal for equal trials only."""
     parts = {
         "model": model,
         "model_options": dict(model_options),
-        "stage": "encoder" if role == "encoder" else "classifier",
-        "loss": loss,
-        "hyperparameters": dict(hyperparameters),
-        "seed": seed,
+        "stage": "encoder" if config.role == "encoder" else "classifier",
+        "loss": config.loss,
+        "hyperparameters": config.hyperparameters,
+        "seed": config.seed,
     }
     return json.dumps(parts, sort_keys=True, default=str)
 

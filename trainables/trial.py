@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +20,7 @@ from trainables.distributed import from_first_worker, rank
 from trainables.losses import make_loss
 from trainables.models import Classifier, make_model
 from trainables.outcome import summarise, write_predictions
+from trainables.report import Entry, Failed, Progressed, Report, TrialConfig, Waits
 from trainables.storage import Folder
 from trainables.training import DivergedError, Trainer, default_device
 
@@ -33,75 +33,67 @@ class TrialRun:
     Args:
         dataset: The data.
         setup: What all trials of the sweep share.
-        config: ``number``, ``role``, ``loss``, ``hyperparameters``, ``seed`` of this trial.
+        config: This trial.
     """
 
-    def __init__(self, dataset: Dataset, setup: TrialSetup, config: dict[str, Any]) -> None:
+    def __init__(self, dataset: Dataset, setup: TrialSetup, config: TrialConfig) -> None:
         self.dataset = dataset
         self.setup = setup
         self.training = setup.training
         self.config = config
-        self.folder = Folder(setup.trials_uri) / trial_folder(config["number"])
-        self.history: list[dict[str, float]] = []
-        self._setting = trial_setting(
-            setup.model,
-            setup.model_options,
-            **{key: config[key] for key in ("role", "loss", "hyperparameters", "seed")},
-        )
+        self.folder = Folder(setup.trials_uri) / trial_folder(config.number)
+        self.history: list[Entry] = []
+        self._setting = trial_setting(setup.model, setup.model_options, config)
         self._trainer: Trainer | None = None
         self._unsaved: list[Callable[[], object]] = []
 
-    def advance(self) -> dict[str, Any]:
+    def advance(self) -> Report:
         """Train one more epoch.
 
         The first call after an interruption reports the epochs of the checkpoint once more
         instead: reports may have been lost with the processes that passed them on.
 
         Returns:
-            The metrics of the epoch (``epoch``, ``timestamp``, ``train_loss``, ``lr``,
-            ``val_nll`` ...), after an epoch of ``setup.outcome_epochs`` those of
-            :func:`~trainables.outcome.summarise` too, and ``done``; after an interruption those
-            of the last epoch, and in ``before`` a list of all earlier ones. A trial that cannot
-            go on returns ``failure``, the reason, and ``done``. One whose epoch could not be
-            written (the storage is full, say) returns ``waiting``, the reason; the next call
-            tries again.
+            The epoch's metrics (``epoch``, ``timestamp``, ``train_loss``, ``lr``, ``val_nll``
+            ...), after an epoch of ``setup.outcome_epochs`` those of
+            :func:`~trainables.outcome.summarise` too. A trial whose epoch could not be written
+            (the storage is full, say) waits; the next call tries again.
         """
         try:
             if self._trainer is None:
                 self._trainer = self._make_trainer()
                 if self.history:
-                    return {**self._report(), "before": self.history[:-1]}
+                    return self._progressed(self.history)
             if not self._unsaved:
                 self._train_epoch(self._trainer)
         except (DivergedError, torch.OutOfMemoryError, MemoryError) as error:
-            return {"failure": _reason(error), "done": True}
+            return Failed(_reason(error))
         try:
             self._save()
         except OSError as error:
-            return {"waiting": f"{self.folder.uri} cannot be written: {error}", "done": False}
-        return self._report()
+            return Waits(f"{self.folder.uri} cannot be written: {error}")
+        return self._progressed(self.history[-1:])
 
-    def _report(self) -> dict[str, Any]:
-        last = self.history[-1]
-        return {**last, "done": last["epoch"] >= self.training.epochs}
+    def _progressed(self, entries: list[Entry]) -> Progressed:
+        return Progressed(tuple(entries), done=entries[-1]["epoch"] >= self.training.epochs)
 
     def _make_trainer(self) -> Trainer:
         torch.set_num_threads(self.setup.threads)
         torch.backends.cudnn.deterministic = True
         sys.path[:0] = [path for path in self.setup.user_paths if path not in sys.path]
-        torch.manual_seed(self.config["seed"])
+        torch.manual_seed(self.config.seed)
         model = self._make_model()
         loss = make_loss(
-            self.config["loss"],
+            self.config.loss,
             num_classes=self.dataset.num_classes,
-            **self.config["hyperparameters"],
+            **self.config.hyperparameters,
         )
         trainer = Trainer(
             model,
             loss,
             self.dataset,
             self.training,
-            seed=self.config["seed"],
+            seed=self.config.seed,
             device=default_device(),
         )
         # Read by one worker, so that all go on from one epoch, whatever they see of the storage.
@@ -161,7 +153,7 @@ class TrialRun:
 class EncoderRun(TrialRun):
     """The first of two stages: trains the encoder of a seed and keeps it with its features."""
 
-    def __init__(self, dataset: Dataset, setup: TrialSetup, config: dict[str, Any]) -> None:
+    def __init__(self, dataset: Dataset, setup: TrialSetup, config: TrialConfig) -> None:
         super().__init__(dataset, setup, config)
         assert setup.encoder is not None
         self.encoder = setup.encoder
@@ -170,7 +162,7 @@ class EncoderRun(TrialRun):
     def _evaluate(self, trainer: Trainer) -> dict[str, float]:
         if trainer.epoch == self.training.epochs:
             frozen = two_stage.frozen_features(trainer)
-            folder = two_stage.encoder_folder(self.encoder.uri, self.config["seed"])
+            folder = two_stage.encoder_folder(self.encoder.uri, self.config.seed)
             encoder = trainer.model.encoder
             self._unsaved.append(partial(two_stage.save_encoder, folder, encoder, frozen))
         return {}
@@ -179,14 +171,14 @@ class EncoderRun(TrialRun):
 class HeadRun(TrialRun):
     """The second of two stages: trains a linear head on the frozen encoder of its seed."""
 
-    def __init__(self, dataset: Dataset, setup: TrialSetup, config: dict[str, Any]) -> None:
+    def __init__(self, dataset: Dataset, setup: TrialSetup, config: TrialConfig) -> None:
         super().__init__(dataset, setup, config)
         assert setup.encoder is not None
         self.encoder = setup.encoder
         self.training = replace(setup.training, augmentation="none")
 
     def _make_trainer(self) -> Trainer:
-        folder = two_stage.encoder_folder(self.encoder.uri, self.config["seed"])
+        folder = two_stage.encoder_folder(self.encoder.uri, self.config.seed)
         self.dataset = two_stage.with_features(self.dataset, _features(folder))
         return super()._make_trainer()
 
@@ -194,11 +186,11 @@ class HeadRun(TrialRun):
         return two_stage.linear_head(self.dataset)
 
 
-def make_run(dataset: Dataset, setup: TrialSetup, config: dict[str, Any]) -> TrialRun:
+def make_run(dataset: Dataset, setup: TrialSetup, config: TrialConfig) -> TrialRun:
     """The run of a trial: of one stage, or by its role the first or the second of two."""
     if setup.encoder is None:
         return TrialRun(dataset, setup, config)
-    kind = EncoderRun if config["role"] == "encoder" else HeadRun
+    kind = EncoderRun if config.role == "encoder" else HeadRun
     return kind(dataset, setup, config)
 
 

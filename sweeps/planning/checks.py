@@ -8,7 +8,9 @@ from typing import Any
 
 from sweeps.errors import UserError, did_you_mean
 from sweeps.redaction import is_redacted
+from sweeps.search.samplers import SAMPLERS
 from sweeps.search.space import loss_space
+from sweeps.search.stopping import STOPPERS
 from sweeps.sweep_file.schema import LossSection, SweepFile
 
 _SCALED = "_scaled"
@@ -40,7 +42,7 @@ def check_sweep(sweep: SweepFile) -> None:
         faults += _loss_faults(loss, "losses") or _trains_nothing(loss)
     if sweep.encoder is not None:
         faults += _loss_faults(sweep.encoder.loss, "encoder.loss")
-    faults += _metric_faults(sweep)
+    faults += part_faults(sweep) + _metric_faults(sweep)
     if faults:
         raise UserError("\n".join(faults))
 
@@ -113,6 +115,18 @@ def _extremes(section: LossSection) -> list[dict[str, Any]]:
     # A hyperparameter without a default needs a value in each of them.
     first = {name: allowed[0] for name, allowed in values.items()} | section.hyperparameters
     return [first, *({**first, name: v} for name, allowed in values.items() for v in allowed[1:])]
+
+
+def part_faults(sweep: SweepFile) -> list[str]:
+    """Names of samplers and schedulers that there are not."""
+    return [
+        f"{key} = {name!r} is not allowed; {did_you_mean(name, known)}allowed: {', '.join(known)}"
+        for key, name, known in (
+            ("search.sampler", sweep.search.sampler, SAMPLERS),
+            ("scheduler.name", sweep.scheduler.name, STOPPERS),
+        )
+        if name not in known
+    ]
 
 
 def _metric_faults(sweep: SweepFile) -> list[str]:

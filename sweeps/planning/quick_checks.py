@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 
-from sweeps.planning.checks import check_sweep, use_working_folder
+from sweeps.planning.checks import check_sweep, part_faults, use_working_folder
 from sweeps.sweep_file.schema import LossSection, SweepFile
 
 
@@ -21,6 +21,7 @@ def check_at_once_if_doubtful(sweep: SweepFile) -> None:
     use_working_folder()
     losses = [*sweep.losses, *([sweep.encoder.loss] if sweep.encoder is not None else [])]
     known = _dataset_is_known(sweep) and _model_is_known(sweep.model.name)
+    known = known and not part_faults(sweep)
     if not (known and all(_loss_is_known(section) for section in losses)):
         check_sweep(sweep)
 

@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-from ruamel.yaml import YAML
-
-from sweeps.errors import UserError
-from sweeps.formatting import format_fraction, format_hyperparameters
-from sweeps.search.ranking import Candidate, Rule, choose
-from sweeps.sweep_file.loading import to_yaml
-from sweeps.tracking.reader import TrackedSweep, read_sweep_file
+from sweeps.results.columns import objective_metric
+from sweeps.search.ranking import Candidate, Ranking
+from sweeps.search.record import TrialRecord
+from sweeps.sweep_file.schema import Rule
 
 _METRICS = ("error", "ece", "nll", "brier", "adaptive_ece", "classwise_ece", "auroc", "aurc")
+
+
+@dataclass(frozen=True)
+class TrackedSweep:
+    """The trials of one sweep, as MLflow has them.
+
+    Attributes:
+        sweep_id: Tells it from another sweep of the same name.
+        name: The sweep's name.
+        dataset: Name of the dataset.
+        model: Name of the model.
+        objective: What it minimised.
+        guard: Its tolerance of validation error.
+        records: Its trials, with the metrics of their last epoch as only history. Of a long sweep
+            those are left out that cannot change what is chosen.
+        run_ids: MLflow's id of each trial, by number.
+        parent_id: MLflow's id of the sweep's own run.
+    """
+
+    sweep_id: str
+    name: str
+    dataset: str
+    model: str
+    objective: str
+    guard: float
+    records: list[TrialRecord]
+    run_ids: dict[int, str]
+    parent_id: str
 
 
 def best_settings(sweeps: Sequence[TrackedSweep]) -> list[dict[str, Any]]:
@@ -31,77 +54,18 @@ def best_settings(sweeps: Sequence[TrackedSweep]) -> list[dict[str, Any]]:
     Returns:
         One entry per dataset and model: ``dataset``, ``model``, ``sweep``, ``loss``,
         ``hyperparameters``, ``seed`` and ``run_id`` (of the search's trial), ``seeds`` (new seeds
-        it was judged by), ``val`` and ``test`` (means over them, with ``ece_low`` and
-        ``ece_high``, and ``ece_scaled``), ``temperature``.
+        it was judged by), ``objective``, ``val`` and ``test`` (means over them, with ``ece_low``
+        and ``ece_high``, and ``ece_scaled``), ``temperature``.
     """
     found: dict[tuple[str, str], tuple[TrackedSweep, Candidate]] = {}
     for sweep in sweeps:
-        chosen = choose(sweep.records, Rule(sweep.objective, sweep.guard))
+        chosen = Ranking(sweep.records, Rule(sweep.objective, sweep.guard)).chosen
         if chosen is None:
             continue
         key = (sweep.dataset, sweep.model)
         if key not in found or _rank(chosen) < _rank(found[key][1]):
             found[key] = (sweep, chosen)
     return [_entry(*found[key]) for key in sorted(found)]
-
-
-def best_table(entries: Sequence[dict[str, Any]]) -> Table:
-    """The entries for the terminal."""
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for heading in ("dataset", "model", "loss", "setting"):
-        table.add_column(heading, overflow="fold", min_width=8 if heading == "loss" else None)
-    for heading in ("val\nECE", "95%\ninterval", "val\nerror", "test\nECE", "test\nerror"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("\nT", justify="right", no_wrap=True)
-    for entry in entries:
-        val, test = entry["val"], entry["test"]
-        table.add_row(
-            entry["dataset"],
-            entry["model"],
-            entry["loss"],
-            format_hyperparameters(entry["hyperparameters"]),
-            format_fraction(val["ece"]),
-            f"{format_fraction(val['ece_low'])}–{format_fraction(val['ece_high'])}",
-            format_fraction(val["error"]),
-            format_fraction(test["ece"]),
-            format_fraction(test["error"]),
-            f"{entry['temperature']:.2f}",
-        )
-    return table
-
-
-def render_best(entries: Sequence[dict[str, Any]], form: str, uri: str) -> None:
-    """Print the entries as ``table``, ``json`` or ``yaml``: a sweep file that trains just that one.
-
-    Raises:
-        UserError: A sweep file is wanted of several entries.
-    """
-    if form == "json":
-        print(json.dumps(list(entries), indent=2, ensure_ascii=False))
-    elif form == "yaml":
-        print(_yaml(_only(entries), uri), end="")
-    else:
-        Console(highlight=False).print(best_table(entries))
-
-
-def _only(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    if len(entries) > 1:
-        listed = "\n".join(f"  --dataset {e['dataset']} --model {e['model']}" for e in entries)
-        raise UserError(
-            f"--format yaml writes one sweep file, and there are {len(entries)} answers; "
-            f"choose one by --dataset and --model:\n{listed}"
-        )
-    return entries[0]
-
-
-def _yaml(entry: dict[str, Any], uri: str) -> str:
-    resolved = YAML(typ="safe", pure=True).load(read_sweep_file(uri, entry["parent_run_id"]))
-    title = (
-        f"# {entry['loss']} {format_hyperparameters(entry['hyperparameters'])} on "
-        f"{entry['dataset']}: val ECE {entry['val']['ece']:.4f}, test ECE "
-        f"{entry['test']['ece']:.4f}, temperature {entry['temperature']:.2f}\n"
-    )
-    return title + to_yaml(as_sweep_file(entry, resolved))
 
 
 def as_sweep_file(entry: dict[str, Any], resolved: dict[str, Any]) -> dict[str, Any]:
@@ -129,30 +93,32 @@ def as_sweep_file(entry: dict[str, Any], resolved: dict[str, Any]) -> dict[str, 
 
 
 def _rank(candidate: Candidate) -> tuple[float, float]:
-    again = len(candidate.judged) if candidate.judged[0].role == "finalist" else 0
-    return -again, candidate.objective
+    return -candidate.seeds, candidate.objective
 
 
 def _entry(sweep: TrackedSweep, chosen: Candidate) -> dict[str, Any]:
     trial = chosen.trials[0]
-    again = len(chosen.judged) if chosen.judged[0].role == "finalist" else 0
+    metric = objective_metric(sweep.objective)
     return {
         "dataset": sweep.dataset,
         "model": sweep.model,
         "sweep": sweep.name,
+        "objective": sweep.objective,
         "loss": chosen.loss,
         "hyperparameters": trial.hyperparameters,
         "seed": trial.seed,
         "run_id": sweep.run_ids[trial.number],
-        "seeds": again,
-        "val": _split(chosen, "val"),
-        "test": _split(chosen, "test"),
+        "seeds": chosen.seeds,
+        "val": _split(chosen, "val", metric),
+        "test": _split(chosen, "test", metric),
         "temperature": chosen.mean("temperature"),
         "parent_run_id": sweep.parent_id,
     }
 
 
-def _split(chosen: Candidate, split: str) -> dict[str, float]:
-    names = (*_METRICS, "ece_low", "ece_high", "ece_scaled", "nll_scaled")
-    values = {name: chosen.mean(f"{split}_{name}") for name in names}
+def _split(chosen: Candidate, split: str, metric: str) -> dict[str, float]:
+    """A split's metrics, with interval and value after scaling of ECE, NLL and ``metric``."""
+    shown = dict.fromkeys((*_METRICS, metric))
+    more = [f"{m}_{end}" for m in ("ece", "nll", metric) for end in ("low", "high", "scaled")]
+    values = {name: chosen.mean(f"{split}_{name}") for name in (*shown, *more)}
     return {name: value for name, value in values.items() if value == value}

@@ -13,8 +13,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
-from sweeps.search.ranking import guard_reference
+from sweeps.formatting import metric_heading
+from sweeps.results.columns import objective_metric
+from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
+from sweeps.search.stopping import make_stopper
 from sweeps.sweep_file.schema import SweepFile
 
 # Okabe and Ito's colours, which the colour-blind can tell apart, and two markers.
@@ -23,34 +26,41 @@ _MARKERS = ("o", "s", "^", "D")
 _FEWEST_TRIALS = 5
 
 
-def error_against_ece(records: Sequence[TrialRecord], sweep: SweepFile) -> str:
-    """Validation ECE against validation error of every trial, with the guard's limit."""
+def error_against_objective(ranking: Ranking) -> str:
+    """The objective's metric against the validation error of every trial, and the guard's limit."""
+    records = [record for record in ranking.records if record.role != "encoder"]
+    objective = ranking.rule.objective
+    metric = f"val_{objective_metric(objective)}" + "_scaled" * objective.endswith("_scaled")
+    name = metric_heading(objective_metric(objective)) + " scaled" * metric.endswith("_scaled")
     figure = Figure(figsize=(8, 4.2), layout="constrained")
     axis = figure.subplots()
     for loss, style in _styles(records).items():
         for state, full in (("finished", True), ("stopped", False)):
-            shown = [r for r in records if r.loss == loss and r.state == state and r.outcome]
+            shown = [
+                r for r in records if r.loss == loss and r.state == state and metric in r.outcome
+            ]
             axis.plot(
                 [r.outcome["val_error"] for r in shown],
-                [r.outcome["val_ece"] for r in shown],
+                [r.outcome[metric] for r in shown],
                 linestyle="none",
                 fillstyle="full" if full else "none",
                 label=loss.rpartition(":")[2] if full else None,
                 **style,
             )
-    reference = guard_reference([r for r in records if r.role == "baseline"])
-    if reference is not None:
-        axis.axvline(reference + sweep.search.guard, color="#555", linestyle="--", linewidth=1)
+    if ranking.reference is not None:
+        limit = ranking.reference + ranking.rule.guard
+        axis.axvline(limit, color="#555", linestyle="--", linewidth=1)
         axis.annotate(
             " guard",
-            (reference + sweep.search.guard, 1),
+            (limit, 1),
             xycoords=("data", "axes fraction"),
             va="top",
             color="#555",
         )
-    axis.set(xlabel="validation error", ylabel="validation ECE", yscale="log")
+    axis.set(xlabel="validation error", ylabel=f"validation {name}", yscale="log")
     figure.legend(loc="outside right upper", frameon=False, fontsize=9)
-    return _svg(figure, "Validation ECE against validation error; hollow marks were stopped early")
+    title = f"Validation {name} against validation error; hollow marks were stopped early"
+    return _svg(figure, title)
 
 
 def curves(records: Sequence[TrialRecord], sweep: SweepFile) -> str:
@@ -66,7 +76,7 @@ def curves(records: Sequence[TrialRecord], sweep: SweepFile) -> str:
         elif epochs:
             axis.plot(epochs, values, color="#bbb", linewidth=0.8, zorder=1)
             axis.plot(epochs[-1], values[-1], "x", color="#888", markersize=4, zorder=1)
-    for rung in sweep.rungs:
+    for rung in make_stopper(sweep).rungs:
         axis.axvline(rung, color="#555", linestyle=":", linewidth=1)
     axis.set(xlabel="epoch", ylabel=metric, yscale="log")
     return _svg(figure, f"{metric} by epoch; grey: stopped early, dotted: rungs")

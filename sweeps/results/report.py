@@ -1,132 +1,98 @@
-"""Gather what the page shows, fill the template, write the file whole or not at all."""
+"""The report: gathers what the page shows and fills the template."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections import Counter
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from sweeps.errors import UserError
-from sweeps.formatting import format_hyperparameters, run_name
+from sweeps.formatting import format_hyperparameters
 from sweeps.redaction import redact
 from sweeps.results import figures
-from sweeps.results.leaderboard import explain_choice, failure_summary, leaderboard
-from sweeps.search.ranking import candidates, choose
+from sweeps.results.columns import one_line, shown_metrics
+from sweeps.results.explanation import explain_choice, failure_summary
+from sweeps.results.leaderboard import leaderboard
+from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
-from sweeps.store.environment import describe_environment
-from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import dump_sweep
 from sweeps.sweep_file.schema import SweepFile
 
-_COLUMNS = (
-    ("#", "number"),
-    ("role", "role"),
-    ("loss", "loss"),
-    ("setting", "setting"),
-    ("seed", "seed"),
-    ("state", "state"),
-    ("epochs", "epochs"),
-    ("val error", "val_error"),
-    ("val ECE", "val_ece"),
-    ("val NLL", "val_nll"),
-    ("test error", "test_error"),
-    ("test ECE", "test_ece"),
-    ("ECE scaled", "test_ece_scaled"),
-    ("T", "temperature"),
-)
+_FACTS = ("number", "role", "loss", "setting", "seed", "state", "epochs")
 
 
-def write_report(name: str, storage: str, output: str | None = None) -> str:
-    """Write the report of a sweep, finished or not.
+def render_report(
+    sweep: SweepFile,
+    records: Sequence[TrialRecord],
+    read_predictions: Callable[[int], bytes],
+    environment: Mapping[str, Any],
+) -> str:
+    """One HTML page that shows what a sweep found, finished or not.
 
     Args:
-        name: Name of the sweep.
-        storage: Path or URI of the sweep store.
-        output: Path of the HTML file; ``<name>-report.html`` here if None.
-
-    Returns:
-        The path written.
-
-    Raises:
-        UserError: There is no such sweep, or the file cannot be written.
+        sweep: The sweep.
+        records: Its trials.
+        read_predictions: Gives a trial's predictions on the test split, a Parquet file's content;
+            raises OSError where there are none.
+        environment: What it ran on.
     """
-    store = SweepStore(storage, name)
-    sweep = store.load_sweep()
-    path = Path(output or f"{name}-report.html").absolute()
-    page = render(store, sweep, store.load_records())
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        temporary.write_text(page, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        raise UserError(f"--output {path}: cannot be written: {error.strerror}") from None
-    return str(path)
-
-
-def render(store: SweepStore, sweep: SweepFile, records: list[TrialRecord]) -> str:
-    """The page as text."""
-    environment = Environment(
+    ranking = Ranking(records, sweep.rule)
+    metrics = {name: one_line(h) for name, h in shown_metrics(sweep.search.objective).items()}
+    templates = Environment(
         loader=PackageLoader("sweeps.results", "."), autoescape=True, undefined=StrictUndefined
     )
-    environment.filters["fraction"] = _fraction
+    templates.filters["fraction"] = _fraction
     classifiers = [record for record in records if record.role != "encoder"]
-    environment.filters["hyperparameters"] = format_hyperparameters
-    page = environment.get_template("report.html.j2").render(
+    templates.filters["hyperparameters"] = format_hyperparameters
+    page = templates.get_template("report.html.j2").render(
         sweep=sweep,
-        store=store,
         states=Counter(record.state for record in records),
         records=records,
         when=time.strftime(
             "%Y-%m-%d %H:%M", time.localtime(min((r.started for r in records), default=0))
         ),
         minutes=_minutes(records),
-        why=explain_choice(records, sweep) if records else [],
+        why=explain_choice(ranking) if records else [],
         failures=failure_summary(records),
-        rows=leaderboard(records, sweep),
-        columns=_COLUMNS,
-        trials=[_trial_row(record) for record in records],
-        diagrams=[Markup(svg) for svg in _diagrams(store, sweep, records)],
-        scatter=Markup(figures.error_against_ece(classifiers, sweep)),
+        rows=leaderboard(ranking),
+        metrics=metrics,
+        columns=[*_FACTS, *metrics.values()],
+        trials=[_trial_row(record, metrics) for record in records],
+        diagrams=[Markup(svg) for svg in _diagrams(ranking, read_predictions)],
+        scatter=Markup(figures.error_against_objective(ranking)),
         curves=Markup(figures.curves(classifiers, sweep)),
         importances=figures.importances(classifiers, sweep),
         slices=[(label, Markup(svg)) for label, svg in figures.slices(classifiers, sweep)],
         sweep_yaml=dump_sweep(sweep),
-        environment=json.dumps(describe_environment(), indent=1),
+        environment=json.dumps(environment, indent=1),
     )
     return redact(page)
 
 
-def _diagrams(store: SweepStore, sweep: SweepFile, records: Sequence[TrialRecord]) -> list[str]:
+def _diagrams(ranking: Ranking, read: Callable[[int], bytes]) -> list[str]:
     """Reliability diagrams of the best setting of each loss, the chosen one first."""
     from sweeps.results.reliability import reliability_svg
     from trainables.outcome import read_predictions
 
     drawings = []
-    seen: set[str] = set()
-    for candidate in candidates(records, sweep.rule):
-        if candidate.loss in seen:
-            continue
-        seen.add(candidate.loss)
-        record = candidate.judged[0]
+    for loss in dict.fromkeys(candidate.loss for candidate in ranking.candidates):
+        best = ranking.best_of(loss)
+        assert best is not None
+        record = best.judged[0]
         try:
-            data = store.trial_folder(record.number).read("predictions_test.parquet")
+            logits, labels = read_predictions(read(record.number))
         except OSError:
             continue
-        logits, labels = read_predictions(data)
-        chosen = choose(records, sweep.rule)
-        mark = " (chosen)" if chosen is not None and chosen.loss == candidate.loss else ""
-        title = run_name(record) + mark
+        title = record.label + (" (chosen)" if best == ranking.chosen else "")
         drawings.append(reliability_svg(logits, labels, record.outcome["temperature"], title))
     return drawings
 
 
-def _trial_row(record: TrialRecord) -> list[tuple[Any, str]]:
+def _trial_row(record: TrialRecord, metrics: Iterable[str]) -> list[tuple[Any, str]]:
     """Per column what to sort by and what to show."""
     values: dict[str, Any] = {
         **record.outcome,
@@ -139,7 +105,7 @@ def _trial_row(record: TrialRecord) -> list[tuple[Any, str]]:
         "epochs": record.epochs,
     }
     row = []
-    for _, key in _COLUMNS:
+    for key in (*_FACTS, *metrics):
         value = values.get(key, "")
         row.append((value, _fraction(value) if isinstance(value, float) else str(value)))
     return row

@@ -5,26 +5,27 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from sweeps.redaction import redact
-from sweeps.search.ranking import finalists
-from sweeps.search.record import Role, State, TrialRecord
-from sweeps.search.space import Setting, initial_settings, search_trials
+from sweeps.search.ranking import Ranking
+from sweeps.search.record import State, TrialRecord
+from sweeps.search.setting import Setting
+from sweeps.search.space import SearchSpace
+from sweeps.search.stopping import make_stopper
 from sweeps.search.study import SweepStudy
 from sweeps.search.warm_start import EarlierTrial
-from sweeps.store.sweep_store import SweepStore, storage_fault
 from sweeps.sweep_file.schema import SweepFile
+from trainables.report import Role
 
 logger = logging.getLogger("calsweep")
-_SECONDS_BETWEEN_TRIES = 2.0
 _MAX_DEATHS = 3  # of a trial's process in one epoch; at the next the trial counts as failed
 Listener = Callable[[TrialRecord], None]
 
 
 class Ledger:
-    """Keeps every trial of a sweep, in memory and in the store, and says what to run next.
+    """Keeps every trial of a sweep, has it written down, and says what to run next.
 
     The order: trials that an interruption cut off, the encoders (where training has two stages),
     the baseline and the published settings, Optuna's suggestions, and when all those have ended
@@ -32,32 +33,36 @@ class Ledger:
 
     Args:
         sweep: The sweep.
-        store: Where its records are kept.
+        save: Writes a record down; returns when that is done.
         num_classes: Number of classes of the dataset.
         records: What an earlier run of this sweep left behind.
+        earlier: Trials of earlier sweeps to learn from.
         listeners: Called with a record whenever it changed.
         trained_encoders: Seeds whose encoders lie in the store already.
-        on_fault: Called with a message whenever the sweep waits, as the storage cannot be written.
+        on_fault: Called with a message whenever a trial waits, as the storage cannot be written.
     """
 
     def __init__(
         self,
         sweep: SweepFile,
-        store: SweepStore,
+        save: Callable[[TrialRecord], object],
         num_classes: int,
-        records: list[TrialRecord] | None = None,
+        records: Sequence[TrialRecord] = (),
+        earlier: Sequence[EarlierTrial] = (),
         listeners: tuple[Listener, ...] = (),
         trained_encoders: Iterable[int] = (),
         on_fault: Callable[[str], object] = logger.error,
     ) -> None:
         self.sweep = sweep
-        self.records = list(records or [])
-        self._store = store
+        self.records = list(records)
+        self._save = save
         self._listeners = listeners
         self._on_fault = on_fault
-        self._study = SweepStudy(sweep)
-        self._study.learn([EarlierTrial(**values) for values in store.load_earlier()])
-        self._initial = initial_settings(sweep, num_classes)[: sweep.search.trials]
+        self._space = SearchSpace(sweep)
+        self._study = SweepStudy(sweep, self._space)
+        self._study.learn(earlier)
+        self._stopper = make_stopper(sweep)
+        self._initial = self._space.initial_settings(num_classes)[: sweep.search.trials]
         self._final: list[tuple[Setting, int]] | None = None
         self._unfinished = deque(r for r in self.records if r.state == "running")
         self._live: set[int] = set()
@@ -77,7 +82,11 @@ class Ledger:
         )
         searched = [record for record in self.records if record.searched]
         for record in searched:
-            self._study.adopt(record.number, (record.loss, record.hyperparameters))
+            self._study.adopt(record.number, record.setting)
+            # By the last epoch of a trial that was cut off it may not have been judged: it reports
+            # all of them once more, and is judged by what is new then.
+            known = record.history[:-1] if record.state == "running" else record.history
+            self.judge(record.number, known)
         for record in sorted(searched, key=lambda r: r.ended or 0.0):
             if record.state != "running":
                 self._study.observe(record)
@@ -94,7 +103,7 @@ class Ledger:
     def planned(self) -> int:
         """How many trials there will be in all, as far as is known by now."""
         sweep = self.sweep
-        first = search_trials(sweep, self._initial)
+        first = self._space.most_trials(sweep.search.trials, self._initial)
         begun = len(self.records) - self._searched - len(self._finalists)
         encoders = begun + len(self._untrained)
         if self._final is not None:
@@ -106,6 +115,11 @@ class Ledger:
         """How many epochs a trial has that runs to its end."""
         encoder = self.sweep.encoder if record.role == "encoder" else None
         return (encoder or self.sweep).training.epochs
+
+    @property
+    def outcome_epochs(self) -> tuple[int, ...]:
+        """Epochs after which a trial may end: where it may be stopped, and the last one."""
+        return (*self._stopper.rungs, self.sweep.training.epochs)
 
     @property
     def live(self) -> int:
@@ -121,7 +135,7 @@ class Ledger:
         if self._untrained:
             assert self.sweep.encoder is not None
             loss = self.sweep.encoder.loss
-            setting = (loss.name, dict(loss.hyperparameters))
+            setting = Setting(loss.name, dict(loss.hyperparameters))
             return self._begin("encoder", setting, self._untrained.popleft())
         seed = self.sweep.search.seed
         if seed not in self._trained:
@@ -161,6 +175,14 @@ class Ledger:
             del self._deaths[number]
             self._notify(record)
 
+    def judge(self, number: int, entries: Iterable[dict[str, float]]) -> bool:
+        """Whether a trial is to be stopped after these epochs: never the baseline or a finalist."""
+        record = self.records[number]
+        if not record.searched:
+            return False
+        poor = [self._stopper.judge(record, entry) for entry in entries]
+        return any(poor) and record.role != "baseline"
+
     def waiting(self, number: int, reason: str) -> None:
         """A trial cannot write what it has; it tries again and again."""
         self._on_fault(f"trial {number} waits: {reason}")
@@ -194,15 +216,20 @@ class Ledger:
         self._notify(record)
 
     def _begin(self, role: Role, setting: Setting, seed: int) -> TrialRecord:
-        loss, hyperparameters = setting
-        number = len(self.records)
-        record = TrialRecord(number, role, loss, hyperparameters, seed, started=time.time())
+        record = TrialRecord(
+            number=len(self.records),
+            role=role,
+            loss=setting.loss,
+            hyperparameters=setting.hyperparameters,
+            seed=seed,
+            started=time.time(),
+        )
         self._save(record)
         self.records.append(record)
         self._searched += record.searched
         if role == "finalist":
             self._finalists.append(record)
-        self._live.add(number)
+        self._live.add(record.number)
         self._notify(record)
         return record
 
@@ -218,32 +245,17 @@ class Ledger:
         return any(self.records[number].searched for number in self._live)
 
     def _remaining_finals(self) -> list[tuple[Setting, int]]:
-        begun = [((record.loss, record.hyperparameters), record.seed) for record in self._finalists]
+        begun = {(record.setting, record.seed) for record in self._finalists}
         return [final for final in self._finals() if final not in begun]
 
     def _finals(self) -> list[tuple[Setting, int]]:
         """The finalists' trials: every setting with every new seed, known once the search ended."""
         if self._final is None:
-            searched = [r for r in self.records if r.searched]
+            ranking = Ranking((r for r in self.records if r.searched), self.sweep.rule)
             selection = self.sweep.selection
-            count = selection.finalists if selection.seeds else 0
-            settings = [c.trials[0] for c in finalists(searched, self.sweep.rule, count)]
-            self._final = [
-                ((trial.loss, trial.hyperparameters), seed)
-                for seed in self.sweep.seeds[1:]
-                for trial in settings
-            ]
+            again = ranking.finalists(selection.finalists if selection.seeds else 0)
+            self._final = [(c.setting, seed) for seed in self.sweep.seeds[1:] for c in again]
         return [final for final in self._final if final[1] not in self._without_encoder]
-
-    def _save(self, record: TrialRecord) -> None:
-        """Write a record; where that cannot be done now, wait until it can."""
-        while True:
-            try:
-                self._store.save(record)
-                return
-            except OSError as error:
-                self._on_fault(storage_fault(self._store.storage, error))
-                time.sleep(_SECONDS_BETWEEN_TRIES)
 
     def _notify(self, record: TrialRecord) -> None:
         for listener in self._listeners:

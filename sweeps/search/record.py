@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Role = Literal["encoder", "baseline", "published", "search", "finalist"]
+from sweeps.formatting import format_hyperparameters
+from sweeps.search.setting import Setting
+from trainables.report import Entry, Role, TrialConfig
+
 State = Literal["running", "finished", "stopped", "failed"]
 
 
@@ -36,7 +38,7 @@ class TrialRecord:
     state: State = "running"
     reason: str | None = None
     ended: float | None = None
-    history: list[dict[str, float]] = field(default_factory=list)
+    history: list[Entry] = field(default_factory=list)
 
     @property
     def searched(self) -> bool:
@@ -44,7 +46,7 @@ class TrialRecord:
         return self.role not in ("encoder", "finalist")
 
     @property
-    def outcome(self) -> dict[str, float]:
+    def outcome(self) -> Entry:
         """The metrics of the last epoch; empty before the first."""
         return self.history[-1] if self.history else {}
 
@@ -54,11 +56,25 @@ class TrialRecord:
         return int(self.outcome.get("epoch", 0))
 
     @property
-    def setting(self) -> tuple[str, str]:
+    def setting(self) -> Setting:
         """What makes two trials the same but for their seed."""
-        return self.loss, json.dumps(self.hyperparameters, sort_keys=True)
+        return Setting(self.loss, self.hyperparameters)
 
-    def add(self, entry: dict[str, float]) -> bool:
+    @property
+    def config(self) -> TrialConfig:
+        """The same as its worker is asked for it."""
+        return TrialConfig(self.number, self.role, self.loss, self.hyperparameters, self.seed)
+
+    @property
+    def label(self) -> str:
+        """``dual_focal γ=4.7``, with the seed for a finalist or an encoder."""
+        values = format_hyperparameters(self.hyperparameters) if self.hyperparameters else ""
+        seed = "" if self.searched else f"seed={self.seed}"
+        stage = "encoder" if self.role == "encoder" else ""
+        loss = self.loss.rpartition(":")[2]
+        return " ".join(part for part in (stage, loss, values, seed) if part)
+
+    def add(self, entry: Entry) -> bool:
         """Append an epoch's metrics, unless that epoch is there already; whether it was new."""
         if entry["epoch"] <= self.epochs:
             return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from optuna import Trial
@@ -16,13 +16,118 @@ from optuna.distributions import (
 )
 
 from search_spaces import available_search_spaces, published_settings, search_space
-from sweeps.search.ranking import BASELINE
+from sweeps.search.setting import BASELINE, Setting
 from sweeps.sweep_file.schema import LossSection, SpaceSection, SweepFile
 
-Setting = tuple[str, dict[str, Any]]
+Branch = dict[str, BaseDistribution]
 
 
-def loss_space(section: LossSection) -> dict[str, BaseDistribution]:
+class SearchSpace:
+    """What a sweep searches, made once of its sweep file.
+
+    Attributes:
+        branches: Loss → hyperparameter → distribution; a loss all of whose values are fixed has
+            an empty branch.
+        fixed: Loss → the values that its trials have in common.
+
+    Args:
+        sweep: The sweep.
+
+    Raises:
+        ValueError: A range of an integer hyperparameter has a bound that is none.
+    """
+
+    def __init__(self, sweep: SweepFile) -> None:
+        self.branches = {section.name: loss_space(section) for section in sweep.losses}
+        self.fixed = {section.name: dict(section.hyperparameters) for section in sweep.losses}
+
+    @property
+    def searched_losses(self) -> list[str]:
+        """The losses that have something to search."""
+        return [loss for loss, branch in self.branches.items() if branch]
+
+    @property
+    def searched_hyperparameters(self) -> set[str]:
+        """The hyperparameters that are searched, of whichever loss."""
+        return {name for branch in self.branches.values() for name in branch}
+
+    def initial_settings(self, num_classes: int) -> list[Setting]:
+        """The first trials: the cross-entropy baseline, then every published setting.
+
+        The losses take turns, each in the order of its papers, so that a small budget has seen
+        all of them. A published setting outside the user's ranges or fixed values is left out; a
+        loss with nothing to search has its one setting here.
+
+        Args:
+            num_classes: Number of classes of the dataset, by which papers' settings differ.
+        """
+        queues = [self._published(loss, num_classes) for loss in self.branches]
+        rounds = range(max(map(len, queues)))
+        turns = [queue[turn] for turn in rounds for queue in queues if turn < len(queue)]
+        return list(dict.fromkeys([BASELINE, *turns]))
+
+    def suggest(self, trial: Trial) -> Setting:
+        """One setting, drawn by an Optuna trial; only the chosen loss is filled in."""
+        loss = trial.suggest_categorical("loss", self.searched_losses)
+        branch = self.branches[loss]
+        values = {name: _suggest(trial, f"{loss}.{name}", d) for name, d in branch.items()}
+        return Setting(loss, values | self.fixed[loss])
+
+    def contains(self, setting: Setting) -> bool:
+        """Whether the search could come to a setting, as far as what it searches goes.
+
+        What is fixed is not compared: a published setting may have another value there.
+        """
+        branch, values = self.branches.get(setting.loss, {}), setting.hyperparameters
+        return bool(branch) and all(
+            name in values and _contains(distribution, values[name])
+            for name, distribution in branch.items()
+        )
+
+    def optuna_parameters(self, setting: Setting) -> dict[str, Any] | None:
+        """A setting as Optuna knows it; None where it lies outside (the baseline, say)."""
+        if not self.contains(setting):
+            return None
+        loss, values = setting.loss, setting.hyperparameters
+        return {"loss": loss, **{f"{loss}.{name}": values[name] for name in self.branches[loss]}}
+
+    @property
+    def sizes(self) -> dict[str, float]:
+        """For each searched loss, how many settings it has: inf where a range is continuous."""
+        branches = self.branches.items()
+        return {loss: math.prod(map(_size, branch.values())) for loss, branch in branches if branch}
+
+    def all_settings(self, loss: str) -> Iterator[Setting]:
+        """Every setting of a loss whose space is finite."""
+        branch = self.branches[loss]
+        for values in itertools.product(*map(_values, branch.values())):
+            yield Setting(loss, dict(zip(branch, values, strict=True)) | self.fixed[loss])
+
+    def most_trials(self, wanted: int, initial: Iterable[Setting]) -> int:
+        """How many trials a search of so many has, as no setting is trained twice.
+
+        Args:
+            wanted: How many it would have.
+            initial: See :meth:`initial_settings`.
+        """
+        apart = sum(not self.contains(setting) for setting in initial)
+        return int(min(wanted, sum(self.sizes.values()) + apart))
+
+    def _published(self, loss: str, num_classes: int) -> list[Setting]:
+        fixed, branch = self.fixed[loss], self.branches[loss]
+        known = published_settings(loss, num_classes) if _has_space(loss) else []
+        settings = [Setting(loss, values | fixed) for values in known if self._admits(loss, values)]
+        if not branch and not settings:
+            settings = [Setting(loss, fixed)]
+        return list(dict.fromkeys(settings))
+
+    def _admits(self, loss: str, published: dict[str, Any]) -> bool:
+        inside = not self.branches[loss] or self.contains(Setting(loss, published))
+        fixed = self.fixed[loss].items()
+        return inside and all(published.get(name, value) == value for name, value in fixed)
+
+
+def loss_space(section: LossSection) -> Branch:
     """What is searched of one loss: its own space, the user's ranges over it, less fixed values.
 
     A loss of the user's own, or of a package that brings no space, has the user's ranges alone.
@@ -34,86 +139,6 @@ def loss_space(section: LossSection) -> dict[str, BaseDistribution]:
     for name, given in section.space.items():
         space[name] = _distribution(section.name, name, given, space.get(name))
     return {name: d for name, d in space.items() if name not in section.hyperparameters}
-
-
-def sweep_space(sweep: SweepFile) -> dict[str, dict[str, BaseDistribution]]:
-    """Loss → hyperparameter → distribution."""
-    return {section.name: loss_space(section) for section in sweep.losses}
-
-
-def initial_settings(sweep: SweepFile, num_classes: int) -> list[Setting]:
-    """The first trials of a sweep: the cross-entropy baseline, then every published setting.
-
-    The losses take turns, each in the order of its papers, so that a small budget has seen all of
-    them. A published setting outside the user's ranges or fixed values is left out; a loss with
-    nothing to search has its one setting here.
-    """
-    queues = []
-    for section in sweep.losses:
-        space, fixed = loss_space(section), dict(section.hyperparameters)
-        known = _has_space(section.name)
-        published = published_settings(section.name, num_classes) if known else []
-        settings = [{**given, **fixed} for given in published if _admits(space, given, fixed)]
-        if not space and not settings:
-            settings = [fixed]
-        queues.append([(section.name, setting) for setting in _unique(settings)])
-    rounds = range(max(map(len, queues)))
-    turns = [queue[turn] for turn in rounds for queue in queues if turn < len(queue)]
-    return [(BASELINE, {}), *(setting for setting in turns if setting != (BASELINE, {}))]
-
-
-def suggest(trial: Trial, sweep: SweepFile) -> Setting:
-    """One setting of the sweep, drawn by an Optuna trial; only the chosen loss is filled in."""
-    space = sweep_space(sweep)
-    searched = [name for name, branch in space.items() if branch]
-    loss = trial.suggest_categorical("loss", searched)
-    values = {name: _suggest(trial, f"{loss}.{name}", d) for name, d in space[loss].items()}
-    fixed = next(dict(s.hyperparameters) for s in sweep.losses if s.name == loss)
-    return loss, {**values, **fixed}
-
-
-def optuna_parameters(sweep: SweepFile, setting: Setting) -> dict[str, Any] | None:
-    """A setting as Optuna knows it, or None where it lies outside the space (the baseline, say)."""
-    loss, values = setting
-    branch = sweep_space(sweep).get(loss)
-    if not branch or not all(n in values and _contains(d, values[n]) for n, d in branch.items()):
-        return None
-    return {"loss": loss, **{f"{loss}.{name}": values[name] for name in branch}}
-
-
-def space_sizes(sweep: SweepFile) -> dict[str, float]:
-    """For each searched loss, how many settings it has: infinity where a range is continuous."""
-    return {
-        loss: math.prod(map(_size, branch.values()))
-        for loss, branch in sweep_space(sweep).items()
-        if branch
-    }
-
-
-def all_settings(sweep: SweepFile, loss: str) -> Iterator[Setting]:
-    """Every setting of a loss whose space is finite."""
-    branch = sweep_space(sweep)[loss]
-    fixed = next(dict(s.hyperparameters) for s in sweep.losses if s.name == loss)
-    for values in itertools.product(*map(_values, branch.values())):
-        yield loss, {**dict(zip(branch, values, strict=True)), **fixed}
-
-
-def search_trials(sweep: SweepFile, initial: Sequence[Setting]) -> int:
-    """How many trials the search has, less the seeds of finalists: no setting is trained twice.
-
-    Args:
-        sweep: The sweep.
-        initial: See :func:`initial_settings`.
-    """
-    apart = sum(optuna_parameters(sweep, setting) is None for setting in initial)
-    there_are = sum(space_sizes(sweep).values()) + apart
-    return int(min(sweep.search.trials, there_are))
-
-
-def setting_key(setting: Setting) -> tuple[Any, ...]:
-    """Equal for settings that train the same; 1 and 1.0 are."""
-    loss, values = setting
-    return loss, *sorted((name, type(v) is bool, v) for name, v in values.items())
 
 
 def _has_space(loss: str) -> bool:
@@ -150,12 +175,18 @@ def _is_integer(loss: str, name: str) -> bool:
 
 
 def _suggest(trial: Trial, name: str, distribution: BaseDistribution) -> Any:
-    if isinstance(distribution, CategoricalDistribution):
-        return trial.suggest_categorical(name, distribution.choices)
-    if isinstance(distribution, IntDistribution):
-        return trial.suggest_int(name, distribution.low, distribution.high, log=distribution.log)
-    assert isinstance(distribution, FloatDistribution)
-    return trial.suggest_float(name, distribution.low, distribution.high, log=distribution.log)
+    match distribution:
+        case CategoricalDistribution():
+            return trial.suggest_categorical(name, distribution.choices)
+        case IntDistribution():
+            return trial.suggest_int(
+                name, distribution.low, distribution.high, log=distribution.log
+            )
+        case FloatDistribution():
+            return trial.suggest_float(
+                name, distribution.low, distribution.high, log=distribution.log
+            )
+    raise TypeError(f"{name}: {distribution!r} is no distribution of a search space")
 
 
 def _size(distribution: BaseDistribution) -> float:
@@ -173,19 +204,11 @@ def _values(distribution: BaseDistribution) -> Sequence[Any]:
     return [distribution.low]  # type: ignore[attr-defined]
 
 
-def _admits(
-    space: dict[str, BaseDistribution], setting: dict[str, Any], fixed: dict[str, Any]
-) -> bool:
-    inside = all(name in setting and _contains(d, setting[name]) for name, d in space.items())
-    return inside and all(setting.get(name, value) == value for name, value in fixed.items())
-
-
 def _contains(distribution: BaseDistribution, value: Any) -> bool:
-    try:
-        return distribution._contains(distribution.to_internal_repr(value))
-    except ValueError:  # not one of its choices
+    if isinstance(distribution, CategoricalDistribution):
+        return value in distribution.choices
+    assert isinstance(distribution, IntDistribution | FloatDistribution)
+    if isinstance(value, bool | str):
         return False
-
-
-def _unique(settings: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [s for i, s in enumerate(settings) if s not in settings[:i]]
+    whole = isinstance(distribution, FloatDistribution) or float(value).is_integer()
+    return whole and distribution.low <= value <= distribution.high

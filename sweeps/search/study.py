@@ -9,26 +9,18 @@ from __future__ import annotations
 
 import itertools
 import math
-import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import optuna
-from optuna.exceptions import ExperimentalWarning
-from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import TrialState
 
 from sweeps.search.ranking import guard_excess, guard_reference
 from sweeps.search.record import TrialRecord
-from sweeps.search.space import (
-    Setting,
-    all_settings,
-    optuna_parameters,
-    setting_key,
-    space_sizes,
-    suggest,
-)
+from sweeps.search.samplers import SAMPLERS
+from sweeps.search.setting import Setting
+from sweeps.search.space import SearchSpace
 from sweeps.search.warm_start import EarlierTrial
 from sweeps.search.window import TrialWindow
 from sweeps.sweep_file.schema import SweepFile
@@ -48,16 +40,21 @@ class SweepStudy:
     cannot be known without it; should it fail, the lowest validation error so far stands in.
 
     No setting is suggested twice, as with the same seed it would train the same once more.
+
+    Args:
+        sweep: The sweep.
+        space: What it searches.
     """
 
-    def __init__(self, sweep: SweepFile) -> None:
+    def __init__(self, sweep: SweepFile, space: SearchSpace) -> None:
         self._sweep = sweep
+        self._space = space
         self._study = optuna.create_study(
             direction="minimize", sampler=RandomSampler(), storage=TrialWindow()
         )
         self._asked: dict[int, optuna.Trial] = {}
-        self._sizes = space_sizes(sweep)
-        self._tried: dict[str, set[tuple[Any, ...]]] = {loss: set() for loss in self._sizes}
+        self._sizes = space.sizes
+        self._tried: dict[str, set[Setting]] = {loss: set() for loss in self._sizes}
         self._waiting: list[TrialRecord] = []
         self._reference: float | None = None
         self._baseline_failed = False
@@ -65,7 +62,7 @@ class SweepStudy:
     def learn(self, earlier: Sequence[EarlierTrial]) -> None:
         """Take in trials of earlier sweeps; call it before all else."""
         for known in earlier:
-            trial = self._ask((known.loss, known.hyperparameters))
+            trial = self._ask(known.setting)
             if trial is not None:
                 trial.set_constraint("guard", known.excess)
                 self._study.tell(trial, known.objective)
@@ -75,7 +72,7 @@ class SweepStudy:
         for attempt in range(_DRAWS):
             self._study.sampler = self._sampler(number, attempt)
             trial = self._study.ask()
-            setting = suggest(trial, self._sweep)
+            setting = self._space.suggest(trial)
             if self._is_new(setting):
                 self._asked[number] = trial
                 return setting
@@ -101,9 +98,9 @@ class SweepStudy:
 
     def _is_new(self, setting: Setting) -> bool:
         """Whether a setting is tried for the first time, which it is by that."""
-        key, tried = setting_key(setting), self._tried[setting[0]]
-        new = key not in tried
-        tried.add(key)
+        tried = self._tried[setting.loss]
+        new = setting not in tried
+        tried.add(setting)
         return new
 
     def _any_new(self, draw: np.random.Generator) -> Setting:
@@ -111,21 +108,21 @@ class SweepStudy:
         loss = str(draw.choice(self._losses_left()))
         if math.isfinite(self._sizes[loss]):
             tried = self._tried[loss]
-            left = (s for s in all_settings(self._sweep, loss) if setting_key(s) not in tried)
+            left = (s for s in self._space.all_settings(loss) if s not in tried)
             several = list(itertools.islice(left, _DRAWS))
             return several[draw.integers(len(several))]
         aside = optuna.create_study(sampler=RandomSampler(seed=int(draw.integers(2**32))))
         aside.enqueue_trial({"loss": loss})
-        return suggest(aside.ask(), self._sweep)
+        return self._space.suggest(aside.ask())
 
     def _ask(self, setting: Setting) -> optuna.Trial | None:
-        parameters = optuna_parameters(self._sweep, setting)
+        parameters = self._space.optuna_parameters(setting)
         if parameters is None:
             return None
         self._study.sampler = RandomSampler(seed=0)  # draws nothing: all parameters are given
         self._study.enqueue_trial(parameters)
         trial = self._study.ask()
-        suggest(trial, self._sweep)
+        self._space.suggest(trial)
         return trial
 
     def observe(self, record: TrialRecord) -> None:
@@ -162,8 +159,4 @@ class SweepStudy:
     def _sampler(self, number: int, attempt: int) -> BaseSampler:
         entropy = [self._sweep.search.seed, number, *([attempt] if attempt else [])]
         seed = int(np.random.SeedSequence(entropy).generate_state(1)[0])
-        if self._sweep.search.sampler == "random":
-            return RandomSampler(seed=seed)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Argument ``group``", ExperimentalWarning)
-            return TPESampler(seed=seed, multivariate=True, group=True)
+        return SAMPLERS[self._sweep.search.sampler](seed)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sweeps.errors import UserError
 from sweeps.search.ranking import guard_excess, guard_reference
 from sweeps.search.record import TrialRecord
-from sweeps.search.space import optuna_parameters
-from sweeps.store.sweep_store import SweepStore
+from sweeps.search.setting import Setting
+from sweeps.search.space import SearchSpace
 from sweeps.sweep_file.schema import SweepFile
 
 
@@ -30,45 +31,53 @@ class EarlierTrial:
     objective: float
     excess: float
 
+    @property
+    def setting(self) -> Setting:
+        """Its loss with its hyperparameters."""
+        return Setting(self.loss, self.hyperparameters)
 
-def earlier_trials(sweep: SweepFile, storage: str) -> list[EarlierTrial]:
+
+def earlier_trials(
+    sweep: SweepFile, records: Mapping[str, Sequence[TrialRecord]]
+) -> list[EarlierTrial]:
     """The finished trials of the sweeps that ``search.warm_start`` names, as far as they fit.
 
     A trial fits if its loss and its hyperparameters are searched in this sweep too and lie within
     the ranges; those that are fixed here must have had that value. Finalists are left out: their
     settings are those of other trials, and chosen for their luck.
 
+    Args:
+        sweep: The new sweep.
+        records: The trials of each sweep that it names.
+
     Raises:
-        UserError: There is no sweep of such a name, or none of the trials fits.
+        UserError: None of the trials fits.
     """
-    found: list[EarlierTrial] = []
-    for name in sweep.search.warm_start:
-        store = SweepStore(storage, name)
-        try:
-            store.load_sweep()
-        except UserError as error:
-            raise UserError(f"search.warm_start: {error}") from None
-        found += _fitting(store.load_records(), sweep)
-    if sweep.search.warm_start and not found:
+    space = SearchSpace(sweep)
+    named = sweep.search.warm_start
+    found = [trial for name in named for trial in _fitting(records[name], sweep, space)]
+    if named and not found:
         raise UserError(
-            f"search.warm_start = {', '.join(sweep.search.warm_start)}: no finished trial there "
+            f"search.warm_start = {', '.join(named)}: no finished trial there "
             "has a loss, hyperparameters and values that this sweep searches; leave it out"
         )
     return found
 
 
-def _fitting(records: list[TrialRecord], sweep: SweepFile) -> list[EarlierTrial]:
+def _fitting(
+    records: Sequence[TrialRecord], sweep: SweepFile, space: SearchSpace
+) -> list[EarlierTrial]:
     objective = sweep.search.objective
     finished = [
         r
         for r in records
         if r.state == "finished"
-        and r.role in ("baseline", "published", "search")
+        and r.searched
         and math.isfinite(r.outcome.get(objective, math.nan))
     ]
     if not finished:
         return []
-    reference = guard_reference([r for r in finished if r.role == "baseline"])
+    reference = guard_reference(r for r in finished if r.role == "baseline")
     if reference is None:
         reference = min(r.outcome["val_error"] for r in finished)
     return [
@@ -79,14 +88,14 @@ def _fitting(records: list[TrialRecord], sweep: SweepFile) -> list[EarlierTrial]
             guard_excess(r, reference, sweep.search.guard),
         )
         for r in finished
-        if _fits(r, sweep)
+        if _fits(r.setting, space)
     ]
 
 
-def _fits(record: TrialRecord, sweep: SweepFile) -> bool:
-    fixed = next((s.hyperparameters for s in sweep.losses if s.name == record.loss), {})
-    values = record.hyperparameters
-    if any(name not in values or values[name] != value for name, value in fixed.items()):
+def _fits(setting: Setting, space: SearchSpace) -> bool:
+    """Whether all of a setting's values are searched here, or fixed to what they were there."""
+    if not space.contains(setting):
         return False
-    parameters = optuna_parameters(sweep, (record.loss, values))
-    return parameters is not None and len(parameters) - 1 + len(fixed) == len(values)
+    fixed, values = space.fixed[setting.loss], setting.hyperparameters
+    as_here = all(name in values and values[name] == value for name, value in fixed.items())
+    return as_here and values.keys() == space.branches[setting.loss].keys() | fixed.keys()

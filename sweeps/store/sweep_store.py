@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,11 +16,14 @@ from typing import Any
 
 from sweeps.errors import UserError, did_you_mean
 from sweeps.search.record import TrialRecord
+from sweeps.search.warm_start import EarlierTrial
 from sweeps.store.lease import lease
 from sweeps.sweep_file.loading import dump_sweep, read_resolved
 from sweeps.sweep_file.schema import SweepFile
 from trainables.config import trial_folder
 from trainables.storage import Folder, absolute
+
+_SECONDS_BETWEEN_TRIES = 2.0
 
 
 class SweepStore:
@@ -43,7 +47,7 @@ class SweepStore:
         """Whether there is a sweep of this name."""
         return self.folder.exists("sweep.yaml")
 
-    def create(self, sweep: SweepFile, earlier: Sequence[dict[str, Any]] = ()) -> None:
+    def create(self, sweep: SweepFile, earlier: Sequence[EarlierTrial] = ()) -> None:
         """Make the folder and write the resolved sweep file.
 
         Args:
@@ -63,7 +67,8 @@ class SweepStore:
             self.folder.create()
             self.folder.write("sweep_id", uuid.uuid4().hex.encode())
             if earlier:
-                self.folder.write("warm_start.json", json.dumps(list(earlier), indent=1).encode())
+                trials = [asdict(trial) for trial in earlier]
+                self.folder.write("warm_start.json", json.dumps(trials, indent=1).encode())
             self.folder.write("sweep.yaml", dump_sweep(sweep).encode())
         except OSError as error:
             raise UserError(storage_fault(self.storage, error)) from None
@@ -86,12 +91,11 @@ class SweepStore:
             raise UserError(storage_fault(self.storage, error)) from None
         return read_resolved(text, self.name)
 
-    def load_earlier(self) -> list[dict[str, Any]]:
+    def load_earlier(self) -> list[EarlierTrial]:
         """What :meth:`create` was given of earlier sweeps."""
         if not self.folder.exists("warm_start.json"):
             return []
-        earlier: list[dict[str, Any]] = json.loads(self.folder.read("warm_start.json"))
-        return earlier
+        return [EarlierTrial(**v) for v in json.loads(self.folder.read("warm_start.json"))]
 
     def sweep_id(self) -> str:
         """What tells this sweep from another of the same name."""
@@ -101,6 +105,21 @@ class SweepStore:
         """Write a trial's record."""
         data = json.dumps(_finite(asdict(record)), indent=1).encode()
         self.trial_folder(record.number).write("trial.json", data)
+
+    def save_patiently(self, record: TrialRecord, on_fault: Callable[[str], object]) -> None:
+        """Write a trial's record; where that cannot be done now, wait until it can.
+
+        Args:
+            record: The record.
+            on_fault: Told what is in the way, at each try.
+        """
+        while True:
+            try:
+                self.save(record)
+                return
+            except OSError as error:
+                on_fault(storage_fault(self.storage, error))
+                time.sleep(_SECONDS_BETWEEN_TRIES)
 
     def load_records(self) -> list[TrialRecord]:
         """All records, by number. A trial that was still running has the history it had then."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import (
     BaseModel,
@@ -15,7 +16,6 @@ from pydantic import (
 )
 
 from sweeps.redaction import without_credentials
-from sweeps.search.ranking import Rule
 from sweeps.sweep_file.yaml_text import LARGEST_INTEGER, shortened
 from trainables.config import AugmentationName, OptimizerName, Precision, ScheduleName
 from trainables.config import TrainingConfig as _T
@@ -214,7 +214,7 @@ class SearchSection(_Section):
     """
 
     trials: Count = 50
-    sampler: Literal["tpe", "random"] = "tpe"
+    sampler: str = "tpe"
     seed: Annotated[int, Field(ge=0, le=_LARGEST_SEED)] = 0
     objective: str = "val_ece"
     guard: Annotated[float, Field(ge=0, le=1)] = 0.01
@@ -230,7 +230,7 @@ class SearchSection(_Section):
 class SchedulerSection(_Section):
     """``scheduler``: what stops poor trials early; ``none`` lets all of them finish."""
 
-    name: Literal["asha", "none"] = "asha"
+    name: str = "asha"
     metric: str = "val_nll"
     grace_period: Epochs | None = None
     reduction_factor: Annotated[int, Field(ge=2, le=1_000)] = 3
@@ -272,6 +272,20 @@ class TrackingSection(_Section):
     uri: str | None = None
 
 
+@dataclass(frozen=True)
+class Rule:
+    """What a sweep chooses by.
+
+    Attributes:
+        objective: The metric to be lowered, such as ``val_ece``.
+        guard: By how much the validation error may exceed the baseline's, or where the baseline
+            did not finish, the lowest there is.
+    """
+
+    objective: str
+    guard: float
+
+
 class SweepFile(_Section):
     """A whole sweep file; ``name``, ``dataset``, ``model`` and ``losses`` must be given."""
 
@@ -297,24 +311,6 @@ class SweepFile(_Section):
             raise ValueError(f"losses: {', '.join(twice)} is named twice; name each loss once")
         return self
 
-    @model_validator(mode="after")
-    def _a_sample_for_each_worker(self) -> SweepFile:
-        workers = self.scaling.num_workers
-        for key, section in self.recipes:
-            if section.batch_size < workers:
-                raise ValueError(
-                    f"{key}.batch_size = {section.batch_size} is not allowed with "
-                    f"scaling.num_workers = {workers}, which share a batch; allowed: {workers} or "
-                    "more"
-                )
-        return self
-
-    @property
-    def recipes(self) -> tuple[tuple[str, TrainingSection], ...]:
-        """The recipes of all stages, by their keys."""
-        encoder = (("encoder.training", self.encoder.training),) if self.encoder else ()
-        return (("training", self.training), *encoder)
-
     @property
     def seeds(self) -> tuple[int, ...]:
         """The seed of the search, and the new ones of the finalists."""
@@ -331,24 +327,3 @@ class SweepFile(_Section):
     def rule(self) -> Rule:
         """What the sweep chooses by."""
         return Rule(self.search.objective, self.search.guard)
-
-    @property
-    def outcome_epochs(self) -> tuple[int, ...]:
-        """Epochs after which a trial may end: the scheduler's rungs, and the last epoch."""
-        return (*self.rungs, self.training.epochs)
-
-    @property
-    def rungs(self) -> tuple[int, ...]:
-        """Epochs at which ASHA may stop a trial; none that would save less than a tenth."""
-        rungs: list[int] = []
-        rung = self.grace_period
-        while self.scheduler.name == "asha" and rung <= 0.9 * self.training.epochs:
-            rungs.append(rung)
-            rung *= self.scheduler.reduction_factor
-        return tuple(rungs)
-
-    @property
-    def grace_period(self) -> int:
-        """Epochs that every trial gets; by default a ninth of them, three halvings from the end."""
-        given = self.scheduler.grace_period
-        return given if given is not None else max(1, round(self.training.epochs / 9))

@@ -13,10 +13,9 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from sweeps.formatting import run_name
 from sweeps.redaction import redact
 from sweeps.search.ledger import Ledger
-from sweeps.search.ranking import choose
+from sweeps.search.ranking import Ranking
 
 _SECONDS_BETWEEN_LINES = 10.0
 _REST_AFTER_CHOOSING = 50.0  # times as long as it took
@@ -129,15 +128,15 @@ class Progress:
         return self._best_so_far
 
     def _choose(self, ledger: Ledger) -> str:
-        best = choose(ledger.records, ledger.sweep.rule)
+        best = Ranking(ledger.records, ledger.sweep.rule).chosen
         if best is None:
             return "best so far: none has finished yet"
         metric = ledger.sweep.search.objective
-        return f"best so far: {run_name(best.trials[0])}, {metric} {best.objective:.4f}"
+        return f"best so far: {best.trials[0].label}, {metric} {best.objective:.4f}"
 
     def _running(self, ledger: Ledger) -> Text:
         running = [r for r in ledger.records if r.state == "running"][:8]
-        lines = [f"  {run_name(r)}: epoch {r.epochs}/{ledger.epochs(r)}" for r in running]
+        lines = [f"  {r.label}: epoch {r.epochs}/{ledger.epochs(r)}" for r in running]
         return Text("\n".join(lines), style="dim")
 
     def _time_left(self, ledger: Ledger) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sweeps.formatting import run_name
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
 
@@ -61,5 +60,5 @@ def collect_artifacts(
     if "predictions_test.parquet" in names and "temperature" in record.outcome:
         logits, labels = read_predictions((folder / "predictions_test.parquet").read_bytes())
         temperature = record.outcome["temperature"]
-        drawing = reliability_svg(logits, labels, temperature, title=run_name(record))
+        drawing = reliability_svg(logits, labels, temperature, title=record.label)
         (folder / "reliability.svg").write_text(drawing)

@@ -5,44 +5,16 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sweeps.errors import UserError
+from sweeps.results.best import TrackedSweep
 from sweeps.search.ranking import guard_excess, guard_reference
 from sweeps.search.record import TrialRecord
 from sweeps.tracking.address import check_answers
 
 _RUNS_PER_PAGE = 100
-
-
-@dataclass(frozen=True)
-class TrackedSweep:
-    """The trials of one sweep, as MLflow has them.
-
-    Attributes:
-        sweep_id: Tells it from another sweep of the same name.
-        name: The sweep's name.
-        dataset: Name of the dataset.
-        model: Name of the model.
-        objective: What it minimised.
-        guard: Its tolerance of validation error.
-        records: Its trials, with the metrics of their last epoch as only history. Of a long sweep
-            those are left out that cannot change what is chosen.
-        run_ids: MLflow's id of each trial, by number.
-        parent_id: MLflow's id of the sweep's own run.
-    """
-
-    sweep_id: str
-    name: str
-    dataset: str
-    model: str
-    objective: str
-    guard: float
-    records: list[TrialRecord]
-    run_ids: dict[int, str]
-    parent_id: str
 
 
 def tracked_sweeps(

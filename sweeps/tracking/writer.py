@@ -17,10 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sweeps.formatting import run_name
 from sweeps.redaction import redact
+from sweeps.results.columns import shown_metrics
 from sweeps.search.record import TrialRecord
-from sweeps.search.space import sweep_space
+from sweeps.search.space import SearchSpace
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.address import VIEW_KEY, artifact_location, make_database, tracking_uri
@@ -29,7 +29,6 @@ from sweeps.tracking.artifacts import ArtifactError, gather_artifacts
 logger = logging.getLogger("calsweep")
 
 _EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development", "calsweep": "1"}
-_VIEW_METRICS = ("val_ece", "val_error", "test_ece", "test_error", "test_ece_scaled", "temperature")
 _METRICS_PER_CALL = 1000  # MLflow's limit on all things in one call
 _SMALL_CHANGE = 100  # of which parameters and tags may take this many
 _PAUSE_SECONDS = 0.5
@@ -256,7 +255,7 @@ class MlflowWriter:
         run = self._client.create_run(
             self._experiment_id,
             start_time=int(1000 * record.started),
-            run_name=run_name(record),
+            run_name=record.label,
             tags={
                 "mlflow.parentRunId": self._parent_id,
                 "mlflow.source.name": "calsweep",
@@ -350,8 +349,7 @@ def _experiment(client: Any, sweep: SweepFile, storage: str, uri: str) -> str:
     else:
         experiment_id = experiment.experiment_id
         known = _viewed_parameters(experiment.tags)
-    searched = {name for branch in sweep_space(sweep).values() for name in branch}
-    if view := _view(sweep, known | searched):
+    if view := _view(sweep, known | SearchSpace(sweep).searched_hyperparameters):
         client.set_experiment_tag(experiment_id, f"mlflow.sharedViewState.{VIEW_KEY}", view)
     return str(experiment_id)
 
@@ -362,7 +360,7 @@ def _view(sweep: SweepFile, parameters: set[str]) -> str:
     This is the form in which MLflow keeps a view that somebody shared.
     """
     columns = [f"params.`{name}`" for name in ("loss", *sorted(parameters))]
-    columns += [f"metrics.`{name}`" for name in _VIEW_METRICS]
+    columns += [f"metrics.`{name}`" for name in shown_metrics(sweep.search.objective)]
     columns += ["tags.`role`", "tags.`state`"]
     order = f"metrics.`{sweep.search.objective}`"
     return json.dumps({"selectedColumns": columns, "orderByKey": order, "orderByAsc": True})

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.formatting import format_fraction, format_hyperparameters, format_value, run_name
+from sweeps.formatting import format_fraction, format_hyperparameters, format_value
 from tests.builders import baseline, trial
 
 
@@ -34,7 +34,7 @@ def test_fractions_read_well(value: float, text: str) -> None:
 def test_names_of_settings_and_runs() -> None:
     assert format_hyperparameters({"gamma": 4.7, "lam": 0.1, "p": 2}) == "γ=4.7 λ=0.1 p=2"
     assert format_hyperparameters({}) == "–"
-    assert run_name(baseline()) == "cross_entropy"
-    assert run_name(baseline(role="finalist", seed=2)) == "cross_entropy seed=2"
+    assert baseline().label == "cross_entropy"
+    assert baseline(role="finalist", seed=2).label == "cross_entropy seed=2"
     own = trial(1, "my.module:MyLoss", hyperparameters={"margin": 1.0})
-    assert run_name(own) == "MyLoss m=1"
+    assert own.label == "MyLoss m=1"

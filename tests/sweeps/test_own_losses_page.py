@@ -16,6 +16,7 @@ from sweeps.sweep_file.loading import parse_sweep
 from tests.harness.command import calsweep
 from trainables.config import TrainingConfig, TrialSetup
 from trainables.data import load_dataset
+from trainables.report import Failed, TrialConfig, from_tune
 from trainables.wrappers.one_process import TuneTrial
 
 PAGE = Path(__file__).parents[2] / "docs/own_losses.md"
@@ -172,16 +173,10 @@ def test_a_loss_that_fails_in_training_is_told_as_the_page_says(
     )
     trial = TuneTrial.__new__(TuneTrial)  # as its actor, without Ray around it
     trial.setup(
-        {
-            "number": 0,
-            "role": "search",
-            "loss": f"{module}:Overconfidence",
-            "hyperparameters": {},
-            "seed": 0,
-        },
+        TrialConfig(0, "search", f"{module}:Overconfidence", {}, seed=0).to_tune(),
         dataset=load_dataset("digits", seed=0, train_samples=120),
         trial_setup=setup,
     )
-    result = trial.step()
-    assert result["done"]
-    assert result["failure"] == table_under("What a faulty loss is told")[fault]
+    report = from_tune(trial.step())
+    assert isinstance(report, Failed)
+    assert report.reason == table_under("What a faulty loss is told")[fault]

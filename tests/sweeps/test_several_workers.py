@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from rich.console import Console
 from sweeps.cluster import connection as cluster
 from sweeps.runner import SweepResult, load_data, run_sweep
 from sweeps.search.record import TrialRecord
+from sweeps.search.stopping import make_stopper
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import ScalingSection, SweepFile
 from trainables.config import TrialSetup
@@ -105,19 +107,13 @@ def test_two_workers_give_what_one_gives(workplace: Path, result: SweepResult) -
         model_options=sweep.model.options,
         training=sweep.training.config(),
         trials_uri=str(workplace / "alone"),
-        outcome_epochs=sweep.outcome_epochs,
+        outcome_epochs=(*make_stopper(sweep).rungs, sweep.training.epochs),
     )
     baseline = result.records[0]
-    config = {
-        "number": 0,
-        "role": "search",
-        "loss": "cross_entropy",
-        "hyperparameters": {},
-        "seed": baseline.seed,
-    }
-    alone = TrialRun(load_data(sweep), setup, config)
+    alone = TrialRun(load_data(sweep), setup, replace(baseline.config, number=0))
     for entry in baseline.history:
-        expected = alone.advance()
+        alone.advance()
+        expected = alone.history[-1]
         for name in ("train_loss", "lr", "val_nll", "val_brier"):
             assert entry[name] == pytest.approx(expected[name], rel=1e-3), name
         assert entry["val_error"] == expected["val_error"]

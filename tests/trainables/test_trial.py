@@ -18,18 +18,13 @@ from trainables.config import TrainingConfig, TrialSetup
 from trainables.data import load_dataset
 from trainables.data.base import Dataset
 from trainables.outcome import read_predictions
+from trainables.report import Failed, Progressed, TrialConfig
 from trainables.storage import Folder
 from trainables.training import learning_rate_factor
 from trainables.trial import TrialRun
 
 EPOCHS = 4
-CONFIG: dict[str, Any] = {
-    "number": 7,
-    "role": "search",
-    "loss": "cross_entropy",
-    "hyperparameters": {},
-    "seed": 3,
-}
+CONFIG = TrialConfig(7, "search", "cross_entropy", {}, seed=3)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +44,17 @@ def make_setup(folder: Path, **training: Any) -> TrialSetup:
 
 
 def start(digits: Dataset, setup: TrialSetup, loss: str = "cross_entropy") -> TrialRun:
-    return TrialRun(digits, setup, {**CONFIG, "loss": loss})
+    return TrialRun(digits, setup, replace(CONFIG, loss=loss))
+
+
+def entries(run: TrialRun, reports: int) -> list[dict[str, Any]]:
+    """What the next reports have of each epoch, less what no two runs share."""
+    found = []
+    for _ in range(reports):
+        report = run.advance()
+        assert isinstance(report, Progressed)
+        found += [without_time(entry) for entry in report.entries]
+    return found
 
 
 def last_state(folder: Path) -> dict[str, Any]:
@@ -68,8 +73,9 @@ def test_a_trial_cut_off_after_any_epoch_ends_the_same(
     tmp_path: Path, digits: Dataset, loss: str
 ) -> None:
     whole = start(digits, make_setup(tmp_path / "whole"), loss)
-    results = [without_time(whole.advance()) for _ in range(EPOCHS)]
-    assert [result["done"] for result in results] == [False] * (EPOCHS - 1) + [True]
+    reports = [whole.advance() for _ in range(EPOCHS)]
+    assert [report.done for report in reports] == [False] * (EPOCHS - 1) + [True]
+    results = [without_time(entry) for entry in whole.history]
     for cut in range(1, EPOCHS):
         folder = tmp_path / f"cut{cut}"
         before = start(digits, make_setup(folder), loss)
@@ -77,16 +83,14 @@ def test_a_trial_cut_off_after_any_epoch_ends_the_same(
             before.advance()
         after = start(digits, make_setup(folder), loss)
         # The first report repeats all, as the last ones may have been lost on their way.
-        again = [without_time(after.advance()) for _ in range(EPOCHS - cut + 1)]
-        earlier = [{**without_time(entry), "done": False} for entry in again[0].pop("before")]
-        assert earlier + again == results
+        assert entries(after, EPOCHS - cut + 1) == results
     for name, value in last_state(tmp_path / "whole")["model"].items():
         assert torch.equal(value, last_state(tmp_path / "cut2")["model"][name]), name
 
 
 def test_outcomes_are_written_where_a_trial_may_end(tmp_path: Path, digits: Dataset) -> None:
     run = start(digits, make_setup(tmp_path))
-    first, second = run.advance(), run.advance()
+    first, second = entries(run, 2)
     assert "temperature" not in first
     assert {"temperature", "val_kde_ece", "test_ece_scaled", "val_ece_low"} <= second.keys()
     assert second["val_ece_low"] <= second["val_ece"] <= second["val_ece_high"]
@@ -99,9 +103,9 @@ def test_outcomes_are_written_where_a_trial_may_end(tmp_path: Path, digits: Data
 
 
 def test_divergence_is_a_failure_with_a_reason(tmp_path: Path, digits: Dataset) -> None:
-    result = start(digits, make_setup(tmp_path, lr=1e30)).advance()
-    assert result["done"]
-    assert "diverged" in result["failure"]
+    report = start(digits, make_setup(tmp_path, lr=1e30)).advance()
+    assert isinstance(report, Failed)
+    assert "diverged" in report.reason
 
 
 @pytest.mark.parametrize("damage", ["cut short", "flipped byte"])
@@ -194,22 +198,23 @@ assert all(torch.equal(a, b) for a, b in zip(own, peers))
 def test_a_trial_depends_on_its_seed_alone(tmp_path: Path, digits: Dataset) -> None:
     results: dict[str, list[dict[str, Any]]] = {}
     for name, seed in (("one", 3), ("other", 3), ("another", 4)):
-        config = {**CONFIG, "loss": "focal", "hyperparameters": {"gamma": 2.0}, "seed": seed}
+        config = TrialConfig(0, "search", "focal", {"gamma": 2.0}, seed)
         run = TrialRun(digits, make_setup(tmp_path / name), config)
         torch.manual_seed(len(results))  # what ran in this process before
-        results[name] = [without_time(run.advance()) for _ in range(2)]
+        results[name] = entries(run, 2)
     assert results["one"] == results["other"]
     assert results["one"] != results["another"]
 
 
 def test_a_finished_trial_reports_its_end_once_more(tmp_path: Path, digits: Dataset) -> None:
     whole = start(digits, make_setup(tmp_path))
-    results = [whole.advance() for _ in range(EPOCHS)]
+    results = entries(whole, EPOCHS)
     checkpoints = Folder(str(tmp_path)) / "00007" / "checkpoints"
     before = checkpoints.names()
     again = start(digits, make_setup(tmp_path)).advance()
-    assert len(again.pop("before")) == EPOCHS - 1
-    assert again == results[-1]
+    assert isinstance(again, Progressed)
+    assert again.done
+    assert [without_time(entry) for entry in again.entries] == results
     assert checkpoints.names() == before
 
 
@@ -230,17 +235,17 @@ def test_a_checkpoint_of_another_trial_is_never_taken(
     def run(folder: str, **changes: Any) -> TrialRun:
         setup = make_setup(tmp_path / folder)
         options = {**setup.model_options, "width": changes.pop("width", 4)}
-        config = {**CONFIG, "loss": "focal", "hyperparameters": {"gamma": 1.0}, **changes}
+        config = replace(CONFIG, **{"loss": "focal", "hyperparameters": {"gamma": 1.0}, **changes})
         return TrialRun(digits, replace(setup, model_options=options), config)
 
     whole = run("place")
     for _ in range(EPOCHS):
         whole.advance()
     taken = run("place", **other)
-    first = without_time(taken.advance())
-    assert first == without_time(run("fresh", **other).advance())
-    assert first["epoch"] == 1 and "before" not in first
-    assert len(run("place", **other).advance()["before"]) == 0  # its own it does take
+    (first,) = entries(taken, 1)
+    assert [first] == entries(run("fresh", **other), 1)
+    assert first["epoch"] == 1
+    assert entries(run("place", **other), 1) == [first]  # its own it does take
 
 
 OWN = """
@@ -268,8 +273,8 @@ def start_own(folder: Path, digits: Dataset, name: str, error: str) -> TrialRun:
 def test_out_of_memory_is_a_failure_with_a_reason(
     tmp_path: Path, digits: Dataset, name: str, error: str, failure: str
 ) -> None:
-    result = start_own(tmp_path, digits, name, error).advance()
-    assert result == {"failure": f"out of memory: {failure}", "done": True}
+    report = start_own(tmp_path, digits, name, error).advance()
+    assert report == Failed(f"out of memory: {failure}")
 
 
 def test_a_bug_in_the_users_loss_is_not_hidden(tmp_path: Path, digits: Dataset) -> None:

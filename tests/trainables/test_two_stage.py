@@ -13,6 +13,7 @@ from trainables.data.base import Dataset
 from trainables.losses import make_loss
 from trainables.models import make_model
 from trainables.outcome import read_predictions
+from trainables.report import Progressed, TrialConfig
 from trainables.storage import Folder
 from trainables.training import Trainer
 from trainables.trial import make_run
@@ -51,30 +52,27 @@ def make_setup(folder: Path, epochs: int = 2) -> TrialSetup:
     )
 
 
-def encoder_config(**changes: Any) -> dict[str, Any]:
-    values = {"temperature": 0.1}
-    base = {"number": 0, "role": "encoder", "loss": "supcon", "hyperparameters": values, "seed": 0}
-    return {**base, **changes}
+ENCODER = TrialConfig(0, "encoder", "supcon", {"temperature": 0.1}, seed=0)
 
 
-def head_config(number: int, loss: str = "focal", **values: Any) -> dict[str, Any]:
-    config = {"number": number, "role": "search", "loss": loss, "hyperparameters": values}
-    return {**config, "seed": 0}
+def head_of(number: int, loss: str = "focal", **values: Any) -> TrialConfig:
+    return TrialConfig(number, "search", loss, values, seed=0)
 
 
-def run_to_end(digits: Dataset, setup: TrialSetup, config: dict[str, Any]) -> dict[str, Any]:
+def run_to_end(digits: Dataset, setup: TrialSetup, config: TrialConfig) -> dict[str, Any]:
+    """The metrics of a trial's last epoch."""
     run = make_run(digits, setup, config)
-    while True:
-        result = run.advance()
-        if result["done"]:
-            return result
+    while not (report := run.advance()).done:
+        pass
+    assert isinstance(report, Progressed)
+    return report.entries[-1]
 
 
 @pytest.fixture(scope="module")
 def trained(digits: Dataset, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrialSetup]:
     folder = tmp_path_factory.mktemp("two_stage")
     setup = make_setup(folder, epochs=12)
-    result = run_to_end(digits, setup, encoder_config())
+    result = run_to_end(digits, setup, ENCODER)
     assert result["epoch"] == 12
     return folder, setup
 
@@ -89,7 +87,7 @@ def test_a_head_on_a_good_encoder_is_accurate_and_leaves_it_alone(
 ) -> None:
     folder, setup = trained
     encoder = folder_of(setup).read("encoder.pt")
-    result = run_to_end(digits, setup, head_config(1, gamma=1.0))
+    result = run_to_end(digits, setup, head_of(1, gamma=1.0))
     assert result["val_accuracy"] > 0.9
     assert {"test_ece", "temperature", "val_ece_low"} <= result.keys()
     assert folder_of(setup).read("encoder.pt") == encoder
@@ -106,7 +104,7 @@ def test_every_kind_of_loss_trains_a_head(
     digits: Dataset, trained: tuple[Path, TrialSetup], number: int, loss: str
 ) -> None:
     _, setup = trained
-    result = run_to_end(digits, setup, head_config(number, loss))
+    result = run_to_end(digits, setup, head_of(number, loss))
     assert result["epoch"] == 6  # not a failure on the way
 
 
@@ -114,7 +112,7 @@ def test_both_stages_together_predict_what_the_head_did(
     digits: Dataset, trained: tuple[Path, TrialSetup]
 ) -> None:
     folder, setup = trained
-    run_to_end(digits, setup, head_config(2, "cross_entropy"))
+    run_to_end(digits, setup, head_of(2, "cross_entropy"))
     model = new_model(digits)
     model.encoder.load_state_dict(
         torch.load(Path(folder_of(setup).path) / "encoder.pt", weights_only=True)
@@ -138,14 +136,14 @@ def trainer_of(digits: Dataset, model: Any) -> Trainer:
 
 def test_an_encoder_cut_off_after_any_epoch_ends_the_same(tmp_path: Path, digits: Dataset) -> None:
     whole = make_setup(tmp_path / "whole", epochs=3)
-    run_to_end(digits, whole, encoder_config())
+    run_to_end(digits, whole, ENCODER)
     for cut in (1, 2):
         setup = make_setup(tmp_path / f"cut{cut}", epochs=3)
-        before = make_run(digits, setup, encoder_config())
+        before = make_run(digits, setup, ENCODER)
         for _ in range(cut):
             before.advance()
         assert not is_trained(folder_of(setup))
-        run_to_end(digits, setup, encoder_config())
+        run_to_end(digits, setup, ENCODER)
         for name in ("features_train.npy", "features_validation.npy", "features_test.npy"):
             assert folder_of(setup).read(name) == folder_of(whole).read(name), name
 
@@ -172,7 +170,7 @@ def test_a_damaged_feature_file_fails_the_trial_with_its_name(
     tmp_path: Path, digits: Dataset, damage: str
 ) -> None:
     setup = make_setup(tmp_path, epochs=1)
-    run_to_end(digits, setup, encoder_config())
+    run_to_end(digits, setup, ENCODER)
     path = Path(folder_of(setup).path) / "features_validation.npy"
     data = bytearray(path.read_bytes())
     if damage == "cut":
@@ -181,7 +179,7 @@ def test_a_damaged_feature_file_fails_the_trial_with_its_name(
         data[-5] ^= 1
     path.write_bytes(data)
     with pytest.raises(ValueError, match=r"features_validation\.npy is damaged; delete"):
-        make_run(digits, setup, head_config(1)).advance()
+        make_run(digits, setup, head_of(1)).advance()
 
 
 def test_the_encoder_stage_leaves_the_classifiers_head_alone(digits: Dataset) -> None:

@@ -18,11 +18,12 @@ from trainables.config import TrainingConfig, TrialSetup
 from trainables.data import load_dataset
 from trainables.losses import make_loss
 from trainables.models import Classifier
+from trainables.report import TrialConfig
 from trainables.training import Trainer
 from trainables.trial import TrialRun
 
 WORKERS = 2
-LOSSES = ("cross_entropy", "focal", "crl", "cals_alm", "adafocal", "aucm", "mixup", "supcon")
+LOSSES = ("cross_entropy", "focal", "crl", "cals_alm", "adafocal", "aucm")
 
 
 def train(name: str) -> dict[str, Any]:
@@ -31,7 +32,7 @@ def train(name: str) -> dict[str, Any]:
     torch.manual_seed(0)
     encoder = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.Tanh())  # no batch statistics
     config = TrainingConfig(
-        epochs=2, batch_size=40, lr=0.1, clip_grad_norm=0.5, augmentation="crop_flip"
+        epochs=2, batch_size=40, lr=0.1, clip_grad_norm=0.5, augmentation="none"
     )
     model = Classifier(encoder, nn.Linear(16, 10))
     loss = make_loss(name, num_classes=10)
@@ -49,7 +50,7 @@ def train(name: str) -> dict[str, Any]:
 def resumed(folder: Path) -> dict[str, Any]:
     """What a trial goes on from, and comes to, where the second worker sees an older checkpoint."""
     dataset = load_dataset("digits", seed=0, train_samples=100)
-    config = {"number": 0, "role": "search", "hyperparameters": {}, "seed": 1}
+    config = TrialConfig(0, "search", "cross_entropy", {}, seed=1)
 
     def run(place: str) -> TrialRun:
         setup = TrialSetup(
@@ -59,7 +60,7 @@ def resumed(folder: Path) -> dict[str, Any]:
             trials_uri=str(folder / place),
             outcome_epochs=(3,),
         )
-        return TrialRun(dataset, setup, {**config, "loss": "cross_entropy"})
+        return TrialRun(dataset, setup, config)
 
     first = run("newer")
     first.advance()
@@ -70,8 +71,7 @@ def resumed(folder: Path) -> dict[str, Any]:
     first.advance()
     dist.barrier()
     again = run("newer" if dist.get_rank() == 0 else "older")
-    reports = [again.advance() for _ in range(2)]
-    epochs = [[r["epoch"] for r in report.get("before", [])] for report in reports]
+    epochs = [[entry["epoch"] for entry in again.advance().entries] for _ in range(2)]
     trainer = again._trainer
     assert trainer is not None
     return {"epochs": epochs, "weights": trainer.model.head.weight.detach().clone()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 import traceback
 from typing import Any
@@ -11,11 +10,10 @@ from ray import tune
 
 from trainables.config import TrialSetup
 from trainables.data.base import Dataset
-from trainables.metrics import EPOCH_METRICS
+from trainables.report import Failed, TrialConfig, Waits, to_tune
 from trainables.trial import make_run
 
 SECONDS_BETWEEN_TRIES = 5.0  # to write to a storage that cannot be written
-SCHEDULER_METRICS = tuple(f"val_{name}" for name in EPOCH_METRICS)
 
 
 class TuneTrial(tune.Trainable):
@@ -40,37 +38,16 @@ class TuneTrial(tune.Trainable):
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Take up another trial."""
-        self._run = make_run(self._dataset, self._trial_setup, new_config)
+        config = TrialConfig.from_tune(new_config)
+        self._run = make_run(self._dataset, self._trial_setup, config)
         return True
 
     def step(self) -> dict[str, Any]:
-        """Train one epoch.
-
-        Returns:
-            See :func:`as_result`; else ``failure`` or ``waiting``, the reason.
-        """
+        """Train one epoch; see :func:`~trainables.report.to_tune`."""
         try:
-            result = self._run.advance()
+            report = self._run.advance()
         except Exception as error:
-            message = f"{type(error).__name__}: {error}"
-            return {"failure": message, "traceback": traceback.format_exc(), "done": True}
-        if "failure" in result:
-            return result
-        if "waiting" in result:
+            report = Failed(f"{type(error).__name__}: {error}", traceback.format_exc())
+        if isinstance(report, Waits):
             time.sleep(SECONDS_BETWEEN_TRIES)
-            return result
-        done = result.pop("done")
-        return {**as_result(result), "done": done}
-
-
-def as_result(report: dict[str, Any]) -> dict[str, Any]:
-    """A report of :meth:`~trainables.trial.TrialRun.advance` as Tune gets it.
-
-    Returns:
-        What the scheduler may look at (``epoch`` and the metrics of every epoch), and all
-        metrics of all epochs reported as JSON in ``entries``: of every number in a result Tune
-        keeps running statistics, which would cost more than the rest of a short trial.
-    """
-    last = {name: value for name, value in report.items() if name != "before"}
-    seen = {name: last[name] for name in ("epoch", *SCHEDULER_METRICS) if name in last}
-    return {**seen, "entries": json.dumps([*report.get("before", []), last])}
+        return to_tune(report)

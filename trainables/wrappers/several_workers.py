@@ -14,7 +14,8 @@ from ray import train, tune
 from ray.util.queue import Queue
 
 from trainables.config import TrialSetup, trial_folder
-from trainables.wrappers.one_process import SECONDS_BETWEEN_TRIES, as_result
+from trainables.report import Failed, TrialConfig, Waits, to_tune
+from trainables.wrappers.one_process import SECONDS_BETWEEN_TRIES
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,11 @@ class Workers:
 
 
 class TrialFailedError(Exception):
-    """A trial cannot go on: ``args`` are the reason and the traceback."""
+    """A trial cannot go on: ``args`` are the fields of a :class:`~trainables.report.Failed`."""
 
 
 def train_trial(
-    config: dict[str, Any], dataset: ray.ObjectRef, trial_setup: TrialSetup, workers: Workers
+    config: TrialConfig, dataset: ray.ObjectRef, trial_setup: TrialSetup, workers: Workers
 ) -> None:
     """Runs a trial (:func:`~trainables.trial.make_run`) on several workers.
 
@@ -48,7 +49,7 @@ def train_trial(
     where the trial comes again, to go on from its last checkpoint.
 
     Args:
-        config: Of the trial.
+        config: The trial.
         dataset: In Ray's object store, where the workers of a node read it without copying.
         trial_setup: What all trials share.
         workers: How many, and what each of them has.
@@ -69,7 +70,7 @@ def train_trial(
             resources_per_worker={"CPU": workers.cpus, "GPU": workers.gpus},
         ),
         run_config=train.RunConfig(
-            name=f"train_{trial_folder(config['number'])}",
+            name=f"train_{trial_folder(config.number)}",
             storage_path=workers.scratch_uri,
             callbacks=[_PassOn(reports)],
         ),
@@ -114,8 +115,7 @@ def _tell_failure(error: Exception) -> None:
     )
     if not failures or not all(isinstance(each, TrialFailedError) for each in failures):
         raise error
-    reason, trace = failures[0].args
-    tune.report({"failure": reason, "traceback": trace})
+    tune.report(to_tune(Failed(*failures[0].args)))
 
 
 def _run_worker(loop_config: dict[str, Any]) -> None:
@@ -126,19 +126,20 @@ def _run_worker(loop_config: dict[str, Any]) -> None:
     done = False
     while not done:
         try:
-            result = run.advance()
+            report = run.advance()
         except Exception as error:
             if _lost_a_peer(error):
                 raise
             reason = f"{type(error).__name__}: {error}"
             raise TrialFailedError(reason, traceback.format_exc()) from None
-        if "failure" in result:
-            raise TrialFailedError(result["failure"], "")
-        if "waiting" in result:  # of the first worker alone, so there is nothing to report in step
-            time.sleep(SECONDS_BETWEEN_TRIES)
-            continue
-        done = result.pop("done")
-        train.report(as_result(result))
+        match report:
+            case Failed():
+                raise TrialFailedError(report.reason, report.traceback)
+            case Waits():  # the first worker alone, so there is nothing to report in step
+                time.sleep(SECONDS_BETWEEN_TRIES)
+            case _:
+                done = report.done
+                train.report(to_tune(report))
 
 
 def _lost_a_peer(error: Exception) -> bool:

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 
-from sweeps.planning.plan import describe_range, plan_facts, plan_tables
+from sweeps.planning.plan import describe_range, plan_facts
+from sweeps.terminal.plan_tables import plan_tables
 from tests.builders import make_sweep, shown
 
 

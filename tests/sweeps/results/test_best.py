@@ -6,11 +6,13 @@ import pytest
 from ruamel.yaml import YAML
 
 from sweeps.planning.checks import check_sweep
-from sweeps.results.best import as_sweep_file, best_settings, best_table
+from sweeps.results.best import TrackedSweep, as_sweep_file, best_settings
 from sweeps.search.record import TrialRecord
-from sweeps.search.space import initial_settings
+from sweeps.search.setting import BASELINE, Setting
+from sweeps.search.space import SearchSpace
+from sweeps.search.stopping import make_stopper
 from sweeps.sweep_file.loading import parse_sweep, to_yaml
-from sweeps.tracking.reader import TrackedSweep
+from sweeps.terminal.answers import best_table
 from tests.builders import baseline, finalist, make_sweep, shown
 
 
@@ -60,10 +62,10 @@ def test_the_best_setting_as_a_sweep_file_trains_just_that(
     file = as_sweep_file(entry, tuned.model_dump(mode="json"))
     sweep = parse_sweep(YAML(typ="safe").load(to_yaml(file)))
     check_sweep(sweep)
-    expected = [("cross_entropy", {}), (loss, hyperparameters)]
-    assert initial_settings(sweep, 10) == expected[: sweep.search.trials]
+    expected = [BASELINE, Setting(loss, hyperparameters)]
+    assert SearchSpace(sweep).initial_settings(10) == expected[: sweep.search.trials]
     assert sweep.search.trials == (1 if loss == "cross_entropy" else 2)
     assert sweep.search.seed == 4
     assert sweep.training == tuned.training
-    assert sweep.rungs == ()
+    assert make_stopper(sweep).rungs == ()
     assert sweep.selection.seeds == 0

@@ -5,19 +5,15 @@ from typing import Any
 
 import pytest
 
-from sweeps.results.leaderboard import (
-    explain_choice,
-    failure_summary,
-    leaderboard,
-    leaderboard_table,
-    selection_summary,
-)
+from sweeps.results.explanation import explain_choice, failure_summary, selection_summary
+from sweeps.results.leaderboard import leaderboard
 from sweeps.search.record import TrialRecord
-from tests.builders import baseline, make_sweep, shown, trial
+from sweeps.terminal.answers import leaderboard_table
+from tests.builders import baseline, make_sweep, ranked, shown, trial
 
 
 def rows_by_loss(records: list[TrialRecord], **sections: Any) -> dict[str, dict[str, Any]]:
-    return {row["loss"]: row for row in leaderboard(records, make_sweep(**sections))}
+    return {row["loss"]: row for row in leaderboard(ranked(records, **sections))}
 
 
 def test_the_leaderboard_has_one_row_per_loss_however_its_trials_ended() -> None:
@@ -45,7 +41,7 @@ def test_the_leaderboard_has_one_row_per_loss_however_its_trials_ended() -> None
     assert rows["focal"]["val_ece"] == 0.02
     assert rows["mbls"]["hyperparameters"] == {"margin": 2.0}
     assert math.isnan(rows["brier"]["test_ece"])
-    text = shown(leaderboard_table(list(rows.values())), width=80)
+    text = shown(leaderboard_table(list(rows.values()), "val_ece"), width=80)
     assert max(map(len, text.splitlines())) <= 80
     for part in ("focal", "γ=5", ".0200", "chosen", "baseline", "1.50", "–"):
         assert part in text
@@ -62,7 +58,7 @@ def test_finalists_are_shown_by_the_mean_over_new_seeds() -> None:
     row = rows_by_loss(records)["focal"]
     assert (row["val_ece"], row["test_ece"]) == (pytest.approx(0.03), pytest.approx(0.15))
     assert row["seeds"] == 2
-    first, *_, last = explain_choice(records, make_sweep())
+    first, *_, last = explain_choice(ranked(records))
     assert "Chosen: focal γ=3 – the lowest val_ece, 0.0300 (mean over 2 new seeds)" in first
     assert "at most 0.01 above cross-entropy's" in first
     assert "ECE 0.1500 [0.0000, 0.1000], after temperature scaling 0.0500" in last
@@ -76,14 +72,29 @@ def test_overlapping_intervals_are_told(interval: tuple[float, float], told: boo
         baseline(val_ece=0.05, val_ece_low=0.1, val_ece_high=0.15),
         trial(1, "focal", val_ece=0.03, val_ece_low=interval[0], val_ece_high=interval[1]),
     ]
-    lines = explain_choice(records, make_sweep())
+    lines = explain_choice(ranked(records))
     assert "The cross-entropy baseline has 0.0500, validation error 0.1000" in lines[1]
     assert any("intervals overlap" in line for line in lines) is told
 
 
+def test_what_is_shown_and_judged_follows_the_objective() -> None:
+    """By NLL 0.1 and 9.0 can be told apart, however much the intervals of their ECE overlap."""
+    records = [baseline(val_nll=9.0), trial(1, "focal", val_nll=0.1, test_nll=0.2)]
+    ranking = ranked(records, search={"objective": "val_nll"})
+    lines = explain_choice(ranking)
+    assert "the lowest val_nll, 0.1000" in lines[0]
+    assert not any("overlap" in line for line in lines)
+    assert "On the test split, which chose nothing: NLL 0.2000, after" in lines[-1]
+    text = shown(leaderboard_table(leaderboard(ranking), "val_nll"))
+    assert "NLL" in text
+    assert "ECE" not in text
+    (row,) = (line.split() for line in text.splitlines() if line.startswith("focal"))
+    assert row[2:6] == [".1000", ".1000", ".1000", ".2000"]
+
+
 def test_a_chosen_baseline_is_not_compared_with_itself() -> None:
     records = [baseline(val_ece=0.01), trial(1, "focal", val_ece=0.03)]
-    lines = explain_choice(records, make_sweep())
+    lines = explain_choice(ranked(records))
     assert len(lines) == 2
     assert "Chosen: cross_entropy" in lines[0]
     assert rows_by_loss(records)["cross_entropy"]["note"] == "chosen"
@@ -93,7 +104,7 @@ def test_without_a_baseline_the_lowest_error_guards_and_that_is_said() -> None:
     failed = baseline(state="failed", reason="diverged", history=[])
     constant = trial(1, "ecp", val_ece=0.0, val_error=0.9)
     records = [failed, constant, trial(2, "focal", val_ece=0.04)]
-    first = explain_choice(records, make_sweep())[0]
+    first = explain_choice(ranked(records))[0]
     assert "Chosen: focal" in first
     assert "validation error is at most 0.01 above the lowest" in first
     assert "the cross-entropy baseline did not finish (diverged)" in first
@@ -102,9 +113,9 @@ def test_without_a_baseline_the_lowest_error_guards_and_that_is_said() -> None:
 
 def test_no_choice_is_told() -> None:
     stopped = [baseline(state="failed"), trial(1, "focal", epochs=1, state="stopped")]
-    (line,) = explain_choice(stopped, make_sweep(search={"guard": 0.02}))
+    (line,) = explain_choice(ranked(stopped, search={"guard": 0.02}))
     assert "No setting is chosen" in line
-    assert "chosen" not in selection_summary(stopped, make_sweep())
+    assert "chosen" not in selection_summary(ranked(stopped), make_sweep())
 
 
 def test_reasons_of_failure_are_counted() -> None:

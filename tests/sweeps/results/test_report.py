@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sweeps.errors import UserError
-from sweeps.results.report import write_report
+from sweeps.runner import write_report
 from sweeps.search.record import TrialRecord
 from tests.builders import baseline, make_sweep, new_store, trial
 from trainables.metrics import METRIC_NAMES

@@ -12,7 +12,7 @@ from sweeps.search.ledger import Ledger
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore, check_storage
 from sweeps.sweep_file.schema import SweepFile
-from tests.builders import make_sweep, new_store
+from tests.builders import ledger_of, make_sweep, new_store
 
 EPOCHS = 2
 
@@ -64,7 +64,7 @@ def settings(records: list[TrialRecord]) -> list[tuple[object, ...]]:
 
 def test_the_order_and_the_plan(tmp_path: Path) -> None:
     sweep = simulated()
-    ledger = Ledger(sweep, new_store(tmp_path, sweep), 10)
+    ledger = ledger_of(sweep, new_store(tmp_path, sweep))
     planned = ledger.planned
     for _ in steps(ledger):
         pass
@@ -77,7 +77,7 @@ def test_the_order_and_the_plan(tmp_path: Path) -> None:
 def test_what_is_on_disk_is_what_is_in_memory(tmp_path: Path) -> None:
     sweep = simulated()
     store = new_store(tmp_path, sweep)
-    ledger = Ledger(sweep, store, 10)
+    ledger = ledger_of(sweep, store)
     for _ in steps(ledger):
         on_disk = store.load_records()
         assert settings(on_disk) == settings(ledger.records)
@@ -98,7 +98,7 @@ DISCRETE = {"losses": [{"name": "focal", "space": {"gamma": {"choices": [1, 2, 4
 
 def test_a_finite_space_is_searched_once_and_then_the_search_ends(tmp_path: Path) -> None:
     sweep = simulated(DISCRETE, trials=20)
-    ledger = Ledger(sweep, new_store(tmp_path, sweep), 10)
+    ledger = ledger_of(sweep, new_store(tmp_path, sweep))
     planned = ledger.planned
     for _ in steps(ledger):
         pass
@@ -114,18 +114,18 @@ def test_a_finite_space_is_searched_once_and_then_the_search_ends(tmp_path: Path
 )
 def test_a_crash_at_any_step_changes_nothing(tmp_path: Path, sections: dict[str, object]) -> None:
     sweep = simulated(sections)
-    whole = Ledger(sweep, new_store(tmp_path / "whole", sweep), 10)
+    whole = ledger_of(sweep, new_store(tmp_path / "whole", sweep))
     count = sum(1 for _ in steps(whole))
     assert count == 2 * len(whole.records)
     crashing = new_store(tmp_path / "crashing", sweep)
-    ledger = Ledger(sweep, crashing, 10)
+    ledger = ledger_of(sweep, crashing)
     for step, _ in enumerate(steps(ledger)):
         copy = tmp_path / f"copy{step}"
         shutil.copytree(tmp_path / "crashing", copy)
         store = SweepStore(str(copy), sweep.name)
         finished = {r.number: r.ended for r in store.load_records() if r.state != "running"}
         encoders = trained(store)
-        resumed = Ledger(sweep, store, 10, store.load_records(), trained_encoders=encoders)
+        resumed = ledger_of(sweep, store, trained_encoders=encoders)
         for _ in steps(resumed):
             pass
         assert settings(resumed.records) == settings(whole.records), f"crash after step {step}"
@@ -135,7 +135,7 @@ def test_a_crash_at_any_step_changes_nothing(tmp_path: Path, sections: dict[str,
 
 def test_encoders_come_first_and_their_heads_wait(tmp_path: Path) -> None:
     sweep = simulated(TWO_STAGES)
-    ledger = Ledger(sweep, new_store(tmp_path, sweep), 10)
+    ledger = ledger_of(sweep, new_store(tmp_path, sweep))
     encoders = [ledger.next() for _ in range(3)]
     assert [(r.role, r.loss, r.seed) for r in encoders if r] == [
         ("encoder", "supcon", seed) for seed in (0, 1, 2)
@@ -150,7 +150,7 @@ def test_encoders_come_first_and_their_heads_wait(tmp_path: Path) -> None:
 
 def test_an_encoder_that_is_there_is_not_trained_again(tmp_path: Path) -> None:
     sweep = simulated(TWO_STAGES)
-    ledger = Ledger(sweep, new_store(tmp_path, sweep), 10, trained_encoders={0, 2})
+    ledger = ledger_of(sweep, new_store(tmp_path, sweep), trained_encoders={0, 2})
     planned = ledger.planned
     for _ in steps(ledger):
         pass
@@ -162,21 +162,21 @@ def test_an_encoder_that_is_there_is_not_trained_again(tmp_path: Path) -> None:
 def test_without_the_encoder_of_the_search_nothing_goes_on(tmp_path: Path) -> None:
     sweep = simulated(TWO_STAGES)
     store = new_store(tmp_path, sweep)
-    ledger = Ledger(sweep, store, 10, trained_encoders={1})
+    ledger = ledger_of(sweep, store, trained_encoders={1})
     for _ in range(2):
         record = ledger.next()
         assert record is not None
         ledger.end(record.number, "failed", "diverged")
     assert ledger.next() is None
     assert ledger.exhausted
-    assert Ledger(sweep, store, 10, store.load_records(), trained_encoders={1}).exhausted
+    assert ledger_of(sweep, store, trained_encoders={1}).exhausted
 
 
 def test_without_an_encoder_of_a_new_seed_the_finalists_do_without_that_seed(
     tmp_path: Path,
 ) -> None:
     sweep = simulated(TWO_STAGES)
-    ledger = Ledger(sweep, new_store(tmp_path, sweep), 10, trained_encoders={0, 1})
+    ledger = ledger_of(sweep, new_store(tmp_path, sweep), trained_encoders={0, 1})
     record = ledger.next()
     assert record is not None
     ledger.end(record.number, "failed", "diverged")
@@ -190,7 +190,7 @@ def test_suggestions_follow_the_seed(tmp_path: Path) -> None:
     found = []
     for number, seed in enumerate((0, 0, 1)):
         sweep = simulated(seed=seed)
-        ledger = Ledger(sweep, new_store(tmp_path / str(number), sweep), 10)
+        ledger = ledger_of(sweep, new_store(tmp_path / str(number), sweep))
         for _ in steps(ledger):
             pass
         found.append([record.setting for record in ledger.records if record.role == "search"])
@@ -201,7 +201,7 @@ def test_suggestions_follow_the_seed(tmp_path: Path) -> None:
 
 def test_time_that_is_up_ends_the_search_but_not_the_finals(tmp_path: Path) -> None:
     sweep = simulated(max_hours=1e-9)
-    ledger = Ledger(sweep, new_store(tmp_path, sweep), 10)
+    ledger = ledger_of(sweep, new_store(tmp_path, sweep))
     for _ in steps(ledger):
         pass
     roles = [record.role for record in ledger.records]
@@ -238,12 +238,12 @@ def test_a_sweep_is_run_by_one_process(tmp_path: Path) -> None:
 def test_a_sweep_cut_off_in_its_finals_does_not_search_again(tmp_path: Path) -> None:
     limited = simulated(max_hours=1e-9)
     store = new_store(tmp_path, limited)
-    ledger = Ledger(limited, store, 10)
+    ledger = ledger_of(limited, store)
     for _ in steps(ledger):
         if ledger.records[-1].role == "finalist":
             break
     # A new start has its hours again, which the search must not take up.
-    resumed = Ledger(simulated(max_hours=10.0), store, 10, store.load_records())
+    resumed = ledger_of(simulated(max_hours=10.0), store)
     for _ in steps(resumed):
         pass
     roles = [record.role for record in resumed.records]
@@ -259,17 +259,17 @@ def test_a_crash_in_a_long_sweep_changes_nothing(
     monkeypatch.setattr("sweeps.search.window.LATEST", 8)
     monkeypatch.setattr("sweeps.search.window.BEST", 3)
     sweep = simulated(trials=40)
-    whole = Ledger(sweep, new_store(tmp_path / "whole", sweep), 10)
+    whole = ledger_of(sweep, new_store(tmp_path / "whole", sweep))
     for _ in steps(whole):
         pass
     for cut in (21, 48, 66):
         folder = tmp_path / f"cut{cut}"
-        ledger = Ledger(sweep, new_store(folder, sweep), 10)
+        ledger = ledger_of(sweep, new_store(folder, sweep))
         for step, _ in enumerate(steps(ledger)):
             if step == cut:
                 break
         store = SweepStore(str(folder), sweep.name)
-        resumed = Ledger(sweep, store, 10, store.load_records())
+        resumed = ledger_of(sweep, store)
         for _ in steps(resumed):
             pass
         assert settings(resumed.records) == settings(whole.records), f"crash after step {cut}"
@@ -277,7 +277,7 @@ def test_a_crash_in_a_long_sweep_changes_nothing(
 
 def test_a_trial_whose_process_dies_comes_again_as_long_as_it_gets_further(tmp_path: Path) -> None:
     sweep = simulated()
-    ledger = Ledger(sweep, new_store(tmp_path, sweep), 10)
+    ledger = ledger_of(sweep, new_store(tmp_path, sweep))
     lively, stuck = ledger.next(), ledger.next()
     assert lively is not None
     assert stuck is not None
@@ -298,7 +298,7 @@ def test_a_trial_whose_process_dies_comes_again_as_long_as_it_gets_further(tmp_p
 
 def test_the_last_trial_too_comes_again(tmp_path: Path) -> None:
     sweep = simulated()
-    ledger = Ledger(sweep, new_store(tmp_path, sweep), 10)
+    ledger = ledger_of(sweep, new_store(tmp_path, sweep))
     for _ in steps(ledger):
         last = ledger.records[-1]
         if len(ledger.records) == ledger.planned and last.state == "running":

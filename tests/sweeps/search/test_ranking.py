@@ -5,8 +5,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.search.ranking import Rule, candidates, choose, finalists
+from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
+from sweeps.sweep_file.schema import Rule
 from tests.builders import baseline, finalist, trial
 
 RULE = Rule("val_ece", 0.01)
@@ -16,7 +17,7 @@ SHARE = st.floats(0, 1)
 def test_a_constant_classifier_with_an_ece_of_zero_is_not_chosen() -> None:
     constant = trial(1, val_ece=0.0, val_error=0.9)
     honest = trial(2, val_ece=0.03, val_error=0.105)
-    chosen = choose([baseline(), constant, honest], RULE)
+    chosen = Ranking([baseline(), constant, honest], RULE).chosen
     assert chosen is not None
     assert chosen.trials == (honest,)
 
@@ -36,7 +37,7 @@ def test_whatever_the_trials_the_chosen_one_is_finished_and_within_the_guard(
         trials.append(
             replace(trial(number, val_error=val_error, val_ece=val_ece), state=state)  # type: ignore[arg-type]
         )
-    chosen = choose(trials, RULE)
+    chosen = Ranking(trials, RULE).chosen
     assert chosen is not None  # the baseline itself, at least
     assert chosen.val_error <= error + 0.01
     assert all(record.state == "finished" for record in chosen.trials)
@@ -57,7 +58,8 @@ def test_the_test_split_chooses_nothing(
             ),
         ]
 
-    one, other = choose(made([0.0] * 12), RULE), choose(made([s / 12 for s in shift]), RULE)
+    one = Ranking(made([0.0] * 12), RULE).chosen
+    other = Ranking(made([s / 12 for s in shift]), RULE).chosen
     assert one is not None and other is not None
     assert one.trials[0].number == other.trials[0].number
 
@@ -71,7 +73,7 @@ def test_new_seeds_have_the_last_word() -> None:
         finalist(6, steady, 2, val_ece=0.03),
     ]
     never_again = trial(7, val_ece=0.0)
-    chosen = choose([baseline(), lucky, steady, *again, never_again], RULE)
+    chosen = Ranking([baseline(), lucky, steady, *again, never_again], RULE).chosen
     assert chosen is not None
     assert chosen.trials[0] == steady
     assert chosen.objective == 0.025
@@ -79,7 +81,7 @@ def test_new_seeds_have_the_last_word() -> None:
 
 def test_a_trial_without_the_objective_is_no_candidate() -> None:
     broken = trial(1, val_ece=float("nan"))
-    assert [c.loss for c in candidates([baseline(), broken], RULE)] == ["cross_entropy"]
+    assert [c.loss for c in Ranking([baseline(), broken], RULE).candidates] == ["cross_entropy"]
 
 
 def test_finalists_are_the_best_feasible_ones_and_the_baseline() -> None:
@@ -90,18 +92,18 @@ def test_finalists_are_the_best_feasible_ones_and_the_baseline() -> None:
         trial(3, val_ece=0.02),
         trial(4, val_ece=0.04),
     ]
-    chosen = finalists(trials, RULE, 2)
+    chosen = Ranking(trials, RULE).finalists(2)
     assert [c.trials[0].number for c in chosen] == [3, 1, 0]
-    assert finalists(trials, RULE, 0) == []
+    assert Ranking(trials, RULE).finalists(0) == []
 
 
 def test_without_a_baseline_a_constant_classifier_is_not_chosen_either() -> None:
     failed = replace(baseline(), state="failed")
     constant, honest = trial(1, val_error=0.9, val_ece=0.0), trial(2, val_ece=0.03)
-    chosen = choose([failed, constant, honest], RULE)
+    chosen = Ranking([failed, constant, honest], RULE).chosen
     assert chosen is not None
     assert chosen.trials == (honest,)
-    assert [c.trials[0] for c in finalists([failed, constant, honest], RULE, 3)] == [honest]
+    assert [c.trials[0] for c in Ranking([failed, constant, honest], RULE).finalists(3)] == [honest]
 
 
 def test_without_a_baseline_finalists_are_not_held_to_a_single_lucky_error() -> None:
@@ -111,6 +113,6 @@ def test_without_a_baseline_finalists_are_not_held_to_a_single_lucky_error() -> 
         finalist(4, steady, 1, val_error=0.105, val_ece=0.02),
     ]
     never_again = trial(5, val_error=0.04, val_ece=0.0)
-    chosen = choose([lucky, steady, *again, never_again], RULE)
+    chosen = Ranking([lucky, steady, *again, never_again], RULE).chosen
     assert chosen is not None
     assert chosen.trials[0] == steady

@@ -17,18 +17,13 @@ from optuna.exceptions import ExperimentalWarning
 from search_spaces import available_search_spaces, published_settings, search_space
 from sweeps.errors import UserError
 from sweeps.planning.checks import check_sweep
-from sweeps.search.record import Role, TrialRecord
-from sweeps.search.space import (
-    initial_settings,
-    optuna_parameters,
-    search_trials,
-    setting_key,
-    suggest,
-    sweep_space,
-)
+from sweeps.search.record import TrialRecord
+from sweeps.search.setting import BASELINE, Setting
+from sweeps.search.space import SearchSpace
 from sweeps.search.study import SweepStudy
 from sweeps.sweep_file.schema import SweepFile
 from tests.builders import make_sweep, trial
+from trainables.report import Role
 
 
 def searching(*losses: Any, **search: Any) -> SweepFile:
@@ -42,7 +37,7 @@ def test_the_users_ranges_replace_the_losses_own() -> None:
         {"name": "my.module:Loss", "space": {"beta": {"low": 1, "high": 100, "log": True}}},
         {"name": "focal", "hyperparameters": {"gamma": 2}},
     )
-    space = sweep_space(sweep)
+    space = SearchSpace(sweep).branches
     assert space["mbls"] == {**search_space("mbls"), "lam": FloatDistribution(0.5, 2.0)}
     assert space["r_aurc"]["confidence"] == CategoricalDistribution(("margin",))
     assert space["my.module:Loss"] == {"beta": FloatDistribution(1.0, 100.0, log=True)}
@@ -76,15 +71,17 @@ def test_published_settings_within_the_ranges_follow_the_baseline(
 ) -> None:
     sweep = searching(loss)
     name = sweep.losses[0].name
-    assert initial_settings(sweep, 10) == [
-        ("cross_entropy", {}),
-        *((name, setting) for setting in expected),
+    assert SearchSpace(sweep).initial_settings(10) == [
+        BASELINE,
+        *(Setting(name, values) for values in expected),
     ]
 
 
 def test_a_range_of_an_integer_hyperparameter_has_whole_numbers() -> None:
     given = {"low": 5, "high": 20}
-    space = sweep_space(searching({"name": "cals_alm", "space": {"period": given, "lam": given}}))
+    space = SearchSpace(
+        searching({"name": "cals_alm", "space": {"period": given, "lam": given}})
+    ).branches
     assert space["cals_alm"]["period"] == IntDistribution(5, 20)
     assert space["cals_alm"]["lam"] == FloatDistribution(5.0, 20.0)
     uneven = searching({"name": "cals_alm", "space": {"period": {"low": 0.5, "high": 2}}})
@@ -101,7 +98,7 @@ def test_a_hyperparameter_without_default_is_checked_with_the_values_of_its_rang
 
 
 def test_losses_take_turns() -> None:
-    first = [loss for loss, _ in initial_settings(searching("focal", "mbls", "brier"), 10)]
+    first = [s.loss for s in SearchSpace(searching("focal", "mbls", "brier")).initial_settings(10)]
     assert first == [
         *("cross_entropy", "focal", "mbls", "brier"),
         *("focal", "mbls", "focal", "focal"),
@@ -109,7 +106,8 @@ def test_losses_take_turns() -> None:
 
 
 def test_what_is_published_for_this_number_of_classes_comes_first() -> None:
-    few, many = (initial_settings(searching("r_aurc"), k)[1][1]["epsilon"] for k in (10, 100))
+    space = SearchSpace(searching("r_aurc"))
+    few, many = (space.initial_settings(k)[1].hyperparameters["epsilon"] for k in (10, 100))
     assert (few, many) == (0.05, 0.01)
 
 
@@ -118,14 +116,16 @@ def test_every_published_setting_is_one_that_optuna_could_suggest(loss: str) -> 
     sweep = searching(loss)
     if loss != "supcon":  # which trains an encoder only
         check_sweep(sweep)
-    for setting in published_settings(loss, 10):
-        known = optuna_parameters(sweep, (loss, setting))
+    space = SearchSpace(sweep)
+    for values in published_settings(loss, 10):
+        setting = Setting(loss, values)
+        known = space.optuna_parameters(setting)
         if not search_space(loss):
             assert known is None
             continue
         assert known is not None
         fixed: Any = optuna.trial.FixedTrial(known)
-        assert suggest(fixed, sweep) == (loss, setting)
+        assert space.suggest(fixed) == setting
 
 
 @given(number=st.integers(0, 10**6))
@@ -133,7 +133,9 @@ def test_a_suggestion_has_the_chosen_losses_hyperparameters_and_no_others(number
     sweep = searching(
         "focal", {"name": "mbls", "hyperparameters": {"margin": 5.0}}, "r_aurc", "brier"
     )
-    loss, values = SweepStudy(sweep).suggest(number)
+    space = SearchSpace(sweep)
+    setting = SweepStudy(sweep, space).suggest(number)
+    loss, values = setting.loss, setting.hyperparameters
     wanted = {
         "focal": {"gamma"},
         "mbls": {"margin", "lam"},
@@ -141,7 +143,7 @@ def test_a_suggestion_has_the_chosen_losses_hyperparameters_and_no_others(number
     }
     assert values.keys() == wanted[loss]
     assert values.get("margin", 5.0) == 5.0
-    known = optuna_parameters(sweep, (loss, values))
+    known = space.optuna_parameters(setting)
     assert known is not None
     assert set(known) == {"loss"} | {f"{loss}.{name}" for name in wanted[loss] - {"margin"}}
 
@@ -162,7 +164,8 @@ THREE = {"name": "focal", "space": {"gamma": {"choices": [1.0, 2.0, 7.0]}}}
 )
 def test_there_are_no_more_trials_than_settings(losses: list[Any], trials: int) -> None:
     sweep = searching(*losses, trials=50)
-    assert search_trials(sweep, initial_settings(sweep, 10)) == trials
+    space = SearchSpace(sweep)
+    assert space.most_trials(50, space.initial_settings(10)) == trials
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
@@ -170,25 +173,30 @@ def test_no_setting_is_suggested_twice(sampler: str) -> None:
     whole = {"name": "r_aurc", "space": {"confidence": {"choices": ["margin"]}}}
     whole["hyperparameters"] = {"lam": 0.5, "epsilon": 0.1}
     sweep = searching(THREE, whole, "inverse_focal", sampler=sampler)
-    study = SweepStudy(sweep)
+    study = study_of(sweep)
     seen = set()
     for number in range(40):
         assert not study.exhausted
         setting = study.suggest(number)
-        seen.add(setting_key(setting))
-        study.observe(trial(number, loss=setting[0], hyperparameters=setting[1]))
+        seen.add(setting)
+        study.observe(trial(number, setting.loss, setting.hyperparameters))
     assert len(seen) == 40
 
 
-def record(number: int, setting: tuple[str, dict[str, Any]], **values: Any) -> TrialRecord:
+def study_of(sweep: SweepFile) -> SweepStudy:
+    return SweepStudy(sweep, SearchSpace(sweep))
+
+
+def record(number: int, setting: Setting, **values: Any) -> TrialRecord:
     role: Role = "baseline" if number == 0 else "search"
-    return trial(number, *setting, role=role, epochs=3, **{"val_ece": 0.05, **values})
+    metrics = {"val_ece": 0.05, **values}
+    return trial(number, setting.loss, setting.hyperparameters, role=role, epochs=3, **metrics)
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
 def test_suggestions_repeat_by_seed_and_differ_by_number(sampler: str) -> None:
-    def draw(seed: int, number: int) -> tuple[str, dict[str, Any]]:
-        return SweepStudy(searching("focal", seed=seed, sampler=sampler)).suggest(number)
+    def draw(seed: int, number: int) -> Setting:
+        return study_of(searching("focal", seed=seed, sampler=sampler)).suggest(number)
 
     assert draw(0, 5) == draw(0, 5)
     assert draw(0, 5) != draw(0, 6)
@@ -201,7 +209,7 @@ def told(study: SweepStudy) -> list[optuna.trial.FrozenTrial]:
 
 def test_what_optuna_is_told() -> None:
     sweep = searching("focal", guard=0.01)
-    study = SweepStudy(sweep)
+    study = study_of(sweep)
     cases: list[tuple[dict[str, Any], optuna.trial.TrialState]] = [
         ({"val_ece": 0.03}, optuna.trial.TrialState.COMPLETE),
         ({"state": "stopped", "val_ece": 0.001}, optuna.trial.TrialState.PRUNED),
@@ -209,25 +217,25 @@ def test_what_optuna_is_told() -> None:
         ({"val_ece": float("nan")}, optuna.trial.TrialState.FAIL),
         ({"val_ece": 0.0, "val_error": 0.9}, optuna.trial.TrialState.COMPLETE),
     ]
-    study.adopt(0, ("cross_entropy", {}))  # lies in no branch of the space
+    study.adopt(0, BASELINE)  # lies in no branch of the space
     settings = [study.suggest(number) for number in range(1, len(cases) + 1)]
     for number, (values, _) in enumerate(cases, start=1):
         study.observe(record(number, settings[number - 1], **values))
     # Without the baseline the guard is not known yet.
     assert {each.state for each in told(study)} == {optuna.trial.TrialState.RUNNING}
-    study.observe(record(0, ("cross_entropy", {}), val_error=0.1))
+    study.observe(record(0, BASELINE, val_error=0.1))
     assert [each.state for each in told(study)] == [state for _, state in cases]
     finished, stopped, *_, degenerate = told(study)
     assert finished.value == 0.03
     assert stopped.intermediate_values == {3: 0.001}
-    assert finished.params["focal.gamma"] == settings[0][1]["gamma"]
+    assert finished.params["focal.gamma"] == settings[0].hyperparameters["gamma"]
     assert study._study.best_trial.number == finished.number, degenerate
 
 
 def test_without_a_baseline_optuna_is_told_of_a_constant_classifier_all_the_same() -> None:
-    study = SweepStudy(searching("focal", guard=0.01))
+    study = study_of(searching("focal", guard=0.01))
     settings = [study.suggest(number) for number in range(1, 4)]
-    study.observe(record(0, ("cross_entropy", {}), state="failed"))
+    study.observe(record(0, BASELINE, state="failed"))
     study.observe(record(1, settings[0], val_ece=0.03, val_error=0.1))
     study.observe(record(2, settings[1], val_ece=0.0, val_error=0.9))
     study.observe(record(3, settings[2], val_ece=0.04, val_error=0.05))
@@ -240,15 +248,15 @@ def test_without_a_baseline_optuna_is_told_of_a_constant_classifier_all_the_same
 def test_optunas_warning_about_group_and_no_other_is_kept_from_the_user() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        SweepStudy(searching("focal")).suggest(1)
+        study_of(searching("focal")).suggest(1)
         warnings.warn("another", ExperimentalWarning, stacklevel=1)
     assert [str(warning.message) for warning in caught] == ["another"]
 
 
 def test_a_setting_that_was_not_suggested_is_known_to_optuna_all_the_same() -> None:
-    study = SweepStudy(searching("focal"))
-    study.adopt(0, ("focal", {"gamma": 3.0}))
-    study.adopt(1, ("focal", {"gamma": 99.0}))  # a resumed sweep's file was widened, say
+    study = study_of(searching("focal"))
+    study.adopt(0, Setting("focal", {"gamma": 3.0}))
+    study.adopt(1, Setting("focal", {"gamma": 99.0}))  # a resumed sweep's file was widened, say
     assert [each.params for each in told(study)] == [{"loss": "focal", "focal.gamma": 3.0}]
 
 

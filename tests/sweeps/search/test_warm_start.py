@@ -14,11 +14,12 @@ from sweeps.results.best import as_sweep_file
 from sweeps.runner import run_sweep
 from sweeps.search.ledger import Ledger
 from sweeps.search.record import TrialRecord
+from sweeps.search.setting import Setting
 from sweeps.search.warm_start import EarlierTrial, earlier_trials
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import dump_sweep, parse_sweep
 from sweeps.sweep_file.schema import SweepFile
-from tests.builders import baseline, make_sweep, new_store, trial
+from tests.builders import baseline, ledger_of, make_sweep, new_store, trial
 
 
 def learning(name: str, *losses: Any, **search: Any) -> SweepFile:
@@ -59,21 +60,26 @@ def storage(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def learned(sweep: SweepFile, storage: Path) -> list[EarlierTrial]:
+    names = sweep.search.warm_start
+    return earlier_trials(sweep, {n: SweepStore(str(storage), n).load_records() for n in names})
+
+
 def test_finished_trials_that_fit_are_taken(storage: Path) -> None:
     fixed = {"name": "mbls", "hyperparameters": {"lam": 0.1}}
     sweep = learning("new", "focal", fixed, guard=0.05, warm_start="first")
-    assert earlier_trials(sweep, str(storage)) == [
+    assert learned(sweep, storage) == [
         EarlierTrial("focal", {"gamma": 3.0}, 0.02, pytest.approx(-0.05)),
         EarlierTrial("focal", {"gamma": 4.0}, 0.0, pytest.approx(0.75)),
         EarlierTrial("mbls", {"margin": 6.0, "lam": 0.1}, 0.05, pytest.approx(-0.05)),
     ]
     narrow = {"name": "focal", "space": {"gamma": {"low": 3.5, "high": 8.5}}}
     both = learning("new", narrow, guard=0.05, warm_start=["first", "second"])
-    assert earlier_trials(both, str(storage)) == [
+    assert learned(both, storage) == [
         EarlierTrial("focal", {"gamma": 4.0}, 0.0, pytest.approx(0.75)),
         EarlierTrial("focal", {"gamma": 8.0}, 0.05, pytest.approx(0.05)),
     ]
-    assert earlier_trials(learning("new"), str(storage)) == []
+    assert learned(learning("new"), storage) == []
 
 
 @pytest.mark.parametrize(
@@ -95,11 +101,11 @@ def begun(storage: Path, name: str, **search: Any) -> Ledger:
     """The ledger of a sweep that is new or, if it is there, resumed."""
     store, sweep = SweepStore(str(storage), name), learning(name, "focal", **search)
     if not store.exists():
-        store.create(sweep, [vars(earlier) for earlier in earlier_trials(sweep, str(storage))])
-    return Ledger(sweep, store, 10, store.load_records())
+        store.create(sweep, learned(sweep, storage))
+    return ledger_of(sweep, store)
 
 
-def carry_out(ledger: Ledger, count: int) -> list[tuple[str, str]]:
+def carry_out(ledger: Ledger, count: int) -> list[Setting]:
     for number in range(count):
         made = ledger.next()
         assert made is not None

@@ -6,7 +6,8 @@ import pytest
 
 from sweeps.errors import UserError
 from sweeps.planning.checks import check_sweep
-from sweeps.search.space import initial_settings, loss_space, optuna_parameters
+from sweeps.search.setting import BASELINE, Setting
+from sweeps.search.space import SearchSpace, loss_space
 from sweeps.sweep_file.loading import (
     dump_sweep,
     load_sweep,
@@ -34,7 +35,6 @@ def test_the_smallest_file_has_good_defaults(tmp_path: Path) -> None:
     assert sweep.search.objective == "val_ece"
     assert sweep.scheduler.metric == "val_nll"
     assert sweep.selection.seeds > 0
-    assert sweep.outcome_epochs[-1] == sweep.training.epochs
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,6 @@ def test_the_smallest_file_has_good_defaults(tmp_path: Path) -> None:
         ("training: {optimizer: sdg}", r"training.optimizer = 'sdg' .*did you mean 'sgd'"),
         ("training: {nesterov: true, momentum: 0.0}", r"nesterov needs a momentum"),
         ("training: 3", r"training = 3 .*a mapping is wanted, with keys: epochs"),
-        ("scheduler: {name: asah}", r"did you mean 'asha'\? allowed: 'asha' or 'none'"),
         ("search: {guard: 2.0}", r"search.guard = 2.0 .*less than or equal to 1"),
         ("search: {seed: -1}", r"search.seed = -1 .*greater than or equal to 0"),
         ("name: again", r"line 5: not valid YAML: found duplicate key"),
@@ -168,6 +167,8 @@ def test_ready_made_sweeps_are_right(name: str) -> None:
         ({"search": {"objective": "val_eec"}}, r"search.objective = 'val_eec'.*'val_ece'"),
         ({"search": {"objective": "test_ece"}}, r"search.objective = 'test_ece' is not allowed"),
         ({"search": {"objective": "val_accuracy"}}, r"'val_accuracy' is not allowed"),
+        ({"scheduler": {"name": "asah"}}, r"did you mean 'asha'\? allowed: asha, none"),
+        ({"search": {"sampler": "tpee"}}, r"did you mean 'tpe'\? allowed: tpe, random"),
         ({"scheduler": {"metric": "val_auroc"}}, r"scheduler.metric = 'val_auroc'.*val_nll"),
         (
             {"losses": [{"name": "focal", "hyperparameters": {"lam": 1.0}}]},
@@ -216,15 +217,16 @@ def test_ranges_and_fixed_values_of_the_user_come_first() -> None:
     dual_focal, mbls = (loss_space(section) for section in sweep.losses)
     assert (dual_focal["gamma"].low, dual_focal["gamma"].high) == (4.0, 5.0)  # type: ignore[attr-defined]
     assert list(mbls) == ["margin"]
-    settings = initial_settings(sweep, 10)
-    assert settings[0] == ("cross_entropy", {})
-    assert settings.count(("cross_entropy", {})) == 1
-    gammas = [values["gamma"] for loss, values in settings if loss == "dual_focal"]
+    space = SearchSpace(sweep)
+    settings = space.initial_settings(10)
+    assert settings[0] == BASELINE
+    assert settings.count(BASELINE) == 1
+    gammas = [s.hyperparameters["gamma"] for s in settings if s.loss == "dual_focal"]
     assert gammas and all(4 <= gamma <= 5 for gamma in gammas)
-    assert all(values["lam"] == 0.1 for loss, values in settings if loss == "mbls")
-    assert optuna_parameters(sweep, ("cross_entropy", {})) is None
-    assert optuna_parameters(sweep, ("dual_focal", {"gamma": 9.0})) is None
-    known = optuna_parameters(sweep, ("mbls", {"margin": 6.0, "lam": 0.1}))
+    assert all(s.hyperparameters["lam"] == 0.1 for s in settings if s.loss == "mbls")
+    assert space.optuna_parameters(BASELINE) is None
+    assert space.optuna_parameters(Setting("dual_focal", {"gamma": 9.0})) is None
+    known = space.optuna_parameters(Setting("mbls", {"margin": 6.0, "lam": 0.1}))
     assert known == {"loss": "mbls", "mbls.margin": 6.0}
 
 

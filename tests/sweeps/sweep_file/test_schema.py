@@ -173,15 +173,6 @@ def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
         (HEAD + "losses: [focal]\ntraining: {lr: .inf}\n", r"training.lr = inf .*finite"),
         (HEAD + "losses: [focal]\nsearch: {max_hours: 0}\n", r"search.max_hours = 0 .*greater"),
         (HEAD + "losses: [focal]\ntraining: {milestones: [2]}\n", r"milestones.0 = 2 .*less than"),
-        (
-            HEAD + "losses: [focal]\ntraining: {batch_size: 2}\nscaling: {num_workers: 4}\n",
-            r"training.batch_size = 2 is not .* scaling.num_workers = 4, .*; allowed: 4 or more",
-        ),
-        (
-            HEAD + "losses: [focal]\nencoder: {training: {batch_size: 3}}\n"
-            "scaling: {num_workers: 4}\n",
-            r"encoder.training.batch_size = 3 is not allowed .*; allowed: 4 or more",
-        ),
     ],
 )
 def test_what_no_sweep_file_may_hold(tmp_path: Path, text: str, message: str) -> None:
@@ -271,32 +262,6 @@ def test_an_override_reaches_into_a_short_form(tmp_path: Path) -> None:
 )
 def test_what_a_dataset_is_called(section: dict[str, str], label: str) -> None:
     assert DatasetSection(**section).label == label
-
-
-@pytest.mark.parametrize(
-    ("epochs", "scheduler", "rungs"),
-    [
-        (27, {}, (3, 9)),
-        (200, {}, (22, 66)),  # 198 would save 2 epochs of 200
-        (27, {"name": "none"}, ()),
-        (10, {"grace_period": 9, "reduction_factor": 2}, (9,)),
-        (1, {}, ()),
-        (5, {"grace_period": 8}, ()),
-        (4, {}, (1, 3)),
-    ],
-)
-def test_the_epochs_at_which_trials_may_stop(
-    epochs: int, scheduler: dict[str, Any], rungs: tuple[int, ...]
-) -> None:
-    sweep = parse_sweep(
-        {
-            **{"name": "a", "dataset": "digits", "model": "small_cnn", "losses": ["focal"]},
-            "training": {"epochs": epochs},
-            "scheduler": scheduler,
-        }
-    )
-    assert sweep.rungs == rungs
-    assert sweep.outcome_epochs == (*rungs, epochs)
 
 
 text = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=12)

@@ -16,9 +16,9 @@ from ruamel.yaml import YAML
 
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.results.best import as_sweep_file, best_settings, render_best
-from sweeps.results.leaderboard import selection_summary
+from sweeps.results.explanation import selection_summary
 from sweeps.runner import sync_sweep
-from sweeps.search.ranking import choose
+from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
@@ -136,7 +136,7 @@ def written(storage: Path) -> list[TrialRecord]:
         growing.state, growing.reason, growing.ended = state, record.reason, record.ended
         writer.submit(growing)
     assert writer.close(patience=60) == 0
-    writer.finish_sweep("FINISHED", selection_summary(records, sweep))
+    writer.finish_sweep("FINISHED", selection_summary(Ranking(records, sweep.rule), sweep))
     return records
 
 
@@ -282,7 +282,7 @@ def test_a_long_sweep_is_read_as_far_as_it_decides(storage: Path, tmp_path: Path
     writer = MlflowWriter(sweep, store, ENVIRONMENT)
     for record in records:
         writer.sync(record)
-    chosen = choose(records, sweep.rule)
+    chosen = Ranking(records, sweep.rule).chosen
     assert chosen is not None and chosen.trials[0].number == 200
     (tracked,) = tracked_sweeps(uri, model="resnet101_cifar")
     assert len(tracked.records) < len(records) and first.setting == tracked.records[0].setting
@@ -299,7 +299,7 @@ def test_the_answer_from_mlflow_is_the_one_from_the_records(
     assert [(r.number, r.role, r.setting, r.seed, r.state, r.reason) for r in tracked.records] == [
         (r.number, r.role, r.setting, r.seed, r.state, r.reason) for r in written
     ]
-    chosen = choose(written, sweep.rule)
+    chosen = Ranking(written, sweep.rule).chosen
     assert chosen is not None and chosen.trials[0].number == 2
     (found,) = best_settings([tracked])
     assert found["loss"] == "focal"

@@ -1,18 +1,17 @@
 """What Tune calls, called by hand: reports that come late, twice, or with the next one."""
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 from ray.tune.schedulers import TrialScheduler
 
-from sweeps.cluster.tuning import GuardedASHA, LedgerCallback, LedgerSearcher, make_scheduler
+from sweeps.cluster.callback import LedgerCallback
+from sweeps.cluster.scheduler import LedgerScheduler
+from sweeps.cluster.searcher import LedgerSearcher
 from sweeps.search.ledger import Ledger
-from tests.builders import make_sweep, new_store
+from tests.builders import ledger_of, make_sweep, new_store
+from trainables.report import Progressed, Waits, to_tune
 
 EPOCHS = 9
 
@@ -25,26 +24,7 @@ def new_ledger(folder: Path, **sections: Any) -> Ledger:
         "scheduler": {"grace_period": 3, "reduction_factor": 3},
     }
     sweep = make_sweep("called", **{**known, **sections})
-    return Ledger(sweep, new_store(folder, sweep), num_classes=10)
-
-
-@given(epochs=st.integers(1, 1000), grace=st.integers(1, 60) | st.none(), factor=st.integers(2, 6))
-@example(epochs=300, grace=1, factor=3)
-@example(epochs=2, grace=1, factor=2)
-def test_ray_has_the_rungs_that_the_sweep_believes_in(
-    tmp_path_factory: pytest.TempPathFactory, epochs: int, grace: int | None, factor: int
-) -> None:
-    ledger = new_ledger(
-        tmp_path_factory.mktemp("rungs"),
-        training={"epochs": epochs},
-        scheduler={"grace_period": grace, "reduction_factor": factor},
-    )
-    asha = make_scheduler(ledger.sweep, ledger)
-    if asha is None:
-        assert ledger.sweep.rungs == ()
-        return
-    (bracket,) = asha._asha("focal")._brackets
-    assert tuple(rung for rung, _ in reversed(bracket._rungs)) == ledger.sweep.rungs
+    return ledger_of(sweep, new_store(folder, sweep))
 
 
 def trial(number: int) -> Any:
@@ -52,12 +32,12 @@ def trial(number: int) -> Any:
 
 
 def report(val_nll: float, *epochs: int) -> dict[str, Any]:
-    """As `trainables.wrappers.one_process.as_result` makes it; worse from epoch 4 on."""
+    """As Tune carries it; worse from epoch 4 on."""
     entries = [
         {"epoch": e, "timestamp": 1e9 + e, "val_nll": val_nll + (e > 3), "val_ece": 0.1}
         for e in epochs
     ]
-    return {"epoch": epochs[-1], "val_nll": entries[-1]["val_nll"], "entries": json.dumps(entries)}
+    return to_tune(Progressed(tuple(entries), done=False))
 
 
 def test_epochs_whose_reports_were_lost_come_with_the_next_one(tmp_path: Path) -> None:
@@ -81,7 +61,7 @@ def test_epochs_whose_reports_were_lost_come_with_the_next_one(tmp_path: Path) -
 
 def test_asha_judges_the_epoch_of_the_rung_whichever_report_it_comes_with(tmp_path: Path) -> None:
     ledger = new_ledger(tmp_path)
-    asha = GuardedASHA(ledger)
+    asha = LedgerScheduler(ledger)
     decisions = {}
     for nll in (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.15):
         record = ledger.next()
@@ -92,4 +72,5 @@ def test_asha_judges_the_epoch_of_the_rung_whichever_report_it_comes_with(tmp_pa
         decisions[nll] = asha.on_trial_result(None, trial(record.number), report(nll, *epochs))
     assert decisions[0.5] == TrialScheduler.STOP
     assert decisions[0.15] == TrialScheduler.CONTINUE
-    assert asha.on_trial_result(None, trial(6), {"waiting": "disk full"}) == TrialScheduler.CONTINUE
+    waits = to_tune(Waits("disk full"))
+    assert asha.on_trial_result(None, trial(6), waits) == TrialScheduler.CONTINUE

@@ -1,0 +1,78 @@
+"""What Tune tells of trials: everything goes into the ledger.
+
+Tune's own experiment snapshot and table of results are not used and not made: they grow with the
+number of trials.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from ray.tune import Callback
+from ray.tune.experiment import Trial
+
+from sweeps.search.ledger import Ledger
+from trainables.report import Failed, Progressed, Waits, from_tune
+
+logger = logging.getLogger("calsweep")
+
+
+class SweepOverError(Exception):
+    """Every trial has ended.
+
+    Raised out of Tune's loop, which then ends its actors and passes it on. A loop that runs out
+    instead writes a snapshot of all trials and reads all their results back, some 20 ms for each.
+    """
+
+
+class LedgerCallback(Callback):
+    """Writes results and ends of trials into the ledger, and ends Tune's loop after the last."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def on_step_end(self, iteration: int, trials: list[Trial], **_: Any) -> None:
+        """Called after each turn of Tune's loop.
+
+        Raises:
+            SweepOverError: No trial is running, and none will come.
+        """
+        if self._ledger.exhausted:
+            raise SweepOverError
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **_: Any
+    ) -> None:
+        """Metrics of epochs came, or the word that they cannot be written."""
+        number = trial.config["number"]
+        match from_tune(result):
+            case Waits(reason):
+                self._ledger.waiting(number, reason)
+            case Progressed(entries):
+                for entry in entries:
+                    self._ledger.result(number, entry)
+
+    def on_trial_complete(
+        self, iteration: int, trials: list[Trial], trial: Trial, **_: Any
+    ) -> None:
+        """The trial ran all its epochs, was stopped by the scheduler, or gave up."""
+        number = trial.config["number"]
+        match from_tune(trial.last_result):
+            case Failed(reason, traceback):
+                logger.error("trial %d: %s", number, traceback or reason)
+                self._ledger.end(number, "failed", reason)
+            case Progressed(_, done=True):
+                self._ledger.end(number, "finished")
+            case _:
+                epochs = self._ledger.records[number].epochs
+                metric = self._ledger.sweep.scheduler.metric
+                self._ledger.end(number, "stopped", f"{metric} too high after epoch {epochs}")
+
+    def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **_: Any) -> None:
+        """The trial's process died.
+
+        It is not left to Tune to try again: if the process dies just after its start, with two
+        calls under way, Tune takes the second that breaks for the end of the trial.
+        """
+        self._ledger.died(trial.config["number"])

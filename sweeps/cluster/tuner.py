@@ -1,0 +1,106 @@
+"""Wires a sweep into Ray Tune: what a trial runs, and what of Tune is asked of the ledger."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ray
+from ray import tune as ray_tune
+
+from sweeps.cluster.callback import LedgerCallback, SweepOverError
+from sweeps.cluster.connection import slots
+from sweeps.cluster.scheduler import LedgerScheduler
+from sweeps.cluster.searcher import LedgerSearcher
+from sweeps.search.ledger import Ledger
+from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.schema import ScalingSection
+from trainables.config import EncoderSetup, TrialSetup
+from trainables.report import TrialConfig
+from trainables.storage import Folder
+
+if TYPE_CHECKING:
+    from trainables.data.base import Dataset
+
+_WAITING_MEMORY = 256 * 2**20  # of the process of a trial that has several workers, in bytes
+
+
+def tune(ledger: Ledger, store: SweepStore, dataset: Dataset, encoder: EncoderSetup | None) -> None:
+    """Run what the ledger has to run, on the cluster that is connected.
+
+    Args:
+        ledger: The sweep's book.
+        store: Where the sweep lies.
+        dataset: Its data.
+        encoder: The first of two stages, if there are two.
+    """
+    sweep = ledger.sweep
+    scratch = store.folder / "tune"
+    setup = TrialSetup(
+        model=sweep.model.name,
+        model_options=sweep.model.options,
+        training=sweep.training.config(),
+        trials_uri=store.trials_folder.uri,
+        outcome_epochs=ledger.outcome_epochs,
+        threads=sweep.scaling.cpus_per_worker,
+        user_paths=(str(Path.cwd()),),
+        encoder=encoder,
+    )
+    several = sweep.scaling.num_workers > 1
+    make_trainable = _of_several_workers if several else _of_one_process
+    tuner = ray_tune.Tuner(
+        make_trainable(sweep.scaling, dataset, setup, scratch),
+        tune_config=ray_tune.TuneConfig(
+            search_alg=LedgerSearcher(ledger, slots(sweep.scaling)),
+            scheduler=LedgerScheduler(ledger),
+            num_samples=-1,  # the searcher says when it is enough
+            reuse_actors=not several,
+        ),
+        run_config=ray_tune.RunConfig(
+            name="tune",
+            storage_path=store.folder.path if store.folder.is_local else store.folder.uri,
+            # Trials keep their checkpoints themselves, under their numbers.
+            checkpoint_config=ray_tune.CheckpointConfig(
+                checkpoint_frequency=0, checkpoint_at_end=False
+            ),
+            callbacks=[LedgerCallback(ledger)],
+            verbose=0,
+        ),
+    )
+    with suppress(SweepOverError):
+        tuner.fit()
+    scratch.delete_tree()  # of no more use
+
+
+def _of_one_process(
+    scaling: ScalingSection, dataset: Dataset, setup: TrialSetup, scratch: Folder
+) -> Any:
+    from trainables.wrappers.one_process import TuneTrial
+
+    return ray_tune.with_resources(
+        ray_tune.with_parameters(TuneTrial, dataset=dataset, trial_setup=setup),
+        {"cpu": scaling.cpus_per_worker, "gpu": scaling.gpus_per_worker},
+    )
+
+
+def _of_several_workers(
+    scaling: ScalingSection, dataset: Dataset, setup: TrialSetup, scratch: Folder
+) -> Any:
+    from trainables.wrappers.several_workers import Workers, train_trial
+
+    data = ray.put(dataset)
+    workers = Workers(
+        count=scaling.num_workers,
+        cpus=scaling.cpus_per_worker,
+        gpus=scaling.gpus_per_worker,
+        scratch_uri=scratch.path if scratch.is_local else scratch.uri,
+    )
+
+    def trial(config: dict[str, Any]) -> None:
+        train_trial(TrialConfig.from_tune(config), data, setup, workers)
+
+    # The workers get places of their own; the trial's process, which only waits for them, takes no
+    # CPU from them, and Tune refuses a trial that takes nothing.
+    places = ray_tune.PlacementGroupFactory([{"memory": _WAITING_MEMORY}])
+    return ray_tune.with_resources(trial, places)

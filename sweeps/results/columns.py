@@ -1,0 +1,42 @@
+"""Which metrics tables show: they follow the sweep's objective."""
+
+from __future__ import annotations
+
+from sweeps.formatting import metric_heading
+
+_USUAL = "ece"
+
+
+def objective_metric(objective: str) -> str:
+    """The metric behind an objective: ``nll`` of ``val_nll_scaled``.
+
+    For the error, which is shown anyway, it is the ECE.
+    """
+    metric = objective.removeprefix("val_").removesuffix("_scaled")
+    return _USUAL if metric == "error" else metric
+
+
+def shown_metrics(objective: str) -> dict[str, tuple[str, str]]:
+    """The metrics of a trial that a table shows, each with its heading in two lines.
+
+    Error and the objective's metric on the validation split; both on the test split, the metric
+    also after temperature scaling; and the temperature.
+    """
+    metric = objective_metric(objective)
+    scaled = objective.endswith("_scaled")
+    judged = f"val_{metric}_scaled" if scaled else f"val_{metric}"
+    heading = metric_heading(metric)
+    return {
+        "val_error": ("error", "val"),
+        judged: (heading, "val scaled" if scaled else "val"),
+        "test_error": ("error", "test"),
+        f"test_{metric}": (heading, "test"),
+        f"test_{metric}_scaled": (heading, "scaled"),
+        "temperature": ("", "T"),
+    }
+
+
+def one_line(heading: tuple[str, str]) -> str:
+    """``val ECE``, ``ECE scaled``, ``T``: a heading of :func:`shown_metrics` in one line."""
+    name, split = heading
+    return f"{split} {name}" if split.startswith(("val", "test")) else f"{name} {split}".strip()

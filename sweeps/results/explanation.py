@@ -1,0 +1,106 @@
+"""The answer in words: what was chosen, why, and how sure that is."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from sweeps.formatting import format_hyperparameters, metric_heading
+from sweeps.results.columns import objective_metric
+from sweeps.results.leaderboard import leaderboard
+from sweeps.search.ranking import Candidate, Ranking
+from sweeps.search.record import TrialRecord
+from sweeps.sweep_file.schema import SweepFile
+
+
+def explain_choice(ranking: Ranking) -> list[str]:
+    """Why the chosen setting was chosen, how sure that is, and what it does on the test split."""
+    chosen, baseline, guard = ranking.chosen, ranking.baseline, ranking.rule.guard
+    if chosen is None:
+        return [
+            "No setting is chosen: no trial ran to its end with a validation error within "
+            f"{guard:g} of the baseline's."
+        ]
+    objective = ranking.rule.objective
+    over = (
+        f"mean over {chosen.seeds} new seeds"
+        if chosen.seeds
+        else "one seed; set selection.finalists and selection.seeds to be surer"
+    )
+    among = (
+        f"among settings whose validation error is at most {guard:g} above cross-entropy's."
+        if baseline is not None
+        else f"among settings whose validation error is at most {guard:g} above the "
+        f"lowest, as the cross-entropy baseline did not finish{_baseline_reason(ranking)}."
+    )
+    given = chosen.setting.hyperparameters
+    values = [format_hyperparameters(given)] if given else []
+    lines = [
+        f"Chosen: {' '.join([chosen.loss, *values])} – the "
+        f"lowest {objective}, {chosen.objective:.4f} ({over}), {among}"
+    ]
+    if baseline is not None and baseline != chosen:
+        lines.append(
+            f"The cross-entropy baseline has {baseline.objective:.4f}, validation error "
+            f"{baseline.val_error:.4f} (chosen: {chosen.val_error:.4f})."
+        )
+        if _overlap(chosen, baseline, objective):
+            lines.append(
+                "Their 95% intervals overlap: on this validation split the two cannot be told "
+                "apart for sure."
+            )
+    return [*lines, _on_the_test_split(chosen, objective_metric(objective))]
+
+
+def _on_the_test_split(chosen: Candidate, metric: str) -> str:
+    low, high = (chosen.mean(f"test_{metric}_{end}") for end in ("low", "high"))
+    interval = "" if math.isnan(low) else f" [{low:.4f}, {high:.4f}]"
+    return (
+        f"On the test split, which chose nothing: {metric_heading(metric)} "
+        f"{chosen.mean(f'test_{metric}'):.4f}{interval}, after temperature scaling "
+        f"{chosen.mean(f'test_{metric}_scaled'):.4f}, error {chosen.mean('test_error'):.4f}."
+    )
+
+
+def _baseline_reason(ranking: Ranking) -> str:
+    reasons = [r.reason for r in ranking.records if r.role == "baseline" and r.reason]
+    return f" ({reasons[0]})" if reasons else ""
+
+
+def _overlap(first: Candidate, second: Candidate, objective: str) -> bool:
+    """Whether the intervals of the objective overlap; False where it has none."""
+    return first.mean(f"{objective}_low") <= second.mean(f"{objective}_high") and second.mean(
+        f"{objective}_low"
+    ) <= first.mean(f"{objective}_high")
+
+
+def failure_summary(records: Sequence[TrialRecord]) -> str:
+    """The reasons for which trials failed, the most frequent first, with how often each."""
+    reasons = Counter(record.reason or "unknown" for record in records if record.state == "failed")
+    return "\n".join(f"  {count} × {reason}" for reason, count in reasons.most_common(5))
+
+
+def selection_summary(ranking: Ranking, sweep: SweepFile) -> dict[str, Any]:
+    """The answer for programs: the chosen setting with its metrics, the rows, the reasons."""
+    chosen = ranking.chosen
+    summary: dict[str, Any] = {
+        "sweep": sweep.name,
+        "dataset": sweep.dataset.label,
+        "model": sweep.model_label,
+        "objective": ranking.rule.objective,
+        "why": explain_choice(ranking),
+        "guard_reference": ranking.reference,
+        "rows": leaderboard(ranking),
+    }
+    metrics = dict.fromkeys(("error", "ece", "nll", objective_metric(ranking.rule.objective)))
+    if chosen is not None:
+        summary["chosen"] = {
+            "loss": chosen.loss,
+            "hyperparameters": chosen.setting.hyperparameters,
+            "val": {n: chosen.mean(f"val_{n}") for n in metrics},
+            "test": {n: chosen.mean(f"test_{n}") for n in metrics},
+            "temperature": chosen.mean("temperature"),
+        }
+    return summary

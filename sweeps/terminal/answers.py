@@ -1,0 +1,124 @@
+"""The answers of sweeps, for the terminal."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from ruamel.yaml import YAML
+
+from sweeps.errors import UserError
+from sweeps.formatting import format_fraction, format_hyperparameters, metric_heading
+from sweeps.results.best import as_sweep_file
+from sweeps.results.columns import objective_metric, shown_metrics
+from sweeps.sweep_file.loading import to_yaml
+
+
+def leaderboard_table(rows: Sequence[dict[str, Any]], objective: str) -> Table:
+    """The leaderboard for the terminal; fits into 80 columns.
+
+    Args:
+        rows: Of :func:`~sweeps.results.leaderboard.leaderboard`.
+        objective: The sweep's.
+    """
+    *fractions, temperature = shown_metrics(objective).items()
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("loss", no_wrap=True)
+    table.add_column("best setting", overflow="fold")
+    for _, heading in fractions:
+        table.add_column("\n".join(heading), justify="right", min_width=5, no_wrap=True)
+    table.add_column("\n".join(temperature[1]), justify="right", min_width=4, no_wrap=True)
+    table.add_column("", overflow="fold", min_width=9)
+    for row in rows:
+        chosen = row["note"] == "chosen"
+        judged = row["note"] in ("baseline", "finalist", "one seed")
+        table.add_row(
+            row["loss"].rpartition(":")[2],
+            format_hyperparameters(row["hyperparameters"]),
+            *(format_fraction(row[name]) for name, _ in fractions),
+            "–" if math.isnan(row["temperature"]) else f"{row['temperature']:.2f}",
+            row["note"],
+            style="bold green" if chosen else None if judged else "dim",
+        )
+    return table
+
+
+def best_table(entries: Sequence[dict[str, Any]]) -> Table:
+    """The entries for the terminal; what they were chosen by decides the columns."""
+    metrics = list(dict.fromkeys(objective_metric(entry["objective"]) for entry in entries))
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for heading in ("dataset", "model", "loss", "setting"):
+        table.add_column(heading, overflow="fold", min_width=8 if heading == "loss" else None)
+    headings = [f"{split}\n{metric_heading(m)}" for m in metrics for split in ("val", "test")]
+    for heading in (*headings, "val\nerror", "test\nerror", "\nT"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for entry in entries:
+        val, test = entry["val"], entry["test"]
+        table.add_row(
+            entry["dataset"],
+            entry["model"],
+            entry["loss"],
+            format_hyperparameters(entry["hyperparameters"]),
+            *(_with_interval(entry[split], m) for m in metrics for split in ("val", "test")),
+            format_fraction(val["error"]),
+            format_fraction(test["error"]),
+            f"{entry['temperature']:.2f}",
+        )
+    return table
+
+
+def _with_interval(values: dict[str, float], metric: str) -> str:
+    """A metric's value, and below it the 95 % interval where there is one."""
+    value = format_fraction(values.get(metric, math.nan))
+    if f"{metric}_low" not in values:
+        return value
+    ends = (format_fraction(values[f"{metric}_{end}"]) for end in ("low", "high"))
+    return f"{value}\n{'–'.join(ends)}"
+
+
+def render_best(
+    entries: Sequence[dict[str, Any]], form: str, read_sweep_file: Callable[[str], str]
+) -> None:
+    """Print the entries as ``table``, ``json`` or ``yaml``: a sweep file that trains just that one.
+
+    Args:
+        entries: Of :func:`~sweeps.results.best.best_settings`.
+        form: How to print them.
+        read_sweep_file: Gives the resolved sweep file of a sweep, by the id of its own run.
+
+    Raises:
+        UserError: A sweep file is wanted of several entries.
+    """
+    if form == "json":
+        print(json.dumps(list(entries), indent=2, ensure_ascii=False))
+    elif form == "yaml":
+        print(_yaml(_only(entries), read_sweep_file), end="")
+    else:
+        Console(highlight=False).print(best_table(entries))
+
+
+def _only(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    if len(entries) > 1:
+        listed = "\n".join(f"  --dataset {e['dataset']} --model {e['model']}" for e in entries)
+        raise UserError(
+            f"--format yaml writes one sweep file, and there are {len(entries)} answers; "
+            f"choose one by --dataset and --model:\n{listed}"
+        )
+    return entries[0]
+
+
+def _yaml(entry: dict[str, Any], read_sweep_file: Callable[[str], str]) -> str:
+    resolved = YAML(typ="safe", pure=True).load(read_sweep_file(entry["parent_run_id"]))
+    metric = objective_metric(entry["objective"])
+    found = ", ".join(
+        f"{split} {metric_heading(metric)} {entry[split][metric]:.4f}" for split in ("val", "test")
+    )
+    title = (
+        f"# {entry['loss']} {format_hyperparameters(entry['hyperparameters'])} on "
+        f"{entry['dataset']}: {found}, temperature {entry['temperature']:.2f}\n"
+    )
+    return title + to_yaml(as_sweep_file(entry, resolved))
