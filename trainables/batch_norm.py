@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch import distributed as dist
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from trainables.distributed import world_size
 
+_BatchNorm: TypeAlias = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm
 _PLAIN = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
@@ -35,7 +36,7 @@ def _batch_norms(model: nn.Module) -> list[tuple[nn.Module, str, _BatchNorm]]:
         (parent, name, layer)
         for parent in model.modules()
         for name, layer in parent.named_children()
-        if isinstance(layer, _BatchNorm)
+        if isinstance(layer, _PLAIN)
     ]
     for _, name, layer in found:
         if type(layer) not in _PLAIN and not _has_activation(layer):
@@ -62,7 +63,7 @@ def _on_gpu(layer: _BatchNorm) -> nn.Module:
     return nn.SyncBatchNorm.convert_sync_batchnorm(layer)  # type: ignore[no-any-return,no-untyped-call]
 
 
-class _SynchronisedBatchNorm(_BatchNorm):
+class _SynchronisedBatchNorm(nn.Module):
     """As ``torch.nn.SyncBatchNorm``, on any device and for shares of any size.
 
     Statistics are float32 at least, whatever autocast makes of the input.
@@ -71,23 +72,33 @@ class _SynchronisedBatchNorm(_BatchNorm):
         single: The layer that it takes the place of, with its parameters and buffers.
     """
 
+    weight: nn.Parameter | None
+    bias: nn.Parameter | None
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    num_batches_tracked: Tensor | None
+
     def __init__(self, single: _BatchNorm) -> None:
-        super().__init__(single.num_features, single.eps, single.momentum, affine=False)
-        self.affine = single.affine
-        self.weight, self.bias = single.weight, single.bias
-        self._buffers = single._buffers
-        self._modules = single._modules  # "drop" and "act" of timm's
-        self.track_running_stats = single.track_running_stats
+        super().__init__()
+        self.eps, self.momentum = single.eps, single.momentum
+        for name in ("weight", "bias"):
+            self.register_parameter(name, getattr(single, name))
+        for name in ("running_mean", "running_var", "num_batches_tracked"):
+            self.register_buffer(name, getattr(single, name))
+        for name, layer in single.named_children():  # "drop" and "act" of timm's
+            self.add_module(name, layer)
         self.train(single.training)
 
     def forward(self, input: Tensor) -> Tensor:
         """Of shape (n, C, ...), normalised; n may differ between workers."""
-        if not self.training or world_size() == 1:
-            normed = super().forward(input)
-        else:
+        if self.training:
             normed = self._normalise(input)
-        for layer in self._modules.values():
-            assert layer is not None
+        else:
+            mean, variance = self.running_mean, self.running_var
+            normed = F.batch_norm(
+                input, mean, variance, self.weight, self.bias, mean is None, eps=self.eps
+            )
+        for layer in self.children():
             normed = layer(normed)
         return normed
 
@@ -100,10 +111,10 @@ class _SynchronisedBatchNorm(_BatchNorm):
         mean = _AllReduce.apply(input.sum(dims)) / count
         centred = input - mean.view(shape)
         variance = _AllReduce.apply(centred.square().sum(dims)) / count
-        if self.track_running_stats:
+        if self.running_mean is not None:
             self._track(mean.detach(), variance.detach() * (count / (count - 1)))
         normed: Tensor = centred * torch.rsqrt(variance + self.eps).view(shape)
-        if self.affine:
+        if self.weight is not None and self.bias is not None:
             normed = normed * self.weight.view(shape) + self.bias.view(shape)
         return normed.to(dtype)
 
@@ -115,10 +126,6 @@ class _SynchronisedBatchNorm(_BatchNorm):
         self.running_mean.lerp_(mean, share)
         self.running_var.lerp_(variance, share)
 
-    def _check_input_dim(self, input: Tensor) -> None:
-        if input.dim() < 2:
-            raise ValueError(f"expected input of 2 or more dimensions, got {input.dim()}")
-
 
 class _AllReduce(torch.autograd.Function):
     """The sum over workers; its gradient is the sum of theirs."""
@@ -126,7 +133,8 @@ class _AllReduce(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: Tensor) -> Tensor:
         total = tensor.clone()
-        dist.all_reduce(total)
+        if world_size() > 1:
+            dist.all_reduce(total)
         return total
 
     @staticmethod

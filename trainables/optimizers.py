@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 
 from trainables.config import TrainingConfig
+from trainables.internals import uncompiled
 from trainables.losses import CalibrationLoss
 
 
@@ -26,7 +25,7 @@ def make_optimizer(
     for group in groups:
         group["initial_lr"] = group.get("lr", config.lr)
     if config.optimizer == "sgd":
-        return _uncompiled(torch.optim.SGD)(
+        return uncompiled(torch.optim.SGD)(
             groups,
             lr=config.lr,
             momentum=config.momentum,
@@ -34,17 +33,4 @@ def make_optimizer(
             weight_decay=config.weight_decay,
         )
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return _uncompiled(kind)(groups, lr=config.lr, weight_decay=config.weight_decay)
-
-
-def _uncompiled(kind: type[torch.optim.Optimizer]) -> Callable[..., torch.optim.Optimizer]:
-    """The same optimiser, less the wrappers that tell torch.compile where to break a graph.
-
-    Those import ``torch._dynamo``: 3.5 s and 115 MB in every worker, which compiles nothing.
-    """
-    bare = {
-        name: inspect.unwrap(getattr(kind, name))
-        for name in ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
-    }
-    step = torch.no_grad()(inspect.unwrap(kind.step))
-    return type(kind.__name__, (kind,), {**bare, "step": step})
+    return uncompiled(kind)(groups, lr=config.lr, weight_decay=config.weight_decay)

@@ -39,6 +39,7 @@ class CorrectnessRanking(CalibrationLoss):
         self.lam = check_number("lam", lam, low=0)
         self.register_buffer("times_right", torch.zeros(0))
         self.register_buffer("epochs", torch.tensor(0.0))
+        self.register_load_state_dict_pre_hook(_take_saved_size)  # type: ignore[no-untyped-call]
         self._last_batch: tuple[Tensor, Tensor] | None = None
 
     def compute(
@@ -99,9 +100,10 @@ class CorrectnessRanking(CalibrationLoss):
             raise ValueError(f"indices must not be negative, got {low}")
         self.on_train_begin(high + 1)
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        # The memory takes the size it was saved with.
-        saved = state_dict.get(f"{prefix}times_right")
-        if saved is not None:
-            self.times_right = self.times_right.new_zeros(len(saved))
-        super()._load_from_state_dict(state_dict, prefix, *args)
+
+def _take_saved_size(
+    loss: CorrectnessRanking, state_dict: dict[str, Any], prefix: str, *_: Any
+) -> None:
+    saved = state_dict.get(f"{prefix}times_right")
+    if saved is not None:
+        loss.times_right = loss.times_right.new_zeros(len(saved))

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.arguments import check_number
+from trainables.internals import standard_gamma
 from trainables.losses.base import CalibrationLoss
 
 
@@ -69,7 +70,7 @@ def _sample_beta(alpha: float, generator: torch.Generator, device: torch.device)
     small α. Gamma(α) is distributed as Gamma(α+1)·U^(1/α), whose logarithm does not underflow.
     """
     shape = torch.full((2,), alpha + 1, device=device)
-    gamma = torch._standard_gamma(shape, generator=generator)
+    gamma = standard_gamma(shape, generator)
     uniform = 1 - torch.rand(2, generator=generator, device=device)
     first, second = gamma.log() + uniform.log() / alpha
     return torch.sigmoid(first - second)

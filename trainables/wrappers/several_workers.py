@@ -14,6 +14,7 @@ from ray import train, tune
 from ray.util.queue import Queue
 
 from trainables.config import TrialSetup, trial_folder
+from trainables.internals import lost_a_peer
 from trainables.report import Failed, TrialConfig, Waits, to_tune
 from trainables.wrappers.one_process import SECONDS_BETWEEN_TRIES
 
@@ -128,7 +129,7 @@ def _run_worker(loop_config: dict[str, Any]) -> None:
         try:
             report = run.advance()
         except Exception as error:
-            if _lost_a_peer(error):
+            if lost_a_peer(error):
                 raise
             reason = f"{type(error).__name__}: {error}"
             raise TrialFailedError(reason, traceback.format_exc()) from None
@@ -140,10 +141,3 @@ def _run_worker(loop_config: dict[str, Any]) -> None:
             case _:
                 done = report.done
                 train.report(to_tune(report))
-
-
-def _lost_a_peer(error: Exception) -> bool:
-    """Whether another worker's death broke the process group."""
-    from torch import distributed
-
-    return isinstance(error, distributed.DistError) or "gloo/transport" in str(error)

@@ -1,0 +1,57 @@
+"""What :mod:`trainables.internals` leans on in PyTorch."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from trainables.internals import lost_a_peer, uncompiled
+
+STEP = """
+import sys, torch
+from trainables.internals import uncompiled
+weight = torch.nn.Parameter(torch.ones(3))
+optimiser = uncompiled(torch.optim.{kind})([weight], lr=0.1)
+for _ in range(2):
+    optimiser.zero_grad()
+    weight.square().sum().backward()
+    optimiser.step()
+optimiser.load_state_dict(optimiser.state_dict())
+print("torch._dynamo" in sys.modules)
+"""
+KINDS = ["SGD", "Adam", "AdamW"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_optimiser_steps_without_the_compiler(kind: str) -> None:
+    code = STEP.format(kind=kind)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_optimiser_without_the_compilers_wrappers_is_the_same(kind: str) -> None:
+    def trained(make: Callable[..., torch.optim.Optimizer]) -> torch.Tensor:
+        weight = nn.Parameter(torch.tensor([1.0, -2.0, 3.0]))
+        optimiser = make([weight], lr=0.1, weight_decay=0.01)
+        for _ in range(5):
+            optimiser.zero_grad()
+            weight.pow(4).sum().backward()
+            optimiser.step()
+        return weight.detach()
+
+    plain = getattr(torch.optim, kind)
+    assert torch.equal(trained(uncompiled(plain)), trained(plain))
+
+
+def test_the_death_of_a_worker_is_told_from_a_fault(
+    tmp_path: Path, run_workers: Callable[[str, Path], dict[str, Any]]
+) -> None:
+    (survivor,) = run_workers("dying_worker.py", tmp_path).values()
+    assert survivor["lost a peer"]
+    assert not lost_a_peer(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
