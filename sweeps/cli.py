@@ -114,12 +114,11 @@ def submit(
 @app.command()
 def status(job: JobName = None, address: Url = None) -> None:
     """List the sweeps that were handed to a Ray cluster, or say how one of them is doing."""
-    from rich.console import Console
-
     from sweeps.cluster import jobs
+    from sweeps.terminal.console import plain_console
     from sweeps.terminal.job_tables import job_facts, jobs_table
 
-    console = Console(highlight=False)
+    console = plain_console()
     if job is not None:
         found = jobs.find_job(job, address)
         console.print(job_facts(found, *jobs.progress(found, address)))
@@ -163,15 +162,14 @@ def stop(
 @app.command()
 def check(file: File, overrides: Overrides = None, name: NewName = None) -> None:
     """Read a sweep file and print the plan; start nothing."""
-    from rich.console import Console
-
     from sweeps.planning.checks import check_sweep
     from sweeps.sweep_file.loading import load_sweep
+    from sweeps.terminal.console import plain_console
     from sweeps.terminal.plan_tables import plan_tables
 
     sweep = load_sweep(file, overrides or (), name)
     check_sweep(sweep)
-    Console().print(*plan_tables(sweep), sep="\n")
+    plain_console().print(*plan_tables(sweep), sep="\n")
 
 
 @app.command()
@@ -256,12 +254,12 @@ def models() -> None:
 
 
 def _print(what: object) -> None:
-    from rich.console import Console
+    from sweeps.terminal.console import plain_console
 
     if isinstance(what, str):
         print(what)
     else:
-        Console(highlight=False).print(what)
+        plain_console().print(what)
 
 
 def _print_job(job: str, sent: Shipment) -> None:
@@ -289,11 +287,10 @@ def _tracking_told(uri: str, storage: str) -> str:
 
 
 def _print_result(result: SweepResult, name: str, storage: str) -> None:
-    from rich.console import Console
-
     from sweeps.terminal.answers import leaderboard_table
+    from sweeps.terminal.console import plain_console
 
-    console = Console(highlight=False, soft_wrap=False)
+    console = plain_console()
     console.print()
     console.print(leaderboard_table(result.summary["rows"], result.summary["objective"]))
     console.print()

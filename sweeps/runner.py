@@ -29,6 +29,7 @@ from sweeps.store.encoders import encoder_setup, trained_encoders
 from sweeps.store.environment import describe_environment
 from sweeps.store.sweep_store import SweepStore, check_storage
 from sweeps.sweep_file.schema import SweepFile
+from sweeps.terminal.console import plain_console
 from sweeps.terminal.progress import Progress
 from sweeps.tracking.address import check_answers, tracking_uri
 from sweeps.tracking.artifacts import ArtifactError
@@ -79,7 +80,7 @@ def run_sweep(
     check_storage(storage)
     if store.exists():
         store.create(sweep)  # says that the name is taken
-    return _run(sweep, store, address, console or Console(stderr=True), new=True)
+    return _run(sweep, store, address, console or plain_console(stderr=True), new=True)
 
 
 def resume_sweep(
@@ -95,7 +96,7 @@ def resume_sweep(
     store = SweepStore(storage, name)
     sweep = store.load_sweep()
     check_storage(storage)
-    return _run(sweep, store, address, console or Console(stderr=True), new=False)
+    return _run(sweep, store, address, console or plain_console(stderr=True), new=False)
 
 
 def sync_sweep(name: str, storage: str) -> int:

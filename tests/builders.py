@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from sweeps.search.ledger import Ledger
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import State, TrialRecord
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import SweepFile
+from sweeps.terminal.console import plain_console
 from trainables.report import Role
 
 
@@ -118,5 +117,5 @@ def facts(record: TrialRecord) -> tuple[object, ...]:
 def shown(*renderables: Any, width: int = 100) -> str:
     """What a terminal of that width shows."""
     text = io.StringIO()
-    Console(width=width, file=text).print(*renderables, sep="\n")
+    plain_console(width=width, file=text).print(*renderables, sep="\n")
     return text.getvalue()

@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from ruamel.yaml import YAML
 
@@ -16,6 +15,7 @@ from sweeps.formatting import format_fraction, format_hyperparameters, metric_he
 from sweeps.results.best import as_sweep_file
 from sweeps.results.columns import objective_metric, shown_metrics
 from sweeps.sweep_file.loading import to_yaml
+from sweeps.terminal.console import plain_console
 
 
 def leaderboard_table(rows: Sequence[dict[str, Any]], objective: str) -> Table:
@@ -98,7 +98,7 @@ def render_best(
     elif form == "yaml":
         print(_yaml(_only(entries), read_sweep_file), end="")
     else:
-        Console(highlight=False).print(best_table(entries))
+        plain_console().print(best_table(entries))
 
 
 def _only(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -66,7 +66,7 @@ class Progress:
         """Name what is being done now."""
         text = self._stage = redact(text)
         if self._live is None:
-            self._console.print(f"{text} ...")
+            self._print(f"{text} ...")
 
     def follow(self, ledger: Ledger) -> None:
         """From now on show the trials of a ledger."""
@@ -78,7 +78,7 @@ class Progress:
         now = time.monotonic()
         if now - self._last_fault >= _SECONDS_BETWEEN_FAULTS:
             self._last_fault = now
-            self._console.print(f"{redact(message)}; waiting", highlight=False, soft_wrap=True)
+            self._print(f"{redact(message)}; waiting")
 
     def tick(self, *_: object) -> None:
         """Something changed; where there is no terminal, print a line now and then."""
@@ -89,12 +89,14 @@ class Progress:
 
     def _print_line(self) -> None:
         if self._ledger is not None:
-            facts = " · ".join(self._facts(self._ledger))
-            self._console.print(facts, highlight=False, soft_wrap=True)
+            self._print(" · ".join(self._facts(self._ledger)))
+
+    def _print(self, line: str) -> None:
+        self._console.print(Text(line), soft_wrap=True)  # Text, as the console may be the user's
 
     def _render(self) -> RenderableType:
         if self._ledger is None:
-            return Spinner("dots", text=self._stage)
+            return Spinner("dots", text=Text(self._stage))
         ledger = self._ledger
         bar = Table.grid(padding=(0, 1))
         planned, ended = max(1, ledger.planned), _ended(ledger)

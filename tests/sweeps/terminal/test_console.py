@@ -1,0 +1,84 @@
+"""Text from outside that looks like markup is shown as it is, wherever it comes."""
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+import sweeps
+from sweeps import cli
+from sweeps.cluster.jobs import Job
+from sweeps.results.explanation import selection_summary
+from sweeps.results.leaderboard import leaderboard
+from sweeps.runner import SweepResult
+from sweeps.search.ranking import Ranking
+from sweeps.terminal.answers import leaderboard_table
+from sweeps.terminal.job_tables import job_facts, jobs_table
+from sweeps.terminal.plan_tables import plan_tables
+from sweeps.terminal.progress import Progress
+from tests.builders import baseline, make_sweep, shown, trial
+
+HOSTILE = "[/data/x] [old] [bold red]b[/] :x: \\[y]"
+
+
+def flat(text: str) -> str:
+    return re.sub(r"\s+", "", text)
+
+
+def test_tables() -> None:
+    sweep = make_sweep(
+        dataset={"name": "digits", "title": "birds"},
+        losses=[{"name": "focal", "space": {"gamma": {"choices": [HOSTILE]}}}, "[old]"],
+    )
+    failed = trial(1, "[old]", {"a": HOSTILE}, state="failed", reason=HOSTILE, history=[])
+    rows = leaderboard(Ranking([baseline(), failed], sweep.rule), sweep)
+    job = Job("id", "birds", HOSTILE, HOSTILE, "FAILED", HOSTILE, 1.0, 2.0)
+    for table in (
+        leaderboard_table(rows, sweep.search.objective),
+        jobs_table([job]),
+        job_facts(job, HOSTILE, "last"),
+    ):
+        assert "MarkupError" not in shown(table)
+    assert (
+        flat(shown(leaderboard_table(rows, sweep.search.objective), width=400)).count(flat(HOSTILE))
+        == 2
+    )
+    assert flat(shown(job_facts(job, HOSTILE, "last"), width=400)).count(flat(HOSTILE)) == 4
+    assert flat(HOSTILE) in flat(shown(*plan_tables(sweep), width=400))
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_progress(terminal: bool) -> None:
+    out = io.StringIO()
+    with Progress(Console(file=out, width=200, force_terminal=terminal)) as progress:
+        progress.stage(f"Loading {HOSTILE}")
+        progress.fault(f"gloo: {HOSTILE}")
+        if progress._live is not None:
+            progress._live.refresh()
+    assert flat(f"Loading {HOSTILE}") in flat(out.getvalue())
+    assert flat(f"gloo: {HOSTILE}; waiting") in flat(out.getvalue())
+
+
+def test_the_end_of_a_sweep(capsys: pytest.CaptureFixture[str]) -> None:
+    sweep = make_sweep(losses=["focal"])
+    lost: dict[str, Any] = {"state": "failed", "reason": HOSTILE, "history": []}
+    records = [baseline(**lost), trial(1, **lost), trial(2)]
+    summary = selection_summary(Ranking(records, sweep.rule), sweep)
+    cli._print_result(SweepResult(records, summary, 1, "http://h/[/x]"), "small", "/data/[old]")
+    printed = flat(capsys.readouterr().out)
+    assert flat(f"did not finish ({HOSTILE})") in printed
+    assert printed.count("--storage/data/[old]") == 3
+    assert "http://h/[/x]" in printed
+
+
+def test_nothing_else_prints_by_a_console_of_its_own() -> None:
+    own = re.compile(r"\bConsole\(|from_markup|rich\.print|from rich import")
+    places = [
+        path.name
+        for path in Path(sweeps.__file__).parent.rglob("*.py")
+        if own.search(path.read_text())
+    ]
+    assert places == ["console.py"]
