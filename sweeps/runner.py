@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from sweeps.cluster import connection
+from sweeps.cluster.devices import settle_devices
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
 from sweeps.planning.checks import check_sweep
 from sweeps.planning.quick_checks import check_at_once_if_doubtful
@@ -177,6 +178,10 @@ def _run(
             with connection.connected(address, dashboard), _terminated_as_interrupted():
                 connection.check_room(sweep.scaling, address)
                 dataset = loading.result()
+                sweep, decided = settle_devices(sweep, dataset)
+                if decided is not None:
+                    progress.notice(decided)
+                    connection.check_room(sweep.scaling, address)
                 if new:
                     store.create(sweep, earlier)
                 with store.locked(progress.stage), driver_log(store) as log:

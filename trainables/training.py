@@ -235,11 +235,6 @@ def learning_rate_factor(config: TrainingConfig, epochs_done: float) -> float:
     return 1.0
 
 
-def default_device() -> torch.device:
-    """The GPU this process may use, else the CPU."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
 def _exact_convolutions() -> Any:
     """Whole float32 where GPUs would round the inputs of convolutions to TF32."""
     return torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False)

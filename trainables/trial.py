@@ -22,7 +22,9 @@ from trainables.models import Classifier, make_model
 from trainables.outcome import summarise, write_predictions
 from trainables.report import Entry, Failed, Progressed, Report, TrialConfig, Waits
 from trainables.storage import Folder
-from trainables.training import DivergedError, Trainer, default_device
+from trainables.training import DivergedError, Trainer
+
+CPU = torch.device("cpu")
 
 
 class TrialRun:
@@ -34,13 +36,21 @@ class TrialRun:
         dataset: The data.
         setup: What all trials of the sweep share.
         config: This trial.
+        device: The one it was given. A GPU that is merely visible belongs to another trial.
     """
 
-    def __init__(self, dataset: Dataset, setup: TrialSetup, config: TrialConfig) -> None:
+    def __init__(
+        self,
+        dataset: Dataset,
+        setup: TrialSetup,
+        config: TrialConfig,
+        device: torch.device = CPU,
+    ) -> None:
         self.dataset = dataset
         self.setup = setup
         self.training = setup.training
         self.config = config
+        self.device = device
         self.folder = Folder(setup.trials_uri) / trial_folder(config.number)
         self.history: list[Entry] = []
         self._setting = trial_setting(setup.model, setup.model_options, config)
@@ -94,7 +104,7 @@ class TrialRun:
             self.dataset,
             self.training,
             seed=self.config.seed,
-            device=default_device(),
+            device=self.device,
         )
         # Read by one worker, so that all go on from one epoch, whatever they see of the storage.
         state = from_first_worker(
@@ -153,8 +163,14 @@ class TrialRun:
 class EncoderRun(TrialRun):
     """The first of two stages: trains the encoder of a seed and keeps it with its features."""
 
-    def __init__(self, dataset: Dataset, setup: TrialSetup, config: TrialConfig) -> None:
-        super().__init__(dataset, setup, config)
+    def __init__(
+        self,
+        dataset: Dataset,
+        setup: TrialSetup,
+        config: TrialConfig,
+        device: torch.device = CPU,
+    ) -> None:
+        super().__init__(dataset, setup, config, device)
         assert setup.encoder is not None
         self.encoder = setup.encoder
         self.training = setup.encoder.training
@@ -171,8 +187,14 @@ class EncoderRun(TrialRun):
 class HeadRun(TrialRun):
     """The second of two stages: trains a linear head on the frozen encoder of its seed."""
 
-    def __init__(self, dataset: Dataset, setup: TrialSetup, config: TrialConfig) -> None:
-        super().__init__(dataset, setup, config)
+    def __init__(
+        self,
+        dataset: Dataset,
+        setup: TrialSetup,
+        config: TrialConfig,
+        device: torch.device = CPU,
+    ) -> None:
+        super().__init__(dataset, setup, config, device)
         assert setup.encoder is not None
         self.encoder = setup.encoder
         self.training = replace(setup.training, augmentation="none")
@@ -186,12 +208,14 @@ class HeadRun(TrialRun):
         return two_stage.linear_head(self.dataset)
 
 
-def make_run(dataset: Dataset, setup: TrialSetup, config: TrialConfig) -> TrialRun:
+def make_run(
+    dataset: Dataset, setup: TrialSetup, config: TrialConfig, device: torch.device = CPU
+) -> TrialRun:
     """The run of a trial: of one stage, or by its role the first or the second of two."""
     if setup.encoder is None:
-        return TrialRun(dataset, setup, config)
+        return TrialRun(dataset, setup, config, device)
     kind = EncoderRun if config.role == "encoder" else HeadRun
-    return kind(dataset, setup, config)
+    return kind(dataset, setup, config, device)
 
 
 @lru_cache(maxsize=2)

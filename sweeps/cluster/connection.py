@@ -97,13 +97,13 @@ def check_room(scaling: ScalingSection, address: str | None) -> None:
         UserError: It does not, or trials of several workers could not be cleaned up.
     """
     where = f"the cluster at {address}" if address else "this machine"
-    nodes = [*_nodes(), *_nodes_to_come()]
+    nodes = all_nodes()
     room = worker_room(scaling, nodes)
     if room < scaling.num_workers:
         raise UserError(
             f"scaling: one trial wants num_workers = {scaling.num_workers} × ("
             f"cpus_per_worker = {scaling.cpus_per_worker}, gpus_per_worker = "
-            f"{scaling.gpus_per_worker:g}); {where} has room for {room} such workers"
+            f"{scaling.gpus:g}); {where} has room for {room} such workers"
             f" ({_sizes(nodes)})"
         )
     if scaling.num_workers > 1:
@@ -117,7 +117,7 @@ def worker_room(scaling: ScalingSection, nodes: Iterable[Mapping[str, float]]) -
 
 def _fitting(scaling: ScalingSection, node: Mapping[str, float]) -> int:
     by_cpus = int(node.get("CPU", 0.0) // scaling.cpus_per_worker)
-    each, gpus = scaling.gpus_per_worker, node.get("GPU", 0.0)
+    each, gpus = scaling.gpus, node.get("GPU", 0.0)
     if each == 0:
         return by_cpus
     by_gpus = int(gpus // each) if each >= 1 else int(gpus) * int(1 / each)
@@ -131,6 +131,11 @@ def concurrent_trials(scaling: ScalingSection) -> int:
     """
     room = max(worker_room(scaling, nodes) for nodes in (_nodes(), _nodes_to_come()))
     return max(1, min(room // scaling.num_workers, scaling.max_concurrent or room))
+
+
+def all_nodes() -> list[dict[str, float]]:
+    """The resources of each node that is alive, and of each that the autoscaler may start."""
+    return [*_nodes(), *_nodes_to_come()]
 
 
 def _nodes() -> list[dict[str, float]]:

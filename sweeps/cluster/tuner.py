@@ -80,7 +80,7 @@ def _of_one_process(
 
     return ray_tune.with_resources(
         ray_tune.with_parameters(TuneTrial, dataset=dataset, trial_setup=setup),
-        {"cpu": scaling.cpus_per_worker, "gpu": scaling.gpus_per_worker},
+        {"cpu": scaling.cpus_per_worker, "gpu": scaling.gpus},
     )
 
 
@@ -93,7 +93,7 @@ def _of_several_workers(
     workers = Workers(
         count=scaling.num_workers,
         cpus=scaling.cpus_per_worker,
-        gpus=scaling.gpus_per_worker,
+        gpus=scaling.gpus,
         scratch_uri=scratch.path if scratch.is_local else scratch.uri,
     )
 

@@ -33,8 +33,14 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
     scaling = sweep.scaling
     cpus = scaling.cpus_per_worker * scaling.num_workers
     each = f"{cpus} {'CPU' if cpus == 1 else 'CPUs'}"
-    if scaling.gpus_per_worker:
-        each += f", {scaling.gpus_per_worker * scaling.num_workers:g} GPUs"
+    if scaling.gpus_per_worker == "auto":
+        each += (
+            ", and where the cluster has GPUs one for each worker"
+            if scaling.num_workers > 1
+            else ", and where the cluster has GPUs one, or if it is small a share of one"
+        )
+    elif scaling.gpus:
+        each += f", {scaling.gpus * scaling.num_workers:g} GPUs"
     return {
         "sweep": sweep.name,
         "dataset": sweep.dataset.label,

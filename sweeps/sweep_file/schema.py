@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -38,7 +38,23 @@ def _check_scalar(value: Any) -> Any:
     return value
 
 
+def _check_gpus(value: Any) -> Any:
+    """One message, as for scalars."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value != "auto" and not (
+        number and 0 <= value <= 1_000 and (value < 1 or value == int(value))
+    ):
+        raise ValueError(
+            f"{shortened(value)} is not allowed; allowed: auto, 0, a fraction below 1, or a whole "
+            "number up to 1,000"
+        )
+    return value
+
+
 Scalar = Annotated[bool | int | float | str, BeforeValidator(_check_scalar)]
+Gpus = Annotated[
+    Annotated[float, Field(ge=0, le=1_000)] | Literal["auto"], BeforeValidator(_check_gpus)
+]
 Bound = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0, le=LARGEST)]
@@ -237,24 +253,28 @@ class SchedulerSection(_Section):
 
 
 class ScalingSection(_Section):
-    """``scaling``: what one trial uses."""
+    """``scaling``: what one trial uses.
+
+    ``gpus_per_worker: auto`` gives trials GPUs where the cluster has them, small models a share of
+    one; it is made a number when the sweep starts.
+    """
 
     num_workers: Resources = 1
     cpus_per_worker: Resources = 1
-    gpus_per_worker: Annotated[float, Field(ge=0, le=1_000)] = 0.0
+    gpus_per_worker: Gpus = "auto"
     max_concurrent: Count | None = None
 
+    @property
+    def gpus(self) -> float:
+        """GPUs of each worker; none as long as that is not settled."""
+        return 0.0 if self.gpus_per_worker == "auto" else self.gpus_per_worker
+
     @model_validator(mode="after")
-    def _whole_gpus(self) -> ScalingSection:
-        if self.gpus_per_worker > 1 and self.gpus_per_worker != int(self.gpus_per_worker):
-            raise ValueError(
-                f"gpus_per_worker = {self.gpus_per_worker} is not allowed; allowed: a fraction "
-                "below 1, or a whole number"
-            )
-        if self.num_workers > 1 and self.gpus_per_worker not in (0, 1):
+    def _a_gpu_for_each_worker(self) -> ScalingSection:
+        if self.num_workers > 1 and self.gpus_per_worker not in (0, 1, "auto"):
             raise ValueError(
                 f"gpus_per_worker = {self.gpus_per_worker:g} is not allowed with num_workers = "
-                f"{self.num_workers}; allowed: 0 or 1, one GPU for each worker"
+                f"{self.num_workers}; allowed: auto, 0 or 1, one GPU for each worker"
             )
         return self
 

@@ -68,6 +68,10 @@ class Progress:
         if self._live is None:
             self._print(f"{text} ...")
 
+    def notice(self, text: str) -> None:
+        """Say something that the user should know, to stay on the screen."""
+        self._console.print(text, highlight=False, soft_wrap=True, markup=False)
+
     def follow(self, ledger: Ledger) -> None:
         """From now on show the trials of a ledger."""
         self._ledger = ledger

@@ -288,7 +288,7 @@ def test_if_every_trial_fails_the_sweep_fails_with_the_reasons(workplace: Path) 
         ({"cpus_per_worker": 1000}, r"cpus_per_worker = 1000.*this machine has room for 0 such"),
         ({"gpus_per_worker": 64.0}, r"gpus_per_worker = 64.*this machine has room for 0 such"),
         ({"num_workers": 1000}, r"num_workers = 1000 .*this machine has room for \d+ such workers"),
-        ({"num_workers": 1, "gpus_per_worker": 1.5}, r"gpus_per_worker = 1.5 is not allowed"),
+        ({"num_workers": 1, "gpus_per_worker": 1.5}, r"gpus_per_worker: 1.5 is not allowed"),
         ({"num_workers": 2, "gpus_per_worker": 0.5}, r"gpus_per_worker = 0.5 is not allowed with"),
     ],
 )

@@ -248,6 +248,16 @@ def test_a_checkpoint_of_another_trial_is_never_taken(
     assert entries(run("place", **other), 1) == [first]  # its own it does take
 
 
+def test_a_gpu_that_is_visible_but_was_not_given_is_left_alone(
+    tmp_path: Path, digits: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    run = start(digits, make_setup(tmp_path))
+    run.advance()
+    assert run._trainer is not None
+    assert run._trainer.device.type == "cpu"
+
+
 OWN = """
 import torch
 from trainables.losses import CalibrationLoss

@@ -6,6 +6,8 @@ import time
 import traceback
 from typing import Any
 
+import ray
+import torch
 from ray import tune
 
 from trainables.config import TrialSetup
@@ -34,12 +36,14 @@ class TuneTrial(tune.Trainable):
         assert dataset is not None and trial_setup is not None
         self._dataset = dataset
         self._trial_setup = trial_setup
+        # Of the GPUs that Ray gave this process alone, the first; others may well be visible.
+        self._device = torch.device("cuda" if ray.get_gpu_ids() else "cpu")
         self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Take up another trial."""
         config = TrialConfig.from_tune(new_config)
-        self._run = make_run(self._dataset, self._trial_setup, config)
+        self._run = make_run(self._dataset, self._trial_setup, config, self._device)
         return True
 
     def step(self) -> dict[str, Any]:

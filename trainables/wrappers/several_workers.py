@@ -64,7 +64,12 @@ def train_trial(
     reports = Queue(actor_options={"num_cpus": 0})
     trainer = TorchTrainer(
         _run_worker,
-        train_loop_config={"config": config, "dataset": dataset, "setup": trial_setup},
+        train_loop_config={
+            "config": config,
+            "dataset": dataset,
+            "setup": trial_setup,
+            "on_gpus": workers.gpus > 0,
+        },
         scaling_config=train.ScalingConfig(
             num_workers=workers.count,
             use_gpu=workers.gpus > 0,
@@ -121,9 +126,15 @@ def _tell_failure(error: Exception) -> None:
 
 def _run_worker(loop_config: dict[str, Any]) -> None:
     """What each worker does, with its torch process group set up."""
+    import torch
+    from ray.train.torch import get_device
+
     from trainables.trial import make_run
 
-    run = make_run(ray.get(loop_config["dataset"]), loop_config["setup"], loop_config["config"])
+    device = get_device() if loop_config["on_gpus"] else torch.device("cpu")  # gloo's
+    run = make_run(
+        ray.get(loop_config["dataset"]), loop_config["setup"], loop_config["config"], device
+    )
     done = False
     while not done:
         try:

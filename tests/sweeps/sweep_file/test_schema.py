@@ -113,7 +113,7 @@ def test_what_is_no_sweep_file_is_not_read_to_its_end() -> None:
             r"batch_size = 92.*allowed: less than or equal",
         ),
         ("search.seed=2147483648", r"search.seed = 2147483648 .*allowed: less than or equal"),
-        ("scaling.gpus_per_worker=1e30", r"gpus_per_worker = 1e\+30 .*less than or equal to 1000"),
+        ("scaling.gpus_per_worker=1e30", r"gpus_per_worker: 1e\+30 is not allowed; allowed: auto"),
         ("training.lr=1e308", r"training.lr = 1e\+308 .*less than or equal to 1000000"),
     ],
 )

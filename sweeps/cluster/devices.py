@@ -1,0 +1,127 @@
+"""Which device trials get where the sweep file leaves it to the cluster.
+
+``scaling.gpus_per_worker: auto`` is made a number once, when the sweep starts, and is kept with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sweeps.cluster.connection import all_nodes, worker_room
+from sweeps.sweep_file.schema import ScalingSection, SweepFile
+
+if TYPE_CHECKING:
+    from trainables.data.base import Dataset
+    from trainables.workload import Workload
+
+_MOST_ON_ONE = 8  # trials that share a GPU: each holds a context, and the driver takes turns
+_SECONDS_FOR_A_GPU = 900.0
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """What a GPU of the cluster is.
+
+    Attributes:
+        name: As its maker calls it.
+        memory: In bytes.
+    """
+
+    name: str
+    memory: int
+
+
+def settle_devices(sweep: SweepFile, dataset: Dataset) -> tuple[SweepFile, str | None]:
+    """The sweep with ``gpus_per_worker`` as a number, and what was decided, in words.
+
+    A sweep that says a number stays as it is, and nothing is looked at.
+    """
+    if sweep.scaling.gpus_per_worker != "auto":
+        return sweep, None
+    nodes = all_nodes()
+    gpu = _smallest_gpu(nodes) if any(node.get("GPU", 0.0) >= 1 for node in nodes) else None
+    if gpu is None:
+        share, said = 0.0, None
+        if any(node.get("GPU", 0.0) >= 1 for node in nodes):
+            said = "The cluster has GPUs that its PyTorch cannot use; trials train on CPUs."
+    else:
+        share = gpu_share(sweep, _workload(sweep, dataset), gpu, nodes)
+        said = _in_words(share, gpu)
+    scaling = sweep.scaling.model_copy(update={"gpus_per_worker": share})
+    return sweep.model_copy(update={"scaling": scaling}), said
+
+
+def gpu_share(
+    sweep: SweepFile, workload: Workload, gpu: Gpu, nodes: Iterable[Mapping[str, float]]
+) -> float:
+    """How much of a GPU each worker gets: one, or of one that several trials share, a part.
+
+    As many trials share one as have room in its memory, find CPUs beside it and keep it busy, up
+    to eight. Trials of several workers get one GPU for each worker, or none where the cluster has
+    too few.
+    """
+    scaling, nodes = sweep.scaling, list(nodes)
+    if scaling.num_workers > 1:
+        whole = ScalingSection(**{**scaling.model_dump(), "gpus_per_worker": 1.0})
+        return 1.0 if worker_room(whole, nodes) >= scaling.num_workers else 0.0
+    from trainables.workload import busy_share, device_memory
+
+    recipes = [recipe for _, recipe in sweep.recipes]
+    needed = max(device_memory(workload, r.batch_size, r.eval_batch_size) for r in recipes)
+    busy = max(busy_share(workload, recipe.batch_size) for recipe in recipes)
+    by_memory = gpu.memory / needed
+    by_cpus = max(
+        node.get("CPU", 0.0) / scaling.cpus_per_worker / node["GPU"]
+        for node in nodes
+        if node.get("GPU", 0.0) >= 1
+    )
+    return 1.0 / max(1, math.floor(min(by_memory, by_cpus, 1 / busy, _MOST_ON_ONE)))
+
+
+def _workload(sweep: SweepFile, dataset: Dataset) -> Workload:
+    from trainables.workload import measure
+
+    return measure(sweep.model.name, sweep.model.options, dataset)
+
+
+def _smallest_gpu(nodes: Iterable[Mapping[str, float]]) -> Gpu | None:
+    """The GPU with the least memory among one of each type; None if PyTorch can use none.
+
+    Where all nodes with GPUs are still to come, this makes the autoscaler bring one.
+    """
+    import ray
+
+    types = {
+        name
+        for node in nodes
+        if node.get("GPU", 0.0) >= 1
+        for name in node
+        if name.startswith("accelerator_type:")
+    }
+    look = ray.remote(num_cpus=0, num_gpus=0.01)(_look)
+    tasks = [look.options(resources={name: 0.001}).remote() for name in sorted(types)]
+    found = ray.get(tasks or [look.remote()], timeout=_SECONDS_FOR_A_GPU)
+    gpus = [Gpu(*gpu) for gpu in found if gpu is not None]
+    return min(gpus, key=lambda gpu: gpu.memory, default=None)
+
+
+def _look() -> tuple[str, int] | None:
+    """Runs on a node with a GPU."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    properties = torch.cuda.get_device_properties(0)
+    return properties.name, properties.total_memory
+
+
+def _in_words(share: float, gpu: Gpu) -> str:
+    if share == 0:
+        return "The cluster has too few GPUs for num_workers; trials train on CPUs."
+    trials = round(1 / share)
+    size = f"{gpu.name}, {gpu.memory / 2**30:.0f} GiB"
+    each = "each worker gets a GPU" if trials == 1 else f"{trials} trials share a GPU"
+    return f"scaling.gpus_per_worker = {share:g}: {each} ({size})"

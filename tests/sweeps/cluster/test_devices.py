@@ -1,0 +1,89 @@
+"""What `gpus_per_worker: auto` comes to, on clusters of many kinds and on a real Ray."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from rich.console import Console
+
+from sweeps.cluster import connection, devices
+from sweeps.cluster.devices import Gpu, gpu_share, settle_devices
+from sweeps.errors import SweepFailedError
+from sweeps.runner import load_data, run_sweep
+from sweeps.store.sweep_store import SweepStore
+from tests.builders import make_sweep
+from trainables.workload import Workload
+
+GIB = 2**30
+SMALL = Workload(
+    parameters=10**5, saved=10**5, largest=10**5, operations=1e6, layers=20, data=10**7
+)
+LARGE = Workload(
+    parameters=10**8, saved=5 * 10**7, largest=10**6, operations=1e9, layers=60, data=10**8
+)
+
+
+@pytest.mark.parametrize(
+    ("workload", "memory", "node", "scaling", "share"),
+    [
+        (SMALL, 80, {"CPU": 64, "GPU": 4}, {}, 1 / 8),
+        (SMALL, 80, {"CPU": 12, "GPU": 4}, {}, 1 / 3),  # as many as find a CPU
+        (SMALL, 80, {"CPU": 12, "GPU": 4}, {"cpus_per_worker": 2}, 1.0),
+        (SMALL, 6, {"CPU": 64, "GPU": 1}, {}, 1 / 5),  # as many as fit into its memory
+        (LARGE, 80, {"CPU": 64, "GPU": 1}, {}, 1.0),  # one alone keeps it busy
+        (LARGE, 4, {"CPU": 64, "GPU": 1}, {}, 1.0),
+        (SMALL, 80, {"CPU": 8, "GPU": 2}, {"num_workers": 2}, 1.0),
+        (SMALL, 80, {"CPU": 8, "GPU": 1}, {"num_workers": 2}, 0.0),  # too few for all workers
+    ],
+)
+def test_shares(
+    workload: Workload, memory: int, node: dict[str, float], scaling: dict[str, Any], share: float
+) -> None:
+    sweep = make_sweep(scaling=scaling)
+    assert gpu_share(sweep, workload, Gpu("G", memory * GIB), [{"CPU": 4}, node]) == share
+
+
+@pytest.fixture(scope="module")
+def fake_gpus() -> Iterator[None]:
+    """A Ray that believes in two GPUs, which are not there."""
+    ray.init(num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+def test_a_number_in_the_sweep_file_stands(fake_gpus: None) -> None:
+    sweep = make_sweep(scaling={"gpus_per_worker": 0.5})
+    assert settle_devices(sweep, load_data(sweep)) == (sweep, None)
+
+
+def test_auto_takes_the_gpus_of_the_cluster(
+    fake_gpus: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A module that Ray's workers import sees no patch; a function that Ray ships by value does.
+    monkeypatch.setattr(devices, "_look", lambda: ("H200", 139 * 2**30))
+    sweep, said = settle_devices(make_sweep(), load_data(make_sweep()))
+    assert sweep.scaling.gpus_per_worker == 1.0  # two CPUs beside two GPUs
+    assert said == "scaling.gpus_per_worker = 1: each worker gets a GPU (H200, 139 GiB)"
+    assert connection.concurrent_trials(sweep.scaling) == 2
+
+
+def test_gpus_that_torch_cannot_use_are_told_of_and_left(fake_gpus: None) -> None:
+    sweep, said = settle_devices(make_sweep(), load_data(make_sweep()))
+    assert sweep.scaling.gpus_per_worker == 0.0
+    assert said is not None and "that its PyTorch cannot use" in said
+
+
+def test_trials_use_the_gpu_that_ray_gave_them(fake_gpus: None, tmp_path: Path) -> None:
+    sweep = make_sweep("given", scaling={"gpus_per_worker": 0.5}, search={"trials": 2})
+    with pytest.raises(SweepFailedError, match=r"CUDA|NVIDIA"):
+        run_sweep(sweep, str(tmp_path), console=Console(quiet=True))
+
+
+def test_what_was_settled_is_kept_with_the_sweep(fake_gpus: None, tmp_path: Path) -> None:
+    sweep = make_sweep(
+        "kept", training={"epochs": 1}, search={"trials": 1}, selection={"finalists": 0}
+    )
+    run_sweep(sweep, str(tmp_path), console=Console(quiet=True))
+    assert SweepStore(str(tmp_path), "kept").load_sweep().scaling.gpus_per_worker == 0.0
