@@ -35,7 +35,7 @@ from sweeps.terminal.progress import Progress
 from sweeps.tracking.address import check_answers, tracking_uri
 from sweeps.tracking.artifacts import ArtifactError
 from sweeps.tracking.writer import MlflowWriter
-from trainables.config import trial_setting
+from trainables.config import check_shares, trial_setting
 
 if TYPE_CHECKING:
     from trainables.data.base import Dataset
@@ -249,7 +249,13 @@ def _named_sweeps(sweep: SweepFile, storage: str) -> dict[str, list[TrialRecord]
 
 def _checked_data(sweep: SweepFile) -> Dataset:
     check_sweep(sweep)
-    return load_data(sweep)
+    dataset = load_data(sweep)
+    for key, recipe in sweep.recipes:
+        try:
+            check_shares(len(dataset.train), recipe.batch_size, sweep.scaling.num_workers)
+        except ValueError as error:
+            raise UserError(f"{key}.{error}") from None
+    return dataset
 
 
 def load_data(sweep: SweepFile) -> Dataset:

@@ -8,7 +8,13 @@ from torch import Tensor
 KINDS = ("none", "crop", "crop_flip")
 
 
-def augment(images: Tensor, kind: str, generator: torch.Generator | None = None) -> Tensor:
+def augment(
+    images: Tensor,
+    kind: str,
+    generator: torch.Generator | None = None,
+    start: int = 0,
+    total: int | None = None,
+) -> Tensor:
     """Augments each image of a batch independently.
 
     ``crop`` pads with zeros by an eighth of the height and crops at random to the old size;
@@ -19,6 +25,9 @@ def augment(images: Tensor, kind: str, generator: torch.Generator | None = None)
         images: (N, C, H, W), any dtype.
         kind: ``"none"``, ``"crop"`` or ``"crop_flip"``.
         generator: On the device of ``images``; equal states give equal results.
+        start: Where in their batch the images begin, if they are a part of one.
+        total: Size of that batch. Chance is drawn for all of it, so that its parts are augmented
+            as the whole would be.
 
     Returns:
         A tensor of the same shape, dtype and device; ``images`` itself if ``kind`` is ``"none"``.
@@ -36,11 +45,15 @@ def augment(images: Tensor, kind: str, generator: torch.Generator | None = None)
     device = images.device
     pad = height // 8
     padded = torch.nn.functional.pad(images, (pad, pad, pad, pad))
-    offsets = torch.randint(0, 2 * pad + 1, (2, count, 1), generator=generator, device=device)
+    drawn = (len(images) if total is None else total, 1)
+    part = slice(start, start + count)
+    offsets = torch.randint(0, 2 * pad + 1, (2, *drawn), generator=generator, device=device)[
+        :, part
+    ]
     rows = offsets[0] + torch.arange(height, device=device)
     columns = offsets[1] + torch.arange(width, device=device)
     if kind == "crop_flip":
-        flipped = torch.rand((count, 1), generator=generator, device=device) < 0.5
+        flipped = torch.rand(drawn, generator=generator, device=device)[part] < 0.5
         columns = torch.where(flipped, columns.flip(1), columns)
     batch = torch.arange(count, device=device)
     # Advanced indices around the channel slice put channels last: (N, H, W, C).

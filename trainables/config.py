@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -96,6 +97,22 @@ class TrialSetup:
     threads: int = 1
     user_paths: tuple[str, ...] = ()
     encoder: EncoderSetup | None = None
+
+
+def check_shares(num_samples: int, batch_size: int, num_workers: int) -> None:
+    """Make sure that every worker gets a sample of every batch.
+
+    Raises:
+        ValueError: The smallest batch has fewer samples than there are workers.
+    """
+    smallest = num_samples // math.ceil(num_samples / batch_size)
+    if smallest < num_workers:
+        raise ValueError(
+            f"batch_size = {batch_size} cuts {num_samples} training samples into batches of down "
+            f"to {smallest}, fewer than num_workers = {num_workers}; each worker needs a sample "
+            f"of each batch: allowed: a batch_size of {2 * num_workers} or more"
+            + ("" if num_samples >= num_workers else ", and as many samples as workers")
+        )
 
 
 def trial_setting(model: str, model_options: Mapping[str, object], config: TrialConfig) -> str:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.batch_norm import synchronised
-from trainables.config import TrainingConfig
+from trainables.config import TrainingConfig, check_shares
 from trainables.data.base import Dataset, Split
 from trainables.distributed import all_gather, rank, world_size
 from trainables.losses import CalibrationLoss
@@ -67,6 +67,7 @@ class Trainer:
         self.optimizer = make_optimizer(self.model, self.loss, config)
         self._parallel = self._wrap_for_workers()
         self._steps_per_epoch = math.ceil(len(dataset.train.labels) / config.batch_size)
+        check_shares(len(dataset.train.labels), config.batch_size, world_size())
 
     def train_epoch(self) -> dict[str, float]:
         """Train for one epoch, evaluate on the validation split, let the loss adapt.
@@ -82,14 +83,14 @@ class Trainer:
         generator = self._seed_epoch()
         total = torch.zeros((), device=self.device)
         lr = 0.0
-        for step, indices in enumerate(self._batches()):
+        for step, batch in enumerate(self._batches()):
             lr = self._set_learning_rate(self.epoch + step / self._steps_per_epoch)
-            total += self._train_step(indices, generator) * len(indices)
+            total += self._train_step(batch, generator) * len(batch)
         self.loss.on_epoch_end()
         self.epoch += 1
         for buffer in self.model.buffers() if world_size() > 1 else ():
             torch.distributed.broadcast(buffer, 0)  # batch statistics: all evaluate the same net
-        train_loss = _sum_over_workers(total).item() / len(self.dataset.train.labels)
+        train_loss = total.item() / len(self.dataset.train.labels)
         if not math.isfinite(train_loss):
             raise DivergedError(f"diverged: training loss is {train_loss} in epoch {self.epoch}")
         return {"train_loss": train_loss, "lr": lr}
@@ -168,24 +169,46 @@ class Trainer:
 
     def _seed_epoch(self) -> torch.Generator:
         """Seed dropout and the like; return the generator of augmentation and mixing."""
-        seed = _mix(self.seed, self.epoch, rank())
-        torch.manual_seed(seed)
-        return torch.Generator(self.device).manual_seed(seed)
+        torch.manual_seed(_mix(self.seed, self.epoch, rank()))
+        # The same on all workers: each draws for the whole batch and takes its share.
+        return torch.Generator(self.device).manual_seed(_mix(self.seed, self.epoch))
 
     def _batches(self) -> Iterator[np.ndarray]:
-        """This worker's share of each global batch: row numbers of the training split."""
+        """The batches of all workers together: row numbers of the training split."""
         order = np.random.default_rng([self.seed, self.epoch]).permutation(
             len(self.dataset.train.labels)
         )
-        for batch in np.array_split(order, self._steps_per_epoch):
-            yield np.array_split(batch, world_size())[rank()]
+        yield from np.array_split(order, self._steps_per_epoch)
 
-    def _train_step(self, indices: np.ndarray, generator: torch.Generator) -> Tensor:
-        rows = self._rows(self.dataset.train, indices)
-        labels = torch.from_numpy(self.dataset.train.labels[indices]).to(self.device)
+    def _prepare(
+        self, batch: np.ndarray, share: slice, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """What the model gets of this worker's share of a batch, and its targets.
+
+        All are drawn as one process draws them. A loss with a way of its own to prepare batches
+        may look across samples, so it gets the whole batch and the share is taken thereafter.
+        """
+        whole = type(self.loss).prepare_batch is not CalibrationLoss.prepare_batch
+        rows = batch if whole else batch[share]
+        start = 0 if whole else share.start
         inputs, targets = self.loss.prepare_batch(
-            rows, labels, augment=self._augmentation(generator), generator=generator
+            self._rows(self.dataset.train, rows),
+            torch.from_numpy(self.dataset.train.labels[rows]).to(self.device),
+            augment=self._augmentation(generator, start, len(batch)),
+            generator=generator,
         )
+        if not whole or world_size() == 1:
+            return inputs, targets
+        views = (len(inputs) // len(batch), len(batch))
+        return (
+            inputs.unflatten(0, views)[:, share].flatten(0, 1),
+            targets.unflatten(0, views)[:, share].flatten(0, 1),
+        )
+
+    def _train_step(self, batch: np.ndarray, generator: torch.Generator) -> Tensor:
+        share = _share(len(batch))
+        indices = batch[share]
+        inputs, targets = self._prepare(batch, share, generator)
         logits, features = self._forward(self._parallel, inputs)
         value: Tensor = self.loss(
             logits,
@@ -209,10 +232,13 @@ class Trainer:
     def _rows(self, split: Split, indices: np.ndarray) -> Tensor:
         return torch.from_numpy(split.inputs[indices]).to(self.device, non_blocking=True)
 
-    def _augmentation(self, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
+    def _augmentation(
+        self, generator: torch.Generator, start: int, total: int
+    ) -> Callable[[Tensor], Tensor]:
+        """Augment and normalise the rows from ``start`` on of a batch of ``total``."""
         samples = self.dataset.samples
         kind = self.config.augmentation or samples.augmentation
-        return lambda inputs: samples.prepare(inputs, kind, generator)
+        return lambda inputs: samples.prepare(inputs, kind, generator, start, total)
 
     def _set_learning_rate(self, epochs_done: float) -> float:
         factor = learning_rate_factor(self.config, epochs_done)
@@ -255,10 +281,11 @@ def _chunks(indices: np.ndarray, size: int) -> Iterator[np.ndarray]:
         yield indices[start : start + size]
 
 
-def _sum_over_workers(value: Tensor) -> Tensor:
-    if world_size() > 1:
-        torch.distributed.all_reduce(value)
-    return value
+def _share(count: int) -> slice:
+    """This worker's part of a batch: parts differ by one sample at most, the larger ones first."""
+    each, more = divmod(count, world_size())
+    start = rank() * each + min(rank(), more)
+    return slice(start, start + each + (rank() < more))
 
 
 def _mix(*numbers: int) -> int:

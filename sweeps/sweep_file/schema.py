@@ -331,6 +331,24 @@ class SweepFile(_Section):
             raise ValueError(f"losses: {', '.join(twice)} is named twice; name each loss once")
         return self
 
+    @model_validator(mode="after")
+    def _a_sample_for_each_worker(self) -> SweepFile:
+        workers = self.scaling.num_workers
+        for key, section in self.recipes:
+            if section.batch_size < workers:
+                raise ValueError(
+                    f"{key}.batch_size = {section.batch_size} is not allowed with "
+                    f"scaling.num_workers = {workers}, which share a batch; allowed: {workers} or "
+                    "more"
+                )
+        return self
+
+    @property
+    def recipes(self) -> tuple[tuple[str, TrainingSection], ...]:
+        """The recipes of all stages, by their keys."""
+        encoder = (("encoder.training", self.encoder.training),) if self.encoder else ()
+        return (("training", self.training), *encoder)
+
     @property
     def seeds(self) -> tuple[int, ...]:
         """The seed of the search, and the new ones of the finalists."""

@@ -14,7 +14,7 @@ from sweeps.cluster import connection as cluster
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.results.best import best_settings
 from sweeps.results.report import render
-from sweeps.runner import SweepResult, resume_sweep, run_sweep
+from sweeps.runner import SweepResult, _checked_data, resume_sweep, run_sweep
 from sweeps.search.ranking import choose
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
@@ -287,7 +287,7 @@ def test_if_every_trial_fails_the_sweep_fails_with_the_reasons(workplace: Path) 
     [
         ({"cpus_per_worker": 1000}, r"cpus_per_worker = 1000.*this machine has room for 0 such"),
         ({"gpus_per_worker": 64.0}, r"gpus_per_worker = 64.*this machine has room for 0 such"),
-        ({"num_workers": 1000}, r"num_workers = 1000 .*this machine has room for \d+ such workers"),
+        ({"num_workers": 60}, r"num_workers = 60 .*this machine has room for \d+ such workers"),
         ({"num_workers": 1, "gpus_per_worker": 1.5}, r"gpus_per_worker: 1.5 is not allowed"),
         ({"num_workers": 2, "gpus_per_worker": 0.5}, r"gpus_per_worker = 0.5 is not allowed with"),
     ],
@@ -298,6 +298,22 @@ def test_more_than_the_cluster_has_is_refused_at_once(
     with pytest.raises(UserError, match=message):
         run(workplace, "large", scaling=scaling)
     assert not SweepStore(str(workplace / "store"), "large").exists()
+
+
+def test_batches_too_small_for_the_workers_are_refused_once_the_data_are_known() -> None:
+    sweep = parse_sweep(
+        {
+            "name": "few",
+            "dataset": {"name": "digits", "train_samples": 11},
+            "model": "small_cnn",
+            "losses": ["focal"],
+            "training": {"batch_size": 5},
+            "scaling": {"num_workers": 4},
+        }
+    )
+    message = "training.batch_size = 5 cuts 11 training samples .* num_workers = 4; .* 8 or more"
+    with pytest.raises(UserError, match=message):
+        _checked_data(sweep)
 
 
 def test_metrics_are_finite(first: SweepResult, mixed: SweepResult) -> None:

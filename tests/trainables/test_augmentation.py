@@ -79,6 +79,17 @@ def test_equal_generators_give_equal_images() -> None:
     assert not torch.equal(first, augment(batch, "crop_flip", seeded(2)))
 
 
+@pytest.mark.parametrize("kind", ["crop", "crop_flip"])
+def test_parts_of_a_batch_are_augmented_as_the_whole(kind: str) -> None:
+    batch = images(11)
+    whole = augment(batch, kind, seeded(1))
+    parts = [
+        augment(batch[start:stop], kind, seeded(1), start, 11)
+        for start, stop in ((0, 4), (4, 8), (8, 11))
+    ]
+    assert torch.equal(torch.cat(parts), whole)
+
+
 def test_the_default_generator_is_left_alone() -> None:
     before = torch.get_rng_state()
     augment(images(), "crop_flip", seeded(1))

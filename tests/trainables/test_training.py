@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from trainables import training
-from trainables.config import TrainingConfig
+from trainables.config import TrainingConfig, check_shares
 from trainables.data import load_dataset
 from trainables.data.base import Dataset, Split
 from trainables.losses import CalibrationLoss, make_loss
@@ -22,7 +22,7 @@ from trainables.optimizers import make_optimizer
 from trainables.training import DivergedError, Trainer, learning_rate_factor
 
 CPU = torch.device("cpu")
-LOSSES = ("cross_entropy", "focal", "crl", "cals_alm", "adafocal", "aucm")
+LOSSES = ("cross_entropy", "focal", "crl", "cals_alm", "adafocal", "aucm", "mixup", "supcon")
 
 
 @pytest.fixture(scope="module")
@@ -350,3 +350,16 @@ def test_all_workers_go_on_from_the_first_ones_checkpoint(
     first, second = (results[name]["resumed"] for name in ("worker0", "worker1"))
     assert first["epochs"] == second["epochs"] == [[1, 2], [3]]
     assert torch.equal(first["weights"], second["weights"])
+
+
+@pytest.mark.parametrize("num_samples", [1, 3, 7, 100])
+@pytest.mark.parametrize("batch_size", [2, 4, 5, 40])
+@pytest.mark.parametrize("num_workers", [1, 2, 3, 4])
+def test_empty_shares_are_refused(num_samples: int, batch_size: int, num_workers: int) -> None:
+    batches = np.array_split(np.arange(num_samples), math.ceil(num_samples / batch_size))
+    shares = [share for batch in batches for share in np.array_split(batch, num_workers)]
+    if min(map(len, shares)) > 0:
+        check_shares(num_samples, batch_size, num_workers)
+    else:
+        with pytest.raises(ValueError, match=f"batch_size = {batch_size} .* allowed: a batch_size"):
+            check_shares(num_samples, batch_size, num_workers)

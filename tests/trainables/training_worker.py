@@ -23,7 +23,7 @@ from trainables.training import Trainer
 from trainables.trial import TrialRun
 
 WORKERS = 2
-LOSSES = ("cross_entropy", "focal", "crl", "cals_alm", "adafocal", "aucm")
+LOSSES = ("cross_entropy", "focal", "crl", "cals_alm", "adafocal", "aucm", "mixup", "supcon")
 
 
 def train(name: str) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def train(name: str) -> dict[str, Any]:
     torch.manual_seed(0)
     encoder = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.Tanh())  # no batch statistics
     config = TrainingConfig(
-        epochs=2, batch_size=40, lr=0.1, clip_grad_norm=0.5, augmentation="none"
+        epochs=2, batch_size=40, lr=0.1, clip_grad_norm=0.5, augmentation="crop_flip"
     )
     model = Classifier(encoder, nn.Linear(16, 10))
     loss = make_loss(name, num_classes=10)

@@ -62,6 +62,8 @@ class Samples(ABC):
         batch: Tensor,
         augmentation: AugmentationName = "none",
         generator: torch.Generator | None = None,
+        start: int = 0,
+        total: int | None = None,
     ) -> Tensor:
         """Makes of rows of a split what the model gets: augmented, then normalised.
 
@@ -69,6 +71,9 @@ class Samples(ABC):
             batch: (N, ...), of the split's dtype, on any device.
             augmentation: One of ``augmentations``; drawn anew for each sample.
             generator: Of the random numbers, on the batch's device.
+            start: Where the rows begin in a batch that several workers share.
+            total: Size of that batch, for all of which chance is drawn, so that what becomes of a
+                row does not depend on the number of workers; None, the rows are all of it.
 
         Returns:
             (N, *shape), on the same device.
@@ -120,11 +125,13 @@ class Images(Samples):
         batch: Tensor,
         augmentation: AugmentationName = "none",
         generator: torch.Generator | None = None,
+        start: int = 0,
+        total: int | None = None,
     ) -> Tensor:
         """See :meth:`Samples.prepare`; crops are padded with black."""
         from trainables.augmentation import augment, normalise
 
-        return normalise(augment(batch, augmentation, generator), self.mean, self.std)
+        return normalise(augment(batch, augmentation, generator, start, total), self.mean, self.std)
 
 
 @dataclass(frozen=True)
@@ -177,6 +184,8 @@ class Arrays(Samples):
         batch: Tensor,
         augmentation: AugmentationName = "none",
         generator: torch.Generator | None = None,
+        start: int = 0,
+        total: int | None = None,
     ) -> Tensor:
         """See :meth:`Samples.prepare`."""
         import torch

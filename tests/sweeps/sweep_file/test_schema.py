@@ -173,6 +173,15 @@ def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
         (HEAD + "losses: [focal]\ntraining: {lr: .inf}\n", r"training.lr = inf .*finite"),
         (HEAD + "losses: [focal]\nsearch: {max_hours: 0}\n", r"search.max_hours = 0 .*greater"),
         (HEAD + "losses: [focal]\ntraining: {milestones: [2]}\n", r"milestones.0 = 2 .*less than"),
+        (
+            HEAD + "losses: [focal]\ntraining: {batch_size: 2}\nscaling: {num_workers: 4}\n",
+            r"training.batch_size = 2 is not .* scaling.num_workers = 4, .*; allowed: 4 or more",
+        ),
+        (
+            HEAD + "losses: [focal]\nencoder: {training: {batch_size: 3}}\n"
+            "scaling: {num_workers: 4}\n",
+            r"encoder.training.batch_size = 3 is not allowed .*; allowed: 4 or more",
+        ),
     ],
 )
 def test_what_no_sweep_file_may_hold(tmp_path: Path, text: str, message: str) -> None:
