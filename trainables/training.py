@@ -199,11 +199,10 @@ class Trainer:
         )
         if not whole or world_size() == 1:
             return inputs, targets
-        views = (len(inputs) // len(batch), len(batch))
-        return (
-            inputs.unflatten(0, views)[:, share].flatten(0, 1),
-            targets.unflatten(0, views)[:, share].flatten(0, 1),
+        mine = (
+            torch.arange(len(inputs), device=self.device).view(-1, len(batch))[:, share].flatten()
         )
+        return inputs[mine], targets[mine]  # of each view
 
     def _train_step(self, batch: np.ndarray, generator: torch.Generator) -> Tensor:
         share = _share(len(batch))
