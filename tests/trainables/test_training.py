@@ -215,7 +215,7 @@ def test_evaluation_is_float32_whatever_the_precision(digits: Dataset, what: str
     pixels = torch.from_numpy(np.array(digits.test.inputs)).float() / 255
     with torch.no_grad():
         model = trainer.model.eval()
-        features = model.encoder((pixels - digits.mean[0]) / digits.std[0])
+        features = model.encoder((pixels - digits.samples.mean[0]) / digits.samples.std[0])
         expected = model.head(features) if what == "logits" else features
     found = trainer.predict(digits.test)[0] if what == "logits" else trainer.features(digits.test)
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
