@@ -9,6 +9,7 @@ nodes have another version.
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import shutil
 import subprocess
@@ -24,6 +25,7 @@ from sweeps.sweep_file.loading import dump_sweep
 from sweeps.sweep_file.schema import SweepFile
 
 SWEEP_FILE = "calsweep-sweep.yaml"
+JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # which Ray sets for the driver of a job
 _LARGEST_TOTAL = 10 * 2**20  # bytes
 _SKIPPED = ("node_modules", "site-packages", "__pycache__")
 _CALSWEEP = Path(__file__).resolve().parents[2]
@@ -56,8 +58,8 @@ def stage(source: Path, target: Path, sweep: SweepFile | None) -> Shipment:
         sweep: Its resolved file goes along; None where the cluster has it already.
 
     Raises:
-        UserError: The modules are too large, cannot be read, hide calsweep's own, or git ignores
-            one that the sweep names.
+        UserError: The modules are too large, cannot be read, hide calsweep's own, git ignores
+            one that the sweep names, or git does not say what it ignores.
     """
     source = source.resolve()
     paths = [path.relative_to(source) for path in _modules(source)]
@@ -77,8 +79,12 @@ def keep_what_was_sent() -> None:
     """Begin anew in a copy of the folder that was sent, as the driver of a job.
 
     While the driver connects, Ray may delete that folder and make it anew (seen where the head has
-    no CPUs), and imports fail from a folder that is gone.
+    no CPUs), and imports fail from a folder that is gone. A job that was sent nothing (one of
+    KubeRay's, in the image's own folder, say) stays where it is.
     """
+    config = json.loads(os.environ.get(JOB_CONFIG, "{}"))
+    if "working_dir" not in (config.get("runtime_env") or {}):
+        return
     if Path.cwd().name.startswith(_COPY):
         atexit.register(shutil.rmtree, Path.cwd(), ignore_errors=True)
         return
@@ -105,19 +111,65 @@ def _modules(source: Path) -> Iterator[Path]:
                 yield path
 
 
-def _ignored_by_git(source: Path, paths: list[Path]) -> set[Path]:
-    """Those that git ignores; none where there is no git, or no repository."""
+def _ignored_by_git(root: Path, paths: list[Path]) -> set[Path]:
+    """Those of the paths that git ignores; none where there is no repository.
+
+    Each repository below the folder (a submodule, or one that just lies there) is asked for what
+    is in it.
+
+    Raises:
+        UserError: There is a repository, and git does not say what it ignores.
+    """
+    below: dict[Path, list[Path]] = {}
+    asked: list[Path] = []
+    for path in paths:
+        inner = _repository_of(root, path)
+        if inner is None:
+            asked.append(path)
+        else:
+            below.setdefault(inner, []).append(path)
+    ignored = _check_ignore(root, [*asked, *below])
+    for inner, inside in below.items():
+        if inner in ignored:
+            ignored |= set(inside)
+        else:
+            own = _ignored_by_git(root / inner, [path.relative_to(inner) for path in inside])
+            ignored |= {inner / path for path in own}
+    return ignored
+
+
+def _repository_of(root: Path, path: Path) -> Path | None:
+    """The outermost folder below ``root`` that holds the path and is a repository of its own."""
+    folders = reversed(path.parents[:-1])  # the last is the root itself
+    return next((folder for folder in folders if (root / folder / ".git").exists()), None)
+
+
+def _check_ignore(root: Path, paths: list[Path]) -> set[Path]:
+    if not paths:
+        return set()
     try:
         answer = subprocess.run(
-            ["git", "-C", str(source), "check-ignore", "--stdin", "-z"],
+            ["git", "-C", str(root), "check-ignore", "--stdin", "-z"],
             input="\0".join(map(str, paths)),
             capture_output=True,
             text=True,
             check=False,
+            env={**os.environ, "LC_ALL": "C"},
         )
     except FileNotFoundError:
+        refusal = "git is not installed"
+    else:
+        if answer.returncode in (0, 1):  # some are ignored, none is
+            return {Path(name) for name in answer.stdout.split("\0") if name}
+        refusal = (answer.stderr.splitlines() or [f"it ended with {answer.returncode}"])[0]
+    if not any((folder / ".git").exists() for folder in (root, *root.parents)):
         return set()
-    return {Path(name) for name in answer.stdout.split("\0") if name}
+    raise UserError(
+        f"{root}: git does not say which files it ignores ({refusal}), so nothing is sent, as "
+        f"there may be secrets among them; make `git -C {root} status` work (where the folder is "
+        f"another user's: `git config --global --add safe.directory {root}`), or submit from a "
+        "folder outside the repository that holds just the modules that the sweep needs"
+    )
 
 
 def _check_sent(sweep: SweepFile, ignored: set[Path]) -> None:
