@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sweeps.cluster.internals import is_driver_of_a_job
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
 from sweeps.redaction import redact
 
@@ -315,7 +316,7 @@ def _print_result(result: SweepResult, name: str, storage: str) -> None:
 
 def main() -> None:
     """Run the command and turn what went wrong into a message and an exit code."""
-    if "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ:  # as the driver of a job
+    if is_driver_of_a_job():
         from sweeps.cluster.shipping import keep_what_was_sent
 
         keep_what_was_sent()

@@ -12,18 +12,11 @@ from typing import Any
 from ray.tune import Callback
 from ray.tune.experiment import Trial
 
+from sweeps.cluster.internals import SweepOverError
 from sweeps.search.ledger import Ledger
 from trainables.report import Failed, Progressed, Waits, from_tune
 
 logger = logging.getLogger("calsweep")
-
-
-class SweepOverError(Exception):
-    """Every trial has ended.
-
-    Raised out of Tune's loop, which then ends its actors and passes it on. A loop that runs out
-    instead writes a snapshot of all trials and reads all their results back, some 20 ms for each.
-    """
 
 
 class LedgerCallback(Callback):

@@ -10,26 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
+from sweeps.cluster.internals import LOCAL_SETTINGS, nodes_to_come
 from sweeps.errors import UserError
 from sweeps.sweep_file.schema import ScalingSection
 
-_LOCAL_SETTINGS = {
-    # A driver under `uv run` would build a second environment for the workers; they share ours.
-    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
-    # Tune's actors run in an environment of their own, so processes started ahead only cost.
-    "RAY_prestart_worker_first_driver": "0",
-    # Trials keep their own records; Tune's loggers, snapshots and reports would do so again.
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-    "TUNE_GLOBAL_CHECKPOINT_S": "1000000",
-    # The searcher itself waits for a free slot, so that workers start side by side.
-    "TUNE_MAX_PENDING_TRIALS_PG": "1000",
-    "TUNE_DISABLE_SIGINT_HANDLER": "1",
-    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # a failed trial reports its reason only
-    "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "1000000",
-    "RAY_AIR_NEW_OUTPUT": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_USAGE_STATS_ENABLED": "0",
-}
 _SLOTS_KNOWN_FOR_SECONDS = 5.0
 
 
@@ -46,7 +30,7 @@ def connected(address: str | None, dashboard: bool = False) -> Iterator[None]:
     Raises:
         UserError: No cluster answers at the address.
     """
-    for name, value in _LOCAL_SETTINGS.items():
+    for name, value in LOCAL_SETTINGS.items():
         os.environ.setdefault(name, value)
     import ray
 
@@ -129,13 +113,13 @@ def concurrent_trials(scaling: ScalingSection) -> int:
 
     Trials that wait for room are what makes an autoscaler add nodes.
     """
-    room = max(worker_room(scaling, nodes) for nodes in (_nodes(), _nodes_to_come()))
+    room = max(worker_room(scaling, nodes) for nodes in (_nodes(), nodes_to_come()))
     return max(1, min(room // scaling.num_workers, scaling.max_concurrent or room))
 
 
 def all_nodes() -> list[dict[str, float]]:
     """The resources of each node that is alive, and of each that the autoscaler may start."""
-    return [*_nodes(), *_nodes_to_come()]
+    return [*_nodes(), *nodes_to_come()]
 
 
 def _nodes() -> list[dict[str, float]]:
@@ -143,15 +127,6 @@ def _nodes() -> list[dict[str, float]]:
     import ray
 
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
-
-
-def _nodes_to_come() -> list[dict[str, float]]:
-    """The resources of each node that the autoscaler may start; none without one."""
-    from ray._private.state import state  # nothing public tells
-
-    config = state.get_cluster_config()
-    groups = config.node_group_configs if config is not None else ()
-    return [dict(group.resources) for group in groups for _ in range(group.max_count)]
 
 
 def _sizes(nodes: list[dict[str, float]]) -> str:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from sweeps.cluster.internals import CHATTY_LOGGERS
 from sweeps.errors import UserError
 
 if TYPE_CHECKING:
@@ -20,11 +21,6 @@ _VARIABLE = "RAY_API_SERVER_ADDRESS"
 _DEFAULT_URL = "http://127.0.0.1:8265"
 _THIS_MACHINE = ("auto", "local")  # of RAY_ADDRESS, which need not be a URL
 _PATIENCE_SECONDS = 5.0
-_CHATTY = (
-    "ray._private.runtime_env.packaging",
-    "ray.dashboard.modules.dashboard_sdk",
-    "ray.dashboard.modules.job.sdk",
-)
 
 
 def dashboard_url(address: str | None) -> str:
@@ -100,7 +96,7 @@ def connected_client(address: str | None) -> Iterator[JobSubmissionClient]:
 def _client(url: str) -> JobSubmissionClient:
     from ray.job_submission import JobSubmissionClient
 
-    for name in _CHATTY:  # which set levels of their own on import
+    for name in CHATTY_LOGGERS:  # which set levels of their own on import
         logging.getLogger(name).setLevel(logging.ERROR)
     # Ray lets these variables win over the address that its client is given.
     before = os.environ.get(_VARIABLE)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweeps.cluster.internals import SECONDS_TO_STOP
 from sweeps.cluster.job_client import connected_client, dashboard_url
 from sweeps.cluster.shipping import SWEEP_FILE, Shipment, stage
 from sweeps.errors import SweepFailedError, UserError, did_you_mean
@@ -105,7 +106,7 @@ def _submit(
                 submission_id=f"{name}-{secrets.token_hex(3)}",
                 runtime_env={
                     "working_dir": folder,
-                    "env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(_SECONDS_TO_STOP)},
+                    "env_vars": {SECONDS_TO_STOP: str(_SECONDS_TO_STOP)},
                 },
                 metadata={"calsweep_sweep": name, "calsweep_storage": storage},
             )

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray import tune as ray_tune
 
-from sweeps.cluster.callback import LedgerCallback, SweepOverError
+from sweeps.cluster.callback import LedgerCallback
 from sweeps.cluster.connection import slots
+from sweeps.cluster.internals import SweepOverError
 from sweeps.cluster.scheduler import LedgerScheduler
 from sweeps.cluster.searcher import LedgerSearcher
 from sweeps.search.ledger import Ledger

@@ -16,13 +16,13 @@ import optuna
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import TrialState
 
+from sweeps.search.internals import TrialWindow
 from sweeps.search.ranking import guard_excess, guard_reference
 from sweeps.search.record import TrialRecord
 from sweeps.search.samplers import SAMPLERS
 from sweeps.search.setting import Setting
 from sweeps.search.space import SearchSpace
 from sweeps.search.warm_start import EarlierTrial
-from sweeps.search.window import TrialWindow
 from sweeps.sweep_file.schema import SweepFile
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)

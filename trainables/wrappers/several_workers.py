@@ -16,6 +16,7 @@ from ray.util.queue import Queue
 from trainables.config import TrialSetup, trial_folder
 from trainables.internals import lost_a_peer
 from trainables.report import Failed, TrialConfig, Waits, to_tune
+from trainables.wrappers.internals import TRAIN_SETTINGS
 from trainables.wrappers.one_process import SECONDS_BETWEEN_TRIES
 
 
@@ -57,10 +58,8 @@ def train_trial(
     """
     from ray.train.torch import TorchTrainer
 
-    # How often reports, the end and the death of a worker are looked for; 2 s is Ray's default.
-    os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.5")
-    # A process that would tell workers of their machine's end: they are ready for it at any time.
-    os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")
+    for name, value in TRAIN_SETTINGS.items():
+        os.environ.setdefault(name, value)
     reports = Queue(actor_options={"num_cpus": 0})
     trainer = TorchTrainer(
         _run_worker,

@@ -256,8 +256,8 @@ def test_a_crash_in_a_long_sweep_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of many trials Optuna is shown some only: the same ones after a resume."""
-    monkeypatch.setattr("sweeps.search.window.LATEST", 8)
-    monkeypatch.setattr("sweeps.search.window.BEST", 3)
+    monkeypatch.setattr("sweeps.search.internals.LATEST", 8)
+    monkeypatch.setattr("sweeps.search.internals.BEST", 3)
     sweep = simulated(trials=40)
     whole = ledger_of(sweep, new_store(tmp_path / "whole", sweep))
     for _ in steps(whole):

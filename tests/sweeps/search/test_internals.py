@@ -9,7 +9,7 @@ from optuna.samplers import RandomSampler, TPESampler
 from optuna.samplers._tpe.sampler import _split_trials
 from optuna.trial import FrozenTrial, TrialState
 
-from sweeps.search.window import BEST, LATEST, TrialWindow
+from sweeps.search.internals import BEST, LATEST, TrialWindow
 
 
 def fill(study: optuna.Study, count: int) -> None:

@@ -1,0 +1,107 @@
+"""All of the driver's that leans on private or undocumented behaviour of Ray.
+
+What the workers lean on is in :mod:`trainables.wrappers.internals`. Each entry says what it leans
+on, why nothing public would do, since which version that holds, and the test that fails when it
+changes. Ray is imported within functions: the command looks in here before it knows whether it
+needs Ray.
+"""
+
+from __future__ import annotations
+
+import os
+
+LOCAL_SETTINGS = {
+    # A driver under `uv run` would build a second environment for the workers; they share ours.
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    # Tune's actors run in an environment of their own, so processes started ahead only cost.
+    "RAY_prestart_worker_first_driver": "0",
+    # Trials keep their own records; Tune's loggers, snapshots and reports would do so again.
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_GLOBAL_CHECKPOINT_S": "1000000",
+    # The searcher itself waits for a free slot, so that workers start side by side.
+    "TUNE_MAX_PENDING_TRIALS_PG": "1000",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # a failed trial reports its reason only
+    "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "1000000",
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+"""Environment variables of the driver and of what it starts, where the user has not set them.
+
+Leans on: their names and meanings, of which Ray's pages describe some.
+Why: ``ray.init`` and ``tune.RunConfig`` have no arguments for them.
+Since: Ray 2.60, the oldest that is allowed.
+Test: tests/sweeps/cluster/test_internals.py::test_ray_still_reads_what_is_set
+"""
+
+SECONDS_TO_STOP = "RAY_JOB_STOP_WAIT_TIME_S"
+"""Environment variable of a job: how long it may take to end once it was told to.
+
+Leans on: that a job's own runtime environment may set it.
+Why: ``JobSubmissionClient.stop_job`` has no argument for it; after 3 s the driver is killed.
+Since: Ray 2.60, the oldest that is allowed.
+Test: tests/sweeps/cluster/test_internals.py::test_ray_still_reads_what_is_set
+"""
+
+CHATTY_LOGGERS = (
+    "ray._private.runtime_env.packaging",
+    "ray.dashboard.modules.dashboard_sdk",
+    "ray.dashboard.modules.job.sdk",
+)
+"""Loggers that tell of uploads on stderr when a job is handed over.
+
+Leans on: their names, and that their modules set the levels on import.
+Why: ``JobSubmissionClient`` has no argument for it.
+Since: Ray 2.60, the oldest that is allowed.
+Test: tests/sweeps/cluster/test_internals.py::test_the_chatty_loggers_are_there
+"""
+
+
+def is_driver_of_a_job() -> bool:
+    """Whether this process is what a job of a Ray cluster runs.
+
+    Leans on: the name of the variable by which Ray hands the job's configuration over.
+    Why: ``ray.get_runtime_context()`` tells only once it is connected, which this is asked before.
+    Since: Ray 2.60, the oldest that is allowed.
+    Test: tests/sweeps/cluster/test_internals.py::test_ray_still_reads_what_is_set
+    """
+    return JOB_CONFIGURATION in os.environ
+
+
+JOB_CONFIGURATION = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""See :func:`is_driver_of_a_job`.
+
+Leans on: its name.
+Why: as above.
+Since: Ray 2.60, the oldest that is allowed.
+Test: tests/sweeps/cluster/test_internals.py::test_ray_still_reads_what_is_set
+"""
+
+
+def nodes_to_come() -> list[dict[str, float]]:
+    """The resources of each node that the autoscaler may start; none without one.
+
+    Leans on: ``ray._private.state.state.get_cluster_config``.
+    Why: nothing public tells what an autoscaler may do.
+    Since: Ray 2.60, the oldest that is allowed.
+    Test: tests/sweeps/cluster/test_internals.py::test_what_the_autoscaler_may_start
+    """
+    from ray._private.state import state
+
+    config = state.get_cluster_config()
+    groups = config.node_group_configs if config is not None else ()
+    return [dict(group.resources) for group in groups for _ in range(group.max_count)]
+
+
+class SweepOverError(Exception):
+    """Every trial has ended.
+
+    Raised out of Tune's loop, which then ends its actors and passes it on. A loop that runs out
+    instead writes a snapshot of all trials and reads all their results back, some 20 ms for each.
+
+    Leans on: that Tune passes on what a callback raises, after it has cleaned up.
+    Why: nothing public ends a run without its snapshot.
+    Since: Ray 2.60, the oldest that is allowed.
+    Test: tests/sweeps/test_service.py::test_every_trial_ends_with_all_metrics
+    """
