@@ -11,6 +11,8 @@ from typing import Any, Final
 from trainables.components import Catalogue, check_options, options_of
 from trainables.data.base import Dataset, Split
 from trainables.data.samples import Arrays, Images, Samples
+from trainables.data.table import TableRows
+from trainables.data.tokens import Tokens
 
 __all__ = [
     "Arrays",
@@ -18,6 +20,8 @@ __all__ = [
     "Images",
     "Samples",
     "Split",
+    "TableRows",
+    "Tokens",
     "available_datasets",
     "check_dataset_options",
     "dataset_loader",
@@ -31,10 +35,11 @@ CATALOGUE: Final = Catalogue(
     ours={
         "cifar10": "trainables.data.cifar:load_cifar10",
         "cifar100": "trainables.data.cifar:load_cifar100",
+        "csv": "trainables.data.labelled_rows:load_csv",
         "digits": "trainables.data.digits:load_digits",
         "fashion_mnist": "trainables.data.fashion_mnist:load_fashion_mnist",
         "image_folder": "trainables.data.image_folder:load_image_folder",
-        "parquet": "trainables.data.parquet:load_parquet",
+        "parquet": "trainables.data.labelled_rows:load_parquet",
     },
 )
 _RESERVED = ("seed",)

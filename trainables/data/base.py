@@ -60,6 +60,7 @@ class Dataset:
         test: For the final numbers only.
         classes: Class names; the label is the index.
         samples: What a sample is.
+        notes: What the user should know about the data: how many samples were passed over.
 
     Raises:
         TypeError: A split holds another kind of sample.
@@ -72,6 +73,7 @@ class Dataset:
     test: Split
     classes: tuple[str, ...]
     samples: Samples
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for field in ("train", "validation", "test"):

@@ -25,6 +25,8 @@ def decode_images(
     *,
     image_size: int | None,
     where: Callable[[int], str],
+    size: tuple[int, int] | None = None,
+    on_bad: Callable[[int, str], None] | None = None,
 ) -> Pixels:
     """Decodes images into one array.
 
@@ -38,6 +40,9 @@ def decode_images(
         image_size: Resize the shorter side to this and crop the centre; ``None`` takes images as
             they are.
         where: Names the image at an index, for messages.
+        size: Height and width that all must have; by default those of the first.
+        on_bad: Gets the index of each image that cannot be used, and why; its row of the array
+            means nothing. By default that is an error.
 
     Returns:
         uint8, (N, 1 or 3, H, W).
@@ -48,25 +53,36 @@ def decode_images(
     """
     stack = np.empty((0, 1, 0, 0), np.uint8)
     remaining = enumerate(encoded)
-    decode = partial(_decode, image_size=image_size, where=where)
+    decode = partial(_decode, image_size=image_size)
+    refuse = on_bad or partial(_refuse, where=where)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         while chunk := list(islice(remaining, _CHUNK)):
             total = sum(len(data or b"") for _, data in chunk)
             threads = total >= _BYTES_WORTH_A_THREAD * len(chunk)
-            for index, image in enumerate((pool.map if threads else map)(decode, chunk)):
-                position = chunk[0][0] + index
-                if position == 0:
-                    stack = np.empty((count, 1, *image.shape[:2]), np.uint8)
+            contents = [data for _, data in chunk]
+            decoded = (pool.map if threads else map)(decode, contents)
+            for position, image in zip((index for index, _ in chunk), decoded, strict=True):
+                if isinstance(image, str):
+                    refuse(position, image)
+                    continue
+                if not stack.size:
+                    stack = np.zeros((count, 1, *(size or image.shape[:2])), np.uint8)
                 if image.shape[:2] != stack.shape[2:]:
-                    raise ValueError(
-                        f"{where(position)}: {_size(image.shape)} pixels, while the first image "
-                        f"has {_size(stack.shape[2:])}; set image_size to bring all to one size"
+                    refuse(
+                        position,
+                        f"{_size(image.shape)} pixels, while the first image has "
+                        f"{_size(stack.shape[2:])}; set image_size to bring all to one size",
                     )
+                    continue
                 if image.ndim == 3 and stack.shape[1] == 1:
                     stack = np.repeat(stack, 3, axis=1)
                 # A grey image is copied to every channel.
                 stack[position] = image if image.ndim == 2 else image.transpose(2, 0, 1)
     return stack
+
+
+def _refuse(index: int, fault: str, *, where: Callable[[int], str]) -> None:
+    raise ValueError(f"{where(index)}: {fault}")
 
 
 def match_channels(first: Pixels, second: Pixels) -> tuple[Pixels, Pixels]:
@@ -79,19 +95,17 @@ def match_channels(first: Pixels, second: Pixels) -> tuple[Pixels, Pixels]:
     return matched[0], matched[1]
 
 
-def _decode(
-    item: tuple[int, bytes | None], *, image_size: int | None, where: Callable[[int], str]
-) -> npt.NDArray[np.uint8]:
-    index, data = item
+def _decode(data: bytes | None, *, image_size: int | None) -> npt.NDArray[np.uint8] | str:
+    """The image, or what is wrong with it."""
     if data is None:
-        raise ValueError(f"{where(index)}: there is no image")
+        return "there is no image"
     try:
         with Image.open(io.BytesIO(data)) as image:
             image.load()
             return _to_array(image, image_size)
     # What a damaged image raises depends on its format and on where it is damaged.
     except Exception as error:
-        raise ValueError(f"{where(index)}: not a readable image ({error})") from error
+        return f"not a readable image ({error})"
 
 
 def _to_array(image: Image.Image, image_size: int | None) -> npt.NDArray[np.uint8]:

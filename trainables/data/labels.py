@@ -1,12 +1,13 @@
 """From label values as users store them to indices 0..K-1."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from trainables.data.bad_samples import BadSamples
 from trainables.data.splits import Labels
 
 Values: TypeAlias = npt.NDArray[Any]
@@ -14,12 +15,7 @@ Values: TypeAlias = npt.NDArray[Any]
 
 
 def index_labels(
-    train: Values,
-    test: Values,
-    names: tuple[str, ...] | None,
-    *,
-    where_train: Callable[[int], str],
-    where_test: Callable[[int], str],
+    train: Values, test: Values, names: tuple[str, ...] | None, bad: tuple[BadSamples, BadSamples]
 ) -> tuple[Labels, Labels, tuple[str, ...]]:
     """Turns labels into indices of classes.
 
@@ -28,44 +24,44 @@ def index_labels(
         test: (M,), of the same kind.
         names: Class names; labels are then some of them, or, if integers, positions among them.
             ``None`` takes the labels that occur in training, sorted, as the classes.
-        where_train: Names a sample, for messages.
-        where_test: Likewise.
+        bad: The bad samples of both. What they label is not looked at; a label that is negative,
+            not among ``names`` or, in ``test``, not in training joins them.
 
     Returns:
-        Indices (N,) and (M,), and class names.
+        Indices (N,) and (M,), where those of bad samples mean nothing, and class names.
 
     Raises:
-        ValueError: A label is negative or not among ``names``; a test label does not occur in
-            training; the two kinds differ; there is one class only.
+        ValueError: The two kinds differ; there is one class only.
     """
+    bad_train, bad_test = bad
     if train.dtype.kind != test.dtype.kind:
-        raise ValueError(f"{where_test(0)}: labels are not of the same type as in training")
+        raise ValueError(f"{bad_test.where(0)}: labels are not of the same type as in training")
     numbers = train.dtype.kind == "i"
-    for values, where in ((train, where_train), (test, where_test)):
-        _check(values, where, numbers=numbers, names=names)
-    known = np.unique(train)
+    for values, of in ((train, bad_train), (test, bad_test)):
+        _check(values, of, numbers=numbers, names=names)
+    known = np.unique(train[bad_train.good()])
     if len(known) < 2:
-        raise ValueError(f"{where_train(0)}: all training labels are {known[0]}; two are needed")
-    unknown = ~np.isin(test, known)
-    if unknown.any():
-        row = int(unknown.argmax())
+        if bad_train.faults:
+            row = min(bad_train.faults)
+            raise ValueError(f"{bad_train.where(row)}: {bad_train.faults[row]}")
         raise ValueError(
-            f"{where_test(row)}: label {test[row]} does not occur in training; known: {_few(known)}"
+            f"{bad_train.where(0)}: all training labels are {known[0]}; two classes are needed"
         )
+    for row in np.flatnonzero(~np.isin(test, known)).tolist():
+        bad_test.add(row, f"label {test[row]} does not occur in training; known: {_few(known)}")
     if names is None:
         names = tuple(str(value) for value in known)
         return np.searchsorted(known, train), np.searchsorted(known, test), names
     if numbers:
         return train, test, names
     order = np.argsort(names)
-    train_labels, test_labels = (
-        order[np.searchsorted(names, values, sorter=order)] for values in (train, test)
-    )
+    places = [np.searchsorted(names, values, sorter=order) for values in (train, test)]
+    train_labels, test_labels = (order[np.minimum(place, len(names) - 1)] for place in places)
     return train_labels, test_labels, names
 
 
 def _check(
-    values: Values, where: Callable[[int], str], *, numbers: bool, names: tuple[str, ...] | None
+    values: Values, bad: BadSamples, *, numbers: bool, names: tuple[str, ...] | None
 ) -> None:
     if numbers:
         wrong = (values < 0) | (values >= (np.inf if names is None else len(names)))
@@ -76,9 +72,8 @@ def _check(
         rule = f"is not among the class names: {_few(names)}"
     else:
         return
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise ValueError(f"{where(row)}: label {values[row]} {rule}")
+    for row in np.flatnonzero(wrong).tolist():
+        bad.add(row, f"label {values[row]} {rule}")
 
 
 def _few(known: Iterable[object]) -> str:

@@ -56,7 +56,22 @@ class Samples(ABC):
             ValueError: It has another shape.
         """
 
-    @abstractmethod
+    def encode(self, raw: Any) -> Inputs:
+        """Makes rows of a split of samples as they were read; here they are rows already."""
+        return np.asarray(raw)
+
+    def check_array(self, inputs: Inputs, dtype: str, shape: tuple[int, ...] | None = None) -> None:
+        """Makes sure of the dtype, and of the shape of a row, by default that of a sample.
+
+        Raises:
+            TypeError: It has another dtype.
+            ValueError: It has another shape.
+        """
+        if inputs.dtype != dtype:
+            raise TypeError(f"{self} must be {dtype}, not {inputs.dtype}")
+        if inputs.shape[1:] != (self.shape if shape is None else shape):
+            raise ValueError(f"{self} are wanted, not an array of shape {inputs.shape}")
+
     def prepare(
         self,
         batch: Tensor,
@@ -78,6 +93,11 @@ class Samples(ABC):
         Returns:
             (N, *shape), on the same device.
         """
+        return self.normalise(batch)
+
+    @abstractmethod
+    def normalise(self, batch: Tensor) -> Tensor:
+        """Makes of rows of a split, (N, ...), what the model gets, (N, *shape), by no chance."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +138,7 @@ class Images(Samples):
 
     def check(self, inputs: Inputs) -> None:
         """See :meth:`Samples.check`."""
-        _check_array(inputs, "uint8", self.shape, str(self))
+        self.check_array(inputs, "uint8")
 
     def prepare(
         self,
@@ -129,9 +149,15 @@ class Images(Samples):
         total: int | None = None,
     ) -> Tensor:
         """See :meth:`Samples.prepare`; crops are padded with black."""
-        from trainables.augmentation import augment, normalise
+        from trainables.augmentation import augment
 
-        return normalise(augment(batch, augmentation, generator, start, total), self.mean, self.std)
+        return self.normalise(augment(batch, augmentation, generator, start, total))
+
+    def normalise(self, batch: Tensor) -> Tensor:
+        """See :meth:`Samples.normalise`."""
+        from trainables.augmentation import normalise
+
+        return normalise(batch, self.mean, self.std)
 
 
 @dataclass(frozen=True)
@@ -177,17 +203,10 @@ class Arrays(Samples):
 
     def check(self, inputs: Inputs) -> None:
         """See :meth:`Samples.check`."""
-        _check_array(inputs, "float32", self.shape, str(self))
+        self.check_array(inputs, "float32")
 
-    def prepare(
-        self,
-        batch: Tensor,
-        augmentation: AugmentationName = "none",
-        generator: torch.Generator | None = None,
-        start: int = 0,
-        total: int | None = None,
-    ) -> Tensor:
-        """See :meth:`Samples.prepare`."""
+    def normalise(self, batch: Tensor) -> Tensor:
+        """See :meth:`Samples.normalise`."""
         import torch
 
         shape = (-1,) + (1,) * (batch.ndim - 2)
@@ -209,13 +228,6 @@ def channel_statistics(images: Inputs) -> tuple[tuple[float, ...], tuple[float, 
     std = np.sqrt(np.maximum(squares / count - np.square(mean), 0))
     # A constant channel carries nothing; one grey level keeps it finite.
     return tuple(mean.tolist()), tuple(np.maximum(std, 1 / 255).tolist())
-
-
-def _check_array(inputs: Inputs, dtype: str, shape: tuple[int, ...], what: str) -> None:
-    if inputs.dtype != dtype:
-        raise TypeError(f"{what} must be {dtype}, not {inputs.dtype}")
-    if inputs.shape[1:] != shape:
-        raise ValueError(f"{what} are wanted, not an array of shape {inputs.shape}")
 
 
 def _check_statistics(

@@ -1,14 +1,14 @@
 """Stratified, seeded splits, and the one way from labelled samples to a :class:`Dataset`."""
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from trainables.components import Range
 from trainables.data.base import Dataset, Split
-from trainables.data.samples import Inputs, Samples
+from trainables.data.samples import Samples
 
 HeldOut: TypeAlias = (
     Annotated[float, Range(0, 1, open_low=True, open_high=True)] | Annotated[int, Range(1)]
@@ -91,13 +91,14 @@ def stratified_sample(labels: Labels, size: int, *, seed: int) -> Indices:
 def build_dataset(
     name: str,
     *,
-    train: tuple[Inputs, Labels],
-    test: tuple[Inputs, Labels],
+    train: tuple[Any, Labels],
+    test: tuple[Any, Labels],
     classes: tuple[str, ...],
-    measure: Callable[[Inputs], Samples],
+    measure: Callable[[Any], Samples],
     validation: float | int,
     train_samples: int | None,
     seed: int,
+    notes: tuple[str, ...] = (),
 ) -> Dataset:
     """Holds out validation data and thins the rest to ``train_samples``.
 
@@ -105,13 +106,16 @@ def build_dataset(
 
     Args:
         name: Of the dataset.
-        train: Inputs (N, ...) and labels (N,) to train and validate on.
-        test: Inputs (M, ...) and labels (M,).
+        train: Samples as read, to be indexed by an array of rows, and labels (N,), to train and
+            validate on.
+        test: The same, of M samples.
         classes: Class names.
-        measure: Says what the samples are, given the inputs that are left for training.
+        measure: Says what the samples are, given those that are left for training; that encodes
+            those of all splits.
         validation: How much to hold out: a fraction, or a number of samples.
         train_samples: How many to keep for training; None keeps all that are left.
         seed: Chooses both.
+        notes: See :class:`~trainables.data.base.Dataset`.
 
     Raises:
         ValueError: See :func:`stratified_split` and :func:`stratified_sample`.
@@ -121,14 +125,19 @@ def build_dataset(
     kept, held = stratified_split(labels, validation, seed=split_seed, classes=classes)
     if train_samples is not None:
         kept = kept[stratified_sample(labels[kept], train_samples, seed=sample_seed)]
-    train_split = Split(inputs[kept], labels[kept])
+    samples = measure(inputs[kept])
+
+    def split(raw: Any, of: Labels) -> Split:
+        return Split(samples.encode(raw), of)
+
     return Dataset(
         name=name,
-        train=train_split,
-        validation=Split(inputs[held], labels[held]),
-        test=Split(*test),
+        train=split(inputs[kept], labels[kept]),
+        validation=split(inputs[held], labels[held]),
+        test=split(*test),
         classes=classes,
-        samples=measure(train_split.inputs),
+        samples=samples,
+        notes=notes,
     )
 
 

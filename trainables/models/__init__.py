@@ -49,6 +49,7 @@ CATALOGUE: Final = Catalogue(
     ours={
         "densenet121_cifar": "trainables.models.densenet_cifar:densenet121_cifar",
         "densenet40_cifar": "trainables.models.densenet_cifar:densenet40_cifar",
+        "gpool_cnn": "trainables.models.gpool_cnn:gpool_cnn",
         "mlp": "trainables.models.mlp:mlp",
         "preresnet56_cifar": "trainables.models.thin_resnets_cifar:preresnet56_cifar",
         "resnet101_cifar": "trainables.models.resnet_cifar:resnet101_cifar",
@@ -58,6 +59,7 @@ CATALOGUE: Final = Catalogue(
         "resnet34_cifar": "trainables.models.resnet_cifar:resnet34_cifar",
         "resnet50_cifar": "trainables.models.resnet_cifar:resnet50_cifar",
         "small_cnn": "trainables.models.small_cnn:small_cnn",
+        "table_mlp": "trainables.models.table_mlp:table_mlp",
         "wide_resnet26_10_cifar": "trainables.models.thin_resnets_cifar:wide_resnet26_10_cifar",
         "wide_resnet28_10_cifar": "trainables.models.thin_resnets_cifar:wide_resnet28_10_cifar",
     },

@@ -148,6 +148,11 @@ def dataset_case(request: pytest.FixtureRequest) -> Callable[[str], dict[str, An
                 return {"root": request.getfixturevalue("cifar_root"), "validation": 20}
             case "cifar100":
                 return {"root": request.getfixturevalue("cifar_root"), "validation": 0.25}
+            case "csv":
+                lines = [f"{index},{index % 7},{'ab'[index % 2]}" for index in range(90)]
+                path = request.getfixturevalue("tmp_path") / "table.csv"
+                path.write_text("\n".join(["x,y,label", *lines]))
+                return {"train": path}
             case "parquet":
                 return dict(request.getfixturevalue("parquet_pair"))
             case "image_folder":

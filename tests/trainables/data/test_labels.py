@@ -3,6 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from trainables.data.bad_samples import BadSamples, settle
 from trainables.data.labels import index_labels
 from trainables.data.splits import Labels
 
@@ -10,13 +11,13 @@ from trainables.data.splits import Labels
 def index(
     train: list[Any], test: list[Any], names: tuple[str, ...] | None = None
 ) -> tuple[Labels, Labels, tuple[str, ...]]:
-    return index_labels(
-        np.array(train),
-        np.array(test),
-        names,
-        where_train=lambda row: f"train row {row}",
-        where_test=lambda row: f"test row {row}",
+    bad = (
+        BadSamples(len(train), lambda row: f"train row {row}"),
+        BadSamples(len(test), lambda row: f"test row {row}"),
     )
+    found = index_labels(np.array(train), np.array(test), names, bad)
+    settle(list(bad), "error")
+    return found
 
 
 @pytest.mark.parametrize(
@@ -47,9 +48,9 @@ def test_indices(
         ([0, 2], [0], ("a", "b"), "train row 1: label 2 must be at least 0 and below 2"),
         (["a", "c"], ["a"], ("a", "b"), "train row 1: label c is not among the class names: a, b"),
         ([0, 1], [1, 2], None, "test row 1: label 2 does not occur in training; known: 0, 1"),
-        (["a", "b"], ["z"], None, "test row 0: label z does not occur in training; known: a, b"),
+        (["a", "b"], ["z"], None, r"test row 0: label z does not occur in training; known: a, b"),
         ([0, 1], ["0"], None, "test row 0: labels are not of the same type as in training"),
-        ([3, 3], [3], None, "train row 0: all training labels are 3; two are needed"),
+        ([3, 3], [3], None, "train row 0: all training labels are 3; two classes are needed"),
     ],
 )
 def test_refused(

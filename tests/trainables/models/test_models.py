@@ -10,6 +10,8 @@ import torch
 from torch import nn
 
 from trainables.data.samples import Arrays, Images, Samples
+from trainables.data.table import TableRows
+from trainables.data.tokens import Tokens
 from trainables.models import (
     Classifier,
     available_models,
@@ -30,11 +32,45 @@ def make(name: str, samples: Samples, **options: Any) -> Classifier:
     return make_model(name, input_shape=samples.shape, samples=samples, **options)
 
 
-@each_model
-@pytest.mark.parametrize("samples", [images(1, 8, 8), images(3, 17, 12)], ids=str)
+TEXTS = Tokens((9,), vocabulary=("a", "b", "c"))
+TABLE = TableRows(
+    numeric=("x", "y"),
+    mean=(1.0, 2.0),
+    std=(3.0, 4.0),
+    has_missing=(True, False),
+    categorical=("z",),
+    levels=(("p", "q"),),
+)
+OTHERS: dict[str, Samples] = {"gpool_cnn": TEXTS, "table_mlp": TABLE}
+
+
+def rows(samples: Samples, count: int) -> torch.Tensor:
+    """What a model gets."""
+    if isinstance(samples, Tokens):
+        return torch.arange(count * samples.shape[0], dtype=torch.int32).reshape(count, -1) % 5
+    if isinstance(samples, TableRows):
+        codes = torch.arange(count) % 3
+        flags = torch.arange(count) % 2
+        return torch.cat([torch.randn(count, 2), torch.stack([flags, codes], 1)], 1)
+    return torch.randn(count, *samples.shape)
+
+
+def kinds(name: str, *others: Samples) -> tuple[Samples, ...]:
+    return (OTHERS[name],) if name in OTHERS else others
+
+
+@pytest.mark.parametrize(
+    ("name", "samples"),
+    [
+        (name, samples)
+        for name in available_models()
+        for samples in kinds(name, images(1, 8, 8), images(3, 17, 12))
+    ],
+    ids=str,
+)
 def test_logits_are_the_head_of_the_features(name: str, samples: Samples) -> None:
     model = make(name, samples, num_classes=5).eval()
-    inputs = torch.randn(2, *samples.shape)
+    inputs = rows(samples, 2)
     with torch.no_grad():
         logits, features = model(inputs, return_features=True)
         torch.testing.assert_close(model(inputs), logits)
@@ -45,8 +81,9 @@ def test_logits_are_the_head_of_the_features(name: str, samples: Samples) -> Non
 
 @each_model
 def test_every_weight_gets_a_gradient(name: str) -> None:
-    model = make(name, images(1, 8, 8), num_classes=3)
-    model(torch.randn(4, 1, 8, 8)).square().sum().backward()
+    (samples,) = kinds(name, images(1, 8, 8))
+    model = make(name, samples, num_classes=3)
+    model(rows(samples, 4)).square().sum().backward()
     without = [key for key, weight in model.named_parameters() if weight.grad is None]
     assert without == []
 
@@ -55,7 +92,8 @@ def test_every_weight_gets_a_gradient(name: str) -> None:
 def test_weights_depend_on_torchs_default_generator_alone(name: str) -> None:
     def weights(seed: int) -> dict[str, Any]:
         torch.manual_seed(seed)
-        return make(name, images(1, 8, 8), num_classes=3).state_dict()
+        (samples,) = kinds(name, images(1, 8, 8))
+        return make(name, samples, num_classes=3).state_dict()
 
     first, again, other = weights(1), weights(1), weights(2)
     assert all(torch.equal(first[key], again[key]) for key in first)
@@ -80,6 +118,16 @@ def test_every_builder_says_what_it_is(name: str) -> None:
         ({"input_shape": ()}, r"input_shape=\(\) must be one size or more"),
         ({"input_shape": (0, 8, 8)}, r"input_shape=\(0, 8, 8\) must be .* each at least 1"),
         ({"name": "mlp"}, "model 'mlp' asks for samples="),
+        (
+            {"name": "resnet18_cifar", "samples": TEXTS},
+            "'resnet18_cifar' takes samples of 3 axes, while the data are texts of 9 tokens; their "
+            "default model is gpool_cnn",
+        ),
+        (
+            {"name": "gpool_cnn", "samples": TABLE},
+            "'gpool_cnn' takes tokens, while the data are table rows of 2 numeric and 1 "
+            "categorical columns; their default model is table_mlp",
+        ),
         (
             {"samples": Arrays.unscaled((9,))},
             "'small_cnn' takes samples of 3 axes, while the data are arrays of 9 numbers; their "

@@ -1,0 +1,412 @@
+"""The user's own images, texts or table, with labels, in CSV or Parquet files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from trainables.components import Range
+from trainables.data.bad_samples import BadSamples, OnBadSample, settle
+from trainables.data.base import Dataset
+from trainables.data.files import PathOrUri
+from trainables.data.images import decode_images, match_channels
+from trainables.data.labels import Values, index_labels
+from trainables.data.rows import Form, Rows, open_rows
+from trainables.data.samples import Images, Samples
+from trainables.data.splits import HeldOut, SampleCount, build_dataset, stratified_split
+from trainables.data.table import Columns, TableRows
+from trainables.data.tokens import Tokens, split_words
+
+Count: TypeAlias = Annotated[int, Range(1)]
+Names: TypeAlias = tuple[str, ...] | None
+
+
+def load_csv(
+    *,
+    seed: int,
+    train: PathOrUri,
+    test: PathOrUri | None = None,
+    label: str = "label",
+    text: str | None = None,
+    image: str | None = None,
+    features: Names = None,
+    categorical: Names = None,
+    test_size: HeldOut = 0.2,
+    image_size: Count | None = None,
+    max_words: Count | None = None,
+    max_tokens: Count | None = None,
+    on_bad_sample: OnBadSample = "error",
+    validation: HeldOut = 0.1,
+    train_samples: SampleCount = None,
+) -> Dataset:
+    """A table, texts, or paths of images with labels, from CSV files with a header.
+
+    Without ``text`` and ``image`` the rows are those of a table: every column but the label's is a
+    feature, numeric if it holds numbers or true and false, else categorical. Unquoted, an empty
+    value, NA, N/A, NaN and null are missing.
+
+    Args:
+        seed: Chooses the validation samples and the subset.
+        train: Path or URI (``s3://``, ``gs://`` ...) of a file, of a folder of such files, or a
+            pattern such as ``parts/*.csv``.
+        test: Likewise; without it ``test_size`` makes the test split of ``train``.
+        label: Column of the labels: words, integers from 0, or true and false.
+        text: Column of the texts.
+        image: Column of the images' paths, from the folder of the file.
+        features: Columns of a table to learn from; by default all but the label's.
+        categorical: Which of them are categories although they hold numbers.
+        test_size: Fraction or number of samples for the test split, the same for every seed.
+        image_size: Resize the shorter side to this and crop the centre; needed if sizes differ.
+        max_words: Size of the vocabulary (20,000): the most frequent words of the training texts.
+        max_tokens: Number of words to read of each text (256).
+        on_bad_sample: ``skip`` passes over samples that cannot be used, and counts them.
+        validation: Fraction or number of training samples to hold out.
+        train_samples: Train on so many samples only.
+    """
+    return _load(
+        "csv",
+        _Paths(train, test, test_size),
+        _Options(
+            label=label,
+            text=text,
+            image=image,
+            features=features,
+            categorical=categorical,
+            image_size=image_size,
+            max_words=max_words,
+            max_tokens=max_tokens,
+            on_bad_sample=on_bad_sample,
+        ),
+        validation=validation,
+        train_samples=train_samples,
+        seed=seed,
+    )
+
+
+def load_parquet(
+    *,
+    seed: int,
+    train: PathOrUri,
+    test: PathOrUri | None = None,
+    label: str = "label",
+    text: str | None = None,
+    image: str | None = None,
+    features: Names = None,
+    categorical: Names = None,
+    test_size: HeldOut = 0.2,
+    image_size: Count | None = None,
+    max_words: Count | None = None,
+    max_tokens: Count | None = None,
+    on_bad_sample: OnBadSample = "error",
+    validation: HeldOut = 0.1,
+    train_samples: SampleCount = None,
+) -> Dataset:
+    """Images, texts or a table with labels from Parquet files, a row for each sample.
+
+    Without ``text``, ``image`` and ``features`` a column ``image`` is taken for images; without
+    one the rows are those of a table: every column but the label's is a feature, numeric if it
+    holds numbers or true and false, else categorical.
+
+    An image column holds encoded files (PNG, JPEG ...) as binary values or, as Hugging Face writes
+    them, in structs with a field ``bytes``; or paths. Class names are taken from the schema's
+    metadata, if there: Hugging Face's ``ClassLabel``, or a key ``classes`` with names between
+    commas.
+
+    Args:
+        seed: Chooses the validation samples and the subset.
+        train: Path or URI (``s3://``, ``gs://`` ...) of a file, of a folder of such files, or a
+            pattern such as ``parts/*.parquet``.
+        test: Likewise; without it ``test_size`` makes the test split of ``train``.
+        label: Column of the labels: words, integers from 0, or true and false.
+        text: Column of the texts.
+        image: Column of the images.
+        features: Columns of a table to learn from; by default all but the label's.
+        categorical: Which of them are categories although they hold numbers.
+        test_size: Fraction or number of samples for the test split, the same for every seed.
+        image_size: Resize the shorter side to this and crop the centre; needed if sizes differ.
+        max_words: Size of the vocabulary (20,000): the most frequent words of the training texts.
+        max_tokens: Number of words to read of each text (256).
+        on_bad_sample: ``skip`` passes over samples that cannot be used, and counts them.
+        validation: Fraction or number of training samples to hold out.
+        train_samples: Train on so many samples only.
+    """
+    return _load(
+        "parquet",
+        _Paths(train, test, test_size),
+        _Options(
+            label=label,
+            text=text,
+            image=image,
+            features=features,
+            categorical=categorical,
+            image_size=image_size,
+            max_words=max_words,
+            max_tokens=max_tokens,
+            on_bad_sample=on_bad_sample,
+        ),
+        validation=validation,
+        train_samples=train_samples,
+        seed=seed,
+    )
+
+
+@dataclass(frozen=True)
+class _Paths:
+    train: PathOrUri
+    test: PathOrUri | None
+    test_size: float | int
+
+
+@dataclass(frozen=True)
+class _Options:
+    label: str
+    text: str | None
+    image: str | None
+    features: Names
+    categorical: Names
+    image_size: int | None
+    max_words: int | None
+    max_tokens: int | None
+    on_bad_sample: OnBadSample
+
+
+Read: TypeAlias = Callable[[list[Rows], list[BadSamples]], list[Any]]
+"""Reads the samples of all parts: one thing for each that an array of rows can index."""
+
+
+def _load(form: Form, paths: _Paths, given: _Options, **splitting: Any) -> Dataset:
+    parts = [open_rows(form, "train", paths.train)]
+    if paths.test is not None:
+        parts.append(open_rows(form, "test", paths.test))
+    read, measure = _kind(parts, given)
+    bad = [BadSamples(part.count, part.where) for part in parts]
+    values = [_labels(*each, given.label) for each in zip(parts, bad, strict=True)]
+    names = _class_names(parts[0], given.label)
+    train_labels, test_labels, classes = index_labels(
+        values[0], values[-1], names, (bad[0], bad[-1])
+    )
+    raw = read(parts, bad)
+    notes = settle(bad, given.on_bad_sample)
+    kept = [part.good() for part in bad]
+    if paths.test is None:
+        labels = train_labels[kept[0]]
+        rest, held = stratified_split(
+            labels, paths.test_size, seed=0, classes=classes, option="test_size"
+        )
+        kept = [kept[0][rest], kept[0][held]]
+    return build_dataset(
+        form,
+        train=(raw[0][kept[0]], train_labels[kept[0]]),
+        test=(raw[-1][kept[-1]], test_labels[kept[-1]]),
+        classes=classes,
+        measure=measure,
+        notes=notes,
+        **splitting,
+    )
+
+
+def _kind(parts: list[Rows], given: _Options) -> tuple[Read, Callable[[Any], Samples]]:
+    """How the samples are read, and what they are."""
+    named = [name for name in ("text", "image", "features") if getattr(given, name) is not None]
+    if len(named) > 1:
+        raise ValueError(f"{' and '.join(named)} are given; give one of them")
+    kind = named[0] if named else "features"
+    if not named and "image" in parts[0].names and _is_image(parts[0], "image"):
+        kind = "image"
+    belongs = {"categorical": "features", "image_size": "image"}
+    belongs |= {"max_words": "text", "max_tokens": "text"}
+    for option, to in belongs.items():
+        if getattr(given, option) is not None and kind != to:
+            raise ValueError(
+                f"{option} belongs to {_WORDS[to]}, while the rows are read as {_WORDS[kind]}"
+            )
+    if kind == "text":
+        assert given.text is not None
+        max_words, max_tokens = given.max_words or 20_000, given.max_tokens or 256
+        return (
+            partial(_read_texts, column=given.text),
+            partial(Tokens.measured, max_words=max_words, max_tokens=max_tokens),
+        )
+    if kind == "image":
+        column = given.image or "image"
+        return partial(_read_images, column=column, image_size=given.image_size), Images.measured
+    numeric, categorical = _features(parts, given)
+    return (
+        partial(_read_table, numeric=numeric, categorical=categorical),
+        partial(TableRows.measured, numeric=numeric, categorical=categorical),
+    )
+
+
+_WORDS = {"text": "texts", "image": "images", "features": "a table"}
+
+
+def _is_image(rows: Rows, column: str) -> bool:
+    return rows.content(column, "image") not in ("number", "truth")
+
+
+def _labels(rows: Rows, bad: BadSamples, column: str) -> Values:
+    content = rows.content(column, "label")
+    kind = rows.type(column)
+    whole = content == "number" and not (pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+    if content not in ("text", "truth", "nothing") and not whole:
+        raise ValueError(
+            f"{rows.option}={rows.files[0].path}: column {column!r} holds {kind}; labels must be "
+            "integers, words, or true and false"
+        )
+    values = list(rows.values(column))
+    fill: Any = "" if content == "text" else 0
+    for row, value in enumerate(values):
+        if value is None:
+            bad.add(row, "there is no label (null)")
+            values[row] = fill
+        elif content == "truth":
+            values[row] = str(value).lower()
+    if content == "truth":
+        return np.array(list(map(str, values)), np.str_)
+    return np.array(values, np.str_ if content == "text" else np.int64)
+
+
+def _class_names(rows: Rows, label: str) -> tuple[str, ...] | None:
+    if b"classes" in rows.metadata:
+        return tuple(rows.metadata[b"classes"].decode().split(","))
+    described = json.loads(rows.metadata.get(b"huggingface", b"{}"))
+    names = described.get("info", {}).get("features", {}).get(label, {}).get("names")
+    return None if names is None else tuple(names)
+
+
+def _read_texts(parts: list[Rows], bad: list[BadSamples], *, column: str) -> list[Any]:
+    raw = []
+    for rows, faults in zip(parts, bad, strict=True):
+        content = rows.content(column, "text")
+        if content not in ("text", "nothing"):
+            raise ValueError(
+                f"{rows.option}={rows.files[0].path}: column {column!r} holds {rows.type(column)}, "
+                "not texts"
+            )
+        texts = np.array(list(rows.values(column)), dtype=object)
+        for row, text in enumerate(texts):
+            if text is None or not split_words(text):
+                faults.add(row, "there is no text" if not text else "there is no word in the text")
+        raw.append(texts)
+    return raw
+
+
+def _read_images(
+    parts: list[Rows], bad: list[BadSamples], *, column: str, image_size: int | None
+) -> list[Any]:
+    raw: list[Any] = []
+    for rows, faults in zip(parts, bad, strict=True):
+        content = rows.content(column, "image")
+        if content not in ("bytes", "text", "nothing"):
+            raise ValueError(
+                f"{rows.option}={rows.files[0].path}: column {column!r} holds {rows.type(column)}; "
+                "images must be encoded files (PNG, JPEG ...) as binary values, structs with a "
+                "binary field 'bytes', or paths"
+            )
+        encoded = _files(rows, column, faults) if content == "text" else rows.values(column)
+        if pa.types.is_struct(rows.type(column)):
+            encoded = (value and value["bytes"] for value in rows.values(column))
+        size = raw[0].shape[2:] if raw else None
+        raw.append(
+            decode_images(
+                encoded,
+                rows.count,
+                image_size=image_size,
+                where=rows.where,
+                size=size,
+                on_bad=faults.add,
+            )
+        )
+    return list(match_channels(*raw)) if len(raw) == 2 else raw
+
+
+def _files(rows: Rows, column: str, bad: BadSamples) -> Iterator[bytes | None]:
+    """The files at the paths of a column, from the folder of the file that names them."""
+    for row, path in enumerate(rows.values(column)):
+        if path is None:
+            yield None
+            continue
+        place = path if path.startswith("/") else f"{rows.folder(row)}/{path}"
+        try:
+            with rows.source.open_input_stream(place, compression=None) as stream:
+                yield stream.read()
+        except OSError as error:
+            bad.add(row, f"{column}={path} cannot be read: {error}")
+            yield None
+
+
+def _features(parts: list[Rows], given: _Options) -> tuple[list[str], list[str]]:
+    """Numeric and categorical columns."""
+    names = list(given.features or [n for n in parts[0].names if n != given.label])
+    for name in given.categorical or ():
+        if name not in names:
+            raise ValueError(f"categorical names {name!r}, which is none of the features: {names}")
+    if given.label in names or not names:
+        raise ValueError(f"features={names}: give one or more columns, without that of the labels")
+    numeric: list[str] = []
+    categorical: list[str] = []
+    for name in names:
+        contents = {
+            rows.option: found
+            for rows in parts
+            if (found := rows.content(name, "features")) != "nothing"
+        }
+        if wrong := [option for option, found in contents.items() if found in ("bytes", "other")]:
+            rows = next(rows for rows in parts if rows.option == wrong[0])
+            raise ValueError(
+                f"{rows.option}={rows.files[0].path}: column {name!r} holds {rows.type(name)}; "
+                "features must be numbers, words, or true and false; if these are images, set "
+                f"image: {name}, else name the columns to learn from in features"
+            )
+        if "text" in contents.values() and len(set(contents.values())) > 1:
+            raise ValueError(
+                f"column {name!r} holds "
+                + ", ".join(f"{found} in {option}" for option, found in contents.items())
+                + "; it must hold the same in both"
+            )
+        words = name in (given.categorical or ()) or "text" in contents.values()
+        (categorical if words else numeric).append(name)
+    return numeric, categorical
+
+
+def _read_table(
+    parts: list[Rows],
+    bad: list[BadSamples],
+    *,
+    numeric: list[str],
+    categorical: list[str],
+) -> list[Any]:
+    raw = []
+    for rows, faults in zip(parts, bad, strict=True):
+        columns = {name: _numbers(rows, name) for name in numeric}
+        columns |= {name: rows.column(name, pa.string()) for name in categorical}
+        for name in numeric:
+            for row in np.flatnonzero(np.isinf(columns[name].to_numpy())).tolist():
+                faults.add(row, f"{name} is infinite")
+        raw.append(Columns(pa.table(columns)))
+    _check_categories(parts[0], raw[0], categorical)
+    return raw
+
+
+def _numbers(rows: Rows, name: str) -> pa.ChunkedArray:
+    if rows.content(name, "features") == "truth":
+        return rows.column(name, pa.bool_()).cast(pa.uint8()).cast(pa.float64())
+    return rows.column(name, pa.float64())
+
+
+def _check_categories(rows: Rows, columns: Columns, categorical: list[str]) -> None:
+    """Texts and identifiers are no categories: nothing could be learnt from them."""
+    for name in categorical:
+        count = len(columns.table[name].unique())
+        if count > 100 and count > len(columns) / 2:
+            raise ValueError(
+                f"{rows.option}={rows.files[0].path}: column {name!r} holds {count:,} different "
+                f"values in {len(columns):,} rows, too many for categories; if these are the texts "
+                f"to classify, set text: {name}, else name the columns to learn from in features"
+            )
