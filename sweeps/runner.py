@@ -248,6 +248,8 @@ def _named_sweeps(sweep: SweepFile, storage: str) -> dict[str, list[TrialRecord]
 
 
 def _checked_data(sweep: SweepFile) -> Dataset:
+    from trainables.trial import validation_parts
+
     check_sweep(sweep)
     dataset = load_data(sweep)
     for key, recipe in sweep.recipes:
@@ -255,6 +257,10 @@ def _checked_data(sweep: SweepFile) -> Dataset:
             check_shares(len(dataset.train), recipe.batch_size, sweep.scaling.num_workers)
         except ValueError as error:
             raise UserError(f"{key}.{error}") from None
+    try:
+        validation_parts(dataset, sweep.training.adapt_share)
+    except ValueError as error:
+        raise UserError(f"training.{error}; or a larger dataset.validation") from None
     return dataset
 
 

@@ -39,6 +39,9 @@ class TrainingConfig:
         precision: ``auto`` is bfloat16 autocast on a GPU that has it, float32 elsewhere. Losses,
             batch statistics and evaluation are float32 always.
         eval_batch_size: Samples per step where no gradient is needed.
+        adapt_share: Share of the validation split that is kept for what adapts to it (the losses
+            that do so after each epoch, the temperature) and judges nothing; 0, the whole split
+            does both.
         sync_batch_norm: Whether batch statistics are shared by the workers of a trial.
     """
 
@@ -57,6 +60,7 @@ class TrainingConfig:
     augmentation: AugmentationName | None = None
     precision: Precision = "auto"
     eval_batch_size: int = 1024
+    adapt_share: float = 0.0
     sync_batch_norm: bool = False
 
 

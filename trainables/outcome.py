@@ -17,14 +17,18 @@ from trainables.storage import Folder
 Predictions = tuple[Tensor, Tensor]
 
 
-def summarise(validation: Predictions, test: Predictions) -> dict[str, float]:
+def summarise(
+    validation: Predictions, test: Predictions, adapting: Predictions | None = None
+) -> dict[str, float]:
     """All metrics of one trained classifier.
 
-    The temperature is fitted on the validation split by NLL; the test split chooses nothing.
+    The temperature is fitted by NLL on the validation split, or on the part of it that is kept for
+    that; the test split chooses nothing.
 
     Args:
         validation: Logits (N, K) and labels (N,) of the validation split.
         test: The same of the test split.
+        adapting: The same of what the temperature is fitted on, if that is apart.
 
     Returns:
         ``val_<metric>`` and ``test_<metric>`` for all names of :func:`trainables.metrics.evaluate`,
@@ -33,7 +37,7 @@ def summarise(validation: Predictions, test: Predictions) -> dict[str, float]:
         ``val_ece_low``, ``val_ece_high``, ``test_ece_low``, ``test_ece_high``. What is undefined
         is left out.
     """
-    scaler = TemperatureScaling(criterion="nll").fit(*validation)
+    scaler = TemperatureScaling(criterion="nll").fit(*(adapting or validation))
     values = {
         "temperature": float(scaler.temperature),
         "temperature_at_bound": float(scaler.at_bound),

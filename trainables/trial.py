@@ -16,10 +16,11 @@ from trainables import two_stage
 from trainables.checkpoints import load_checkpoint, save_checkpoint
 from trainables.config import TrialSetup, trial_folder, trial_setting
 from trainables.data.base import Dataset
+from trainables.data.splits import stratified_split
 from trainables.distributed import from_first_worker, rank
 from trainables.losses import make_loss
 from trainables.models import Classifier, make_model
-from trainables.outcome import summarise, write_predictions
+from trainables.outcome import Predictions, summarise, write_predictions
 from trainables.report import Entry, Failed, Progressed, Report, TrialConfig, Waits
 from trainables.storage import Folder
 from trainables.training import DivergedError, Trainer
@@ -148,16 +149,21 @@ class TrialRun:
 
     def _evaluate(self, trainer: Trainer) -> dict[str, float]:
         """Metrics after an epoch; where the trial may end also its whole outcome."""
-        validation = trainer.predict(self.dataset.validation)
-        trainer.adapt_loss(*validation)
+        validation, adapting = self._parts(*trainer.predict(self.dataset.validation))
+        trainer.adapt_loss(*adapting)
         values = M.evaluate(*validation, names=M.EPOCH_METRICS)
         found = {f"val_{name}": value for name, value in values.items()}
         if trainer.epoch in self.setup.outcome_epochs:
             test = trainer.predict(self.dataset.test)
-            found |= summarise(validation, test)
+            found |= summarise(validation, test, adapting)
             for split, predictions in (("validation", validation), ("test", test)):
                 self._unsaved.append(partial(write_predictions, self.folder, split, predictions))
         return found
+
+    def _parts(self, logits: torch.Tensor, labels: torch.Tensor) -> tuple[Predictions, Predictions]:
+        """What judges of the validation split, and what adapts: the same, or apart."""
+        judging, adapting = validation_parts(self.dataset, self.training.adapt_share)
+        return (logits[judging], labels[judging]), (logits[adapting], labels[adapting])
 
 
 class EncoderRun(TrialRun):
@@ -216,6 +222,20 @@ def make_run(
         return TrialRun(dataset, setup, config, device)
     kind = EncoderRun if config.role == "encoder" else HeadRun
     return kind(dataset, setup, config, device)
+
+
+def validation_parts(dataset: Dataset, adapt_share: float) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of the validation split that judge, and those that adapt; equal for all trials.
+
+    Raises:
+        ValueError: The split is too small to hold each class in both parts.
+    """
+    labels = dataset.validation.labels
+    if adapt_share == 0:
+        return (everything := np.arange(len(labels))), everything
+    return stratified_split(
+        labels, adapt_share, seed=0, classes=dataset.classes, option="adapt_share"
+    )
 
 
 @lru_cache(maxsize=2)

@@ -56,6 +56,11 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
         "in all": f"at most {in_all:,} epochs",
         "chosen by": f"{sweep.search.objective}, validation error at most "
         f"{sweep.search.guard:g} above cross-entropy's",
+        **(
+            {"adapts on": f"{share:.0%} of the validation split, which judges nothing"}
+            if (share := sweep.training.adapt_share)
+            else {}
+        ),
         **({"learns from": ", ".join(earlier)} if (earlier := sweep.search.warm_start) else {}),
         "each trial uses": each,
         "at once": "as many trials as there is room for"

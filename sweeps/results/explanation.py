@@ -15,7 +15,7 @@ from sweeps.search.record import TrialRecord
 from sweeps.sweep_file.schema import SweepFile
 
 
-def explain_choice(ranking: Ranking) -> list[str]:
+def explain_choice(ranking: Ranking, adapt_share: float = 0.0) -> list[str]:
     """Why the chosen setting was chosen, how sure that is, and what it does on the test split."""
     chosen, baseline, guard = ranking.chosen, ranking.baseline, ranking.rule.guard
     if chosen is None:
@@ -51,6 +51,11 @@ def explain_choice(ranking: Ranking) -> list[str]:
                 "Their 95% intervals overlap: on this validation split the two cannot be told "
                 "apart for sure."
             )
+    if adapt_share:
+        lines.append(
+            f"{adapt_share:.0%} of the validation split is kept for what adapts to it (some "
+            "losses, the temperature); the rest judges."
+        )
     return [*lines, _on_the_test_split(chosen, objective_metric(objective))]
 
 
@@ -90,7 +95,7 @@ def selection_summary(ranking: Ranking, sweep: SweepFile) -> dict[str, Any]:
         "dataset": sweep.dataset.label,
         "model": sweep.model_label,
         "objective": ranking.rule.objective,
-        "why": explain_choice(ranking),
+        "why": explain_choice(ranking, sweep.training.adapt_share),
         "guard_reference": ranking.reference,
         "rows": leaderboard(ranking),
     }

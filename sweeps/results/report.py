@@ -56,7 +56,7 @@ def render_report(
             "%Y-%m-%d %H:%M", time.localtime(min((r.started for r in records), default=0))
         ),
         minutes=_minutes(records),
-        why=explain_choice(ranking) if records else [],
+        why=explain_choice(ranking, sweep.training.adapt_share) if records else [],
         failures=failure_summary(records),
         rows=leaderboard(ranking),
         metrics=metrics,

@@ -187,6 +187,7 @@ class TrainingSection(_Section):
     augmentation: AugmentationName | None = _T.augmentation
     precision: Precision = _T.precision
     eval_batch_size: Count = _T.eval_batch_size
+    adapt_share: Annotated[float, Field(ge=0, lt=1)] = _T.adapt_share
     sync_batch_norm: bool = _T.sync_batch_norm
 
     @model_validator(mode="after")

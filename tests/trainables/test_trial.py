@@ -18,10 +18,11 @@ from trainables.config import TrainingConfig, TrialSetup
 from trainables.data import load_dataset
 from trainables.data.base import Dataset
 from trainables.outcome import read_predictions
+from trainables.posthoc import TemperatureScaling
 from trainables.report import Failed, Progressed, TrialConfig
 from trainables.storage import Folder
 from trainables.training import learning_rate_factor
-from trainables.trial import TrialRun
+from trainables.trial import TrialRun, validation_parts
 
 EPOCHS = 4
 CONFIG = TrialConfig(7, "search", "cross_entropy", {}, seed=3)
@@ -290,3 +291,31 @@ def test_out_of_memory_is_a_failure_with_a_reason(
 def test_a_bug_in_the_users_loss_is_not_hidden(tmp_path: Path, digits: Dataset) -> None:
     with pytest.raises(KeyError, match="a bug"):
         start_own(tmp_path, digits, "Buggy", "KeyError('a bug')").advance()
+
+
+def test_what_adapts_is_kept_apart_from_what_judges(tmp_path: Path, digits: Dataset) -> None:
+    setup = make_setup(tmp_path, adapt_share=0.4)
+    run = start(digits, setup, "adafocal")
+    given: list[tuple[torch.Tensor, torch.Tensor]] = []
+    run.advance()
+    trainer = run._trainer
+    assert trainer is not None
+    trainer.loss.on_validation_end = lambda *split: given.append(split)  # type: ignore[method-assign]
+    (entry,) = entries(run, 1)
+    logits, labels = trainer.predict(digits.validation)
+    judging, adapting = validation_parts(digits, 0.4)
+    assert sorted([*judging, *adapting]) == list(range(len(labels)))
+    assert len(adapting) == round(0.4 * len(labels))
+    ((seen, seen_labels),) = given
+    assert torch.equal(seen, logits[adapting]) and torch.equal(seen_labels, labels[adapting])
+    wrong = (logits[judging].argmax(1) != labels[judging]).double().mean()
+    assert entry["val_error"] == pytest.approx(float(wrong))
+    scaler = TemperatureScaling(criterion="nll").fit(logits[adapting], labels[adapting])
+    assert entry["temperature"] == pytest.approx(float(scaler.temperature))
+    kept = (Folder(str(tmp_path)) / "00007").read("predictions_validation.parquet")
+    assert torch.equal(read_predictions(kept)[0], logits[judging])
+
+
+def test_a_validation_split_too_small_for_two_parts_is_refused(digits: Dataset) -> None:
+    with pytest.raises(ValueError, match=r"adapt_share=0\.01 holds out 4 of 360 samples; with 10"):
+        validation_parts(digits, 0.01)

@@ -75,12 +75,14 @@ def test_gpus_that_torch_cannot_use_are_told_of_and_left(fake_gpus: None) -> Non
     assert said is not None and "that its PyTorch cannot use" in said
 
 
+@pytest.mark.slow
 def test_trials_use_the_gpu_that_ray_gave_them(fake_gpus: None, tmp_path: Path) -> None:
     sweep = make_sweep("given", scaling={"gpus_per_worker": 0.5}, search={"trials": 2})
     with pytest.raises(SweepFailedError, match=r"CUDA|NVIDIA"):
         run_sweep(sweep, str(tmp_path), console=Console(quiet=True))
 
 
+@pytest.mark.slow
 def test_what_was_settled_is_kept_with_the_sweep(fake_gpus: None, tmp_path: Path) -> None:
     sweep = make_sweep(
         "kept", training={"epochs": 1}, search={"trials": 1}, selection={"finalists": 0}

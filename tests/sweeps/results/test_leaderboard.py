@@ -58,7 +58,8 @@ def test_finalists_are_shown_by_the_mean_over_new_seeds() -> None:
     row = rows_by_loss(records)["focal"]
     assert (row["val_ece"], row["test_ece"]) == (pytest.approx(0.03), pytest.approx(0.15))
     assert row["seeds"] == 2
-    first, *_, last = explain_choice(ranked(records))
+    first, *_, apart, last = explain_choice(ranked(records), adapt_share=0.3)
+    assert apart.startswith("30% of the validation split is kept for what adapts to it")
     assert "Chosen: focal γ=3 – the lowest val_ece, 0.0300 (mean over 2 new seeds)" in first
     assert "at most 0.01 above cross-entropy's" in first
     assert "ECE 0.1500 [0.0000, 0.1000], after temperature scaling 0.0500" in last
