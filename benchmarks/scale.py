@@ -27,14 +27,14 @@ import numpy as np
 from rich.console import Console
 
 from benchmarks.replay import CURVES, ReplayTrial
+from sweeps import runner
 from sweeps.cluster import connection as cluster
-from sweeps.cluster import runner
 from sweeps.search.record import TrialRecord
 from sweeps.search.study import SweepStudy
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import SweepFile
-from sweeps.tracking.writer import MlflowWriter
+from sweeps.tracking.mirror import Mirror
 from trainables.wrappers import one_process
 
 LOSSES = ["focal", "dual_focal", "mbls"]
@@ -136,8 +136,8 @@ class Meter:
         """Measure until the block ends."""
         for owner, name in (
             (SweepStudy, "suggest"),
-            (MlflowWriter, "_connect"),
-            (MlflowWriter, "sync"),
+            (Mirror, "connect"),
+            (Mirror, "sync"),
         ):
             setattr(owner, name, self._timed(name, getattr(owner, name)))
         thread = threading.Thread(target=self._sample, daemon=True)
@@ -211,7 +211,7 @@ def report(meter: Meter, records: list[TrialRecord]) -> None:
 
     def others(span: Span) -> float:
         cpu = meter.at("cpu", span.end) - meter.at("cpu", span.start)
-        writer = sum(meter.between(name, span.start, span.end) for name in ("sync", "_connect"))
+        writer = sum(meter.between(name, span.start, span.end) for name in ("sync", "connect"))
         return (cpu - writer) / span.trials
 
     print(f"\n{f'{len(records)} trials':46s} first tenth  last tenth   ratio")

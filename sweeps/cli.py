@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 import sys
 from contextlib import suppress
 from enum import StrEnum
@@ -213,7 +214,13 @@ def sync(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
     """Bring MLflow up to date with a sweep that ran while it did not answer."""
     from sweeps.runner import sync_sweep
 
-    print(f"MLflow is up to date: {sync_sweep(name, storage)} trials of {name}")
+    done = sync_sweep(name, storage)
+    print(f"MLflow is up to date: {done.trials} trials of {name}")
+    if done.deleted:
+        print(
+            f"the runs of {done.deleted} of them were deleted in MLflow, and stay so until they "
+            "are restored there"
+        )
 
 
 @app.command()
@@ -290,6 +297,7 @@ def _tracking_told(uri: str, storage: str) -> str:
 def _print_result(result: SweepResult, name: str, storage: str) -> None:
     from sweeps.terminal.answers import leaderboard_table
     from sweeps.terminal.console import plain_console
+    from sweeps.tracking.address import is_server
 
     console = plain_console()
     console.print()
@@ -297,20 +305,22 @@ def _print_result(result: SweepResult, name: str, storage: str) -> None:
     console.print()
     for line in result.summary["why"]:
         console.print(line)
-    where = "" if storage == DEFAULT_STORAGE else redact(f" --storage {storage}")
+    where = "" if storage == DEFAULT_STORAGE else redact(f" --storage {shlex.quote(storage)}")
     uri = redact(result.tracking_uri)
     told = redact(_tracking_told(result.tracking_uri, storage))
     console.print(
-        f"\n  browse the runs   {uri if uri.startswith('http') else f'{told}calsweep ui{where}'}"
+        f"\n  browse the runs   {uri if is_server(uri) else f'{told}calsweep ui{where}'}"
         f"\n  best per dataset  {told}calsweep best{where}"
         f"\n  report            calsweep report {name}{where}",
         soft_wrap=True,
     )
-    if result.unsynced:
+    if result.fault is not None:
+        lacking = f"lacks {result.unsynced} trials" if result.unsynced else "is not up to date"
         console.print(
-            f"\nMLflow lacks {result.unsynced} trials, as it did not answer or their files are "
-            f"damaged; the sweep store has them. `calsweep sync {name}{where}` tries again and "
-            "says what is wrong."
+            f"\nMLflow {lacking}: {redact(result.fault)}\nThe sweep store has all of it; "
+            f"`calsweep sync {name}{where}` tries again and says what is wrong.",
+            soft_wrap=True,
+            markup=False,
         )
 
 

@@ -31,3 +31,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """``did you mean 'epochs'? `` or nothing, to stand before the list of what is allowed."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}? " if close else ""
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, in a line."""
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

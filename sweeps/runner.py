@@ -16,7 +16,7 @@ from rich.console import Console
 
 from sweeps.cluster import connection
 from sweeps.cluster.devices import settle_devices
-from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
+from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError, first_line
 from sweeps.planning.checks import check_sweep
 from sweeps.planning.quick_checks import check_at_once_if_doubtful
 from sweeps.results.explanation import failure_summary, selection_summary
@@ -34,6 +34,7 @@ from sweeps.terminal.console import plain_console
 from sweeps.terminal.progress import Progress
 from sweeps.tracking.address import check_answers, tracking_uri
 from sweeps.tracking.artifacts import ArtifactError
+from sweeps.tracking.mirror import Mirror, RunDeletedError, RunRefusedError
 from sweeps.tracking.writer import MlflowWriter
 from trainables.config import check_shares, trial_setting
 
@@ -58,6 +59,7 @@ class SweepResult:
     records: list[TrialRecord]
     summary: dict[str, Any]
     unsynced: int
+    fault: str | None
     tracking_uri: str
 
 
@@ -100,34 +102,54 @@ def resume_sweep(
     return _run(sweep, store, address, console or plain_console(stderr=True), new=False)
 
 
-def sync_sweep(name: str, storage: str) -> int:
-    """Bring MLflow up to date with what the sweep store knows.
+@dataclass(frozen=True)
+class SyncResult:
+    """What :func:`sync_sweep` did.
 
-    Returns:
-        The number of trials.
+    Attributes:
+        trials: How many there are.
+        deleted: How many of them stay out of MLflow, as their runs were deleted there.
+    """
+
+    trials: int
+    deleted: int
+
+
+def sync_sweep(name: str, storage: str) -> SyncResult:
+    """Bring MLflow up to date with what the sweep store knows.
 
     Raises:
         UserError: There is no such sweep, it is being run, or MLflow does not answer.
-        SweepFailedError: The files of some trials are damaged; all else is up to date.
+        SweepFailedError: The files of some trials are damaged, or MLflow refuses their runs; all
+            else is up to date. Or MLflow stopped answering.
     """
     store = SweepStore(storage, name)
     sweep = store.load_sweep()
     check_answers(tracking_uri(storage, sweep))
     with store.locked():
         records = store.load_records()
-        writer = MlflowWriter(sweep, store, describe_environment())
-        damaged = []
-        for record in records:
-            try:
-                writer.sync(record)
-            except ArtifactError as error:
-                damaged.append(str(error))
-        if all(record.state != "running" for record in records):
-            summary = selection_summary(Ranking(records, sweep.rule), sweep)
-            writer.finish_sweep("FINISHED", _without_nan(summary))
-    if damaged:
-        raise SweepFailedError("not in MLflow in full:\n" + "\n".join(damaged))
-    return len(records)
+        mirror = Mirror(sweep, store, describe_environment())
+        left, deleted = [], 0
+        try:
+            mirror.connect()
+            for record in records:
+                try:
+                    mirror.sync(record)
+                except RunDeletedError:
+                    deleted += 1
+                except (ArtifactError, RunRefusedError) as error:
+                    left.append(str(error))
+            if all(record.state != "running" for record in records):
+                summary = selection_summary(Ranking(records, sweep.rule), sweep)
+                mirror.finish("FINISHED", _without_nan(summary))
+        except Exception as error:  # whatever MLflow or the network raises
+            raise SweepFailedError(
+                f"MLflow is not up to date: {first_line(error)}; `calsweep sync {name}` goes on "
+                "from here"
+            ) from error
+    if left:
+        raise SweepFailedError("not in MLflow in full:\n" + "\n".join(left))
+    return SyncResult(len(records), deleted)
 
 
 def write_report(name: str, storage: str, output: str | None = None) -> str:
@@ -191,7 +213,7 @@ def _run(
 def _carry_out(
     sweep: SweepFile, store: SweepStore, dataset: Dataset, progress: Progress, log: Path
 ) -> SweepResult:
-    writer = MlflowWriter(sweep, store, describe_environment())
+    writer = MlflowWriter(Mirror(sweep, store, describe_environment()))
     records = [_with_history(sweep, store, record) for record in store.load_records()]
     encoder = encoder_setup(sweep, store.storage, dataset)
     ledger = Ledger(
@@ -221,13 +243,13 @@ def _carry_out(
         ) from None
     finally:
         summary = selection_summary(Ranking(ledger.records, sweep.rule), sweep)
-        unsynced = _finish_tracking(writer, ledger, summary, progress, interrupted)
+        unsynced, fault = _finish_tracking(writer, ledger, summary, progress, interrupted)
     if all(record.state == "failed" for record in ledger.records):
         raise SweepFailedError(
             f"every trial of {sweep.name!r} failed:\n{failure_summary(ledger.records)}\n"
             f"more is in the log, {log}"
         )
-    return SweepResult(ledger.records, summary, unsynced, tracking_uri(store.storage, sweep))
+    return SweepResult(ledger.records, summary, unsynced, fault, tracking_uri(store.storage, sweep))
 
 
 def _named_sweeps(sweep: SweepFile, storage: str) -> dict[str, list[TrialRecord]]:
@@ -295,13 +317,13 @@ def _finish_tracking(
     summary: dict[str, Any],
     progress: Progress,
     interrupted: bool,
-) -> int:
+) -> tuple[int, str | None]:
     progress.stage("Writing to MLflow")
     unsynced = writer.close(patience=_PATIENCE_SECONDS)
     if writer.behind == 0 and not interrupted:
         failed = all(record.state == "failed" for record in ledger.records)
         writer.finish_sweep("FAILED" if failed else "FINISHED", _without_nan(summary))
-    return unsynced
+    return unsynced, writer.fault
 
 
 def _without_nan(value: Any) -> Any:

@@ -19,7 +19,6 @@ class TrackedSweep:
     """The trials of one sweep, as MLflow has them.
 
     Attributes:
-        sweep_id: Tells it from another sweep of the same name.
         name: The sweep's name.
         dataset: Name of the dataset.
         model: Name of the model.
@@ -31,7 +30,6 @@ class TrackedSweep:
         parent_id: MLflow's id of the sweep's own run.
     """
 
-    sweep_id: str
     name: str
     dataset: str
     model: str

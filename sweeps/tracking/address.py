@@ -1,36 +1,26 @@
-"""Where MLflow's store is, and a client for it."""
+"""Where MLflow's store is, whether it answers, and a client for it."""
 
 from __future__ import annotations
 
-import base64
 import os
 import shutil
 import tempfile
-import urllib.error
-import urllib.request
 from contextlib import suppress
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from typing import Any
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from sweeps.errors import UserError
 from sweeps.redaction import without_credentials
 from sweeps.sweep_file.schema import SweepFile
+from sweeps.tracking.internals import make_tables, set_environment, sqlite_path, sqlite_uri
 from trainables.storage import Folder, absolute
 
 _SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql")
 _TIMEOUT_SECONDS = 5.0
-VIEW_KEY = "calsweep"  # of the view of an experiment that `calsweep ui` links to
+_ANY_CALL = "/api/2.0/mlflow/experiments/search"
 
-# MLflow's own retries would hold a sweep up for minutes; the writer retries by itself.
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
-os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
-os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-# Eight further processes of a server, which judge the texts of language models.
-os.environ.setdefault("MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "false")
-os.environ.setdefault("MLFLOW_CONFIGURE_LOGGING", "false")  # its messages go into our log
-os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+set_environment()
 
 
 def tracking_uri(storage: str, sweep: SweepFile | None = None) -> str:
@@ -55,7 +45,28 @@ def tracking_uri(storage: str, sweep: SweepFile | None = None) -> str:
             f"tracking.uri is missing: with a remote storage ({storage}) give the address of an "
             "MLflow server there, or in MLFLOW_TRACKING_URI"
         )
-    return f"sqlite:///{Path(folder.path) / 'mlflow.db'}"
+    return sqlite_uri(Path(folder.path) / "mlflow.db")
+
+
+def is_server(uri: str) -> bool:
+    """Whether an address is that of a tracking server, not of a database."""
+    return uri.startswith(("http:", "https:"))
+
+
+def make_client(uri: str) -> Any:
+    """MLflow's client for an address.
+
+    A user name and a password in the address of a server go to MLflow by its own variables of the
+    environment: it would repeat an address as it is in its messages.
+    """
+    from mlflow import MlflowClient
+
+    parts = urlsplit(uri)
+    if not is_server(uri) or parts.username is None:
+        return MlflowClient(tracking_uri=uri)
+    os.environ["MLFLOW_TRACKING_USERNAME"] = unquote(parts.username)
+    os.environ["MLFLOW_TRACKING_PASSWORD"] = unquote(parts.password or "")
+    return MlflowClient(tracking_uri=without_credentials(uri))
 
 
 def make_database(uri: str) -> None:
@@ -64,15 +75,13 @@ def make_database(uri: str) -> None:
     MLflow's migrations take seconds, and a process that dies in them leaves a file that MLflow
     refuses ever after.
     """
-    path = Path(uri.removeprefix("sqlite:///"))
-    if not uri.startswith("sqlite:///") or path.exists():
+    path = sqlite_path(uri)
+    if path is None or path.exists():
         return
-    from mlflow import MlflowClient
-
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".mlflow-") as folder:
         made = Path(folder) / "made.db"
-        MlflowClient(f"sqlite:///{made}").search_experiments(max_results=1)
+        make_tables(made)
         copy = shutil.copyfile(made, Path(folder) / "copy.db")  # to which nothing is connected
         with suppress(FileExistsError):  # another sweep was faster
             os.link(copy, path)
@@ -86,47 +95,82 @@ def artifact_location(uri: str, storage: str) -> str | None:
         storage: Of the sweeps.
 
     Returns:
-        Beside the file for SQLite, in the storage for other databases; None for a server.
+        A URI: beside the file for SQLite, in the storage for other databases; None for a server.
     """
-    if uri.startswith("sqlite:///"):
-        return str(Path(uri.removeprefix("sqlite:///")).absolute().parent / "artifacts")
-    if uri.startswith("http"):
+    if is_server(uri):
         return None
+    path = sqlite_path(uri)
     # Kept by MLflow for all to read, and of no use to it: it finds credentials by itself.
-    return f"{without_credentials(absolute(storage)).rstrip('/')}/artifacts"
+    place = without_credentials(absolute(storage)).rstrip("/")
+    if path is not None:
+        place = str(path.absolute().parent)
+    # MLflow decodes percent signs in paths too, so a path has to be a URI.
+    return f"{place if '://' in place else Path(place).as_uri()}/artifacts"
 
 
 def check_answers(uri: str) -> None:
-    """Make sure at once that a tracking server answers.
+    """Make sure at once that a tracking server answers, and takes the credentials that it is given.
 
     Raises:
         UserError: It does not.
     """
-    if not uri.startswith(("http:", "https:")):
+    if not is_server(uri):
         return
+    import requests
+
+    shown = without_credentials(uri)
     try:
-        with urllib.request.urlopen(_health(uri), timeout=_TIMEOUT_SECONDS) as reply:
-            reply.read()
-    except urllib.error.HTTPError as error:
-        if error.code >= 500:
-            raise UserError(f"tracking.uri = {uri!r} answers with an error: {error}") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
+        reply = requests.get(
+            shown.rstrip("/") + _ANY_CALL,
+            params={"max_results": "1"},
+            auth=_credentials(urlsplit(uri)),
+            verify=_verify(),
+            timeout=_TIMEOUT_SECONDS,
+        )
+    except (requests.RequestException, ValueError) as error:  # or it is no address at all
         raise UserError(
-            f"tracking.uri = {uri!r} does not answer ({reason}); start the server, or leave "
-            "tracking.uri out to use SQLite in the sweep store"
+            f"tracking.uri = {shown!r} does not answer ({_cause(error)}); start the server, or "
+            "leave tracking.uri out to use SQLite in the sweep store"
+        ) from None
+    if reply.status_code in (401, 403):
+        _ask_with_mlflows_own_credentials(uri)
+    elif reply.status_code >= 400:
+        status = f"HTTP status {reply.status_code} {reply.reason}"
+        raise UserError(f"tracking.uri = {shown!r} answers with an error: {status}")
+
+
+def _credentials(parts: SplitResult) -> tuple[str, str] | None:
+    if parts.username is not None:
+        return unquote(parts.username), unquote(parts.password or "")
+    user, password = (
+        os.environ.get(f"MLFLOW_TRACKING_{name}") for name in ("USERNAME", "PASSWORD")
+    )
+    return (user, password) if user and password else None
+
+
+def _verify() -> bool | str:
+    """What MLflow verifies a server's certificate by."""
+    if os.environ.get("MLFLOW_TRACKING_INSECURE_TLS", "").lower() in ("true", "1"):
+        return False
+    return os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH") or True
+
+
+def _ask_with_mlflows_own_credentials(uri: str) -> None:
+    """MLflow knows further ways to authenticate: a token, a file in the home folder, plugins."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        make_client(uri).search_experiments(max_results=1)
+    except MlflowException:
+        raise UserError(
+            f"tracking.uri = {without_credentials(uri)!r} refuses the credentials, or none were "
+            "given; set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD (or "
+            "MLFLOW_TRACKING_TOKEN)"
         ) from None
 
 
-def _health(uri: str) -> urllib.request.Request:
-    """The request whether a server is up, with the credentials that MLflow's client would send."""
-    parts = urlsplit(uri)
-    user = unquote(parts.username or "") or os.environ.get("MLFLOW_TRACKING_USERNAME")
-    password = unquote(parts.password or "") or os.environ.get("MLFLOW_TRACKING_PASSWORD")
-    request = urllib.request.Request(f"{without_credentials(uri).rstrip('/')}/health")
-    if user and password:
-        words = base64.b64encode(f"{user}:{password}".encode()).decode()
-        request.add_header("Authorization", f"Basic {words}")
-    elif token := os.environ.get("MLFLOW_TRACKING_TOKEN"):
-        request.add_header("Authorization", f"Bearer {token}")
-    return request
+def _cause(error: Exception) -> str:
+    """What is at the bottom of an error of the network, in a line."""
+    reason = error.args[0] if error.args else error
+    reason = getattr(reason, "reason", reason)  # urllib3's, wrapped by requests
+    return str(reason).rpartition(": ")[2].splitlines()[0] if str(reason) else type(error).__name__

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sweeps.errors import first_line
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
 
@@ -23,9 +24,10 @@ def gather_artifacts(
     try:
         collect_artifacts(store, record, shared, folder)
     except Exception as error:
-        cause = str(error).splitlines()[0] if str(error) else type(error).__name__
         files = store.trial_folder(record.number).uri
-        raise ArtifactError(f"trial {record.number}: its files in {files}: {cause}") from error
+        raise ArtifactError(
+            f"trial {record.number}: its files in {files}: {first_line(error)}"
+        ) from error
 
 
 def collect_artifacts(

@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sweeps.errors import UserError
+from sweeps.errors import UserError, first_line
 from sweeps.results.best import TrackedSweep
 from sweeps.search.ranking import guard_excess, guard_reference
 from sweeps.search.record import TrialRecord
-from sweeps.tracking.address import check_answers
+from sweeps.tracking.address import check_answers, make_client
+from sweeps.tracking.experiment import our_experiments
+from sweeps.tracking.internals import sqlite_path
 
 _RUNS_PER_PAGE = 100
 
@@ -31,17 +33,17 @@ def tracked_sweeps(
         UserError: The address does not answer.
     """
     check_answers(uri)
-    if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists():
+    path = sqlite_path(uri)
+    if path is not None and not path.exists():
         return []  # connecting would make an empty database
-    from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
-        client = MlflowClient(tracking_uri=uri)
+        client = make_client(uri)
         sweeps = [_deciding_runs(client, parent) for parent in _parent_runs(client, dataset, model)]
     except (MlflowException, SQLAlchemyError) as error:
-        raise UserError(f"tracking.uri = {uri!r}: {str(error).splitlines()[0]}") from None
+        raise UserError(f"tracking.uri = {uri!r}: {first_line(error)}") from None
     return [_sweep(runs) for runs in sweeps if runs]
 
 
@@ -51,46 +53,55 @@ def read_sweep_file(uri: str, parent_id: str) -> str:
     Raises:
         UserError: It cannot be had.
     """
-    from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
 
     try:
         with tempfile.TemporaryDirectory(prefix="calsweep-") as folder:
-            path = MlflowClient(uri).download_artifacts(parent_id, "sweep.yaml", folder)
+            path = make_client(uri).download_artifacts(parent_id, "sweep.yaml", folder)
             return Path(path).read_text()
     except (MlflowException, OSError) as error:
         raise UserError(f"run {parent_id} has no sweep.yaml in {uri}: {error}") from None
 
 
 def _parent_runs(client: Any, dataset: str | None, model: str | None) -> list[Any]:
-    conditions = ["tags.role = 'sweep'"]
-    for name, value in (("dataset", dataset), ("model", model)):
-        if value is not None:
-            conditions.append(f"params.{name} = '{value.replace(chr(39), '')}'")
-    experiments = client.search_experiments(filter_string="tags.calsweep = '1'")
-    ids = [experiment.experiment_id for experiment in experiments]
-    pages = _pages(client, ids, " and ".join(conditions), []) if ids else ()
-    return [run for page in pages for run in page if "guard" in run.data.params]
+    """The sweeps' own runs.
+
+    Names are compared here: MLflow's filters know no way to write one with both kinds of quotes.
+    """
+    ids = [experiment.experiment_id for experiment in our_experiments(client)]
+    wanted = {"dataset": dataset, "model": model}
+    return [
+        run
+        for run in _runs(client, ids, "tags.role = 'sweep'", [])
+        if "guard" in run.data.params
+        and all(run.data.params.get(name) == given for name, given in wanted.items() if given)
+    ]
 
 
 def _deciding_runs(client: Any, parent: Any) -> list[Any]:
     """The runs of a sweep's trials, as far as they are needed to choose among them.
 
-    Reading a run takes MLflow some milliseconds, and a long sweep has thousands. So they are read
-    in an order in which the first ones decide: all others before the search's own, of those the
-    finished ones by their objective. Once there are more feasible ones of these than settings were
-    trained again, none that follows can be chosen, nor be one of the settings trained again.
+    Reading a run takes MLflow some milliseconds, and a long sweep has thousands. So the trials of
+    the search itself are read last, only those that finished, by their objective: once there are
+    more feasible ones of these than settings were trained again, none that follows can be chosen,
+    nor be one of the settings trained again.
     """
     objective, guard = parent.data.params["objective"], float(parent.data.params["guard"])
-    order = ["tags.role", "tags.state", f"metrics.{objective}", "attributes.start_time"]
     own = f"tags.mlflow.parentRunId = '{parent.info.run_id}'"
-    runs: list[Any] = []
-    for page in _pages(client, [parent.info.experiment_id], own, order):
-        # A run without parameters is being written just now.
-        runs += [run for run in page if "loss" in run.data.params]
-        if _decided([_record(run) for run in runs], guard):
+    where = [parent.info.experiment_id]
+    runs = list(_runs(client, where, f"{own} and tags.role != 'search'", []))
+    finished = f"{own} and tags.role = 'search' and tags.state = 'finished'"
+    order = [f"metrics.`{objective}` ASC", "attributes.start_time ASC"]
+    for page in _pages(client, where, finished, order):
+        runs += page
+        if _decided([_record(run) for run in runs if _is_written(run)], guard):
             break
-    return runs
+    return [run for run in runs if _is_written(run)]
+
+
+def _is_written(run: Any) -> bool:
+    """Whether a run has its parameters; one without is being written just now."""
+    return "loss" in run.data.params
 
 
 def _decided(records: list[TrialRecord], guard: float) -> bool:
@@ -102,6 +113,11 @@ def _decided(records: list[TrialRecord], guard: float) -> bool:
     searched = [record for record in finished if record.role == "search"]
     feasible = sum(guard_excess(record, reference, guard) <= 0 for record in searched)
     return feasible > len(again)
+
+
+def _runs(client: Any, experiments: list[str], condition: str, order: list[str]) -> Iterator[Any]:
+    for page in _pages(client, experiments, condition, order) if experiments else ():
+        yield from page
 
 
 def _pages(client: Any, experiments: list[str], condition: str, order: list[str]) -> Iterator[Any]:
@@ -120,7 +136,6 @@ def _sweep(runs: list[Any]) -> TrackedSweep:
     first = runs[0]
     records = sorted((_record(run) for run in runs), key=lambda record: record.number)
     return TrackedSweep(
-        sweep_id=first.data.tags["calsweep.sweep_id"],
         name=first.data.tags["calsweep.sweep"],
         dataset=first.data.params["dataset"],
         model=first.data.params["model"],

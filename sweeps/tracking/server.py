@@ -10,11 +10,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.redaction import redact
-from sweeps.tracking.address import VIEW_KEY, artifact_location, check_answers, tracking_uri
+from sweeps.tracking.address import (
+    artifact_location,
+    check_answers,
+    is_server,
+    make_client,
+    tracking_uri,
+)
+from sweeps.tracking.experiment import our_experiments
+from sweeps.tracking.internals import sqlite_path
+from sweeps.tracking.views import LINK
 
 _PATIENCE_SECONDS = 8.0
 
@@ -32,9 +40,10 @@ def serve(storage: str, host: str, port: int) -> None:
         SweepFailedError: MLflow's server ended by itself.
     """
     uri = tracking_uri(storage)
-    if uri.startswith(("http:", "https:")):
+    if is_server(uri):
         raise UserError(f"the runs are on a tracking server; open {uri} in a browser")
-    if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists():
+    path = sqlite_path(uri)
+    if path is not None and not path.exists():
         raise UserError(f"{uri} has no runs yet; `calsweep run quickstart` makes some")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -94,15 +103,6 @@ def _end(server: subprocess.Popen[bytes]) -> None:
 
 
 def _print_links(uri: str, address: str) -> None:
-    for name, experiment_id in _experiments(uri):
-        view = f"runs?workflowType=machine_learning&viewStateShareKey={VIEW_KEY}"
-        print(f"  {name}  {address}/#/experiments/{experiment_id}/{view}")
+    for experiment in our_experiments(make_client(uri)):
+        print(f"  {experiment.name}  {address}/#/experiments/{experiment.experiment_id}/{LINK}")
     print(f"MLflow is up at {address}; Ctrl-C ends it", flush=True)
-
-
-def _experiments(uri: str) -> list[tuple[str, str]]:
-    """Names and ids of the experiments that hold sweeps."""
-    from mlflow import MlflowClient
-
-    found = MlflowClient(uri).search_experiments(filter_string="tags.calsweep = '1'")
-    return [(experiment.name, experiment.experiment_id) for experiment in found]

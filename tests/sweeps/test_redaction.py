@@ -16,14 +16,13 @@ from sweeps.errors import SweepFailedError, UserError
 from sweeps.planning.checks import check_sweep
 from sweeps.planning.portability import check_reachable
 from sweeps.redaction import is_redacted, redact
-from sweeps.results.report import write_report
-from sweeps.runner import sync_sweep
+from sweeps.runner import sync_sweep, write_report
 from sweeps.store.driver_log import driver_log
 from sweeps.store.environment import describe_environment
 from sweeps.sweep_file.loading import load_sweep
 from sweeps.sweep_file.yaml_text import shortened
 from sweeps.tracking.address import artifact_location, check_answers
-from sweeps.tracking.writer import MlflowWriter
+from sweeps.tracking.mirror import Mirror
 from tests.builders import baseline, make_sweep, new_store, trial
 from tests.harness.scene import MlflowServer
 
@@ -117,7 +116,7 @@ def test_nothing_that_is_kept_has_them(tmp_path: Path, monkeypatch: pytest.Monke
     store = new_store(tmp_path / "store", sweep, [baseline(), failed])
     with driver_log(store):
         logging.getLogger("calsweep").error("see %s", data)
-    writer = MlflowWriter(sweep, store, describe_environment())
+    writer = Mirror(sweep, store, describe_environment())
     for record in store.load_records():
         writer.sync(record)
     write_report("hidden", str(tmp_path / "store"), str(tmp_path / "page.html"))
@@ -194,7 +193,7 @@ def test_credentials_in_a_tracking_address_work(
         check_answers(uri)
         sweep = make_sweep("hidden", tracking={"uri": uri})
         new_store(tmp_path / "store", sweep, [baseline(), trial(1, "focal")])
-        assert sync_sweep("hidden", str(tmp_path / "store")) == 2
+        assert sync_sweep("hidden", str(tmp_path / "store")).trials == 2
         client = MlflowClient(server.uri)
         (experiment,) = client.search_experiments(filter_string="tags.calsweep = '1'")
         runs = client.search_runs([experiment.experiment_id])

@@ -18,7 +18,7 @@ from tests.builders import baseline, finalist, make_sweep, shown
 
 def tracked(records: list[TrialRecord], **values: Any) -> TrackedSweep:
     known = {
-        **{"sweep_id": "1", "name": "a", "dataset": "digits", "model": "small_cnn"},
+        **{"name": "a", "dataset": "digits", "model": "small_cnn"},
         **{"objective": "val_ece", "guard": 0.01, "parent_id": "p", **values},
     }
     return TrackedSweep(

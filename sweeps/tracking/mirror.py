@@ -1,0 +1,286 @@
+"""Brings a sweep's runs in MLflow up to date with its records.
+
+The sweep store is the truth and MLflow its mirror: :meth:`Mirror.sync` brings one trial's run up to
+date and may be repeated at will (the metrics carry the time stamps of their epochs, and MLflow
+drops what it has already). So the same code serves a running sweep, a resumed one and
+``calsweep sync``.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from sweeps.errors import first_line
+from sweeps.redaction import redact
+from sweeps.search.record import TrialRecord
+from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.schema import SweepFile
+from sweeps.tracking.address import make_client, make_database, tracking_uri
+from sweeps.tracking.artifacts import ArtifactError, gather_artifacts
+from sweeps.tracking.experiment import dataset_experiment
+from sweeps.tracking.internals import deleted
+from sweeps.tracking.run import (
+    end_tags,
+    run_metrics,
+    run_parameters,
+    run_tags,
+    sweep_parameters,
+)
+
+_METRICS_PER_CALL = 1000  # MLflow's limit on all things in one call
+_SMALL_CHANGE = 100  # of which parameters and tags may take this many
+
+
+class RunRefusedError(Exception):
+    """MLflow answers, but does not take one trial's run: names the trial and the cause."""
+
+
+class RunDeletedError(RunRefusedError):
+    """The run was deleted in MLflow, where it stays so until somebody restores it there."""
+
+
+class Mirror:
+    """A sweep's runs in MLflow.
+
+    Args:
+        sweep: The sweep.
+        store: Its store.
+        environment: Versions and the like, an artifact of every run.
+    """
+
+    def __init__(self, sweep: SweepFile, store: SweepStore, environment: dict[str, Any]) -> None:
+        self._sweep = sweep
+        self._store = store
+        self._uri = tracking_uri(store.storage, sweep)
+        self._shared = {
+            "sweep.yaml": redact(store.folder.read("sweep.yaml").decode()),
+            "environment.json": json.dumps(environment, indent=1),
+        }
+        self._sweep_id = store.sweep_id()
+        self._client: Any = None
+        self._experiment_id = ""
+        self._parent_id = ""
+        self._run_ids: dict[int, str] = {}
+        self._found: dict[int, set[str]] = {}  # runs from before, with the parameters they have
+        self._deleted: set[int] = set()
+        self._complete: set[int] = set()
+        self._synced_epochs: dict[int, int] = {}
+        self._times_before: dict[int, dict[int, int]] = {}  # of the epochs of runs from before
+
+    def connect(self) -> None:
+        """Find or make the experiment and the sweep's own run, and find the runs of its trials.
+
+        A sweep's own run that was deleted is restored: its trials are to be shown under it.
+
+        Raises:
+            Exception: Whatever MLflow raises, where it does not answer.
+        """
+        if self._client is not None:
+            return
+        make_database(self._uri)
+        client = make_client(self._uri)
+        self._experiment_id = dataset_experiment(
+            client, self._sweep, self._store.storage, self._uri
+        )
+        parent = self._find_runs(client)
+        if parent is not None and deleted(parent):
+            client.restore_run(parent.info.run_id)
+        self._parent_id = parent.info.run_id if parent is not None else self._make_parent(client)
+        self._describe_parent(client, set(parent.data.params) if parent is not None else set())
+        self._client = client
+
+    def sync(self, record: TrialRecord) -> None:
+        """Bring the run of one trial up to date with its record.
+
+        Raises:
+            ArtifactError: The trial's files cannot be gathered. Its metrics are there; its run
+                stays open, so that a later sync tries again.
+            RunRefusedError: MLflow does not take this run; others it may.
+            Exception: Whatever MLflow raises, where it does not answer.
+        """
+        self.connect()
+        if record.number in self._complete:
+            return
+        if record.number in self._deleted:
+            raise RunDeletedError(f"trial {record.number}: its run was deleted in MLflow")
+        try:
+            self._show(record)
+            if record.state != "running":
+                self._end_run(record)
+                self._complete.add(record.number)
+        except ArtifactError:
+            raise
+        except Exception as error:
+            self._raise_if_refused(record, error)
+            raise
+
+    def finish(self, status: str, summary: dict[str, Any]) -> None:
+        """Close the sweep's own run.
+
+        Args:
+            status: ``FINISHED``, ``FAILED`` or ``KILLED``.
+            summary: What was chosen, as an artifact and, its numbers, as metrics.
+
+        Raises:
+            Exception: Whatever MLflow raises, where it does not answer or the run was deleted.
+        """
+        self.connect()
+        self._client.log_dict(self._parent_id, summary, "selection.json")
+        chosen = summary.get("chosen") or {}
+        values = {
+            f"best_{split}_{name}": value
+            for split in ("val", "test")
+            for name, value in chosen.get(split, {}).items()
+            if value is not None
+        }
+        self._log(self._parent_id, metrics=[(name, value, 0, 0) for name, value in values.items()])
+        if chosen:
+            self._client.set_tag(self._parent_id, "best_loss", chosen["loss"])
+        self._client.set_terminated(self._parent_id, status)
+
+    def _find_runs(self, client: Any) -> Any:
+        """Find what an earlier run of this sweep wrote; the sweep's own run, or None."""
+        from mlflow.entities import ViewType
+
+        parent, token = None, None
+        own = f"tags.`calsweep.sweep_id` = '{self._sweep_id}'"
+        while True:
+            page = client.search_runs(
+                [self._experiment_id], own, ViewType.ALL, max_results=1000, page_token=token
+            )
+            for run in page:
+                if "calsweep.trial" not in run.data.tags:
+                    parent = run
+                    continue
+                number = int(run.data.tags["calsweep.trial"])
+                self._run_ids[number] = run.info.run_id
+                if deleted(run):
+                    self._deleted.add(number)
+                elif run.info.end_time is not None:
+                    self._complete.add(number)
+                else:
+                    self._found[number] = set(run.data.params)
+            token = page.token
+            if not token:
+                return parent
+
+    def _make_parent(self, client: Any) -> str:
+        sweep = self._sweep
+        run = client.create_run(
+            self._experiment_id,
+            run_name=sweep.name,
+            tags={
+                "calsweep.sweep": sweep.name,
+                "calsweep.sweep_id": self._sweep_id,
+                "role": "sweep",
+                "mlflow.source.name": "calsweep",
+            },
+        )
+        return str(run.info.run_id)
+
+    def _describe_parent(self, client: Any, known: set[str]) -> None:
+        client.log_batch(self._parent_id, params=_new_params(sweep_parameters(self._sweep), known))
+        for name, text in self._shared.items():
+            client.log_text(self._parent_id, text, name)
+
+    def _show(self, record: TrialRecord) -> None:
+        """Parameters, metrics and how it ended: what MLflow's table of runs shows."""
+        number = record.number
+        run_id = self._run_ids.get(number) or self._make_run(record)
+        # A run from before may lack anything: only what we wrote ourselves is there.
+        done = self._synced_epochs.get(number)
+        if done is None and number in self._found:
+            self._times_before[number] = self._epoch_times(run_id)
+        known = self._found.get(number, set())
+        history = list(record.history)
+        self._log(
+            run_id,
+            _new_params(run_parameters(self._sweep, record), known) if done is None else [],
+            run_metrics(history[done or 0 :], self._times_before.get(number, {})),
+            end_tags(record),
+        )
+        self._synced_epochs[number] = len(history)
+
+    def _make_run(self, record: TrialRecord) -> str:
+        run = self._client.create_run(
+            self._experiment_id,
+            start_time=int(1000 * record.started),
+            run_name=record.label,
+            tags=run_tags(self._sweep, self._sweep_id, record, self._parent_id),
+        )
+        self._run_ids[record.number] = run_id = str(run.info.run_id)
+        return run_id
+
+    def _epoch_times(self, run_id: str) -> dict[int, int]:
+        """The time stamps of a run's epochs, in milliseconds.
+
+        An epoch that had to be trained again (its checkpoint was damaged) keeps that of its first
+        time, or its metrics would be there twice.
+        """
+        history = self._client.get_metric_history(run_id, "train_loss")
+        return {metric.step: metric.timestamp for metric in history}
+
+    def _log(
+        self,
+        run_id: str,
+        params: Iterable[Any] = (),
+        metrics: Iterable[tuple[str, float, int, int]] = (),
+        tags: dict[str, str] | None = None,
+    ) -> None:
+        """Write all of it in one call, or in as few as MLflow's limit on metrics allows."""
+        from mlflow.entities import Metric, RunTag
+
+        entities = [Metric(*metric) for metric in metrics]
+        cut = max(0, len(entities) - _METRICS_PER_CALL + _SMALL_CHANGE)
+        for start in range(0, cut, _METRICS_PER_CALL):
+            self._client.log_batch(run_id, entities[start : min(cut, start + _METRICS_PER_CALL)])
+        run_tags = [RunTag(name, redact(value)) for name, value in (tags or {}).items()]
+        self._client.log_batch(run_id, entities[cut:], list(params), run_tags)
+
+    def _end_run(self, record: TrialRecord) -> None:
+        run_id = self._run_ids[record.number]
+        with tempfile.TemporaryDirectory(prefix="calsweep-") as folder:
+            gather_artifacts(self._store, record, self._shared, Path(folder))
+            self._client.log_artifacts(run_id, folder)
+        status = "FAILED" if record.state == "failed" else "FINISHED"
+        ended = int(1000 * record.ended) if record.ended else None
+        self._client.set_terminated(run_id, status, ended)
+
+    def _raise_if_refused(self, record: TrialRecord, error: Exception) -> None:
+        """Ask MLflow whose fault an error is: the run's, where it answers.
+
+        Raises:
+            RunRefusedError: It does.
+            Exception: Whatever it raises, where it does not.
+        """
+        from mlflow.exceptions import MlflowException
+
+        number = record.number
+        experiment = self._client.get_experiment(self._experiment_id)
+        if deleted(experiment):
+            message = f"trial {number}: the experiment {experiment.name!r} was deleted in MLflow"
+            raise RunRefusedError(message) from error
+        if number in self._run_ids:
+            try:
+                gone = deleted(self._client.get_run(self._run_ids[number]))
+            except MlflowException as missing:
+                if missing.error_code != "RESOURCE_DOES_NOT_EXIST":
+                    raise
+                gone = True
+            if gone:
+                self._deleted.add(number)
+                raise RunDeletedError(f"trial {number}: its run was deleted in MLflow") from error
+        raise RunRefusedError(
+            f"trial {number}: MLflow does not take its run: {first_line(error)}"
+        ) from error
+
+
+def _new_params(values: dict[str, str], known: set[str]) -> list[Any]:
+    """Those that a run does not have yet: MLflow refuses to change one."""
+    from mlflow.entities import Param
+
+    return [Param(name, redact(value)) for name, value in values.items() if name not in known]

@@ -1,0 +1,109 @@
+"""What the run of one trial holds: its tags, parameters and metrics."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from sweeps.search.record import TrialRecord
+from sweeps.sweep_file.schema import SweepFile
+
+# The parameters of every trial, by names that no hyperparameter may take.
+_RECIPE = ("dataset", "model", "epochs", "batch_size", "optimizer", "lr", "weight_decay")
+_RESERVED = {"loss", "seed", "guard", "objective", *_RECIPE}
+_DIGITS = 4
+_WHOLE = 7  # characters of a number before its point
+
+
+def run_tags(sweep: SweepFile, sweep_id: str, record: TrialRecord, parent: str) -> dict[str, str]:
+    """The tags that a trial's run is made with."""
+    return {
+        "mlflow.parentRunId": parent,
+        "mlflow.source.name": "calsweep",
+        "calsweep.sweep": sweep.name,
+        "calsweep.sweep_id": sweep_id,
+        "calsweep.trial": str(record.number),
+        # Exact values; the parameters are written so that they read and sort well.
+        "calsweep.hyperparameters": json.dumps(record.hyperparameters),
+        "role": record.role,
+        "state": record.state,
+    }
+
+
+def end_tags(record: TrialRecord) -> dict[str, str]:
+    """The tags that say how a trial ended; none while it runs."""
+    if record.state == "running":
+        return {}
+    return {"state": record.state, **({"reason": record.reason} if record.reason else {})}
+
+
+def hyperparameter_columns(names: Iterable[str]) -> dict[str, str]:
+    """Hyperparameter → parameter of the run: the same name, unless that is the recipe's.
+
+    An own loss may have an ``lr`` or a ``seed`` of its own: ``loss.lr``.
+    """
+    return {name: f"loss.{name}" if name in _RESERVED else name for name in names}
+
+
+def run_parameters(sweep: SweepFile, record: TrialRecord) -> dict[str, str]:
+    """The parameters of a trial's run."""
+    encoder = sweep.encoder if record.role == "encoder" else None
+    training = (encoder or sweep).training
+    columns = hyperparameter_columns(record.hyperparameters)
+    return {
+        "loss": record.loss,
+        **{columns[name]: sortable(value) for name, value in record.hyperparameters.items()},
+        "seed": str(record.seed),
+        "dataset": sweep.dataset.label,
+        "model": sweep.model_label,
+        **{name: str(getattr(training, name)) for name in _RECIPE[2:]},
+        "guard": str(sweep.search.guard),
+        "objective": sweep.search.objective,
+    }
+
+
+def sweep_parameters(sweep: SweepFile) -> dict[str, str]:
+    """The parameters of a sweep's own run."""
+    return {
+        "dataset": sweep.dataset.label,
+        "model": sweep.model_label,
+        "losses": " ".join(section.name for section in sweep.losses),
+        "trials": str(sweep.search.trials),
+        "seed": str(sweep.search.seed),
+        "objective": sweep.search.objective,
+        "guard": str(sweep.search.guard),
+    }
+
+
+def run_metrics(
+    entries: Iterable[Mapping[str, float]], times: Mapping[int, int]
+) -> Iterator[tuple[str, float, int, int]]:
+    """Name, value, time stamp in milliseconds and epoch of the metrics of epochs.
+
+    Args:
+        entries: Of a trial's history.
+        times: Time stamps of epochs that are to keep theirs: MLflow drops a metric that it has
+            already, but not one that differs by when an epoch was trained again.
+    """
+    for entry in entries:
+        epoch = int(entry["epoch"])
+        time_stamp = times.get(epoch, int(1000 * entry["timestamp"]))
+        for name, value in entry.items():
+            if name not in ("epoch", "timestamp"):
+                yield name, float(value), time_stamp, epoch
+
+
+def sortable(value: Any) -> str:
+    """A number with four significant digits, its point at one place: MLflow sorts them as text."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, float) and math.isfinite(value) and value != 0:
+        places = max(0, _DIGITS - 1 - math.floor(math.log10(abs(value))))
+        text = f"{value:.{places}f}"
+    else:
+        text = f"{value:g}" if isinstance(value, float) else str(value)
+    whole, point, fraction = text.partition(".")
+    fraction = fraction.rstrip("0")
+    return f"{whole:>{_WHOLE}}{point if fraction else ''}{fraction}"

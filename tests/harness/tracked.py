@@ -1,0 +1,100 @@
+"""Sweeps whose trials are in a real MLflow."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from mlflow import MlflowClient
+from mlflow.entities import Run
+
+from sweeps.results.explanation import selection_summary
+from sweeps.search.ranking import Ranking
+from sweeps.search.record import TrialRecord
+from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.schema import SweepFile
+from sweeps.tracking.address import tracking_uri
+from sweeps.tracking.mirror import Mirror
+from tests import builders
+from trainables.checkpoints import save_checkpoint
+from trainables.outcome import write_predictions
+
+ENVIRONMENT = {"python": "3"}
+
+
+def make_sweep(name: str, **sections: Any) -> SweepFile:
+    """A sweep of three epochs."""
+    return builders.make_sweep(name, **{"training": {"epochs": 3}, **sections})
+
+
+def entry(epoch: int, **values: float) -> dict[str, float]:
+    """The metrics of an epoch, one of which makes its trial a usual one."""
+    validation = {"val_ece": 0.1 / epoch, "val_error": 0.1, "val_nll": 0.5 / epoch}
+    test = {"temperature": 1.3, "test_ece": 0.2, "test_error": 0.1, "test_nll": 0.4}
+    train = {"train_loss": 1 / epoch}
+    return {"epoch": epoch, "timestamp": 1e9 + epoch, **train, **validation, **test, **values}
+
+
+def make_records() -> list[TrialRecord]:
+    """Finished, stopped and failed trials, finalists, and a degenerate one with an ECE of 0."""
+
+    def trial(number: int, loss: str, gamma: float | None, **values: Any) -> TrialRecord:
+        hyperparameters = {} if gamma is None else {"gamma": gamma}
+        changes = {"ended": 1e9 + 60, "state": "finished", **values}
+        made = TrialRecord(number, "search", loss, hyperparameters, 0, 1e9, history=[entry(1)])
+        return replace(made, **changes)
+
+    def whole(**last: float) -> list[dict[str, float]]:
+        return [entry(1), entry(2), entry(3, **last)]
+
+    lucky, steady = 1 / 3, 0.1 + 0.2  # floats that do not print short
+    return [
+        trial(0, "cross_entropy", None, role="baseline", history=whole(val_ece=0.05)),
+        trial(1, "focal", lucky, role="published", history=whole(val_ece=0.01)),
+        trial(2, "focal", steady, history=whole(val_ece=0.02)),
+        trial(3, "focal", 9.0, history=whole(val_ece=0.0, val_error=0.9)),
+        trial(4, "focal", 8.0, state="stopped", reason="val_nll too high after epoch 1"),
+        trial(5, "focal", 7.0, state="failed", reason="diverged", history=[]),
+        trial(6, "focal", lucky, role="finalist", seed=1, history=whole(val_ece=0.04)),
+        trial(7, "focal", steady, role="finalist", seed=1, history=whole(val_ece=0.03)),
+    ]
+
+
+def make_store(folder: Path, sweep: SweepFile, records: list[TrialRecord]) -> SweepStore:
+    """A new sweep's store, with these trials and their files."""
+    store = SweepStore(str(folder), sweep.name)
+    store.create(sweep)
+    for record in records:
+        store.save(record)
+        if record.history:
+            own = store.trial_folder(record.number)
+            save_checkpoint(own / "checkpoints", len(record.history), {"weights": torch.ones(3)})
+            for split in ("validation", "test"):
+                write_predictions(own, split, (torch.eye(10), torch.arange(10)))
+    return store
+
+
+def make_mirror(storage: Path, sweep: SweepFile, records: list[TrialRecord]) -> Mirror:
+    """The runs of a new sweep."""
+    return Mirror(sweep, make_store(storage, sweep, records), ENVIRONMENT)
+
+
+def summary_of(records: list[TrialRecord], sweep: SweepFile) -> dict[str, Any]:
+    """What a sweep with these trials answers."""
+    return selection_summary(Ranking(records, sweep.rule), sweep)
+
+
+def client_of(storage: Path) -> MlflowClient:
+    """MLflow's client for a storage."""
+    return MlflowClient(tracking_uri(str(storage)))
+
+
+def runs_of(storage: Path, sweep: str) -> dict[str, Run]:
+    """Runs of a sweep by trial number; the parent under ""."""
+    client, sweep_id = client_of(storage), SweepStore(str(storage), sweep).sweep_id()
+    (experiment,) = client.search_experiments(filter_string="tags.calsweep = '1'")
+    own = f"tags.`calsweep.sweep_id` = '{sweep_id}'"
+    found = client.search_runs([experiment.experiment_id], own)
+    runs = {run.data.tags.get("calsweep.trial", ""): run for run in found}
+    assert len(runs) == len(found), "a trial has two runs"
+    return runs

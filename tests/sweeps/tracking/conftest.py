@@ -1,0 +1,61 @@
+"""MLflow on SQLite. Its tables take seconds to make, so they are made once and copied."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sweeps.results.explanation import selection_summary
+from sweeps.search.ranking import Ranking
+from sweeps.search.record import TrialRecord
+from sweeps.tracking.address import make_database
+from sweeps.tracking.internals import sqlite_uri
+from sweeps.tracking.mirror import Mirror
+from sweeps.tracking.writer import MlflowWriter
+from tests.harness.tracked import ENVIRONMENT, make_records, make_store, make_sweep
+
+
+@pytest.fixture(scope="session")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty database of MLflow's."""
+    path = tmp_path_factory.mktemp("tables") / "mlflow.db"
+    make_database(sqlite_uri(path))
+    return path
+
+
+@pytest.fixture
+def fresh(tmp_path: Path, tables: Path) -> Path:
+    """A storage folder with an empty database."""
+    folder = tmp_path / "store"
+    folder.mkdir()
+    shutil.copyfile(tables, folder / "mlflow.db")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory: pytest.TempPathFactory, tables: Path) -> Path:
+    """A storage folder that the tests of a module share."""
+    folder = tmp_path_factory.mktemp("my own store")
+    shutil.copyfile(tables, folder / "mlflow.db")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def written(storage: Path) -> list[TrialRecord]:
+    """A whole sweep, written by the background thread as it would be while it runs."""
+    sweep, records = make_sweep("whole"), make_records()
+    store = make_store(storage, sweep, records)
+    writer = MlflowWriter(Mirror(sweep, store, ENVIRONMENT))
+    for record in records:
+        state, history = record.state, record.history
+        growing = replace(record, state="running", ended=None, history=[])
+        writer.submit(growing)
+        for each in history:
+            growing.add(each)
+            writer.submit(growing)
+        growing.state, growing.reason, growing.ended = state, record.reason, record.ended
+        writer.submit(growing)
+    assert writer.close(patience=60) == 0
+    assert writer.finish_sweep("FINISHED", selection_summary(Ranking(records, sweep.rule), sweep))
+    return records

@@ -1,0 +1,232 @@
+"""Trials in a real MLflow, written by one mirror after another."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sweeps.search.record import TrialRecord
+from sweeps.store.sweep_store import SweepStore
+from sweeps.tracking.address import tracking_uri
+from sweeps.tracking.artifacts import collect_artifacts
+from sweeps.tracking.mirror import Mirror
+from sweeps.tracking.reader import read_sweep_file, tracked_sweeps
+from sweeps.tracking.run import run_tags
+from tests.harness.tracked import (
+    ENVIRONMENT,
+    client_of,
+    make_mirror,
+    make_records,
+    make_store,
+    make_sweep,
+    runs_of,
+)
+from trainables.checkpoints import save_checkpoint
+
+ARTIFACTS = {
+    "checkpoint.pt",
+    "environment.json",
+    "predictions_test.parquet",
+    "predictions_validation.parquet",
+    "reliability.svg",
+    "sweep.yaml",
+}
+
+
+def test_every_trial_is_a_run_under_the_sweeps_own(
+    storage: Path, written: list[TrialRecord]
+) -> None:
+    runs = runs_of(storage, "whole")
+    parent = runs.pop("")
+    assert sorted(runs) == [str(record.number) for record in written]
+    assert {run.data.tags["mlflow.parentRunId"] for run in runs.values()} == {parent.info.run_id}
+    names = {number: run.info.run_name for number, run in runs.items()}
+    assert names["0"] == "cross_entropy"
+    assert names["1"] == "focal γ=0.3333"
+    assert names["6"] == "focal γ=0.3333 seed=1"
+    assert parent.info.run_name == "whole"
+    assert parent.info.status == "FINISHED"
+    assert parent.data.tags["best_loss"] == "focal"
+    assert parent.data.metrics["best_val_ece"] == 0.03
+    statuses = {number: run.info.status for number, run in runs.items()}
+    assert [number for number, status in statuses.items() if status != "FINISHED"] == ["5"]
+    assert statuses["5"] == "FAILED"
+    assert runs["5"].data.tags["reason"] == "diverged"
+    assert runs["4"].data.tags["state"] == "stopped"
+    assert runs["0"].data.tags["role"] == "baseline"
+
+
+def test_parameters_have_one_name_and_sort_as_text(
+    storage: Path, written: list[TrialRecord]
+) -> None:
+    runs = runs_of(storage, "whole")
+    parameters = runs["1"].data.params
+    assert {"loss", "gamma", "seed", "dataset", "model", "epochs", "lr"} <= parameters.keys()
+    assert parameters["dataset"] == "digits"
+    gammas = [runs[n].data.params["gamma"] for n in "123"]
+    assert gammas == ["      0.3333", "      0.3", "      9"]
+    assert sorted(gammas, key=float) == sorted(gammas)
+
+
+def test_metrics_are_there_by_epoch(storage: Path, written: list[TrialRecord]) -> None:
+    client, runs = client_of(storage), runs_of(storage, "whole")
+    for record in written:
+        history = client.get_metric_history(runs[str(record.number)].info.run_id, "val_ece")
+        assert [(m.step, m.value) for m in sorted(history, key=lambda m: m.step)] == [
+            (each["epoch"], each["val_ece"]) for each in record.history
+        ]
+    assert "epoch" not in runs["0"].data.metrics
+
+
+def test_artifacts_and_the_kind_of_experiment(storage: Path, written: list[TrialRecord]) -> None:
+    client, runs = client_of(storage), runs_of(storage, "whole")
+    for number, wanted in (("0", ARTIFACTS), ("5", {"environment.json", "sweep.yaml"})):
+        names = {a.path for a in client.list_artifacts(runs[number].info.run_id)}
+        assert names == wanted
+    parent = {a.path for a in client.list_artifacts(runs[""].info.run_id)}
+    assert parent == {"environment.json", "sweep.yaml", "selection.json"}
+    path = client.download_artifacts(runs["0"].info.run_id, "checkpoint.pt")
+    assert torch.load(path, weights_only=True)["weights"].tolist() == [1, 1, 1]
+    experiment = client.get_experiment(runs[""].info.experiment_id)
+    assert experiment.name == "digits"
+    assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
+
+
+def contents(storage: Path, sweep: str) -> dict[str, Any]:
+    client = client_of(storage)
+    return {
+        number: (
+            run.info.run_id,
+            run.data.params,
+            run.data.tags,
+            run.info.status,
+            {
+                name: sorted(
+                    (m.step, m.value, m.timestamp)
+                    for m in client.get_metric_history(run.info.run_id, name)
+                )
+                for name in run.data.metrics
+            },
+        )
+        for number, run in runs_of(storage, sweep).items()
+    }
+
+
+def test_writing_it_all_again_adds_nothing(storage: Path, written: list[TrialRecord]) -> None:
+    before = contents(storage, "whole")
+    sweep = make_sweep("whole")
+    mirror = Mirror(sweep, SweepStore(str(storage), "whole"), ENVIRONMENT)
+    for record in written:
+        mirror.sync(record)
+        mirror.sync(record)
+    assert contents(storage, "whole") == before
+
+
+def test_a_writer_goes_on_where_another_died(storage: Path, written: list[TrialRecord]) -> None:
+    sweep, records = make_sweep("crashed"), make_records()[:3]
+    store = make_store(storage, sweep, records)
+    first = Mirror(sweep, store, ENVIRONMENT)
+    first.sync(records[0])
+    first.sync(replace(records[1], state="running", ended=None, history=records[1].history[:2]))
+    died = runs_of(storage, "crashed")
+    # The last checkpoint was damaged, so that an epoch was trained again.
+    records[1].history[1] |= {"timestamp": 1e9 + 50}
+    second = Mirror(sweep, store, ENVIRONMENT)
+    second.sync(replace(records[1], state="running", ended=None, history=records[1].history[:1]))
+    for record in records:
+        second.sync(record)
+    found = contents(storage, "crashed")
+    assert sorted(found) == ["", "0", "1", "2"]
+    assert all(found[number][0] == run.info.run_id for number, run in died.items())
+    assert [step for step, *_ in found["1"][4]["val_ece"]] == [1, 2, 3]
+    assert found["1"][3] == "FINISHED"
+
+
+def test_a_damaged_checkpoint_is_not_taken_for_the_model(tmp_path: Path) -> None:
+    store = make_store(tmp_path, make_sweep("a"), [])
+    checkpoints, (record, *_) = store.trial_folder(0) / "checkpoints", make_records()
+    for epoch in (2, 3):
+        name = save_checkpoint(checkpoints, epoch, {"epoch": epoch})
+    checkpoints.write(name, checkpoints.read(name)[:-20])
+    (tmp_path / "out").mkdir()
+    collect_artifacts(store, record, {}, tmp_path / "out")
+    assert torch.load(tmp_path / "out/checkpoint.pt", weights_only=True) == {"epoch": 2}
+
+
+def test_a_deleted_experiment_stays_deleted_and_stops_nothing(fresh: Path) -> None:
+    client = client_of(fresh)
+    client.delete_experiment(client.create_experiment("digits", fresh.as_uri()))
+    sweep, records = make_sweep("later"), make_records()[:2]
+    mirror = make_mirror(fresh, sweep, records)
+    for record in records:
+        mirror.sync(record)
+    experiment = client.get_experiment(runs_of(fresh, "later")[""].info.experiment_id)
+    assert experiment.name == "digits (2)"
+    assert [e.name for e in client.search_experiments()] == ["digits (2)", "Default"]
+    (tracked,) = tracked_sweeps(tracking_uri(str(fresh)), dataset="digits")
+    assert len(tracked.records) == 2
+    # The next sweep on it joins the first.
+    make_mirror(fresh, make_sweep("next"), []).connect()
+    assert len(client.search_experiments()) == 2
+
+
+def test_an_experiment_that_somebody_else_made_is_joined(fresh: Path) -> None:
+    client = client_of(fresh)
+    theirs = client.create_experiment("digits", fresh.as_uri(), {"owner": "somebody else"})
+    client.create_run(theirs)
+    sweep, records = make_sweep("guest"), make_records()[:2]
+    mirror = make_mirror(fresh, sweep, records)
+    for record in records:
+        mirror.sync(record)
+    assert client.get_experiment(theirs).tags["owner"] == "somebody else"
+    (tracked,) = tracked_sweeps(tracking_uri(str(fresh)))
+    assert [record.number for record in tracked.records] == [0, 1]
+
+
+def test_hyperparameters_are_not_mistaken_for_the_recipe(fresh: Path) -> None:
+    own = {"lr": 0.33, "seed": 7, "loss": 2.5, "epochs": 1e-7, "gamma": 1.0}
+    losses = [{"name": "focal", "hyperparameters": {"gamma": 1.0}}]
+    sweep = make_sweep("own", losses=losses, training={"epochs": 3, "lr": 0.1})
+    record = replace(make_records()[0], role="search", loss="my_losses:Mine", hyperparameters=own)
+    make_mirror(fresh, sweep, [record]).sync(record)
+    parameters = {k: v.strip() for k, v in runs_of(fresh, "own")["0"].data.params.items()}
+    assert (parameters["lr"], parameters["loss.lr"]) == ("0.1", "0.33")
+    assert (parameters["seed"], parameters["loss.seed"]) == ("0", "7")
+    assert (parameters["loss"], parameters["loss.loss"]) == ("my_losses:Mine", "2.5")
+    assert (parameters["epochs"], parameters["loss.epochs"]) == ("3", "0.0000001")
+    assert parameters["gamma"] == "1"
+    (tracked,) = tracked_sweeps(tracking_uri(str(fresh)))
+    assert tracked.records[0].hyperparameters == own
+
+
+def test_a_run_keeps_the_parameters_that_an_earlier_version_wrote(fresh: Path) -> None:
+    sweep, records = make_sweep("upgraded"), make_records()[:2]
+    mirror = make_mirror(fresh, sweep, records)
+    mirror.connect()
+    client, (parent,) = client_of(fresh), runs_of(fresh, "upgraded").values()
+    tags = run_tags(sweep, parent.data.tags["calsweep.sweep_id"], records[1], parent.info.run_id)
+    run = client.create_run(parent.info.experiment_id, tags=tags)
+    client.log_param(run.info.run_id, "gamma", "      0.333333")  # which MLflow lets nobody change
+    again = Mirror(sweep, SweepStore(str(fresh), "upgraded"), ENVIRONMENT)
+    again.sync(records[1])
+    parameters = runs_of(fresh, "upgraded")["1"].data.params
+    assert parameters["gamma"] == "      0.333333" and parameters["loss"] == "focal"
+
+
+@pytest.mark.parametrize("name", ["a%20b", "what?", "two words #1", "ünï+cödé=100%"])
+def test_any_path_may_hold_the_storage(tmp_path: Path, tables: Path, name: str) -> None:
+    storage = tmp_path / name / "store"
+    storage.mkdir(parents=True)
+    shutil.copyfile(tables, storage / "mlflow.db")
+    sweep, (record, *_) = make_sweep("odd"), make_records()
+    make_mirror(storage, sweep, [record]).sync(record)
+    uri = tracking_uri(str(storage))
+    (tracked,) = tracked_sweeps(uri)
+    assert [r.number for r in tracked.records] == [0]
+    assert "name: odd" in read_sweep_file(uri, tracked.parent_id)
+    assert (storage / "artifacts" / "digits" / tracked.run_ids[0]).is_dir()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [name]
+    assert {path.name for path in storage.iterdir()} == {"artifacts", "mlflow.db", "sweeps"}

@@ -1,0 +1,34 @@
+"""How values stand in MLflow's columns, which sort them as text."""
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.tracking.run import hyperparameter_columns, sortable
+
+NUMBERS = st.integers(0, 999_999) | st.floats(0, 999_999, allow_nan=False)
+
+
+@given(NUMBERS)
+def test_a_number_is_shown_to_four_digits(value: float) -> None:
+    read = float(sortable(value))
+    assert math.isclose(read, value, rel_tol=5e-4)
+    assert (read == 0) == (value == 0)
+
+
+@given(NUMBERS, NUMBERS)
+def test_numbers_sort_as_text(one: float, other: float) -> None:
+    first, second = sortable(one), sortable(other)
+    assert (first < second) == (float(first) < float(second))
+
+
+def test_what_is_no_number_stays_as_it_is() -> None:
+    assert [sortable(v) for v in (True, "cosine", float("inf"))] == ["True", "cosine", "    inf"]
+
+
+@given(st.lists(st.sampled_from(["loss", "lr", "seed", "guard", "gamma", "dataset"]), unique=True))
+def test_no_two_hyperparameters_share_a_column(names: list[str]) -> None:
+    columns = hyperparameter_columns(names)
+    assert len(set(columns.values())) == len(names)
+    assert columns.get("gamma", "gamma") == "gamma"

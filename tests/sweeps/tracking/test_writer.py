@@ -1,0 +1,166 @@
+"""The thread that writes to MLflow while a sweep runs."""
+
+import re
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sweeps.errors import SweepFailedError, UserError
+from sweeps.runner import sync_sweep
+from sweeps.search.record import TrialRecord
+from sweeps.tracking.address import check_answers, tracking_uri
+from sweeps.tracking.mirror import Mirror
+from sweeps.tracking.reader import tracked_sweeps
+from sweeps.tracking.writer import MlflowWriter
+from tests.harness.tracked import (
+    ENVIRONMENT,
+    client_of,
+    make_mirror,
+    make_records,
+    make_store,
+    make_sweep,
+    runs_of,
+    summary_of,
+)
+
+
+def closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_a_server_that_is_gone_stops_nothing(tmp_path: Path) -> None:
+    uri = f"http://127.0.0.1:{closed_port()}"
+    sweep, records = make_sweep("unheard", tracking={"uri": uri}), make_records()
+    writer = MlflowWriter(Mirror(sweep, make_store(tmp_path, sweep, records), ENVIRONMENT))
+    for record in records:
+        writer.submit(record)
+        writer.submit(record)
+    assert writer.close(patience=0.5) == len(records)
+    assert not writer.finish_sweep("FINISHED", summary_of(records, sweep))
+    assert writer.fault is not None
+    with pytest.raises(UserError, match=rf"tracking.uri = '{uri}' does not answer"):
+        check_answers(uri)
+    with pytest.raises(UserError, match="does not answer"):
+        tracked_sweeps(uri)
+
+
+def test_a_writer_with_nothing_to_write_makes_no_database(tmp_path: Path) -> None:
+    sweep = make_sweep("idle")
+    writer = MlflowWriter(Mirror(sweep, make_store(tmp_path, sweep, []), ENVIRONMENT))
+    assert writer.close(patience=60) == 0
+    assert tracked_sweeps(tracking_uri(str(tmp_path))) == []
+    assert not (tmp_path / "mlflow.db").exists()
+
+
+def test_a_trial_whose_files_are_damaged_holds_up_no_other(
+    storage: Path, written: list[TrialRecord], caplog: pytest.LogCaptureFixture
+) -> None:
+    sweep, records = make_sweep("damaged"), make_records()[:3]
+    store = make_store(storage, sweep, records)
+    whole = store.trial_folder(1).read("predictions_test.parquet")
+    store.trial_folder(1).write("predictions_test.parquet", b"PAR1 cut sh")
+    writer = MlflowWriter(Mirror(sweep, store, ENVIRONMENT))
+    for record in records:
+        writer.submit(record)
+    with caplog.at_level("ERROR", logger="calsweep"):
+        assert writer.close(patience=60) == 1
+    assert re.search(r"trial 1: its files in .*damaged/trials/00001: .*[Pp]arquet", caplog.text)
+    assert writer.behind == 0
+    statuses = {n: run.info.status for n, run in runs_of(storage, "damaged").items()}
+    assert statuses == {"": "RUNNING", "0": "FINISHED", "1": "RUNNING", "2": "FINISHED"}
+    with pytest.raises(SweepFailedError, match=r"not in MLflow in full:\ntrial 1: its files in"):
+        sync_sweep("damaged", str(storage))
+    store.trial_folder(1).write("predictions_test.parquet", whole)
+    assert sync_sweep("damaged", str(storage)).trials == 3
+    statuses = {n: run.info.status for n, run in runs_of(storage, "damaged").items()}
+    assert set(statuses.values()) == {"FINISHED"}
+
+
+def test_a_run_deleted_in_mlflow_stops_no_other_and_stays_deleted(
+    fresh: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sweep, records = make_sweep("pruned"), make_records()[:3]
+    store = make_store(fresh, sweep, records)
+    mirror = Mirror(sweep, store, ENVIRONMENT)
+    mirror.sync(replace(records[1], state="running", ended=None, history=records[1].history[:1]))
+    mirror.sync(replace(records[0], state="running", ended=None, history=[]))
+    client, runs = client_of(fresh), runs_of(fresh, "pruned")
+    client.delete_run(runs["1"].info.run_id)
+    writer = MlflowWriter(mirror)
+    for record in (records[1], records[0], records[2]):
+        writer.submit(record)
+    with caplog.at_level("WARNING", logger="calsweep"):
+        assert writer.close(patience=60) == 0
+    assert "trial 1: its run was deleted in MLflow" in caplog.text
+    assert writer.finish_sweep("FINISHED", summary_of(records, sweep))
+    statuses = {n: run.info.status for n, run in runs_of(fresh, "pruned").items()}
+    assert statuses == {"": "FINISHED", "0": "FINISHED", "2": "FINISHED"}
+    done = sync_sweep("pruned", str(fresh))
+    assert (done.trials, done.deleted) == (3, 1)
+    client.restore_run(runs["1"].info.run_id)
+    assert sync_sweep("pruned", str(fresh)).deleted == 0
+    assert runs_of(fresh, "pruned")["1"].info.status == "FINISHED"
+
+
+def test_a_run_that_cannot_be_uploaded_stops_no_other(
+    fresh: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sweep, records = make_sweep("uploaded"), make_records()[:3]
+    mirror = make_mirror(fresh, sweep, records)
+    mirror.sync(replace(records[0], state="running", ended=None))
+    run_id = runs_of(fresh, "uploaded")["0"].info.run_id
+    place = fresh / "artifacts" / "digits" / run_id
+    place.parent.mkdir(exist_ok=True, parents=True)
+    place.write_text("a file where the folder of its artifacts is to be")
+    writer = MlflowWriter(mirror)
+    for record in records:
+        writer.submit(record)
+    with caplog.at_level("ERROR", logger="calsweep"):
+        assert writer.close(patience=60) == 1
+    assert "trial 0: MLflow does not take its run: " in caplog.text
+    assert writer.fault is not None and writer.fault.startswith("trial 0: ")
+    statuses = {n: run.info.status for n, run in runs_of(fresh, "uploaded").items()}
+    assert statuses == {"": "RUNNING", "0": "RUNNING", "1": "FINISHED", "2": "FINISHED"}
+    with pytest.raises(SweepFailedError, match=r"not in MLflow in full:\ntrial 0: MLflow does not"):
+        sync_sweep("uploaded", str(fresh))
+    place.unlink()
+    sync_sweep("uploaded", str(fresh))
+    assert runs_of(fresh, "uploaded")["0"].info.status == "FINISHED"
+
+
+def test_a_deleted_parent_ends_no_sweep_and_comes_back_with_sync(fresh: Path) -> None:
+    sweep, records = make_sweep("orphaned"), make_records()[:3]
+    mirror = make_mirror(fresh, sweep, records)
+    mirror.sync(records[0])
+    client, parent = client_of(fresh), runs_of(fresh, "orphaned")[""].info.run_id
+    client.delete_run(parent)
+    writer = MlflowWriter(mirror)
+    for record in records[1:]:
+        writer.submit(record)
+    assert writer.close(patience=60) == 0
+    assert not writer.finish_sweep("FINISHED", summary_of(records, sweep))
+    assert writer.fault is not None and "deleted" in writer.fault
+    assert sync_sweep("orphaned", str(fresh)).trials == 3
+    runs = runs_of(fresh, "orphaned")
+    assert runs[""].info.run_id == parent
+    assert {run.info.status for run in runs.values()} == {"FINISHED"}
+    (tracked,) = tracked_sweeps(tracking_uri(str(fresh)))
+    assert tracked.parent_id == parent
+
+
+def test_an_experiment_deleted_while_a_sweep_runs_is_written_anew_by_sync(fresh: Path) -> None:
+    sweep, records = make_sweep("swept"), make_records()[:3]
+    mirror = make_mirror(fresh, sweep, records)
+    mirror.sync(records[0])
+    (experiment,) = client_of(fresh).search_experiments(filter_string="tags.calsweep = '1'")
+    client_of(fresh).delete_experiment(experiment.experiment_id)
+    writer = MlflowWriter(mirror)
+    writer.submit(records[1])
+    assert writer.close(patience=60) == 1
+    assert writer.fault == "trial 1: the experiment 'digits' was deleted in MLflow"
+    assert sync_sweep("swept", str(fresh)).deleted == 0
+    assert runs_of(fresh, "swept").keys() == {"", "0", "1", "2"}
