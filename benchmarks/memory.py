@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from sweeps.cluster import connection as cluster
-from sweeps.cluster import runner
+from sweeps import runner
+from sweeps.cluster import connection
 from sweeps.sweep_file.loading import parse_sweep
 from trainables.data.base import Dataset, Split
 from trainables.data.samples import Images
@@ -52,7 +52,7 @@ def main() -> None:
     peaks: dict[int, dict[str, float]] = {}
     stop = threading.Event()
     watcher = threading.Thread(target=watch, args=(peaks, stop))
-    with tempfile.TemporaryDirectory() as folder, cluster.connected(None):
+    with tempfile.TemporaryDirectory() as folder, connection.connected(None):
         sweep = parse_sweep(
             {
                 "name": "memory",

@@ -18,8 +18,8 @@ import numpy as np
 from ray import tune
 from rich.console import Console
 
-from sweeps.cluster import connection as cluster
-from sweeps.cluster import runner
+from sweeps import runner
+from sweeps.cluster import connection
 from sweeps.sweep_file.loading import parse_sweep
 from trainables.data.base import Dataset, Split
 from trainables.data.samples import Images
@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--peer-trials", type=int, default=10)
     arguments = parser.parse_args()
     os.chdir(Path(__file__).parent.parent)
-    with tempfile.TemporaryDirectory() as folder, cluster.connected(None):
+    with tempfile.TemporaryDirectory() as folder, connection.connected(None):
         rows = [
             ("ray.tune, function trainable, no reuse", *peer(arguments.peer_trials, folder)),
             ("calsweep, all its records and MLflow", *ours(arguments.trials, folder)),

@@ -28,7 +28,7 @@ from rich.console import Console
 
 from benchmarks.replay import CURVES, ReplayTrial
 from sweeps import runner
-from sweeps.cluster import connection as cluster
+from sweeps.cluster import connection
 from sweeps.search.record import TrialRecord
 from sweeps.search.study import SweepStudy
 from sweeps.store.sweep_store import SweepStore
@@ -69,7 +69,7 @@ def main() -> None:
 def record(folder: str) -> str:
     """Train a few real trials; the folder of their folders."""
     sweep = _sweep("recorded", {"name": "digits"}, {"name": "small_cnn"}, trials=20)
-    with cluster.connected(None):
+    with connection.connected(None):
         runner.run_sweep(sweep, folder, console=Console(quiet=True))
     return SweepStore(folder, sweep.name).trials_folder.uri
 
@@ -85,7 +85,7 @@ def replay(trials: int, max_hours: float | None, folder: Path, profile: Path | N
         max_hours=max_hours,
     )
     meter, profiler = Meter(), cProfile.Profile(time.thread_time)
-    with cluster.connected(None), meter.running():
+    with connection.connected(None), meter.running():
         if profile:
             profiler.enable()
         result = runner.run_sweep(sweep, str(folder), console=Console(quiet=True))

@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -175,6 +175,46 @@ def check(file: File, overrides: Overrides = None, name: NewName = None) -> None
 
 
 @app.command()
+def show(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
+    """Print a sweep's answer once more, or what is known of it so far."""
+    from sweeps.runner import read_answer
+
+    answer, finished = read_answer(name, storage)
+    _print_answer(answer)
+    if not finished:
+        print(f"\nnot finished; `calsweep resume {name}` goes on where it was cut off")
+
+
+@app.command("list")
+def list_sweeps(storage: Storage = DEFAULT_STORAGE) -> None:
+    """List the sweeps of a storage: how far each is, and what is best so far."""
+    from sweeps.runner import overviews
+    from sweeps.terminal.answers import overview_table
+
+    found = overviews(storage)
+    _print(overview_table(found) if found else f"no sweep in {redact(storage)} yet")
+
+
+@app.command()
+def delete(
+    name: SweepName,
+    storage: Storage = DEFAULT_STORAGE,
+    checkpoints: Annotated[
+        bool, typer.Option("--checkpoints", help="Delete the checkpoints alone.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Delete a sweep from the storage; what MLflow has of it stays."""
+    from sweeps.runner import delete_sweep
+
+    what = "the checkpoints of sweep" if checkpoints else "sweep"
+    if not yes:
+        typer.confirm(f"delete {what} {name!r} in {redact(storage)}?", abort=True)
+    delete_sweep(name, storage, checkpoints)
+    print(f"deleted: {what} {name}")
+
+
+@app.command()
 def best(
     storage: Storage = DEFAULT_STORAGE,
     dataset: Annotated[str | None, typer.Option(help="Only this dataset.")] = None,
@@ -246,6 +286,14 @@ def losses(
 
 
 @app.command()
+def metrics() -> None:
+    """List the metrics: what each is, and which way is better."""
+    from sweeps.terminal.catalogue import metrics_table
+
+    _print(metrics_table())
+
+
+@app.command()
 def datasets() -> None:
     """List the datasets and their options."""
     from sweeps.terminal.catalogue import datasets_table
@@ -294,17 +342,24 @@ def _tracking_told(uri: str, storage: str) -> str:
     return f"MLFLOW_TRACKING_URI={uri} "
 
 
-def _print_result(result: SweepResult, name: str, storage: str) -> None:
+def _print_answer(answer: dict[str, Any]) -> None:
     from sweeps.terminal.answers import leaderboard_table
     from sweeps.terminal.console import plain_console
-    from sweeps.tracking.address import is_server
 
     console = plain_console()
     console.print()
-    console.print(leaderboard_table(result.summary["rows"], result.summary["objective"]))
+    console.print(leaderboard_table(answer["rows"], answer["objective"]))
     console.print()
-    for line in result.summary["why"]:
+    for line in answer["why"]:
         console.print(line)
+
+
+def _print_result(result: SweepResult, name: str, storage: str) -> None:
+    from sweeps.terminal.console import plain_console
+    from sweeps.tracking.address import is_server
+
+    _print_answer(result.answer)
+    console = plain_console()
     where = "" if storage == DEFAULT_STORAGE else redact(f" --storage {shlex.quote(storage)}")
     uri = redact(result.tracking_uri)
     told = redact(_tracking_told(result.tracking_uri, storage))

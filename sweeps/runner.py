@@ -19,7 +19,8 @@ from sweeps.cluster.devices import settle_devices
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError, first_line
 from sweeps.planning.checks import check_sweep
 from sweeps.planning.quick_checks import check_at_once_if_doubtful
-from sweeps.results.explanation import failure_summary, selection_summary
+from sweeps.results.explanation import answer, failure_summary
+from sweeps.results.overview import Overview, overview
 from sweeps.results.report import render_report
 from sweeps.search.ledger import Ledger
 from sweeps.search.ranking import Ranking
@@ -28,7 +29,7 @@ from sweeps.search.warm_start import earlier_trials
 from sweeps.store.driver_log import driver_log
 from sweeps.store.encoders import encoder_setup, trained_encoders
 from sweeps.store.environment import describe_environment
-from sweeps.store.sweep_store import SweepStore, check_storage
+from sweeps.store.sweep_store import SweepStore, check_storage, sweep_names
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.progress import Progress
@@ -50,14 +51,14 @@ class SweepResult:
 
     Attributes:
         records: All trials.
-        summary: See :func:`~sweeps.results.explanation.selection_summary`.
+        answer: See :func:`~sweeps.results.explanation.answer`.
         unsynced: Trials that MLflow does not have in full, as it did not answer or as their
             files are damaged.
         tracking_uri: Where MLflow has them.
     """
 
     records: list[TrialRecord]
-    summary: dict[str, Any]
+    answer: dict[str, Any]
     unsynced: int
     fault: str | None
     tracking_uri: str
@@ -140,8 +141,8 @@ def sync_sweep(name: str, storage: str) -> SyncResult:
                 except (ArtifactError, RunRefusedError) as error:
                     left.append(str(error))
             if all(record.state != "running" for record in records):
-                summary = selection_summary(Ranking(records, sweep.rule), sweep)
-                mirror.finish("FINISHED", _without_nan(summary))
+                found = answer(Ranking(records, sweep.rule), sweep)
+                mirror.finish("FINISHED", _without_nan(found))
         except Exception as error:  # whatever MLflow or the network raises
             raise SweepFailedError(
                 f"MLflow is not up to date: {first_line(error)}; `calsweep sync {name}` goes on "
@@ -150,6 +151,45 @@ def sync_sweep(name: str, storage: str) -> SyncResult:
     if left:
         raise SweepFailedError("not in MLflow in full:\n" + "\n".join(left))
     return SyncResult(len(records), deleted)
+
+
+def read_answer(name: str, storage: str) -> tuple[dict[str, Any], bool]:
+    """What a sweep came to (see :func:`~sweeps.results.explanation.answer`), and whether for good.
+
+    Raises:
+        UserError: There is no such sweep, or none of its trials has begun.
+    """
+    store = SweepStore(storage, name)
+    sweep = store.load_sweep()
+    records = store.load_records()
+    if not records:
+        raise UserError(f"sweep {name!r} has no trial yet; `calsweep resume {name}` begins")
+    return answer(Ranking(records, sweep.rule), sweep), store.load_answer() is not None
+
+
+def overviews(storage: str) -> list[Overview]:
+    """The sweeps of a storage, the latest first."""
+    found = []
+    for name in sweep_names(storage):
+        store = SweepStore(storage, name)
+        finished = store.load_answer() is not None
+        found.append(overview(store.load_sweep(), store.load_records(), finished))
+    return sorted(found, key=lambda each: each.started or math.inf, reverse=True)
+
+
+def delete_sweep(name: str, storage: str, checkpoints: bool = False) -> None:
+    """Delete a sweep from the storage, or its checkpoints alone.
+
+    Raises:
+        UserError: There is no such sweep, or it is being run.
+    """
+    store = SweepStore(storage, name)
+    store.load_sweep()
+    with store.locked():
+        if checkpoints:
+            store.delete_checkpoints()
+        else:
+            store.delete()
 
 
 def write_report(name: str, storage: str, output: str | None = None) -> str:
@@ -237,19 +277,20 @@ def _carry_out(
 
             tune(ledger, store, dataset, encoder)
         interrupted = False
+        store.save_answer(answer(Ranking(ledger.records, sweep.rule), sweep))
     except KeyboardInterrupt:
         raise SweepInterruptedError(
             f"interrupted; `calsweep resume {sweep.name}` goes on from here"
         ) from None
     finally:
-        summary = selection_summary(Ranking(ledger.records, sweep.rule), sweep)
-        unsynced, fault = _finish_tracking(writer, ledger, summary, progress, interrupted)
+        found = answer(Ranking(ledger.records, sweep.rule), sweep)
+        unsynced, fault = _finish_tracking(writer, ledger, found, progress, interrupted)
     if all(record.state == "failed" for record in ledger.records):
         raise SweepFailedError(
             f"every trial of {sweep.name!r} failed:\n{failure_summary(ledger.records)}\n"
             f"more is in the log, {log}"
         )
-    return SweepResult(ledger.records, summary, unsynced, fault, tracking_uri(store.storage, sweep))
+    return SweepResult(ledger.records, found, unsynced, fault, tracking_uri(store.storage, sweep))
 
 
 def _named_sweeps(sweep: SweepFile, storage: str) -> dict[str, list[TrialRecord]]:
@@ -314,7 +355,7 @@ def _with_history(sweep: SweepFile, store: SweepStore, record: TrialRecord) -> T
 def _finish_tracking(
     writer: MlflowWriter,
     ledger: Ledger,
-    summary: dict[str, Any],
+    found: dict[str, Any],
     progress: Progress,
     interrupted: bool,
 ) -> tuple[int, str | None]:
@@ -322,7 +363,7 @@ def _finish_tracking(
     unsynced = writer.close(patience=_PATIENCE_SECONDS)
     if writer.behind == 0 and not interrupted:
         failed = all(record.state == "failed" for record in ledger.records)
-        writer.finish_sweep("FAILED" if failed else "FINISHED", _without_nan(summary))
+        writer.finish_sweep("FAILED" if failed else "FINISHED", _without_nan(found))
     return unsynced, writer.fault
 
 

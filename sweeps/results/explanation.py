@@ -87,7 +87,7 @@ def failure_summary(records: Sequence[TrialRecord]) -> str:
     return "\n".join(f"  {count} × {reason}" for reason, count in reasons.most_common(5))
 
 
-def selection_summary(ranking: Ranking, sweep: SweepFile) -> dict[str, Any]:
+def answer(ranking: Ranking, sweep: SweepFile) -> dict[str, Any]:
     """The answer for programs: the chosen setting with its metrics, the rows, the reasons."""
     chosen = ranking.chosen
     summary: dict[str, Any] = {

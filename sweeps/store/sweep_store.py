@@ -97,6 +97,27 @@ class SweepStore:
             return []
         return [EarlierTrial(**v) for v in json.loads(self.folder.read("warm_start.json"))]
 
+    def save_answer(self, answer: dict[str, Any]) -> None:
+        """Write what the sweep came to; see :func:`~sweeps.results.explanation.answer`."""
+        self.folder.write("answer.json", json.dumps(_finite(answer), indent=1).encode())
+
+    def load_answer(self) -> dict[str, Any] | None:
+        """What the sweep came to, less what is undefined; None until it has ended."""
+        if not self.folder.exists("answer.json"):
+            return None
+        answer: dict[str, Any] = json.loads(self.folder.read("answer.json"))
+        return answer
+
+    def delete(self) -> None:
+        """Delete the sweep with all its trials."""
+        self.folder.delete("sweep.yaml")  # first: what is left of it is no sweep
+        self.folder.delete_tree()
+
+    def delete_checkpoints(self) -> None:
+        """Delete the trials' checkpoints; what they reported and predicted stays."""
+        for name in self.trials_folder.names():
+            (self.trials_folder / name / "checkpoints").delete_tree()
+
     def sweep_id(self) -> str:
         """What tells this sweep from another of the same name."""
         return self.folder.read("sweep_id").decode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from sweeps.errors import UserError
 from sweeps.formatting import format_fraction, format_hyperparameters, metric_heading
 from sweeps.results.best import as_sweep_file
 from sweeps.results.columns import objective_metric, shown_metrics
+from sweeps.results.overview import Overview
 from sweeps.sweep_file.loading import to_yaml
 from sweeps.terminal.console import plain_console
 
@@ -43,6 +45,27 @@ def leaderboard_table(rows: Sequence[dict[str, Any]], objective: str) -> Table:
             "–" if math.isnan(row["temperature"]) else f"{row['temperature']:.2f}",
             row["note"],
             style="bold green" if chosen else None if judged else "dim",
+        )
+    return table
+
+
+def overview_table(overviews: Sequence[Overview]) -> Table:
+    """The sweeps of a storage, one line each."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("sweep", no_wrap=True)
+    for heading in ("dataset", "model", "started", "trials", "best so far"):
+        table.add_column(heading, overflow="fold")
+    for each in overviews:
+        started = time.localtime(each.started) if each.started is not None else None
+        ended = sum(count for state, count in each.states.items() if state != "running")
+        table.add_row(
+            each.name,
+            each.dataset,
+            each.model,
+            time.strftime("%Y-%m-%d %H:%M", started) if started is not None else "not yet",
+            f"{ended}{'' if each.finished else ', not finished'}",
+            each.best or "–",
+            style=None if each.finished else "dim",
         )
     return table
 

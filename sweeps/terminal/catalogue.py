@@ -1,4 +1,4 @@
-"""``calsweep losses``, ``datasets`` and ``models``: what there is to name in a sweep file."""
+"""What there is to name in a sweep file: losses, metrics, datasets and models."""
 
 from __future__ import annotations
 
@@ -65,6 +65,22 @@ def losses_markdown() -> str:
         cells[0] = f"`{cells[0]}`"
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def metrics_table() -> Table:
+    """The metrics for the terminal."""
+    from trainables.metrics import METRICS
+
+    return _table(
+        [
+            {
+                "metric": metric.name,
+                "better": "higher" if metric.higher_is_better else "lower",
+                "what it is": metric.description,
+            }
+            for metric in METRICS.values()
+        ]
+    )
 
 
 def datasets_table() -> Table:

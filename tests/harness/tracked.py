@@ -8,7 +8,7 @@ import torch
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from sweeps.results.explanation import selection_summary
+from sweeps.results.explanation import answer
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
@@ -81,7 +81,7 @@ def make_mirror(storage: Path, sweep: SweepFile, records: list[TrialRecord]) -> 
 
 def summary_of(records: list[TrialRecord], sweep: SweepFile) -> dict[str, Any]:
     """What a sweep with these trials answers."""
-    return selection_summary(Ranking(records, sweep.rule), sweep)
+    return answer(Ranking(records, sweep.rule), sweep)
 
 
 def client_of(storage: Path) -> MlflowClient:

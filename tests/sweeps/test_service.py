@@ -13,9 +13,8 @@ from rich.console import Console
 from sweeps.cluster import connection as cluster
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.results.best import best_settings
-from sweeps.results.report import render
-from sweeps.runner import SweepResult, _checked_data, resume_sweep, run_sweep
-from sweeps.search.ranking import choose
+from sweeps.runner import SweepResult, _checked_data, resume_sweep, run_sweep, write_report
+from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
@@ -156,7 +155,7 @@ def test_best_from_mlflow_is_what_the_records_say(workplace: Path, first: SweepR
         s for s in tracked_sweeps(tracking_uri(str(workplace / "store"))) if s.name == "first"
     ]
     (entry,) = best_settings([sweep])
-    chosen = choose(first.records, parse_sweep(sweep_of("first")).rule)
+    chosen = Ranking(first.records, parse_sweep(sweep_of("first")).rule).chosen
     assert chosen is not None
     assert entry["loss"] == chosen.loss
     assert entry["hyperparameters"] == chosen.trials[0].hyperparameters
@@ -167,7 +166,7 @@ def test_best_from_mlflow_is_what_the_records_say(workplace: Path, first: SweepR
 def test_a_finished_sweep_resumes_to_the_same(workplace: Path, first: SweepResult) -> None:
     again = resume_sweep("first", str(workplace / "store"), console=Console(quiet=True))
     assert again.records == first.records
-    assert json.dumps(again.summary["why"]) == json.dumps(first.summary["why"])
+    assert json.dumps(again.answer["why"]) == json.dumps(first.answer["why"])
 
 
 def test_a_taken_name_is_refused(workplace: Path, first: SweepResult) -> None:
@@ -194,18 +193,14 @@ def test_a_sweep_of_two_stages_trains_its_encoders_once(
     roles = [record.role for record in two_stages.records]
     assert roles[:3] == ["encoder", "encoder", "baseline"]
     assert [r.epochs for r in two_stages.records[:2]] == [6, 6]
-    assert two_stages.summary["chosen"]["val"]["error"] < 0.3
-    assert "supcon" not in {row["loss"] for row in two_stages.summary["rows"]}
+    assert two_stages.answer["chosen"]["val"]["error"] < 0.3
+    assert "supcon" not in {row["loss"] for row in two_stages.answer["rows"]}
     (sweep,) = [
         s for s in tracked_sweeps(tracking_uri(str(workplace / "store"))) if s.name == "two_stages"
     ]
     assert sweep.model == "small_cnn+supcon"
     assert [r.role for r in sweep.records] == roles
-    render(
-        SweepStore(str(workplace / "store"), "two_stages"),
-        parse_sweep(sweep_of("two_stages", **TWO_STAGES)),
-        two_stages.records,
-    )
+    write_report("two_stages", str(workplace / "store"), str(workplace / "two_stages.html"))
     other_heads = {**TWO_STAGES, "losses": ["ecp"]}
     second = run(workplace, "other_heads", **other_heads)
     assert "encoder" not in {record.role for record in second.records}
@@ -252,7 +247,7 @@ def test_a_constant_classifier_is_never_chosen(mixed: SweepResult) -> None:
     assert constant.state == "finished"
     assert constant.outcome["val_ece"] < mixed.records[0].outcome["val_ece"] + 0.1
     assert constant.outcome["val_error"] > 0.5
-    assert mixed.summary["chosen"]["loss"] != "own_losses:Constant"
+    assert mixed.answer["chosen"]["loss"] != "own_losses:Constant"
 
 
 def test_a_trial_whose_process_dies_goes_on_from_its_checkpoint(

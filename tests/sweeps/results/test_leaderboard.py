@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.results.explanation import explain_choice, failure_summary, selection_summary
+from sweeps.results.explanation import answer, explain_choice, failure_summary
 from sweeps.results.leaderboard import leaderboard
 from sweeps.search.record import TrialRecord
 from sweeps.terminal.answers import leaderboard_table
@@ -116,7 +116,7 @@ def test_no_choice_is_told() -> None:
     stopped = [baseline(state="failed"), trial(1, "focal", epochs=1, state="stopped")]
     (line,) = explain_choice(ranked(stopped, search={"guard": 0.02}))
     assert "No setting is chosen" in line
-    assert "chosen" not in selection_summary(ranked(stopped), make_sweep())
+    assert "chosen" not in answer(ranked(stopped), make_sweep())
 
 
 def test_reasons_of_failure_are_counted() -> None:

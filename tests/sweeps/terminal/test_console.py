@@ -11,7 +11,7 @@ from rich.console import Console
 import sweeps
 from sweeps import cli
 from sweeps.cluster.jobs import Job
-from sweeps.results.explanation import selection_summary
+from sweeps.results.explanation import answer
 from sweeps.results.leaderboard import leaderboard
 from sweeps.runner import SweepResult
 from sweeps.search.ranking import Ranking
@@ -59,7 +59,7 @@ def test_the_end_of_a_sweep(capsys: pytest.CaptureFixture[str]) -> None:
     sweep = make_sweep(losses=["focal"])
     lost: dict[str, Any] = {"state": "failed", "reason": HOSTILE, "history": []}
     records = [baseline(**lost), trial(1, **lost), trial(2)]
-    summary = selection_summary(Ranking(records, sweep.rule), sweep)
+    summary = answer(Ranking(records, sweep.rule), sweep)
     cli._print_result(SweepResult(records, summary, 1, "http://h/[/x]"), "small", "/data/[old]")
     printed = flat(capsys.readouterr().out)
     assert flat(f"did not finish ({HOSTILE})") in printed

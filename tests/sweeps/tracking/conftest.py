@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.results.explanation import selection_summary
+from sweeps.results.explanation import answer
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.tracking.address import make_database
@@ -57,5 +57,5 @@ def written(storage: Path) -> list[TrialRecord]:
         growing.state, growing.reason, growing.ended = state, record.reason, record.ended
         writer.submit(growing)
     assert writer.close(patience=60) == 0
-    assert writer.finish_sweep("FINISHED", selection_summary(Ranking(records, sweep.rule), sweep))
+    assert writer.finish_sweep("FINISHED", answer(Ranking(records, sweep.rule), sweep))
     return records

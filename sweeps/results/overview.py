@@ -1,0 +1,57 @@
+"""One line about a sweep, finished or not: what `calsweep list` shows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sweeps.formatting import metric_heading
+from sweeps.results.columns import objective_metric
+from sweeps.search.ranking import Ranking
+from sweeps.search.record import TrialRecord
+from sweeps.sweep_file.schema import SweepFile
+
+
+@dataclass(frozen=True)
+class Overview:
+    """A sweep in short.
+
+    Attributes:
+        name: Its name.
+        dataset: What the dataset is called.
+        model: What the model is called.
+        states: How many trials are in each state.
+        started: When its first trial began, in seconds since the epoch; None before.
+        finished: Whether it has come to its answer.
+        best: The best setting so far, with its objective; nothing where none passes the guard.
+    """
+
+    name: str
+    dataset: str
+    model: str
+    states: dict[str, int]
+    started: float | None
+    finished: bool
+    best: str
+
+
+def overview(sweep: SweepFile, records: Sequence[TrialRecord], finished: bool) -> Overview:
+    """Sum a sweep up.
+
+    Args:
+        sweep: The sweep.
+        records: Its trials so far.
+        finished: Whether it has come to its answer.
+    """
+    chosen = Ranking(records, sweep.rule).chosen
+    heading = metric_heading(objective_metric(sweep.search.objective))
+    return Overview(
+        name=sweep.name,
+        dataset=sweep.dataset.label,
+        model=sweep.model_label,
+        states=dict(Counter(record.state for record in records)),
+        started=min((record.started for record in records), default=None),
+        finished=finished,
+        best=f"{chosen.trials[0].label}, {heading} {chosen.objective:.4f}" if chosen else "",
+    )
