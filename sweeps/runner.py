@@ -237,7 +237,10 @@ def _run(
             # Importing torch and starting Ray take some seconds each, and different things.
             loading = aside.submit(_checked_data, sweep)
             dashboard = sweep.scaling.num_workers > 1
-            with connection.connected(address, dashboard), _terminated_as_interrupted():
+            with (
+                connection.connected(address, dashboard, progress.stage),
+                _terminated_as_interrupted(),
+            ):
                 connection.check_room(sweep.scaling, address)
                 dataset = loading.result()
                 sweep, decided = settle_devices(sweep, dataset)

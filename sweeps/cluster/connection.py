@@ -10,15 +10,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from sweeps.cluster.internals import LOCAL_SETTINGS, nodes_to_come
-from sweeps.errors import UserError
+from sweeps.cluster.internals import LOCAL_SETTINGS, agents_may_be_slow, nodes_to_come
+from sweeps.errors import SweepFailedError, UserError
 from sweeps.sweep_file.schema import ScalingSection
 
+_START_TRIES = 3
 _SLOTS_KNOWN_FOR_SECONDS = 5.0
 
 
 @contextmanager
-def connected(address: str | None, dashboard: bool = False) -> Iterator[None]:
+def connected(
+    address: str | None, dashboard: bool = False, on_wait: Callable[[str], None] = lambda _: None
+) -> Iterator[None]:
     """Start Ray on this machine, or join the cluster at an address; leave it at the end.
 
     A Ray session that the process has already is used, and left as it is.
@@ -26,9 +29,11 @@ def connected(address: str | None, dashboard: bool = False) -> Iterator[None]:
     Args:
         address: Of a cluster; None starts Ray on this machine.
         dashboard: Whether to start Ray's dashboard here too, which trials of several workers need.
+        on_wait: Told what takes longer than it should.
 
     Raises:
         UserError: No cluster answers at the address.
+        SweepFailedError: Ray does not start on this machine.
     """
     for name, value in LOCAL_SETTINGS.items():
         os.environ.setdefault(name, value)
@@ -37,28 +42,56 @@ def connected(address: str | None, dashboard: bool = False) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    _check_answers(address)
     try:
-        ray.init(
-            address=address or "local",
-            include_dashboard=dashboard if address is None else None,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
-    except (ConnectionError, ValueError, RuntimeError) as error:
         if address is None:
-            raise
-        raise _no_cluster(address, error) from None
-    try:
+            _start(dashboard, on_wait)
+        else:
+            _join(address)
         yield
     finally:
         ray.shutdown()
 
 
-def _check_answers(address: str | None) -> None:
+def _start(dashboard: bool, on_wait: Callable[[str], None]) -> None:
+    """Start Ray on this machine; where other work keeps it from starting in time, try again."""
+    import ray
+
+    for left in reversed(range(_START_TRIES)):
+        try:
+            with agents_may_be_slow():
+                ray.init(
+                    address="local",
+                    include_dashboard=dashboard,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                )
+            return
+        except Exception as error:  # Ray raises that itself
+            ray.shutdown()
+            reason = _first_line(error)
+            if left == 0:
+                raise SweepFailedError(
+                    f"Ray did not start on this machine, in {_START_TRIES} tries ({reason}). The "
+                    "sweep is as it was: try again when the machine has less to do, or free some "
+                    "memory; Ray's own logs are in /tmp/ray/session_latest/logs"
+                ) from None
+            on_wait(f"Ray did not start ({reason}), trying again")
+
+
+def _join(address: str) -> None:
+    import ray
+
+    _check_answers(address)
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise _no_cluster(address, error) from None
+
+
+def _check_answers(address: str) -> None:
     """Ask a host:port at once; Ray itself would go on trying for minutes."""
-    host, separator, port = (address or "").rpartition(":")
-    if address is None or not separator or "/" in address or not port.isdigit():
+    host, separator, port = address.rpartition(":")
+    if not separator or "/" in address or not port.isdigit():
         return
     try:
         socket.create_connection((host, int(port)), timeout=5).close()
@@ -67,11 +100,14 @@ def _check_answers(address: str | None) -> None:
 
 
 def _no_cluster(address: str, error: Exception) -> UserError:
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     return UserError(
-        f"--address = {address!r}: no Ray cluster answers there ({reason}); allowed: the "
-        "host:port that `ray start --head` printed, or 'auto'"
+        f"--address = {address!r}: no Ray cluster answers there ({_first_line(error)}); allowed: "
+        "the host:port that `ray start --head` printed, or 'auto'"
     )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def check_room(scaling: ScalingSection, address: str | None) -> None:
@@ -147,7 +183,7 @@ def _check_state_api(where: str) -> None:
         raise UserError(
             f"scaling.num_workers is above 1, which needs Ray's dashboard; that of {where} does "
             "not answer (install ray[default] there, and start the head without "
-            f"--include-dashboard=false): {str(error).splitlines()[0]}"
+            f"--include-dashboard=false): {_first_line(error)}"
         ) from None
 
 

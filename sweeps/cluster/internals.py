@@ -9,6 +9,11 @@ needs Ray.
 from __future__ import annotations
 
 import os
+import random
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
 
 LOCAL_SETTINGS = {
     # A driver under `uv run` would build a second environment for the workers; they share ours.
@@ -26,6 +31,10 @@ LOCAL_SETTINGS = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
+    # On a busy machine what Ray starts needs longer than Ray thinks.
+    "RAY_agent_register_timeout_ms": "300000",
+    "RAY_gcs_server_port_wait_time_s": "120",
+    "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "180",
 }
 """Environment variables of the driver and of what it starts, where the user has not set them.
 
@@ -92,6 +101,72 @@ def nodes_to_come() -> list[dict[str, float]]:
     config = state.get_cluster_config()
     groups = config.node_group_configs if config is not None else ()
     return [dict(group.resources) for group in groups for _ in range(group.max_count)]
+
+
+@contextmanager
+def agents_may_be_slow() -> Iterator[None]:
+    """While it lasts, a Ray that starts on this machine does not wait for its agents' first words.
+
+    A raylet ends itself when its agents have not told their ports within 15 seconds; on a busy
+    machine importing what they need takes longer. So their ports are chosen here, and written
+    where the raylet looks for them, before it starts. Whoever needs an agent waits for it, as long
+    as ``RAY_agent_register_timeout_ms`` says. A node that does not come up after all leaves no
+    processes behind.
+
+    Leans on: ``RayParams`` and ``Node.start_raylet``, which are replaced meanwhile, on
+    ``persist_port``, and on the names of the ports.
+    Why: the 15 seconds are compiled in, and ``ray.init`` has no arguments for these ports.
+    Since: Ray 2.60, the oldest that is allowed.
+    Test: tests/sweeps/cluster/test_connection.py::test_ray_starts_though_its_agents_are_slow
+    """
+    from ray._private import node, parameter
+    from ray._raylet import persist_port  # type: ignore[attr-defined]  # Cython has no types
+
+    make_parameters, start_raylet = parameter.RayParams, node.Node.start_raylet
+    ports = _free_ports(
+        "metrics_agent_port",
+        "metrics_export_port",
+        "dashboard_agent_listen_port",
+        "runtime_env_agent_port",
+    )
+    begun = []
+
+    def with_ports(*arguments: Any, **options: Any) -> Any:
+        return make_parameters(*arguments, **{**options, **ports})
+
+    def start_with_ports(self: Any, *arguments: Any, **options: Any) -> None:
+        begun.append(self)
+        for name, port in ports.items():
+            persist_port(self.get_session_dir_path(), self.node_id, name, port)
+        start_raylet(self, *arguments, **options)
+
+    parameter.RayParams, node.Node.start_raylet = with_ports, start_with_ports
+    try:
+        yield
+    except BaseException:
+        for each in begun:
+            with suppress(Exception):
+                each.kill_all_processes(check_alive=False, allow_graceful=False)
+        raise
+    finally:
+        parameter.RayParams, node.Node.start_raylet = make_parameters, start_raylet
+
+
+_PORTS = range(20_000, 32_000)  # below those that Linux and Ray give to whoever asks for any
+
+
+def _free_ports(*names: str) -> dict[str, int]:
+    candidates = iter(random.sample(_PORTS, len(_PORTS)))
+    return {name: next(port for port in candidates if _is_free(port)) for name in names}
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True
 
 
 class SweepOverError(Exception):

@@ -1,0 +1,110 @@
+"""Starting Ray on this machine, when the machine has other things to do."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import ray
+
+from sweeps.cluster.connection import connected
+from sweeps.errors import SweepFailedError
+
+# Run by every Python at its start: Ray's agents take longer than a raylet waits for them.
+SLOW_AGENTS = """
+import sys, time
+if any(part.endswith("agent.py") or "runtime_env/agent" in part for part in sys.orig_argv):
+    time.sleep(20)
+"""
+
+
+@pytest.mark.timeout(120)
+def test_ray_starts_though_its_agents_are_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(SLOW_AGENTS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    waits: list[str] = []
+    with connected(None, on_wait=waits.append):
+        assert ray.cluster_resources()["CPU"] > 0
+    assert waits == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_ray_starts_though_the_cores_are_busy() -> None:
+    @ray.remote
+    def answer() -> int:
+        return 42
+
+    with busy_cores(3), connected(None):
+        assert ray.get(answer.remote()) == 42
+
+
+class Refusing:
+    """In place of ``ray.init``: does not start so many times."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+        self.calls = 0
+
+    def __call__(self, **_: Any) -> None:
+        self.calls += 1
+        if self.calls <= self.times:
+            raise Exception("The current node timed out during startup.\nmore")
+
+
+def test_starting_ray_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    init = Refusing(2)
+    monkeypatch.setattr(ray, "init", init)
+    waits: list[str] = []
+    with connected(None, on_wait=waits.append):
+        assert init.calls == 3
+    again = "Ray did not start (The current node timed out during startup.), trying again"
+    assert waits == [again, again]
+
+
+def test_when_ray_does_not_start_one_message_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    init = Refusing(99)
+    monkeypatch.setattr(ray, "init", init)
+    with (
+        pytest.raises(SweepFailedError, match=r"in 3 tries .*as it was: try again"),
+        connected(None),
+    ):
+        pass
+    assert init.calls == 3
+
+
+def test_a_start_that_failed_leaves_no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ray._private.services.start_raylet", fails)
+    monkeypatch.setattr("sweeps.cluster.connection._START_TRIES", 1)
+    with pytest.raises(SweepFailedError, match="no raylet today"), connected(None):
+        pass
+    left = psutil.Process(os.getpid()).children(recursive=True)
+    _, alive = psutil.wait_procs(left, timeout=20)
+    assert not [each for each in alive if "gcs_server" in each.name()]
+
+
+def fails(*_: Any, **__: Any) -> None:
+    raise RuntimeError("no raylet today")
+
+
+@contextmanager
+def busy_cores(each: int) -> Iterator[None]:
+    """So many processes on every core that do nothing but count."""
+    count = each * (os.cpu_count() or 1)
+    command = [sys.executable, "-c", "while True: pass"]
+    busy = [subprocess.Popen(command) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
