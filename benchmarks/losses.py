@@ -49,6 +49,17 @@ def print_losses(names: list[str], device: torch.device, rounds: int) -> None:
         print(f"{name:24}{''.join(cells)}", flush=True)
 
 
+def rank_step(count: int, device: torch.device) -> Callable[[], object]:
+    """Ranks, and the derivative of their sum of squares."""
+    x = torch.randn(count, device=device)
+
+    def step() -> Tensor:
+        ranks, pull_back = soft_rank(x, 0.05)
+        return pull_back(2 * ranks)
+
+    return step
+
+
 def print_soft_ranks(device: torch.device, rounds: int) -> None:
     """Prints microseconds of the soft rank and, where it is installed, of torchsort's."""
     try:
@@ -57,7 +68,7 @@ def print_soft_ranks(device: torch.device, rounds: int) -> None:
         torchsort = None
     print(f"\n{'soft rank, µs':24}{'ours':>12}{'torchsort':>12}")
     for count in (128, 512, 1024, 4096):
-        steps = [backward_step(lambda x: soft_rank(x, 0.05).square().sum(), count, device)]
+        steps = [rank_step(count, device)]
         if torchsort is not None:
             steps.append(
                 backward_step(

@@ -39,8 +39,8 @@ class ReplayRun:
         self._epoch += 1
         done = self._epoch == len(self._trial["history"])
         if self._epoch == 1 or done:
-            for name, data in self._trial["files"].items():
-                folder, _, name = name.rpartition("/")
+            for path, data in self._trial["files"].items():
+                folder, _, name = path.rpartition("/")
                 (self._folder / folder if folder else self._folder).write(name, data)
         return Progressed((entry,), done)
 

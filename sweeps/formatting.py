@@ -39,3 +39,16 @@ def metric_heading(metric: str) -> str:
     """``ECE``, ``adaptive ECE``, ``NLL``, ``error``: a metric's name as a table has it."""
     words = metric.removesuffix("_scaled").split("_")
     return " ".join(w.upper() if w in _ABBREVIATIONS else w for w in words)
+
+
+def finite(tree: Any) -> Any:
+    """A tree of dicts and lists for JSON, which has no NaN: such entries are left out."""
+    if isinstance(tree, dict):
+        return {key: finite(item) for key, item in tree.items() if _is_finite(item)}
+    if isinstance(tree, list):
+        return [finite(item) for item in tree if _is_finite(item)]
+    return tree
+
+
+def _is_finite(value: Any) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)

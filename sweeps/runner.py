@@ -17,6 +17,7 @@ from rich.console import Console
 from sweeps.cluster import connection
 from sweeps.cluster.devices import settle_devices
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError, first_line
+from sweeps.formatting import finite
 from sweeps.planning.checks import check_sweep
 from sweeps.planning.quick_checks import check_at_once_if_doubtful
 from sweeps.results.explanation import answer, failure_summary
@@ -142,7 +143,7 @@ def sync_sweep(name: str, storage: str) -> SyncResult:
                     left.append(str(error))
             if all(record.state != "running" for record in records):
                 found = answer(Ranking(records, sweep.rule), sweep)
-                mirror.finish("FINISHED", _without_nan(found))
+                mirror.finish("FINISHED", finite(found))
         except Exception as error:  # whatever MLflow or the network raises
             raise SweepFailedError(
                 f"MLflow is not up to date: {first_line(error)}; `calsweep sync {name}` goes on "
@@ -366,16 +367,8 @@ def _finish_tracking(
     unsynced = writer.close(patience=_PATIENCE_SECONDS)
     if writer.behind == 0 and not interrupted:
         failed = all(record.state == "failed" for record in ledger.records)
-        writer.finish_sweep("FAILED" if failed else "FINISHED", _without_nan(found))
+        writer.finish_sweep("FAILED" if failed else "FINISHED", finite(found))
     return unsynced, writer.fault
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nan(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(item) for item in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 @contextmanager

@@ -80,8 +80,12 @@ def trial(
         "epoch": epochs,
         "timestamp": 1e9 + epochs,
         **{f"{split}_{name}": 0.1 for split in ("val", "test") for name in ("error", "ece", "nll")},
-        **{"val_ece_low": 0.01, "val_ece_high": 0.2, "test_ece_low": 0.0, "test_ece_high": 0.1},
-        **{"test_ece_scaled": 0.05, "temperature": 1.5},
+        "val_ece_low": 0.01,
+        "val_ece_high": 0.2,
+        "test_ece_low": 0.0,
+        "test_ece_high": 0.1,
+        "test_ece_scaled": 0.05,
+        "temperature": 1.5,
         **metrics,
     }
     return TrialRecord(

@@ -1,4 +1,8 @@
-"""Checks of arguments, with messages that name the argument, the value and what is allowed."""
+"""Checks of arguments, with messages that name the argument, the value and what is allowed.
+
+Not by pydantic's ``TypeAdapter``: losses, metrics and the training loop need PyTorch alone, and
+importing pydantic takes half a second, in each process, for four short functions.
+"""
 
 import difflib
 import math

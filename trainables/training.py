@@ -70,7 +70,7 @@ class Trainer:
         check_shares(len(dataset.train.labels), config.batch_size, world_size())
 
     def train_epoch(self) -> dict[str, float]:
-        """Train for one epoch, evaluate on the validation split, let the loss adapt.
+        """Train for one epoch; evaluation and :meth:`adapt_loss` are the caller's to call.
 
         Returns:
             ``train_loss`` (mean over samples), ``lr`` (of the last step).

@@ -60,11 +60,6 @@ def linear_head(dataset: Dataset) -> Classifier:
     return Classifier(UnitLength(), nn.Linear(dataset.input_shape[0], dataset.num_classes))
 
 
-def assemble(encoder: nn.Module, head: nn.Linear) -> Classifier:
-    """The classifier of images that both stages make together."""
-    return Classifier(nn.Sequential(encoder, UnitLength()), head)
-
-
 def encoder_folder(uri: str, seed: int) -> Folder:
     """The folder of a seed's encoder among those of a sweep."""
     return Folder(uri) / f"seed_{seed}"

@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from importlib.metadata import distribution
 from pathlib import Path
 
+from sweeps.cluster.internals import JOB_CONFIGURATION
 from sweeps.errors import UserError
 from sweeps.sweep_file.loading import dump_sweep
 from sweeps.sweep_file.schema import SweepFile
 
 SWEEP_FILE = "calsweep-sweep.yaml"
-JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # which Ray sets for the driver of a job
 _LARGEST_TOTAL = 10 * 2**20  # bytes
 _SKIPPED = ("node_modules", "site-packages", "__pycache__")
 _CALSWEEP = Path(__file__).resolve().parents[2]
@@ -82,7 +82,7 @@ def keep_what_was_sent() -> None:
     no CPUs), and imports fail from a folder that is gone. A job that was sent nothing (one of
     KubeRay's, in the image's own folder, say) stays where it is.
     """
-    config = json.loads(os.environ.get(JOB_CONFIG, "{}"))
+    config = json.loads(os.environ.get(JOB_CONFIGURATION, "{}"))
     if "working_dir" not in (config.get("runtime_env") or {}):
         return
     if Path.cwd().name.startswith(_COPY):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -119,4 +120,4 @@ def _split(chosen: Candidate, split: str, metric: str) -> dict[str, float]:
     shown = dict.fromkeys((*_METRICS, metric))
     more = [f"{m}_{end}" for m in ("ece", "nll", metric) for end in ("low", "high", "scaled")]
     values = {name: chosen.mean(f"{split}_{name}") for name in (*shown, *more)}
-    return {name: value for name, value in values.items() if value == value}
+    return {name: value for name, value in values.items() if not math.isnan(value)}

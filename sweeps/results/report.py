@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -112,7 +113,7 @@ def _trial_row(record: TrialRecord, metrics: Iterable[str]) -> list[tuple[Any, s
 
 
 def _fraction(value: float) -> str:
-    return f"{value:.4f}" if value == value else "–"
+    return f"{value:.4f}" if not math.isnan(value) else "–"
 
 
 def _minutes(records: Sequence[TrialRecord]) -> str:

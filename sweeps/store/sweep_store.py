@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import time
 import uuid
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.errors import UserError, did_you_mean
+from sweeps.formatting import finite
 from sweeps.search.record import TrialRecord
 from sweeps.search.warm_start import EarlierTrial
 from sweeps.store.lease import lease
@@ -99,7 +99,7 @@ class SweepStore:
 
     def save_answer(self, answer: dict[str, Any]) -> None:
         """Write what the sweep came to; see :func:`~sweeps.results.explanation.answer`."""
-        self.folder.write("answer.json", json.dumps(_finite(answer), indent=1).encode())
+        self.folder.write("answer.json", json.dumps(finite(answer), indent=1).encode())
 
     def load_answer(self) -> dict[str, Any] | None:
         """What the sweep came to, less what is undefined; None until it has ended."""
@@ -124,7 +124,7 @@ class SweepStore:
 
     def save(self, record: TrialRecord) -> None:
         """Write a trial's record."""
-        data = json.dumps(_finite(asdict(record)), indent=1).encode()
+        data = json.dumps(finite(asdict(record)), indent=1).encode()
         self.trial_folder(record.number).write("trial.json", data)
 
     def save_patiently(self, record: TrialRecord, on_fault: Callable[[str], object]) -> None:
@@ -225,16 +225,3 @@ def storage_fault(storage: str, error: Exception) -> str:
         f"storage = {storage!r} cannot be used: {reason}; allowed: a folder that can be written, "
         "or a URI such as s3://bucket/prefix (set by --storage or CALSWEEP_STORAGE)"
     )
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no NaN: leave such metrics out."""
-    if isinstance(value, dict):
-        return {
-            key: _finite(item)
-            for key, item in value.items()
-            if not (isinstance(item, float) and not math.isfinite(item))
-        }
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return value

@@ -18,7 +18,7 @@ from pydantic import (
 from sweeps.redaction import without_credentials
 from sweeps.sweep_file.yaml_text import LARGEST_INTEGER, shortened
 from trainables.config import AugmentationName, OptimizerName, Precision, ScheduleName
-from trainables.config import TrainingConfig as _T
+from trainables.config import TrainingConfig as Recipe
 
 # Beyond these no value makes sense, and some break what is reckoned with them.
 LARGEST = 1e6
@@ -170,25 +170,25 @@ class LossSection(_Section):
 class TrainingSection(_Section):
     """``training``: the recipe, the same for all trials (defaults: the papers' CIFAR recipe)."""
 
-    epochs: Epochs = _T.epochs
-    batch_size: Annotated[Count, Field(ge=2)] = _T.batch_size
-    optimizer: OptimizerName = _T.optimizer
-    lr: Positive = _T.lr
-    momentum: Annotated[float, Field(ge=0, lt=1)] = _T.momentum
-    nesterov: bool = _T.nesterov
-    weight_decay: NonNegative = _T.weight_decay
-    schedule: ScheduleName = _T.schedule
+    epochs: Epochs = Recipe.epochs
+    batch_size: Annotated[Count, Field(ge=2)] = Recipe.batch_size
+    optimizer: OptimizerName = Recipe.optimizer
+    lr: Positive = Recipe.lr
+    momentum: Annotated[float, Field(ge=0, lt=1)] = Recipe.momentum
+    nesterov: bool = Recipe.nesterov
+    weight_decay: NonNegative = Recipe.weight_decay
+    schedule: ScheduleName = Recipe.schedule
     milestones: Annotated[tuple[Fraction, ...], Strict(False), Field(max_length=_MOST_ENTRIES)] = (
-        _T.milestones
+        Recipe.milestones
     )
-    lr_decay: Fraction = _T.lr_decay
-    warmup_epochs: Annotated[float, Field(ge=0, le=100_000)] = _T.warmup_epochs
-    clip_grad_norm: Positive | None = _T.clip_grad_norm
-    augmentation: AugmentationName | None = _T.augmentation
-    precision: Precision = _T.precision
-    eval_batch_size: Count = _T.eval_batch_size
-    adapt_share: Annotated[float, Field(ge=0, lt=1)] = _T.adapt_share
-    sync_batch_norm: bool = _T.sync_batch_norm
+    lr_decay: Fraction = Recipe.lr_decay
+    warmup_epochs: Annotated[float, Field(ge=0, le=100_000)] = Recipe.warmup_epochs
+    clip_grad_norm: Positive | None = Recipe.clip_grad_norm
+    augmentation: AugmentationName | None = Recipe.augmentation
+    precision: Precision = Recipe.precision
+    eval_batch_size: Count = Recipe.eval_batch_size
+    adapt_share: Annotated[float, Field(ge=0, lt=1)] = Recipe.adapt_share
+    sync_batch_norm: bool = Recipe.sync_batch_norm
 
     @model_validator(mode="after")
     def _nesterov_needs_momentum(self) -> TrainingSection:
@@ -196,9 +196,9 @@ class TrainingSection(_Section):
             raise ValueError("nesterov needs a momentum above 0")
         return self
 
-    def config(self) -> _T:
+    def config(self) -> Recipe:
         """The same as the plain object that the training loop takes."""
-        return _T(**self.model_dump())
+        return Recipe(**self.model_dump())
 
 
 class EncoderSection(_Section):

@@ -18,6 +18,7 @@ from sweeps.results.columns import objective_metric, shown_metrics
 from sweeps.results.overview import Overview
 from sweeps.sweep_file.loading import to_yaml
 from sweeps.terminal.console import plain_console
+from sweeps.terminal.style import new_table
 
 
 def leaderboard_table(rows: Sequence[dict[str, Any]], objective: str) -> Table:
@@ -28,7 +29,7 @@ def leaderboard_table(rows: Sequence[dict[str, Any]], objective: str) -> Table:
         objective: The sweep's.
     """
     *fractions, temperature = shown_metrics(objective).items()
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table = new_table(gap=1)
     table.add_column("loss", no_wrap=True)
     table.add_column("best setting", overflow="fold")
     for _, heading in fractions:
@@ -73,7 +74,7 @@ def overview_table(overviews: Sequence[Overview]) -> Table:
 def best_table(entries: Sequence[dict[str, Any]]) -> Table:
     """The entries for the terminal; what they were chosen by decides the columns."""
     metrics = list(dict.fromkeys(objective_metric(entry["objective"]) for entry in entries))
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table = new_table(gap=1)
     for heading in ("dataset", "model", "loss", "setting"):
         table.add_column(heading, overflow="fold", min_width=8 if heading == "loss" else None)
     headings = [f"{split}\n{metric_heading(m)}" for m in metrics for split in ("val", "test")]

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from sweeps.formatting import format_value
 from sweeps.planning.plan import describe_range
+from sweeps.terminal.style import new_table
 
 
 def losses_rows() -> list[dict[str, str]]:
@@ -111,7 +112,7 @@ def _component(kind: str, name: str, options_of: Callable[[str], dict[str, Any]]
 
 
 def _table(rows: list[dict[str, str]]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = new_table()
     for index, heading in enumerate(rows[0]):
         table.add_column(heading, no_wrap=index == 0, overflow="fold")
     for row in rows:

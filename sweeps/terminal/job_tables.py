@@ -9,11 +9,12 @@ from rich.table import Table
 
 from sweeps.cluster.jobs import Job
 from sweeps.redaction import redact
+from sweeps.terminal.style import facts_table, new_table
 
 
 def jobs_table(jobs: Sequence[Job]) -> Table:
     """One line per job."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = new_table()
     for heading in ("job", "sweep", "state", "started", "took"):
         table.add_column(heading, overflow="fold")
     for job in jobs:
@@ -29,10 +30,7 @@ def job_facts(job: Job, progress: str, last_line: str) -> Table:
         progress: How far it has come.
         last_line: What it printed last.
     """
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
-    for key, value in {
+    facts = {
         "job": job.id,
         "sweep": job.sweep,
         "storage": job.storage,
@@ -43,10 +41,8 @@ def job_facts(job: Job, progress: str, last_line: str) -> Table:
         "took": _took(job),
         "progress": progress,
         "last line": "" if last_line == progress else last_line,
-    }.items():
-        if value:
-            table.add_row(key, redact(value))
-    return table
+    }
+    return facts_table({name: redact(value) for name, value in facts.items() if value})
 
 
 def _moment(seconds: float) -> str:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from rich.console import RenderableType
-from rich.table import Table
 
 from sweeps.planning.plan import ANY_NUMBER_OF_CLASSES, describe_range, plan_facts
 from sweeps.search.space import SearchSpace
 from sweeps.sweep_file.schema import SweepFile
+from sweeps.terminal.style import facts_table, new_table
 
 
 def plan_tables(sweep: SweepFile) -> list[RenderableType]:
     """The plan as a list of facts and the table of what is searched."""
-    facts = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    facts.add_column(style="bold")
-    facts.add_column(overflow="fold")
-    for key, value in plan_facts(sweep).items():
-        facts.add_row(key, value)
-    space = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    space = new_table()
     for heading in ("loss", "hyperparameter", "search range", "published settings"):
         space.add_column(heading, overflow="fold")
     searched = SearchSpace(sweep)
@@ -28,4 +23,4 @@ def plan_tables(sweep: SweepFile) -> list[RenderableType]:
         for index, (name, values) in enumerate(rows):
             first = index == 0
             space.add_row(loss if first else "", name, values, str(count) if first else "")
-    return ["", facts, "", space, ""]
+    return ["", facts_table(plan_facts(sweep)), "", space, ""]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,11 @@ def test_a_users_module_that_is_broken_is_told_so(
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_version_is_the_packages(tmp_path: Path) -> None:
+    done = calsweep(tmp_path, "--version")
+    assert (done.returncode, done.stdout) == (0, f"calsweep {version('calsweep')}\n")
 
 
 def test_check_prints_the_plan(tmp_path: Path) -> None:

@@ -26,14 +26,14 @@ BUILD = "import sys; from hatchling.build import build_wheel; print(build_wheel(
 
 def blocks() -> dict[str, str]:
     """The page's files: code blocks whose first line is a comment with the file's name."""
-    found = re.findall(r"^```\w+\n# (\S+)\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
+    found = re.findall(r"^```\w+\n# (\S+)\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     return dict(found)
 
 
 def table_under(heading: str) -> dict[str, str]:
     """First column → the text in backticks in the second, of the tables under a heading."""
     text = PAGE.read_text().partition(f"## {heading}")[2].partition("\n## ")[0]
-    return dict(re.findall(r"^\| ([^|]+?) \| `([^`]+)`.* \|$", text, re.M))
+    return dict(re.findall(r"^\| ([^|]+?) \| `([^`]+)`.* \|$", text, re.MULTILINE))
 
 
 @pytest.fixture(scope="module")

@@ -103,7 +103,7 @@ def named_component(name: str, *, width: Annotated[int, Range(1)] = 1) -> None: 
 
 def test_options_are_read_from_the_signature() -> None:
     options = options_of(component, ("seed",))
-    assert list(options) == [name for name in inspect.signature(component).parameters][1:]
+    assert list(options) == list(inspect.signature(component).parameters)[1:]
     assert options["root"] is REQUIRED
     assert options["fraction"] == 0.5
 

@@ -80,7 +80,7 @@ def test_a_folder_below_a_file_is_an_os_error(
     tmp_path: Path, act: Callable[[Folder], None]
 ) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match="file"):
         act(Folder(str(tmp_path / "file" / "below")))
 
 

@@ -6,19 +6,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from trainables.config import EncoderSetup, TrainingConfig, TrialSetup
 from trainables.data import load_dataset
 from trainables.data.base import Dataset
 from trainables.losses import make_loss
 from trainables.models import make_model
+from trainables.models.base import Classifier
 from trainables.outcome import read_predictions
 from trainables.report import Progressed, TrialConfig
 from trainables.storage import Folder
 from trainables.training import Trainer
 from trainables.trial import make_run
 from trainables.two_stage import (
-    assemble,
+    UnitLength,
     encoder_folder,
     frozen_features,
     is_trained,
@@ -120,7 +122,7 @@ def test_both_stages_together_predict_what_the_head_did(
     head = next((folder / "trials/00002/checkpoints").glob("epoch_000006*"))
     classifier = linear_head(frozen := frozen_features(trainer_of(digits, model)))
     classifier.load_state_dict(torch.load(head, weights_only=True)["trainer"]["model"])
-    whole = assemble(model.encoder, classifier.head)
+    whole = Classifier(nn.Sequential(model.encoder, UnitLength()), classifier.head)
     trainer = trainer_of(digits, whole)
     logits, labels = trainer.predict(digits.test)
     data = (folder / "trials/00002/predictions_test.parquet").read_bytes()

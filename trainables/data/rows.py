@@ -142,10 +142,9 @@ class Rows(ABC):
         chunks: list[pa.Array] = []
         for file in self.files:
             for chunk in self._read(file, name):
-                if pa.types.is_dictionary(chunk.type):
-                    chunk = chunk.dictionary_decode()
+                coded = pa.types.is_dictionary(chunk.type)
                 try:
-                    chunks.append(chunk.cast(kind))
+                    chunks.append((chunk.dictionary_decode() if coded else chunk).cast(kind))
                 except pa.ArrowInvalid as error:
                     raise ValueError(
                         f"{self.option}={file.path}: column {name!r}: {error}"

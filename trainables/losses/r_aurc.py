@@ -7,7 +7,7 @@ from torch import Tensor
 
 from trainables.arguments import check_choice, check_number
 from trainables.losses.closed_form import ClosedFormLoss, log_softmax, pull_back
-from trainables.losses.soft_rank import soft_rank_and_pullback
+from trainables.losses.soft_rank import soft_rank
 
 CONFIDENCES: Final = ("max_probability", "margin", "negative_entropy")
 
@@ -55,7 +55,7 @@ class RegularizedAURC(ClosedFormLoss):
             largest, order = probs.topk(2, 1)
             scores = largest[:, :1] - largest[:, 1:]
 
-        ranks, pull_back_ranks = soft_rank_and_pullback(scores.squeeze(1), self.epsilon)
+        ranks, pull_back_ranks = soft_rank(scores.squeeze(1), self.epsilon)
         # −ln(1 − r/(n+1)) = ln(n+1) − ln(left), with left from 1 to n.
         left = (len(logits) + 1 - ranks).unsqueeze_(1)
         by_ranks = (losses / left).mul_(self.lam / len(logits))

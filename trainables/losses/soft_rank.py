@@ -1,7 +1,7 @@
 """Differentiable ranks."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ _ROWS: Final = 128
 """Rows of the matrix of block means that are held in memory at a time."""
 
 
-def soft_rank(scores: Tensor, epsilon: float) -> Tensor:
+def soft_rank(scores: Tensor, epsilon: float) -> tuple[Tensor, PullBack]:
     """Ranks of scores, ascending from 1, made differentiable by quadratic regularisation.
 
     The projection of scores/ε onto the permutahedron of (1, ..., n), Blondel et al. 2020, eq. 6:
@@ -25,32 +25,16 @@ def soft_rank(scores: Tensor, epsilon: float) -> Tensor:
     waiting for the device: made for batches of up to some thousands.
 
     Args:
-        scores: (n,), float32 or float64.
+        scores: (n,), float32 or float64, without a graph of derivatives.
         epsilon: Strength ε > 0 of the regularisation.
 
     Returns:
-        (n,), of the dtype of ``scores``.
+        The ranks (n,), of the dtype of ``scores``, and the function from a derivative by ranks,
+        (n,), to that by scores, (n,).
     """
-    return _SoftRank.apply(scores, epsilon)  # type: ignore[no-any-return]
-
-
-def soft_rank_and_pullback(scores: Tensor, epsilon: float) -> tuple[Tensor, PullBack]:
-    """:func:`soft_rank`, and the function from a derivative by ranks to that by scores."""
     if scores.device.type == "cpu":
         return by_pooling(scores, epsilon)
     return by_block_means(scores, epsilon)
-
-
-class _SoftRank(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, epsilon: float) -> Tensor:
-        ranks, ctx.pull_back = soft_rank_and_pullback(scores.detach(), epsilon)
-        return ranks
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
-        return ctx.pull_back(grad_output), None
 
 
 # The ranks are x − fit, where x are the ordered scores/ε and fit is the monotone least-squares fit

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from sweeps.cluster import shipping
-from sweeps.cluster.shipping import JOB_CONFIG, keep_what_was_sent, stage
+from sweeps.cluster.internals import JOB_CONFIGURATION
+from sweeps.cluster.shipping import keep_what_was_sent, stage
 from sweeps.errors import UserError
 
 
@@ -109,7 +110,7 @@ def test_a_driver_copies_only_what_was_sent_with_its_job(
     monkeypatch.chdir(tmp_path / "image")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setenv(JOB_CONFIG, json.dumps({"runtime_env": runtime_env, "metadata": {}}))
+    monkeypatch.setenv(JOB_CONFIGURATION, json.dumps({"runtime_env": runtime_env, "metadata": {}}))
     begun: list[Path] = []
     monkeypatch.setattr(os, "execv", lambda *_: begun.append(Path.cwd()))
     keep_what_was_sent()

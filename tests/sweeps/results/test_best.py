@@ -18,8 +18,13 @@ from tests.builders import baseline, finalist, make_sweep, shown
 
 def tracked(records: list[TrialRecord], **values: Any) -> TrackedSweep:
     known = {
-        **{"name": "a", "dataset": "digits", "model": "small_cnn"},
-        **{"objective": "val_ece", "guard": 0.01, "parent_id": "p", **values},
+        "name": "a",
+        "dataset": "digits",
+        "model": "small_cnn",
+        "objective": "val_ece",
+        "guard": 0.01,
+        "parent_id": "p",
+        **values,
     }
     return TrackedSweep(
         records=records, run_ids={r.number: f"r{r.number}" for r in records}, **known

@@ -16,7 +16,10 @@ from sweeps.sweep_file.schema import SweepFile
 def make_sweep(epochs: int = 27, **scheduler: Any) -> SweepFile:
     return parse_sweep(
         {
-            **{"name": "a", "dataset": "digits", "model": "small_cnn", "losses": ["focal"]},
+            "name": "a",
+            "dataset": "digits",
+            "model": "small_cnn",
+            "losses": ["focal"],
             "training": {"epochs": epochs},
             "scheduler": scheduler,
         }

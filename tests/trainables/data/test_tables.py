@@ -32,8 +32,8 @@ def write(path: Path, content: dict[str, list[Any]]) -> Path:
         pq.write_table(table, path)
         return path
     lines = [",".join(content)]
-    for row in zip(*content.values(), strict=True):
-        lines.append(",".join("" if value is None else str(value) for value in row))
+    rows = zip(*content.values(), strict=True)
+    lines.extend(",".join("" if value is None else str(value) for value in row) for row in rows)
     path.write_text("\n".join(lines) + "\n")
     return path
 

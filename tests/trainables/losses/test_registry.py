@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from typing import Annotated, Any
 
@@ -43,10 +42,10 @@ class Doubled(CalibrationLoss):
 
 
 @pytest.fixture
-def own_module(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def own_module(monkeypatch: pytest.MonkeyPatch) -> str:
     """This file under a name that can be imported."""
     monkeypatch.setitem(sys.modules, "somebodys_losses", sys.modules[__name__])
-    yield "somebodys_losses"
+    return "somebodys_losses"
 
 
 def test_all_losses_are_there() -> None:

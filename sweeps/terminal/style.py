@@ -1,0 +1,24 @@
+"""How all tables look."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+
+def new_table(*, gap: int = 2) -> Table:
+    """A table under bold headings, without lines.
+
+    Args:
+        gap: Blanks between columns.
+    """
+    return Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
+
+
+def facts_table(facts: dict[str, str]) -> Table:
+    """One line per fact: its name in bold, and what it is."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        table.add_row(name, value)
+    return table
