@@ -19,6 +19,7 @@ from sweeps.cluster.devices import settle_devices
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError, first_line
 from sweeps.formatting import finite
 from sweeps.planning.checks import check_sweep
+from sweeps.planning.data_fit import fit_to_data
 from sweeps.planning.quick_checks import check_at_once_if_doubtful
 from sweeps.results.explanation import answer, failure_summary
 from sweeps.results.overview import Overview, overview
@@ -38,7 +39,7 @@ from sweeps.tracking.address import check_answers, tracking_uri
 from sweeps.tracking.artifacts import ArtifactError
 from sweeps.tracking.mirror import Mirror, RunDeletedError, RunRefusedError
 from sweeps.tracking.writer import MlflowWriter
-from trainables.config import check_shares, trial_setting
+from trainables.config import trial_setting
 
 if TYPE_CHECKING:
     from trainables.data.base import Dataset
@@ -236,14 +237,16 @@ def _run(
         progress.stage(f"Loading {sweep.dataset.label} and {where}")
         with ThreadPoolExecutor(1) as aside:
             # Importing torch and starting Ray take some seconds each, and different things.
-            loading = aside.submit(_checked_data, sweep)
+            loading = aside.submit(_fitted_data, sweep)
             dashboard = sweep.scaling.num_workers > 1
             with (
                 connection.connected(address, dashboard, progress.stage),
                 _terminated_as_interrupted(),
             ):
                 connection.check_room(sweep.scaling, address)
-                dataset = loading.result()
+                sweep, dataset = loading.result()
+                for note in dataset.notes:
+                    progress.notice(note)
                 sweep, decided = settle_devices(sweep, dataset)
                 if decided is not None:
                     progress.notice(decided)
@@ -314,21 +317,10 @@ def _named_sweeps(sweep: SweepFile, storage: str) -> dict[str, list[TrialRecord]
     return found
 
 
-def _checked_data(sweep: SweepFile) -> Dataset:
-    from trainables.trial import validation_parts
-
+def _fitted_data(sweep: SweepFile) -> tuple[SweepFile, Dataset]:
     check_sweep(sweep)
     dataset = load_data(sweep)
-    for key, recipe in sweep.recipes:
-        try:
-            check_shares(len(dataset.train), recipe.batch_size, sweep.scaling.num_workers)
-        except ValueError as error:
-            raise UserError(f"{key}.{error}") from None
-    try:
-        validation_parts(dataset, sweep.training.adapt_share)
-    except ValueError as error:
-        raise UserError(f"training.{error}; or a larger dataset.validation") from None
-    return dataset
+    return fit_to_data(sweep, dataset), dataset
 
 
 def load_data(sweep: SweepFile) -> Dataset:

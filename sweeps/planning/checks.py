@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,13 @@ from sweeps.redaction import is_redacted
 from sweeps.search.samplers import SAMPLERS
 from sweeps.search.space import loss_space
 from sweeps.search.stopping import STOPPERS
-from sweeps.sweep_file.schema import LossSection, SweepFile
+from sweeps.sweep_file.schema import (
+    DEFAULT_MODEL,
+    DatasetSection,
+    LossSection,
+    ModelSection,
+    SweepFile,
+)
 
 _SCALED = "_scaled"
 
@@ -30,10 +37,12 @@ def check_sweep(sweep: SweepFile) -> None:
 
     use_working_folder()
     faults = _left_out(sweep)
-    for key, section, check in (
-        ("dataset", sweep.dataset, check_dataset_options),
-        ("model", sweep.model, check_model_options),
-    ):
+    parts: list[tuple[str, DatasetSection | ModelSection, Callable[..., None]]] = [
+        ("dataset", sweep.dataset, check_dataset_options)
+    ]
+    if sweep.model.name != DEFAULT_MODEL:  # else its options are checked once it is known
+        parts.append(("model", sweep.model, check_model_options))
+    for key, section, check in parts:
         try:
             check(section.name, **section.options)
         except (ValueError, TypeError) as error:

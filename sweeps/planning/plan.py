@@ -7,7 +7,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 from sweeps.formatting import format_hyperparameters, format_value
 from sweeps.search.space import SearchSpace
 from sweeps.search.stopping import make_stopper
-from sweeps.sweep_file.schema import SweepFile
+from sweeps.sweep_file.schema import DEFAULT_MODEL, SweepFile
 
 ANY_NUMBER_OF_CLASSES = 10
 
@@ -44,7 +44,9 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
     return {
         "sweep": sweep.name,
         "dataset": sweep.dataset.label,
-        "model": sweep.model.name,
+        "model": "the default one of such data"
+        if sweep.model.name == DEFAULT_MODEL
+        else sweep.model.name,
         **_encoder_facts(sweep),
         "trials": stages,
         "finalists": f"at most {again} more: {sweep.selection.finalists} settings and the "

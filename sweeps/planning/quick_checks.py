@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 
 from sweeps.planning.checks import check_sweep, part_faults, use_working_folder
-from sweeps.sweep_file.schema import LossSection, SweepFile
+from sweeps.sweep_file.schema import DEFAULT_MODEL, LossSection, SweepFile
 
 
 def check_at_once_if_doubtful(sweep: SweepFile) -> None:
@@ -43,7 +43,7 @@ def _model_is_known(name: str) -> bool:
 
     if ":" in name:
         return _module_is_there(name)
-    return name in available_models() or name.startswith("timm/")
+    return name in (DEFAULT_MODEL, *available_models()) or name.startswith("timm/")
 
 
 def _loss_is_known(section: LossSection) -> bool:

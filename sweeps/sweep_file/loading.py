@@ -140,9 +140,7 @@ def _read_text(path: Path) -> str:
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
     if not text.strip():
-        raise UserError(
-            f"{path}: the file is empty; a sweep file needs name, dataset, model, losses"
-        )
+        raise UserError(f"{path}: the file is empty; a sweep file needs name, dataset, losses")
     return text
 
 

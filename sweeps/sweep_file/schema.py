@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -126,8 +126,14 @@ class DatasetSection(_NamedPart):
         return self.name
 
 
+DEFAULT_MODEL: Final = "default"
+"""Stands for the default model of the kind of data."""
+
+
 class ModelSection(_NamedPart):
     """``model``: the name of a model (or a dotted path) and its options."""
+
+    name: str = DEFAULT_MODEL
 
 
 class SpaceSection(_Section):
@@ -308,11 +314,11 @@ class Rule:
 
 
 class SweepFile(_Section):
-    """A whole sweep file; ``name``, ``dataset``, ``model`` and ``losses`` must be given."""
+    """A whole sweep file; ``name``, ``dataset`` and ``losses`` must be given."""
 
     name: Name
     dataset: DatasetSection
-    model: ModelSection
+    model: ModelSection = ModelSection()
     losses: Annotated[
         tuple[LossSection, ...], Strict(False), Field(min_length=1, max_length=_MOST_ENTRIES)
     ]

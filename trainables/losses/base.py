@@ -32,6 +32,7 @@ class CalibrationLoss(nn.Module):
         trains_classifier: Whether the gradient reaches the classifier, not just the encoder.
         looks_across_batch: Whether a sample's loss depends on the other samples. Workers then
             exchange their logits and :meth:`compute` sees the global batch.
+        mixes_inputs: Whether it trains on what lies between two samples.
         soft_targets: Whether targets may be class probabilities, (N, K).
     """
 
@@ -40,6 +41,7 @@ class CalibrationLoss(nn.Module):
     needs_features: ClassVar[bool] = False
     trains_classifier: ClassVar[bool] = True
     looks_across_batch: ClassVar[bool] = True
+    mixes_inputs: ClassVar[bool] = False
     soft_targets: ClassVar[bool] = False
 
     def __init__(self, num_classes: int) -> None:

@@ -25,6 +25,7 @@ class Mixup(CalibrationLoss):
     source: ClassVar[str] = "Zhang et al. 2018, eq. 1; Thulasidasan et al. 2019, section 2"
     formula: ClassVar[str] = "−w log p_y(wx+(1−w)x′) − (1−w) log p_y′(wx+(1−w)x′), w ~ Beta(α, α)"
     looks_across_batch: ClassVar[bool] = False
+    mixes_inputs: ClassVar[bool] = True
     soft_targets: ClassVar[bool] = True
 
     def __init__(self, num_classes: int, alpha: float = 0.2) -> None:

@@ -167,7 +167,7 @@ def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
         (HEAD.replace("small\n", "a/b\n") + "losses: [focal]\n", r"line 1: name = 'a/b'.*letters"),
         (HEAD.replace("small\n", "x" * 101 + "\n") + "losses: [focal]\n", r"allowed: at most 100"),
         (HEAD.replace("digits", "4") + "losses: [focal]\n", r"line 2: dataset = 4 .*mapping"),
-        (HEAD.replace("small_cnn", "{}") + "losses: [focal]\n", r"line 3: model.name is missing"),
+        (HEAD.replace("digits", "{}") + "losses: [focal]\n", r"line 2: dataset.name is missing"),
         (HEAD + "losses: {focal: 3}\n", r"line 4: losses = .*allowed: a list"),
         (HEAD + "losses: [focal]\ntraining:\n", r"line 5: training = None .*a mapping is wanted"),
         (HEAD + "losses: [focal]\ntraining: {lr: .inf}\n", r"training.lr = inf .*finite"),

@@ -1,0 +1,84 @@
+"""Does a sweep fit its data? Asked once they are loaded, before any trial starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sweeps.errors import UserError
+from sweeps.sweep_file.schema import DEFAULT_MODEL, SweepFile
+from trainables.config import check_shares
+
+if TYPE_CHECKING:
+    from trainables.data.base import Dataset
+
+
+def fit_to_data(sweep: SweepFile, dataset: Dataset) -> SweepFile:
+    """The sweep with a model: where it names none, the default one of its kind of data.
+
+    Raises:
+        UserError: The model, an augmentation, a loss or a batch size is not for such data; with
+            every fault.
+    """
+    from trainables.trial import validation_parts
+
+    samples = dataset.samples
+    if sweep.model.name == DEFAULT_MODEL:
+        named = sweep.model.model_copy(update={"name": samples.default_model})
+        sweep = sweep.model_copy(update={"model": named})
+    faults = _model_faults(sweep, dataset)
+    for key, recipe in sweep.recipes:
+        if recipe.augmentation not in (None, *samples.augmentations):
+            faults.append(
+                f"{key}.augmentation = {recipe.augmentation!r} is not for {samples}; allowed: "
+                f"{', '.join(samples.augmentations)}"
+            )
+        try:
+            check_shares(len(dataset.train), recipe.batch_size, sweep.scaling.num_workers)
+        except ValueError as error:
+            faults.append(f"{key}.{error}")
+    try:
+        validation_parts(dataset, sweep.training.adapt_share)
+    except ValueError as error:
+        faults.append(f"training.{error}; or a larger dataset.validation")
+    faults += _loss_faults(sweep, dataset)
+    if faults:
+        raise UserError("\n".join(faults))
+    return sweep
+
+
+def _model_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
+    """Builds the model once, as a trial would."""
+    import torch
+
+    from trainables.models import check_model_fits, check_model_options, make_model
+
+    name, options = sweep.model.name, sweep.model.options
+    try:
+        check_model_options(name, **options)
+        check_model_fits(name, dataset.samples)
+        if "pretrained" in options:  # the workers fetch weights
+            options = {**options, "pretrained": False}
+        with torch.random.fork_rng(devices=[]):
+            make_model(
+                name,
+                input_shape=dataset.input_shape,
+                num_classes=dataset.num_classes,
+                samples=dataset.samples,
+                **options,
+            )
+    except (ValueError, TypeError, OSError) as error:
+        return [f"model: {error}"]
+    return []
+
+
+def _loss_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
+    from trainables.losses import loss_class
+
+    losses = [("losses", section.name) for section in sweep.losses]
+    if sweep.encoder is not None:
+        losses = [("encoder.loss", sweep.encoder.loss.name)]  # its heads see features
+    return [
+        f"{key}: {name} mixes samples, and there is nothing between two {dataset.samples}"
+        for key, name in losses
+        if getattr(loss_class(name), "mixes_inputs", False) and not dataset.samples.mixable
+    ]

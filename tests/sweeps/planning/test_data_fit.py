@@ -1,0 +1,79 @@
+"""What is asked of a sweep once its data are loaded."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps.errors import UserError
+from sweeps.planning.checks import check_sweep
+from sweeps.planning.data_fit import fit_to_data
+from sweeps.planning.plan import plan_facts
+from sweeps.planning.quick_checks import check_at_once_if_doubtful
+from sweeps.sweep_file.schema import SweepFile
+from tests.builders import make_sweep
+from trainables.data import Dataset, load_dataset
+
+
+def table(folder: Path) -> Dataset:
+    lines = [f"{index},{'pq'[index % 2]},{index % 2}" for index in range(40)]
+    (folder / "a.csv").write_text("\n".join(["x,kind,label", *lines]))
+    return load_dataset("csv", seed=0, train=str(folder / "a.csv"))
+
+
+def without_model(**sections: Any) -> SweepFile:
+    content = make_sweep(**sections).model_dump(exclude={"model"})
+    return SweepFile.model_validate(content)
+
+
+def test_a_sweep_without_model_gets_the_default_one_of_its_data(tmp_path: Path) -> None:
+    sweep = without_model(training={"epochs": 3})
+    check_sweep(sweep)
+    check_at_once_if_doubtful(sweep)
+    assert plan_facts(sweep)["model"] == "the default one of such data"
+    digits = load_dataset("digits", seed=0)
+    assert fit_to_data(sweep, digits).model.name == "small_cnn"
+    fitted = fit_to_data(sweep, table(tmp_path))
+    assert fitted.model.name == "table_mlp"
+    assert fitted.model_copy(update={"model": sweep.model}) == sweep
+
+
+def test_options_may_be_those_of_the_default_model(tmp_path: Path) -> None:
+    data = table(tmp_path)
+    assert fit_to_data(make_sweep(model={"width": 7}), data).model.options == {"width": 7}
+    with pytest.raises(UserError, match=r"model: model 'table_mlp': unknown option 'colour'"):
+        fit_to_data(make_sweep(model={"colour": 7}), data)
+
+
+def test_a_named_model_stays(tmp_path: Path) -> None:
+    sweep = make_sweep(model={"name": "mlp", "depth": 1})
+    assert fit_to_data(sweep, load_dataset("digits", seed=0)) == sweep
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({}, "model: model 'small_cnn' takes samples of 3 axes, while the data are table rows of"),
+        (
+            {"model": {"width": 9}, "training": {"augmentation": "crop"}},
+            r"training.augmentation = 'crop' is not for table rows .*; allowed: none",
+        ),
+        (
+            {"model": {"width": 9}, "losses": ["mixup"]},
+            "losses: mixup mixes samples, and there is nothing between two table rows",
+        ),
+        (
+            {"training": {"augmentation": "crop_flip"}, "losses": ["mixup"]},
+            r"(?s)model 'small_cnn'.*training.augmentation = .*mixup",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_told(tmp_path: Path, sections: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        fit_to_data(make_sweep(**sections), table(tmp_path))
+
+
+def test_images_may_be_too_small_for_a_model() -> None:
+    sweep = make_sweep(model={"name": "timm/vgg11"})
+    with pytest.raises(UserError, match="model: model 'timm/vgg11' cannot be built for"):
+        fit_to_data(sweep, load_dataset("digits", seed=0))
