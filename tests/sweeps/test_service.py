@@ -13,7 +13,7 @@ from rich.console import Console
 from sweeps.cluster import connection as cluster
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.results.best import best_settings
-from sweeps.runner import SweepResult, _checked_data, resume_sweep, run_sweep, write_report
+from sweeps.runner import SweepResult, _fitted_data, resume_sweep, run_sweep, write_report
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
@@ -308,7 +308,7 @@ def test_batches_too_small_for_the_workers_are_refused_once_the_data_are_known()
     )
     message = "training.batch_size = 5 cuts 11 training samples .* num_workers = 4; .* 8 or more"
     with pytest.raises(UserError, match=message):
-        _checked_data(sweep)
+        _fitted_data(sweep)
 
 
 def test_metrics_are_finite(first: SweepResult, mixed: SweepResult) -> None:
