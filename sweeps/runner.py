@@ -12,8 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from sweeps.cluster import connection
 from sweeps.cluster.devices import settle_devices
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError, first_line
@@ -42,6 +40,8 @@ from sweeps.tracking.writer import MlflowWriter
 from trainables.config import trial_setting
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from trainables.data.base import Dataset
 
 _PATIENCE_SECONDS = 20.0

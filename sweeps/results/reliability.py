@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from html import escape
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from trainables.metrics import expected_calibration_error, reliability_bins
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _SIZE = 240  # of a diagram's square, in pixels
 _MARGIN = 44
@@ -32,7 +33,7 @@ def reliability_svg(logits: Tensor, labels: Tensor, temperature: float, title: s
         title: Heads the figure.
     """
     panels = [
-        _panel(torch.softmax(logits.double() / scale, dim=1), labels, heading, index)
+        _panel((logits.double() / scale).softmax(dim=1), labels, heading, index)
         for index, (scale, heading) in enumerate(
             [(1.0, "as trained"), (temperature, f"temperature {temperature:.2f}")]
         )
