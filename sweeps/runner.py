@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import signal
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ from sweeps.search.warm_start import earlier_trials
 from sweeps.store.driver_log import driver_log
 from sweeps.store.encoders import encoder_setup, trained_encoders
 from sweeps.store.environment import describe_environment
+from sweeps.store.identity import go_on, identify, identity_files
 from sweeps.store.sweep_store import SweepStore, check_storage, sweep_names
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.terminal.console import plain_console
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from trainables.data.base import Dataset
+
+logger = logging.getLogger("calsweep")
 
 _PATIENCE_SECONDS = 20.0
 
@@ -238,6 +242,7 @@ def _run(
         with ThreadPoolExecutor(1) as aside:
             # Importing torch and starting Ray take some seconds each, and different things.
             loading = aside.submit(_fitted_data, sweep)
+            identifying = aside.submit(lambda: identify(*loading.result()))
             dashboard = sweep.scaling.num_workers > 1
             with (
                 connection.connected(address, dashboard, progress.stage),
@@ -251,9 +256,13 @@ def _run(
                 if decided is not None:
                     progress.notice(decided)
                     connection.check_room(sweep.scaling, address)
+                identity = identifying.result()
                 if new:
-                    store.create(sweep, earlier)
+                    store.create(sweep, earlier, identity_files(identity))
                 with store.locked(progress.stage), driver_log(store) as log:
+                    for line in () if new else go_on(sweep.name, store.folder, identity):
+                        progress.notice(line)
+                        logger.warning(line)
                     return _carry_out(sweep, store, dataset, progress, log)
 
 

@@ -1,7 +1,7 @@
 """Small sweeps and trials' records, made alike in all tests."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,15 @@ def make_sweep(name: str = "small", **sections: Any) -> SweepFile:
     )
 
 
-def new_store(folder: Path, sweep: SweepFile, records: Sequence[TrialRecord] = ()) -> SweepStore:
+def new_store(
+    folder: Path,
+    sweep: SweepFile,
+    records: Sequence[TrialRecord] = (),
+    files: Mapping[str, bytes] | None = None,
+) -> SweepStore:
     """A sweep that was just created in the storage ``folder``, with these trials."""
     store = SweepStore(str(folder), sweep.name)
-    store.create(sweep)
+    store.create(sweep, files=files)
     for record in records:
         store.save(record)
     return store

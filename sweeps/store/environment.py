@@ -15,6 +15,7 @@ _PACKAGES = (
     "mlflow",
     "numpy",
     "optuna",
+    "pillow",
     "pyarrow",
     "ray",
     "scikit-learn",

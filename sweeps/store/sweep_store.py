@@ -6,7 +6,7 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -47,13 +47,19 @@ class SweepStore:
         """Whether there is a sweep of this name."""
         return self.folder.exists("sweep.yaml")
 
-    def create(self, sweep: SweepFile, earlier: Sequence[EarlierTrial] = ()) -> None:
+    def create(
+        self,
+        sweep: SweepFile,
+        earlier: Sequence[EarlierTrial] = (),
+        files: Mapping[str, bytes] | None = None,
+    ) -> None:
         """Make the folder and write the resolved sweep file.
 
         Args:
             sweep: The sweep.
             earlier: What it starts from, of earlier sweeps. Kept here, so that a resumed sweep
                 has the same though the earlier ones have gone on or are gone.
+            files: Names and contents of what is kept besides.
 
         Raises:
             UserError: The name is taken, or the storage cannot be written.
@@ -69,7 +75,9 @@ class SweepStore:
             if earlier:
                 trials = [asdict(trial) for trial in earlier]
                 self.folder.write("warm_start.json", json.dumps(trials, indent=1).encode())
-            self.folder.write("sweep.yaml", dump_sweep(sweep).encode())
+            for name, data in (files or {}).items():
+                self.folder.write(name, data)
+            self.folder.write("sweep.yaml", dump_sweep(sweep).encode())  # which makes it a sweep
         except OSError as error:
             raise UserError(storage_fault(self.storage, error)) from None
 

@@ -1,0 +1,233 @@
+"""What a sweep was begun with: its data, its environment and the user's own code.
+
+It is kept in the sweep's folder when that is made, and compared when the sweep goes on. Trials on
+other data cannot be ranked with those before, and a trial that was cut off would train on what
+were its validation samples, so changed data are refused. Other versions or other code may be meant,
+and are told.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import json
+import sysconfig
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweeps.errors import UserError
+from sweeps.store.environment import describe_environment
+from sweeps.sweep_file.schema import SweepFile
+from trainables.storage import Folder
+
+if TYPE_CHECKING:
+    from trainables.data.base import Dataset
+
+_NAME = "identity.json"
+_ENVIRONMENT = "environment.json"
+_OURS = ("search_spaces", "sweeps", "trainables")
+_INSTALLED = tuple(
+    Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib")
+)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What the trials of a sweep have in common, besides its sweep file.
+
+    Attributes:
+        digest: Of the data, see :meth:`~trainables.data.Dataset.digest`.
+        samples: How many there are in each split, for people.
+        num_classes: The same.
+        modules: A digest of each file of the user's own code.
+    """
+
+    digest: str
+    samples: dict[str, int]
+    num_classes: int
+    modules: dict[str, str]
+
+
+def identify(sweep: SweepFile, dataset: Dataset) -> Identity:
+    """The identity of a sweep on these data, with the code as it is now."""
+    return Identity(
+        digest=dataset.digest(),
+        samples={name: len(getattr(dataset, name)) for name in ("train", "validation", "test")},
+        num_classes=dataset.num_classes,
+        modules=_own_modules(sweep),
+    )
+
+
+def identity_files(identity: Identity) -> dict[str, bytes]:
+    """What is kept of it, with this machine's environment: names and contents of files."""
+    return {
+        _NAME: json.dumps(asdict(identity), indent=1).encode(),
+        _ENVIRONMENT: json.dumps(describe_environment(), indent=1).encode(),
+    }
+
+
+def read_identity(folder: Folder) -> Identity | None:
+    """What was kept in a sweep's folder; None of a sweep that was made before there was that."""
+    values = _read(folder, _NAME)
+    return Identity(**values) if values is not None else None
+
+
+def read_environment(folder: Folder) -> dict[str, Any] | None:
+    """The environment that a sweep was begun in; None as for :func:`read_identity`."""
+    return _read(folder, _ENVIRONMENT)
+
+
+def go_on(name: str, folder: Folder, identity: Identity) -> list[str]:
+    """Compare what a sweep was begun with with what it would go on with.
+
+    A sweep from before this was kept goes on with what there is now. Where it goes on in another
+    environment, that is added to the one that it was begun in.
+
+    Args:
+        name: Of the sweep.
+        folder: The sweep's.
+        identity: As it is now.
+
+    Returns:
+        What has changed of code and versions, a line each.
+
+    Raises:
+        UserError: The data are not those that the sweep was begun with.
+    """
+    before, environment = read_identity(folder), read_environment(folder)
+    if before is None or environment is None:
+        for file, data in identity_files(identity).items():
+            folder.write(file, data)
+        return []
+    now = describe_environment()
+    versions = _changes(_versions(environment), _versions(now))
+    changes = [*versions, *_changes(before.modules, identity.modules)]
+    if before.digest != identity.digest:
+        besides = f" Since then {', '.join(changes)}." if changes else ""
+        raise UserError(
+            f"the data are not those that sweep {name!r} was begun with: expected "
+            f"{_data_in_words(before)}; found {_data_in_words(identity)}.{besides} Its trials "
+            "could not be compared with new ones, and cut-off ones would train on what was "
+            "validation data: put the data back as they were, or begin a new sweep with another "
+            "--name"
+        )
+    if versions:
+        known = [_versions(entry) for entry in environment.get("resumed", [])]
+        if _versions(now) not in known:
+            resumed = [*environment.get("resumed", []), now]
+            data = json.dumps({**environment, "resumed": resumed}, indent=1).encode()
+            folder.write(_ENVIRONMENT, data)
+    return [
+        f"since sweep {name!r} was begun {change}; trials may differ for that alone"
+        for change in changes
+    ]
+
+
+def _read(folder: Folder, name: str) -> dict[str, Any] | None:
+    try:
+        values: dict[str, Any] = json.loads(folder.read(name))
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        raise UserError(
+            f"{folder.uri}/{name} is damaged: it cannot be told what the sweep was begun with; "
+            "delete it to go on without knowing"
+        ) from None
+    return values
+
+
+def _data_in_words(identity: Identity) -> str:
+    samples = ", ".join(f"{count} {split}" for split, count in identity.samples.items())
+    return f"{samples} samples, {identity.num_classes} classes, digest {identity.digest}"
+
+
+def _versions(environment: Mapping[str, Any]) -> dict[str, str]:
+    return {"python": environment["python"], **environment["packages"]}
+
+
+def _changes(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> list[str]:
+    """What differs, in words."""
+    lines = []
+    for name in sorted({*before, *now}):
+        was, is_now = before.get(name), now.get(name)
+        if was == is_now:
+            continue
+        if name.endswith(".py"):
+            how = "was added" if was is None else "is gone" if is_now is None else "has changed"
+            lines.append(f"{name} {how}")
+        else:
+            lines.append(f"{name} went from {was or 'none'} to {is_now or 'none'}")
+    return lines
+
+
+def _own_modules(sweep: SweepFile) -> dict[str, str]:
+    """A digest of each file of the modules that a sweep names and of those that they import.
+
+    Installed packages are left out: they have versions.
+    """
+    encoder = [sweep.encoder.loss.name] if sweep.encoder is not None else []
+    named = (sweep.dataset.name, sweep.model.name, *(s.name for s in sweep.losses), *encoder)
+    waiting = [name.partition(":")[0].partition(".")[0] for name in named if ":" in name]
+    seen: set[str] = set()
+    digests: dict[str, str] = {}
+    while waiting:
+        package = waiting.pop()
+        if package in seen:
+            continue
+        seen.add(package)
+        for file, key in _files(package):
+            try:
+                data = file.read_bytes()
+            except OSError:  # what needs it fails by itself
+                continue
+            digests[key] = hashlib.blake2b(data, digest_size=8).hexdigest()
+            waiting += _imports(data)
+    return digests
+
+
+def _files(package: str) -> Iterator[tuple[Path, str]]:
+    """The files of a package or module of the user's own, each with a name for it."""
+    spec = _find(package)
+    if spec is None or package in _OURS:
+        return
+    for place in spec.submodule_search_locations or ():
+        folder = Path(place).resolve()
+        if not _is_installed(folder):
+            for file in sorted(folder.rglob("*.py")):
+                yield file, file.relative_to(folder.parent).as_posix()
+    if spec.submodule_search_locations is None and str(spec.origin).endswith(".py"):
+        file = Path(str(spec.origin)).resolve()
+        if not _is_installed(file):
+            yield file, file.name
+
+
+def _is_installed(path: Path) -> bool:
+    return any(path.is_relative_to(place) for place in _INSTALLED) or bool(
+        {"site-packages", "dist-packages"} & set(path.parts)
+    )
+
+
+def _find(package: str) -> ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(package)
+    except (ImportError, ValueError):  # ValueError: it is there without a spec, as __main__ is
+        return None
+
+
+def _imports(source: bytes) -> set[str]:
+    """The packages that a module imports."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return set()
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names.add(node.module)
+    return {name.partition(".")[0] for name in names}
