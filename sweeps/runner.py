@@ -30,7 +30,7 @@ from sweeps.search.warm_start import earlier_trials
 from sweeps.store.driver_log import driver_log
 from sweeps.store.encoders import encoder_setup, trained_encoders
 from sweeps.store.environment import describe_environment
-from sweeps.store.identity import go_on, identify, identity_files
+from sweeps.store.identity import go_on, identify, identity_files, read_environment
 from sweeps.store.sweep_store import SweepStore, check_storage, sweep_names
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.terminal.console import plain_console
@@ -219,7 +219,7 @@ def write_report(name: str, storage: str, output: str | None = None) -> str:
         sweep,
         store.load_records(),
         lambda number: store.trial_folder(number).read("predictions_test.parquet"),
-        describe_environment(),
+        read_environment(store.folder),
     )
     temporary = path.with_name(f".{path.name}.tmp")
     try:

@@ -25,12 +25,14 @@ from sweeps.sweep_file.schema import SweepFile
 
 _FACTS = ("number", "role", "loss", "setting", "seed", "state", "epochs")
 
+_UNKNOWN = "not known: the sweep was begun by a calsweep that did not keep it"
+
 
 def render_report(
     sweep: SweepFile,
     records: Sequence[TrialRecord],
     read_predictions: Callable[[int], bytes],
-    environment: Mapping[str, Any],
+    environment: Mapping[str, Any] | None,
 ) -> str:
     """One HTML page that shows what a sweep found, finished or not.
 
@@ -39,7 +41,7 @@ def render_report(
         records: Its trials.
         read_predictions: Gives a trial's predictions on the test split, a Parquet file's content;
             raises OSError where there are none.
-        environment: What it ran on.
+        environment: What it ran on; None where that is not known.
     """
     ranking = Ranking(records, sweep.rule)
     metrics = {name: one_line(h) for name, h in shown_metrics(sweep.search.objective).items()}
@@ -69,7 +71,7 @@ def render_report(
         importances=figures.importances(classifiers, sweep),
         slices=[(label, Markup(svg)) for label, svg in figures.slices(classifiers, sweep)],
         sweep_yaml=dump_sweep(sweep),
-        environment=json.dumps(environment, indent=1),
+        environment=_UNKNOWN if environment is None else json.dumps(environment, indent=1),
     )
     return redact(page)
 

@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -168,17 +167,6 @@ def test_a_finished_sweep_resumes_to_the_same(workplace: Path, first: SweepResul
     again = resume_sweep("first", str(workplace / "store"), console=Console(quiet=True))
     assert again.records == first.records
     assert json.dumps(again.answer["why"]) == json.dumps(first.answer["why"])
-
-
-def test_a_sweep_does_not_go_on_with_other_data(
-    workplace: Path, first: SweepResult, tmp_path: Path
-) -> None:
-    shutil.copytree(workplace / "store/sweeps/first", tmp_path / "sweeps/first")
-    path = tmp_path / "sweeps/first/identity.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "digest": "other"}))
-    with pytest.raises(UserError, match="the data are not those that sweep 'first' was begun with"):
-        resume_sweep("first", str(tmp_path), console=Console(quiet=True))
-    assert not (tmp_path / "mlflow.db").exists()
 
 
 def test_a_taken_name_is_refused(workplace: Path, first: SweepResult) -> None:

@@ -112,7 +112,7 @@ def calsweep(
 def sent_to(cluster: RayCluster) -> set[str]:
     """All files that a submitted job brought along, but calsweep's own."""
     [*_, package] = Path(cluster.temporary).glob("session_2*/runtime_resources/*/_ray_pkg_*[!k]")
-    assert (package / "sweeps/report/report.html.j2").is_file()
+    assert (package / "sweeps/results/report.html.j2").is_file()
     assert (package / "calsweep-0.1.0.dist-info/METADATA").is_file()
     own = ("sweeps", "trainables", "search_spaces", "calsweep-0.1.0.dist-info")
     names = {path.relative_to(package) for path in package.rglob("*") if path.is_file()}

@@ -9,6 +9,7 @@ import torch
 from sweeps.errors import UserError
 from sweeps.runner import write_report
 from sweeps.search.record import TrialRecord
+from sweeps.store.sweep_store import SweepStore
 from tests.builders import baseline, make_sweep, new_store, trial
 from trainables.metrics import METRIC_NAMES
 from trainables.outcome import write_predictions
@@ -64,6 +65,17 @@ def test_it_shows_choice_leaderboard_figures_and_reproduction(page: Path) -> Non
         assert part in text, part
     assert text.count("<svg") >= 3 + 2
     assert "8 finished" in text and "1 stopped" in text
+
+
+def test_it_tells_the_environment_of_the_sweep_not_its_own(tmp_path: Path) -> None:
+    storage = make_store(tmp_path / "store", [record(0, "cross_entropy")])
+    page = tmp_path / "page.html"
+    write_report("shown", storage, str(page))
+    assert "not known: the sweep was begun by a calsweep that did not keep it" in page.read_text()
+    kept = SweepStore(storage, "shown").folder
+    kept.write("environment.json", b'{"python": "2.7.18"}')
+    write_report("shown", storage, str(page))
+    assert "2.7.18" in page.read_text()
 
 
 def test_it_is_one_file_and_escapes_what_users_wrote(page: Path) -> None:
