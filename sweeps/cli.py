@@ -391,7 +391,6 @@ def _print_result(result: SweepResult, name: str, storage: str) -> None:
             f"\nMLflow {lacking}: {redact(result.fault)}\nThe sweep store has all of it; "
             f"`calsweep sync {name}{where}` tries again and says what is wrong.",
             soft_wrap=True,
-            markup=False,
         )
 
 

@@ -60,10 +60,11 @@ def test_the_end_of_a_sweep(capsys: pytest.CaptureFixture[str]) -> None:
     lost: dict[str, Any] = {"state": "failed", "reason": HOSTILE, "history": []}
     records = [baseline(**lost), trial(1, **lost), trial(2)]
     summary = answer(Ranking(records, sweep.rule), sweep)
-    cli._print_result(SweepResult(records, summary, 1, "http://h/[/x]"), "small", "/data/[old]")
+    cli._print_result(SweepResult(records, summary, 1, HOSTILE, "http://h/[/x]"), "small", "/[old]")
     printed = flat(capsys.readouterr().out)
     assert flat(f"did not finish ({HOSTILE})") in printed
-    assert printed.count("--storage/data/[old]") == 3
+    assert f"lacks1trials:{flat(HOSTILE)}" in printed
+    assert printed.count("--storage'/[old]'") == 3
     assert "http://h/[/x]" in printed
 
 
