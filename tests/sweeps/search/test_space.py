@@ -15,11 +15,10 @@ from optuna.distributions import (
 from optuna.exceptions import ExperimentalWarning
 
 from search_spaces import available_search_spaces, published_settings, search_space
-from sweeps.errors import UserError
 from sweeps.planning.checks import check_sweep
 from sweeps.search.record import TrialRecord
 from sweeps.search.setting import BASELINE, Setting
-from sweeps.search.space import SearchSpace
+from sweeps.search.space import SearchSpace, loss_space
 from sweeps.search.study import SweepStudy
 from sweeps.sweep_file.schema import SweepFile
 from tests.builders import make_sweep, trial
@@ -84,17 +83,6 @@ def test_a_range_of_an_integer_hyperparameter_has_whole_numbers() -> None:
     ).branches
     assert space["cals_alm"]["period"] == IntDistribution(5, 20)
     assert space["cals_alm"]["lam"] == FloatDistribution(5.0, 20.0)
-    uneven = searching({"name": "cals_alm", "space": {"period": {"low": 0.5, "high": 2}}})
-    with pytest.raises(UserError, match=r"losses: cals_alm: period is an integer, its range goes"):
-        check_sweep(uneven)
-
-
-def test_a_hyperparameter_without_default_is_checked_with_the_values_of_its_range() -> None:
-    loss = "torch.nn:ConstantPad1d"  # takes two, neither with a default
-    space = {"padding": {"choices": [0, 1]}, "value": {"low": 1, "high": 2}}
-    check_sweep(searching({"name": loss, "space": space}))
-    with pytest.raises(UserError, match="missing 1 required positional argument: 'value'"):
-        check_sweep(searching({"name": loss, "space": {"padding": {"choices": [0, 1]}}}))
 
 
 def test_losses_take_turns() -> None:
@@ -260,32 +248,22 @@ def test_a_setting_that_was_not_suggested_is_known_to_optuna_all_the_same() -> N
     assert [each.params for each in told(study)] == [{"loss": "focal", "focal.gamma": 3.0}]
 
 
-@pytest.mark.parametrize(
-    ("sections", "message"),
-    [
-        ({"losses": ["supcon"]}, r"losses: supcon trains an encoder.*give it as encoder\.loss"),
-        (
-            {"losses": ["focal"], "encoder": {"loss": {"name": "supcom"}}},
-            r"encoder\.loss: .*did you mean 'supcon'",
-        ),
-        (
-            {
-                "losses": ["focal"],
-                "encoder": {"loss": {"name": "supcon", "hyperparameters": {"temperature": -1.0}}},
-            },
-            r"encoder\.loss: .*temperature",
-        ),
-        (
-            {
-                "losses": ["focal"],
-                "encoder": {
-                    "loss": {"name": "supcon", "space": {"temperature": {"choices": [0.1]}}}
-                },
-            },
-            r"encoder.*loss\.space is not allowed",
-        ),
-    ],
-)
-def test_what_an_encoder_may_be(sections: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        check_sweep(make_sweep(**sections))
+def test_ranges_and_fixed_values_of_the_user_come_first() -> None:
+    sweep = searching(
+        {"name": "dual_focal", "space": {"gamma": {"low": 4.0, "high": 5.0}}},
+        {"name": "mbls", "hyperparameters": {"lam": 0.1}},
+    )
+    dual_focal, mbls = (loss_space(section) for section in sweep.losses)
+    assert (dual_focal["gamma"].low, dual_focal["gamma"].high) == (4.0, 5.0)  # type: ignore[attr-defined]
+    assert list(mbls) == ["margin"]
+    space = SearchSpace(sweep)
+    settings = space.initial_settings(10)
+    assert settings[0] == BASELINE
+    assert settings.count(BASELINE) == 1
+    gammas = [s.hyperparameters["gamma"] for s in settings if s.loss == "dual_focal"]
+    assert gammas and all(4 <= gamma <= 5 for gamma in gammas)
+    assert all(s.hyperparameters["lam"] == 0.1 for s in settings if s.loss == "mbls")
+    assert space.optuna_parameters(BASELINE) is None
+    assert space.optuna_parameters(Setting("dual_focal", {"gamma": 9.0})) is None
+    known = space.optuna_parameters(Setting("mbls", {"margin": 6.0, "lam": 0.1}))
+    assert known == {"loss": "mbls", "mbls.margin": 6.0}

@@ -6,12 +6,9 @@ import pytest
 
 from sweeps.errors import UserError
 from sweeps.planning.checks import check_sweep
-from sweeps.search.setting import BASELINE, Setting
-from sweeps.search.space import SearchSpace, loss_space
 from sweeps.sweep_file.loading import (
     dump_sweep,
     load_sweep,
-    parse_sweep,
     ready_made_sweeps,
     to_yaml,
 )
@@ -155,79 +152,6 @@ def test_ready_made_sweeps_are_right(name: str) -> None:
     sweep = load_sweep(name)
     assert sweep.name == name
     check_sweep(sweep)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"losses": ["focall"]}, r"focall.*did you mean 'focal'"),
-        ({"dataset": "digit"}, r"dataset: unknown dataset 'digit'.*did you mean 'digits'"),
-        ({"dataset": {"name": "digits", "validaton": 0.2}}, r"did you mean 'validation'"),
-        ({"model": "smal_cnn"}, r"model: unknown model 'smal_cnn'.*did you mean 'small_cnn'"),
-        ({"search": {"objective": "val_eec"}}, r"search.objective = 'val_eec'.*'val_ece'"),
-        ({"search": {"objective": "test_ece"}}, r"search.objective = 'test_ece' is not allowed"),
-        ({"search": {"objective": "val_accuracy"}}, r"'val_accuracy' is not allowed"),
-        ({"scheduler": {"name": "asah"}}, r"did you mean 'asha'\? allowed: asha, none"),
-        ({"search": {"sampler": "tpee"}}, r"did you mean 'tpe'\? allowed: tpe, random"),
-        ({"scheduler": {"metric": "val_auroc"}}, r"scheduler.metric = 'val_auroc'.*val_nll"),
-        (
-            {"losses": [{"name": "focal", "hyperparameters": {"lam": 1.0}}]},
-            r"focal: 'lam' is not a hyperparameter of it; allowed: gamma",
-        ),
-        (
-            {"losses": [{"name": "focal", "hyperparameters": {"gamma": -1.0}}]},
-            r"losses: .*gamma.*-1",
-        ),
-        (
-            {"losses": [{"name": "focal", "space": {"gamma": {"low": -2.0, "high": 3.0}}}]},
-            r"losses: .*gamma.*-2",
-        ),
-        (
-            {
-                "losses": [
-                    {
-                        "name": "focal",
-                        "space": {"gamma": {"low": 1.0, "high": 3.0}},
-                        "hyperparameters": {"gamma": 2.0},
-                    }
-                ]
-            },
-            r"gamma has a range and a value",
-        ),
-        ({"losses": ["nowhere.at_all:Loss"]}, r"losses: .*nowhere"),
-    ],
-)
-def test_names_and_values_that_do_not_exist(change: dict[str, object], message: str) -> None:
-    tree = {"name": "a", "dataset": "digits", "model": "small_cnn", "losses": ["focal"], **change}
-    with pytest.raises(UserError, match=message):
-        check_sweep(parse_sweep(tree))
-
-
-def test_ranges_and_fixed_values_of_the_user_come_first() -> None:
-    tree = {
-        "name": "a",
-        "dataset": "digits",
-        "model": "small_cnn",
-        "losses": [
-            {"name": "dual_focal", "space": {"gamma": {"low": 4.0, "high": 5.0}}},
-            {"name": "mbls", "hyperparameters": {"lam": 0.1}},
-        ],
-    }
-    sweep = parse_sweep(tree)
-    dual_focal, mbls = (loss_space(section) for section in sweep.losses)
-    assert (dual_focal["gamma"].low, dual_focal["gamma"].high) == (4.0, 5.0)  # type: ignore[attr-defined]
-    assert list(mbls) == ["margin"]
-    space = SearchSpace(sweep)
-    settings = space.initial_settings(10)
-    assert settings[0] == BASELINE
-    assert settings.count(BASELINE) == 1
-    gammas = [s.hyperparameters["gamma"] for s in settings if s.loss == "dual_focal"]
-    assert gammas and all(4 <= gamma <= 5 for gamma in gammas)
-    assert all(s.hyperparameters["lam"] == 0.1 for s in settings if s.loss == "mbls")
-    assert space.optuna_parameters(BASELINE) is None
-    assert space.optuna_parameters(Setting("dual_focal", {"gamma": 9.0})) is None
-    known = space.optuna_parameters(Setting("mbls", {"margin": 6.0, "lam": 0.1}))
-    assert known == {"loss": "mbls", "mbls.margin": 6.0}
 
 
 def test_to_yaml_keeps_the_order() -> None:

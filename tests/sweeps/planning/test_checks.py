@@ -1,0 +1,127 @@
+"""Names, options and values that there are not, all told before anything starts."""
+
+from typing import Any
+
+import pytest
+
+from sweeps.errors import UserError
+from sweeps.planning.checks import check_sweep
+from tests.builders import make_sweep
+
+
+def losses(*sections: Any) -> dict[str, Any]:
+    return {"losses": list(sections)}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"losses": ["focall"]}, r"focall.*did you mean 'focal'"),
+        ({"dataset": "digit"}, r"dataset: unknown dataset 'digit'.*did you mean 'digits'"),
+        ({"dataset": {"name": "digits", "validaton": 0.2}}, r"did you mean 'validation'"),
+        ({"model": "smal_cnn"}, r"model: unknown model 'smal_cnn'.*did you mean 'small_cnn'"),
+        ({"search": {"objective": "val_eec"}}, r"search.objective = 'val_eec'.*'val_ece'"),
+        ({"search": {"objective": "test_ece"}}, r"search.objective = 'test_ece' is not allowed"),
+        ({"search": {"objective": "val_accuracy"}}, r"'val_accuracy' is not allowed"),
+        ({"scheduler": {"name": "asah"}}, r"did you mean 'asha'\? allowed: asha, none"),
+        ({"search": {"sampler": "tpee"}}, r"did you mean 'tpe'\? allowed: tpe, random"),
+        ({"scheduler": {"metric": "val_auroc"}}, r"scheduler.metric = 'val_auroc'.*val_nll"),
+        (
+            {"losses": [{"name": "focal", "hyperparameters": {"lam": 1.0}}]},
+            r"focal: 'lam' is not a hyperparameter of it; allowed: gamma",
+        ),
+        (
+            {"losses": [{"name": "focal", "hyperparameters": {"gamma": -1.0}}]},
+            r"losses: .*gamma.*-1",
+        ),
+        (
+            {"losses": [{"name": "focal", "space": {"gamma": {"low": -2.0, "high": 3.0}}}]},
+            r"losses: .*gamma.*-2",
+        ),
+        (
+            {
+                "losses": [
+                    {
+                        "name": "focal",
+                        "space": {"gamma": {"low": 1.0, "high": 3.0}},
+                        "hyperparameters": {"gamma": 2.0},
+                    }
+                ]
+            },
+            r"gamma has a range and a value",
+        ),
+        ({"losses": ["nowhere.at_all:Loss"]}, r"losses: .*nowhere"),
+    ],
+)
+def test_names_and_values_that_do_not_exist(change: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        check_sweep(make_sweep(**{"losses": ["focal"], **change}))
+
+
+def test_a_range_of_an_integer_hyperparameter_ends_in_whole_numbers() -> None:
+    uneven = losses({"name": "cals_alm", "space": {"period": {"low": 0.5, "high": 2}}})
+    with pytest.raises(UserError, match=r"losses: cals_alm: period is an integer, its range goes"):
+        check_sweep(make_sweep(**uneven))
+
+
+def test_a_hyperparameter_without_default_is_checked_with_the_values_of_its_range() -> None:
+    loss = "torch.nn:ConstantPad1d"  # takes two, neither with a default
+    space = {"padding": {"choices": [0, 1]}, "value": {"low": 1, "high": 2}}
+    check_sweep(make_sweep(**losses({"name": loss, "space": space})))
+    with pytest.raises(UserError, match="missing 1 required positional argument: 'value'"):
+        check_sweep(make_sweep(**losses({"name": loss, "space": {"padding": {"choices": [0, 1]}}})))
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"losses": ["supcon"]}, r"losses: supcon trains an encoder.*give it as encoder\.loss"),
+        (
+            {"losses": ["focal"], "encoder": {"loss": {"name": "supcom"}}},
+            r"encoder\.loss: .*did you mean 'supcon'",
+        ),
+        (
+            {
+                "losses": ["focal"],
+                "encoder": {"loss": {"name": "supcon", "hyperparameters": {"temperature": -1.0}}},
+            },
+            r"encoder\.loss: .*temperature",
+        ),
+        (
+            {
+                "losses": ["focal"],
+                "encoder": {
+                    "loss": {"name": "supcon", "space": {"temperature": {"choices": [0.1]}}}
+                },
+            },
+            r"encoder.*loss\.space is not allowed",
+        ),
+    ],
+)
+def test_what_an_encoder_may_be(sections: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        check_sweep(make_sweep(**sections))
+
+
+def test_all_faults_are_told_at_once() -> None:
+    sweep = make_sweep(
+        dataset={"name": "digits", "validaton": 0.2},
+        model="smal_cnn",
+        losses=["focall", "brier"],
+        search={"objective": "val_eec"},
+    )
+    with pytest.raises(UserError) as told:
+        check_sweep(sweep)
+    assert [line.split()[0] for line in str(told.value).splitlines()] == [
+        "dataset:",
+        "model:",
+        "losses:",
+        "search.objective",
+    ]
+
+
+def test_both_ends_of_a_range_are_tried_before_any_trial_is() -> None:
+    check_sweep(make_sweep(**losses({"name": "focal", "space": {"gamma": {"low": 0, "high": 9}}})))
+    beyond = {"name": "r_aurc", "space": {"lam": {"low": 0.5, "high": 1.5}}}
+    with pytest.raises(UserError, match=r"losses: .*r_aurc.*lam must be in \[0, 1\], got 1\.5"):
+        check_sweep(make_sweep(**losses(beyond)))

@@ -1,0 +1,88 @@
+"""What is shown while a sweep runs, on a terminal and elsewhere."""
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from sweeps.search.ledger import Ledger
+from sweeps.terminal import progress as module
+from sweeps.terminal.console import plain_console
+from sweeps.terminal.progress import Progress
+from tests.builders import make_sweep, trial
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    sweep = make_sweep("shown", losses=["focal"], training={"epochs": 2}, search={"trials": 6})
+    ledger = Ledger(sweep, lambda record: None, num_classes=10)
+    for nll, error in ((0.5, 0.1), (0.4, 0.1), (0.3, 0.9)):
+        record = ledger.next()
+        assert record is not None
+        for epoch in (1, 2):
+            entry = trial(0, epochs=epoch, val_ece=nll / 10, val_error=error).outcome
+            ledger.result(record.number, entry)
+        ledger.end(record.number, "finished")
+    running = ledger.next()
+    assert running is not None
+    ledger.result(running.number, trial(0, epochs=1).outcome)
+    return ledger
+
+
+def plain(text: io.StringIO) -> Console:
+    return plain_console(file=text, width=200)
+
+
+def test_elsewhere_than_on_a_terminal_there_are_lines(ledger: Ledger) -> None:
+    text = io.StringIO()
+    with Progress(plain(text)) as progress:
+        progress.stage("Loading [data/x]")
+        progress.follow(ledger)
+        progress.tick()
+        progress.tick()  # too soon for another line
+        begun = ledger.next()
+        assert begun is not None
+        ledger.end(begun.number, "failed", "diverged")
+    first, second, last = text.getvalue().splitlines()
+    assert first == "Loading [data/x] ..."
+    planned = ledger.planned
+    assert second.startswith(f"3/{planned} trials · 1 running · 0 stopped early · best so far: ")
+    # Of the three the last has the lowest ECE, and breaks the guard.
+    assert f"{ledger.records[1].label}, val_ece 0.0400" in second
+    assert second.endswith("time left: not known yet")  # none has begun since it follows them
+    assert last.startswith(f"4/{planned} trials · 1 running · 0 stopped early · 1 failed · ")
+    assert re.search(r"about \d+:\d\d left$", last)
+
+
+def test_on_a_terminal_the_running_trials_are_shown(ledger: Ledger) -> None:
+    text = io.StringIO()
+    console = Console(file=text, width=100, force_terminal=True, legacy_windows=False)
+    with Progress(console) as progress:
+        progress.follow(ledger)
+        console.print(progress._render())
+    shown = text.getvalue()
+    assert f"3/{ledger.planned} trials" in shown
+    assert f"{ledger.records[3].label}: epoch 1/2" in shown
+    assert "best so far" in shown
+
+
+def test_a_fault_is_told_and_not_over_and_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    text, moments = io.StringIO(), iter((1000.0, 1029.0, 1031.0))
+    with Progress(plain(text)) as progress:
+        monkeypatch.setattr(module.time, "monotonic", lambda: next(moments))
+        for _ in range(3):
+            progress.fault("/data: No space left on device")
+    assert text.getvalue() == "/data: No space left on device; waiting\n" * 2
+
+
+def test_before_a_trial_has_ended_nothing_is_promised(tmp_path: Path) -> None:
+    text = io.StringIO()
+    ledger = Ledger(make_sweep("begun"), lambda record: None, num_classes=10)
+    with Progress(plain(text)) as progress:
+        progress.follow(ledger)
+        ledger.next()
+    (line,) = text.getvalue().splitlines()
+    assert "best so far: none has finished yet" in line
+    assert line.endswith("time left: not known yet")

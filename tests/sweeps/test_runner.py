@@ -1,0 +1,85 @@
+"""What is settled before and after Tune runs; whole sweeps are in test_service."""
+
+from pathlib import Path
+
+import pytest
+
+from sweeps.errors import UserError
+from sweeps.runner import (
+    delete_sweep,
+    load_data,
+    overviews,
+    read_answer,
+    resume_sweep,
+    run_sweep,
+    write_report,
+)
+from sweeps.store.sweep_store import SweepStore
+from tests.builders import baseline, make_sweep, new_store, trial
+
+
+def test_a_taken_name_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    sweep = make_sweep("taken")
+    new_store(tmp_path, sweep)
+    with pytest.raises(UserError, match=r"a sweep of this name exists.*calsweep resume taken"):
+        run_sweep(sweep, str(tmp_path))
+
+
+def test_a_faulty_sweep_leaves_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="did you mean 'focal'"):
+        run_sweep(make_sweep("faulty", losses=["focall"]), str(tmp_path / "store"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_not_there_cannot_be_gone_on_with(tmp_path: Path) -> None:
+    for act in (resume_sweep, delete_sweep, read_answer, write_report):
+        with pytest.raises(UserError, match="no sweep named 'nowhere'"):
+            act("nowhere", str(tmp_path))
+
+
+def test_a_sweep_of_which_no_trial_has_begun_has_no_answer(tmp_path: Path) -> None:
+    new_store(tmp_path, make_sweep("created"))
+    with pytest.raises(UserError, match=r"'created' has no trial yet; `calsweep resume created`"):
+        read_answer("created", str(tmp_path))
+
+
+def test_the_answer_is_for_good_once_the_sweep_has_ended(tmp_path: Path) -> None:
+    records = [baseline(val_ece=0.05), trial(1, val_ece=0.02)]
+    store = new_store(tmp_path, make_sweep("ended"), records)
+    answer, final = read_answer("ended", str(tmp_path))
+    assert not final
+    assert answer["chosen"]["loss"] == "focal"
+    store.save_answer(answer)
+    assert read_answer("ended", str(tmp_path))[1]
+
+
+def test_a_sweep_that_is_being_run_is_not_deleted(tmp_path: Path) -> None:
+    store = new_store(tmp_path, make_sweep("held"), [baseline()])
+    with store.locked(), pytest.raises(UserError, match=r"'held' is being run by process \d+"):
+        delete_sweep("held", str(tmp_path))
+    assert SweepStore(str(tmp_path), "held").exists()
+    delete_sweep("held", str(tmp_path))
+    assert not SweepStore(str(tmp_path), "held").exists()
+
+
+def test_the_latest_sweep_is_listed_first(tmp_path: Path) -> None:
+    for name, started in (("old", 1e9), ("new", 2e9)):
+        first = baseline()
+        first.started = started
+        new_store(tmp_path, make_sweep(name), [first])
+    new_store(tmp_path, make_sweep("unbegun"))
+    assert [each.name for each in overviews(str(tmp_path))] == ["unbegun", "new", "old"]
+
+
+def test_data_that_cannot_be_loaded_are_told_as_the_users(tmp_path: Path) -> None:
+    sweep = make_sweep(dataset={"name": "image_folder", "root": str(tmp_path / "none")})
+    with pytest.raises(UserError, match=r"^dataset: .*none"):
+        load_data(sweep)
+
+
+def test_data_are_split_by_the_sweeps_seed() -> None:
+    one, same, other = (
+        load_data(make_sweep(search={"seed": seed})).validation.labels.tolist()
+        for seed in (1, 1, 2)
+    )
+    assert one == same != other
