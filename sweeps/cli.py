@@ -97,7 +97,8 @@ def run(
     from sweeps.sweep_file.loading import load_sweep
 
     sweep = load_sweep(file, overrides or (), name)
-    _print_result(run_sweep(sweep, storage, address), sweep.name, storage)
+    result = run_sweep(sweep, storage, address, on_answer=_print_answer)
+    _print_places(result, sweep.name, storage)
 
 
 @app.command()
@@ -110,7 +111,8 @@ def resume(name: SweepName, storage: Storage = DEFAULT_STORAGE, address: Address
         return
     from sweeps.runner import resume_sweep
 
-    _print_result(resume_sweep(name, storage, address), name, storage)
+    result = resume_sweep(name, storage, address, on_answer=_print_answer)
+    _print_places(result, name, storage)
 
 
 @app.command()
@@ -368,13 +370,13 @@ def _print_answer(answer: dict[str, Any]) -> None:
     console.print()
     for line in answer["why"]:
         console.print(line)
+    console.file.flush()  # it comes before MLflow is written, which may take long
 
 
-def _print_result(result: SweepResult, name: str, storage: str) -> None:
+def _print_places(result: SweepResult, name: str, storage: str) -> None:
     from sweeps.terminal.console import plain_console
     from sweeps.tracking.address import is_server
 
-    _print_answer(result.answer)
     console = plain_console()
     where = "" if storage == DEFAULT_STORAGE else redact(f" --storage {shlex.quote(storage)}")
     uri = redact(result.tracking_uri)

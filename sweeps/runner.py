@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,7 +29,6 @@ from sweeps.search.record import TrialRecord
 from sweeps.search.warm_start import earlier_trials
 from sweeps.store.driver_log import driver_log
 from sweeps.store.encoders import encoder_setup, trained_encoders
-from sweeps.store.environment import describe_environment
 from sweeps.store.identity import go_on, identify, identity_files, read_environment
 from sweeps.store.sweep_store import SweepStore, check_storage, sweep_names
 from sweeps.sweep_file.schema import SweepFile
@@ -49,6 +48,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger("calsweep")
 
 _PATIENCE_SECONDS = 20.0
+
+
+OnAnswer = Callable[[dict[str, Any]], None]
+
+
+def _nothing(summary: dict[str, Any]) -> None:
+    """Wait for the result."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,11 @@ class SweepResult:
 
 
 def run_sweep(
-    sweep: SweepFile, storage: str, address: str | None = None, console: Console | None = None
+    sweep: SweepFile,
+    storage: str,
+    address: str | None = None,
+    console: Console | None = None,
+    on_answer: OnAnswer = _nothing,
 ) -> SweepResult:
     """Run a new sweep.
 
@@ -80,6 +90,7 @@ def run_sweep(
         storage: Path or URI of the sweep store.
         address: Of a Ray cluster; None starts Ray on this machine.
         console: Where progress is shown.
+        on_answer: Called with the summary as soon as there is one, while MLflow is still written.
 
     Raises:
         UserError: Something is wrong with the input; nothing was started or written.
@@ -90,11 +101,15 @@ def run_sweep(
     check_storage(storage)
     if store.exists():
         store.create(sweep)  # says that the name is taken
-    return _run(sweep, store, address, console or plain_console(stderr=True), new=True)
+    return _run(sweep, store, address, console or plain_console(stderr=True), on_answer, True)
 
 
 def resume_sweep(
-    name: str, storage: str, address: str | None = None, console: Console | None = None
+    name: str,
+    storage: str,
+    address: str | None = None,
+    console: Console | None = None,
+    on_answer: OnAnswer = _nothing,
 ) -> SweepResult:
     """Go on with a sweep: finished trials stay, cut-off ones continue from their checkpoints.
 
@@ -106,7 +121,7 @@ def resume_sweep(
     store = SweepStore(storage, name)
     sweep = store.load_sweep()
     check_storage(storage)
-    return _run(sweep, store, address, console or plain_console(stderr=True), new=False)
+    return _run(sweep, store, address, console or plain_console(stderr=True), on_answer, False)
 
 
 @dataclass(frozen=True)
@@ -135,7 +150,7 @@ def sync_sweep(name: str, storage: str) -> SyncResult:
     check_answers(tracking_uri(storage, sweep))
     with store.locked():
         records = store.load_records()
-        mirror = Mirror(sweep, store, describe_environment())
+        mirror = Mirror(sweep, store, read_environment(store.folder))
         left, deleted = [], 0
         try:
             mirror.connect()
@@ -148,7 +163,10 @@ def sync_sweep(name: str, storage: str) -> SyncResult:
                     left.append(str(error))
             if all(record.state != "running" for record in records):
                 found = answer(Ranking(records, sweep.rule), sweep)
-                mirror.finish("FINISHED", finite(found))
+                mirror.answer(finite(found))
+                mirror.end("FINISHED")
+        except RunRefusedError as error:  # the sweep's own
+            left.append(str(error))
         except Exception as error:  # whatever MLflow or the network raises
             raise SweepFailedError(
                 f"MLflow is not up to date: {first_line(error)}; `calsweep sync {name}` goes on "
@@ -231,7 +249,12 @@ def write_report(name: str, storage: str, output: str | None = None) -> str:
 
 
 def _run(
-    sweep: SweepFile, store: SweepStore, address: str | None, console: Console, new: bool
+    sweep: SweepFile,
+    store: SweepStore,
+    address: str | None,
+    console: Console,
+    on_answer: OnAnswer,
+    new: bool,
 ) -> SweepResult:
     check_at_once_if_doubtful(sweep)
     earlier = earlier_trials(sweep, _named_sweeps(sweep, store.storage)) if new else []
@@ -263,13 +286,18 @@ def _run(
                     for line in () if new else go_on(sweep.name, store.folder, identity):
                         progress.notice(line)
                         logger.warning(line)
-                    return _carry_out(sweep, store, dataset, progress, log)
+                    return _carry_out(sweep, store, dataset, progress, on_answer, log)
 
 
 def _carry_out(
-    sweep: SweepFile, store: SweepStore, dataset: Dataset, progress: Progress, log: Path
+    sweep: SweepFile,
+    store: SweepStore,
+    dataset: Dataset,
+    progress: Progress,
+    on_answer: OnAnswer,
+    log: Path,
 ) -> SweepResult:
-    writer = MlflowWriter(Mirror(sweep, store, describe_environment()))
+    writer = MlflowWriter(Mirror(sweep, store, read_environment(store.folder)))
     records = [_with_history(sweep, store, record) for record in store.load_records()]
     encoder = encoder_setup(sweep, store.storage, dataset)
     ledger = Ledger(
@@ -286,27 +314,36 @@ def _carry_out(
         writer.submit(record)
     progress.stage("Starting the first trials")
     progress.follow(ledger)
-    interrupted = True
     try:
         if not ledger.exhausted:
             from sweeps.cluster.tuner import tune
 
             tune(ledger, store, dataset, encoder)
-        interrupted = False
-        store.save_answer(answer(Ranking(ledger.records, sweep.rule), sweep))
-    except KeyboardInterrupt:
+    except BaseException as error:
+        progress.stage("Writing to MLflow")
+        writer.close(_PATIENCE_SECONDS)
+        if not isinstance(error, KeyboardInterrupt):
+            raise
         raise SweepInterruptedError(
             f"interrupted; `calsweep resume {sweep.name}` goes on from here"
         ) from None
-    finally:
-        found = answer(Ranking(ledger.records, sweep.rule), sweep)
-        unsynced, fault = _finish_tracking(writer, ledger, found, progress, interrupted)
-    if all(record.state == "failed" for record in ledger.records):
+    found = answer(Ranking(ledger.records, sweep.rule), sweep)
+    store.save_answer(found)
+    failed = all(record.state == "failed" for record in ledger.records)
+    if not failed:
+        progress.end()
+        on_answer(found)
+    if writer.behind:
+        progress.stage(f"Writing {writer.behind} trials to MLflow")
+    status = "FAILED" if failed else "FINISHED"
+    unsynced = writer.close(_PATIENCE_SECONDS, status, finite(found))
+    if failed:
         raise SweepFailedError(
             f"every trial of {sweep.name!r} failed:\n{failure_summary(ledger.records)}\n"
             f"more is in the log, {log}"
         )
-    return SweepResult(ledger.records, found, unsynced, fault, tracking_uri(store.storage, sweep))
+    uri = tracking_uri(store.storage, sweep)
+    return SweepResult(ledger.records, found, unsynced, writer.fault, uri)
 
 
 def _named_sweeps(sweep: SweepFile, storage: str) -> dict[str, list[TrialRecord]]:
@@ -355,21 +392,6 @@ def _with_history(sweep: SweepFile, store: SweepStore, record: TrialRecord) -> T
         state = load_checkpoint(store.trial_folder(record.number) / "checkpoints", setting)
         record.history = list(state["history"]) if state else []
     return record
-
-
-def _finish_tracking(
-    writer: MlflowWriter,
-    ledger: Ledger,
-    found: dict[str, Any],
-    progress: Progress,
-    interrupted: bool,
-) -> tuple[int, str | None]:
-    progress.stage("Writing to MLflow")
-    unsynced = writer.close(patience=_PATIENCE_SECONDS)
-    if writer.behind == 0 and not interrupted:
-        failed = all(record.state == "failed" for record in ledger.records)
-        writer.finish_sweep("FAILED" if failed else "FINISHED", finite(found))
-    return unsynced, writer.fault
 
 
 @contextmanager

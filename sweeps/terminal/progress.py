@@ -57,10 +57,18 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
         if self._live is not None:
             self._live.stop()
         else:
             self._print_line()
+
+    def end(self) -> None:
+        """The trials have ended: show them no more, so that the answer has the screen."""
+        self._stop()
+        self._live = self._ledger = None
 
     def stage(self, text: str) -> None:
         """Name what is being done now."""

@@ -142,9 +142,8 @@ def check_answers(uri: str) -> None:
 def _credentials(parts: SplitResult) -> tuple[str, str] | None:
     if parts.username is not None:
         return unquote(parts.username), unquote(parts.password or "")
-    user, password = (
-        os.environ.get(f"MLFLOW_TRACKING_{name}") for name in ("USERNAME", "PASSWORD")
-    )
+    user = os.environ.get("MLFLOW_TRACKING_USERNAME")
+    password = os.environ.get("MLFLOW_TRACKING_PASSWORD")
     return (user, password) if user and password else None
 
 

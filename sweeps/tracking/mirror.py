@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +38,11 @@ _SMALL_CHANGE = 100  # of which parameters and tags may take this many
 
 
 class RunRefusedError(Exception):
-    """MLflow answers, but does not take one trial's run: names the trial and the cause."""
+    """MLflow answers, but does not take one run: names the trial and the cause."""
 
 
 class RunDeletedError(RunRefusedError):
-    """The run was deleted in MLflow, where it stays so until somebody restores it there."""
+    """A run was deleted in MLflow, where it stays so until somebody restores it there."""
 
 
 class Mirror:
@@ -49,17 +51,20 @@ class Mirror:
     Args:
         sweep: The sweep.
         store: Its store.
-        environment: Versions and the like, an artifact of every run.
+        environment: Versions and the like, an artifact of every run; None where it is not known.
     """
 
-    def __init__(self, sweep: SweepFile, store: SweepStore, environment: dict[str, Any]) -> None:
+    def __init__(
+        self, sweep: SweepFile, store: SweepStore, environment: dict[str, Any] | None
+    ) -> None:
         self._sweep = sweep
         self._store = store
         self._uri = tracking_uri(store.storage, sweep)
         self._shared = {
             "sweep.yaml": redact(store.folder.read("sweep.yaml").decode()),
-            "environment.json": json.dumps(environment, indent=1),
         }
+        if environment is not None:
+            self._shared["environment.json"] = json.dumps(environment, indent=1)
         self._sweep_id = store.sweep_id()
         self._client: Any = None
         self._experiment_id = ""
@@ -94,42 +99,50 @@ class Mirror:
         self._client = client
 
     def sync(self, record: TrialRecord) -> None:
-        """Bring the run of one trial up to date with its record.
+        """Bring the run of one trial up to date with its record: :meth:`show`, :meth:`complete`."""
+        self.show(record)
+        if record.state != "running":
+            self.complete(record)
+
+    def show(self, record: TrialRecord) -> None:
+        """Write what MLflow's table of runs shows: parameters, metrics and how the trial ended.
 
         Raises:
-            ArtifactError: The trial's files cannot be gathered. Its metrics are there; its run
-                stays open, so that a later sync tries again.
             RunRefusedError: MLflow does not take this run; others it may.
             Exception: Whatever MLflow raises, where it does not answer.
         """
         self.connect()
         if record.number in self._complete:
             return
-        if record.number in self._deleted:
-            raise RunDeletedError(f"trial {record.number}: its run was deleted in MLflow")
-        try:
+        with self._blamed(record):
             self._show(record)
-            if record.state != "running":
-                self._end_run(record)
-                self._complete.add(record.number)
-        except ArtifactError:
-            raise
-        except Exception as error:
-            self._raise_if_refused(record, error)
-            raise
 
-    def finish(self, status: str, summary: dict[str, Any]) -> None:
-        """Close the sweep's own run.
+    def complete(self, record: TrialRecord) -> None:
+        """Add the files of a trial that has ended, and close its run.
+
+        Raises:
+            ArtifactError: The trial's files cannot be gathered. Its metrics are there; its run
+                stays open, so that a later sync tries again.
+            RunRefusedError: As above.
+            Exception: As above.
+        """
+        if record.number in self._complete:
+            return
+        with self._blamed(record):
+            self._end_run(record)
+        self._complete.add(record.number)
+
+    def answer(self, summary: dict[str, Any]) -> None:
+        """Write the answer to the sweep's own run.
 
         Args:
-            status: ``FINISHED``, ``FAILED`` or ``KILLED``.
             summary: What was chosen, as an artifact and, its numbers, as metrics.
 
         Raises:
-            Exception: Whatever MLflow raises, where it does not answer or the run was deleted.
+            RunRefusedError: The sweep's own run was deleted, or MLflow does not take it.
+            Exception: Whatever MLflow raises, where it does not answer.
         """
         self.connect()
-        self._client.log_dict(self._parent_id, summary, "selection.json")
         chosen = summary.get("chosen") or {}
         values = {
             f"best_{split}_{name}": value
@@ -137,10 +150,28 @@ class Mirror:
             for name, value in chosen.get(split, {}).items()
             if value is not None
         }
-        self._log(self._parent_id, metrics=[(name, value, 0, 0) for name, value in values.items()])
-        if chosen:
-            self._client.set_tag(self._parent_id, "best_loss", chosen["loss"])
-        self._client.set_terminated(self._parent_id, status)
+        with self._blamed(None):
+            now = int(1000 * time.time())
+            metrics = [(name, value, now, 0) for name, value in values.items()]
+            self._log(
+                self._parent_id,
+                metrics=metrics,
+                tags={"best_loss": chosen["loss"]} if chosen else {},
+            )
+            self._client.log_dict(self._parent_id, summary, "selection.json")
+
+    def end(self, status: str) -> None:
+        """Close the sweep's own run.
+
+        Args:
+            status: ``FINISHED``, ``FAILED`` or ``KILLED``.
+
+        Raises:
+            RunRefusedError: As above.
+            Exception: As above.
+        """
+        with self._blamed(None):
+            self._client.set_terminated(self._parent_id, status)
 
     def _find_runs(self, client: Any) -> Any:
         """Find what an earlier run of this sweep wrote; the sweep's own run, or None."""
@@ -250,33 +281,47 @@ class Mirror:
         ended = int(1000 * record.ended) if record.ended else None
         self._client.set_terminated(run_id, status, ended)
 
-    def _raise_if_refused(self, record: TrialRecord, error: Exception) -> None:
-        """Ask MLflow whose fault an error is: the run's, where it answers.
+    @contextmanager
+    def _blamed(self, record: TrialRecord | None) -> Iterator[None]:
+        """Ask MLflow whose fault an error in the block is: the run's, where it answers.
+
+        Args:
+            record: Of the run; None for the sweep's own.
 
         Raises:
-            RunRefusedError: It does.
-            Exception: Whatever it raises, where it does not.
+            RunRefusedError: It is.
+            Exception: Whatever MLflow raises, where it does not answer.
         """
+        number = None if record is None else record.number
+        who = "the sweep's own run" if record is None else f"trial {number}: its run"
+        if number in self._deleted:
+            raise RunDeletedError(f"{who} was deleted in MLflow")
+        try:
+            yield
+        except ArtifactError:
+            raise
+        except Exception as error:
+            experiment = self._client.get_experiment(self._experiment_id)
+            if deleted(experiment):
+                raise RunRefusedError(
+                    f"{who} is lost: the experiment {experiment.name!r} was deleted in MLflow"
+                ) from error
+            run_id = self._parent_id if number is None else self._run_ids.get(number)
+            if run_id is not None and self._is_gone(run_id):
+                if number is not None:
+                    self._deleted.add(number)
+                raise RunDeletedError(f"{who} was deleted in MLflow") from error
+            raise RunRefusedError(f"{who} is refused by MLflow: {first_line(error)}") from error
+
+    def _is_gone(self, run_id: str) -> bool:
         from mlflow.exceptions import MlflowException
 
-        number = record.number
-        experiment = self._client.get_experiment(self._experiment_id)
-        if deleted(experiment):
-            message = f"trial {number}: the experiment {experiment.name!r} was deleted in MLflow"
-            raise RunRefusedError(message) from error
-        if number in self._run_ids:
-            try:
-                gone = deleted(self._client.get_run(self._run_ids[number]))
-            except MlflowException as missing:
-                if missing.error_code != "RESOURCE_DOES_NOT_EXIST":
-                    raise
-                gone = True
-            if gone:
-                self._deleted.add(number)
-                raise RunDeletedError(f"trial {number}: its run was deleted in MLflow") from error
-        raise RunRefusedError(
-            f"trial {number}: MLflow does not take its run: {first_line(error)}"
-        ) from error
+        try:
+            return deleted(self._client.get_run(run_id))
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                raise
+            return True
 
 
 def _new_params(values: dict[str, str], known: set[str]) -> list[Any]:

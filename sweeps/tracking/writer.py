@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from sweeps.errors import first_line
@@ -27,21 +28,27 @@ _TRIES = 3  # of a run that MLflow refuses
 class MlflowWriter:
     """Writes the records of a sweep to MLflow as they change.
 
+    What its pages show comes first, of all trials and of the sweep; files follow when there is
+    time, and then the runs are closed.
+
     Args:
         mirror: The sweep's runs in MLflow.
     """
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
-        self._pending: dict[int, TrialRecord] = {}
+        self._pending: dict[int, TrialRecord] = {}  # to be shown
+        self._unfiled: dict[int, TrialRecord] = {}  # that ended: their files are to come
         self._refusals: Counter[int] = Counter()
-        self._deleted: set[int] = set()
-        self._set_aside: set[int] = set()  # what cannot be gathered, or is refused again and again
-        self._refused: str | None = None  # the last such trial, and why
+        self._given_up: set[int] = set()  # deleted, damaged, or refused again and again
+        self._lacking = 0  # of those, the ones not deleted
+        self._answer: dict[str, Any] | None = None
+        self._status: str | None = None
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closing = False
         self._thread: threading.Thread | None = None
+        self._refused: str | None = None  # the last run that was given up, and why
         self.fault: str | None = None  # why MLflow does not have all, as far as is known
 
     def submit(self, record: TrialRecord) -> None:
@@ -51,7 +58,7 @@ class MlflowWriter:
         CPU that the starting workers need more.
         """
         with self._lock:
-            if record.number not in self._deleted | self._set_aside:
+            if record.number not in self._given_up:
                 self._pending[record.number] = record
         if self._thread is None and record.history:
             self._start()
@@ -61,40 +68,41 @@ class MlflowWriter:
     def behind(self) -> int:
         """How many trials are not up to date in MLflow, though they may come to be."""
         with self._lock:
-            return len(self._pending)
+            return len(self._pending.keys() | self._unfiled.keys())
 
-    def close(self, patience: float) -> int:
+    def close(
+        self, patience: float, status: str | None = None, answer: dict[str, Any] | None = None
+    ) -> int:
         """Write what is left and stop.
 
         Args:
             patience: Seconds to wait without any progress, should the server not answer.
+            status: With which the sweep's own run is closed; None to leave it open.
+            answer: What it is given (see :meth:`Mirror.answer`).
 
         Returns:
             How many trials could not be brought up to date, those not counted whose runs were
-            deleted in MLflow.
+            deleted in MLflow. :attr:`fault` says why.
         """
+        self._answer, self._status = answer, status
         self._closing = True
-        if self._thread is None and self.behind:
+        if self._thread is None and (self.behind or status is not None):
             self._start()
         self._wake.set()
-        left, since = self.behind, time.monotonic()
+        left, since = self._left, time.monotonic()
         while self._thread is not None and self._thread.is_alive():
             self._thread.join(0.2)
-            if self.behind != left:
-                left, since = self.behind, time.monotonic()
+            if self._left != left:
+                left, since = self._left, time.monotonic()
             if self.fault is not None and time.monotonic() - since > patience:
                 break
-        return self.behind + len(self._set_aside)
+        return self.behind + self._lacking
 
-    def finish_sweep(self, status: str, summary: dict[str, Any]) -> bool:
-        """Close the sweep's own run (see :meth:`Mirror.finish`); whether MLflow took that."""
-        try:
-            self._mirror.finish(status, summary)
-        except Exception as error:  # the sweep has its answer all the same
-            self.fault = first_line(error)
-            logger.error("the sweep's own run is not up to date in MLflow: %s", self.fault)
-            return False
-        return True
+    @property
+    def _left(self) -> tuple[int, int, bool, bool]:
+        with self._lock:
+            trials = len(self._pending), len(self._unfiled)
+        return *trials, self._answer is not None, self._status is not None
 
     def _start(self) -> None:
         self._thread = threading.Thread(target=self._work, name="mlflow-writer", daemon=True)
@@ -102,45 +110,89 @@ class MlflowWriter:
 
     def _work(self) -> None:
         pause = _PAUSE_SECONDS
-        while True:
-            self._wake.wait(pause)
+        while not self._closing or any(self._left):
+            if not any(self._left[:2]):
+                self._wake.wait(pause)
             self._wake.clear()
-            if not self._closing:
-                time.sleep(_PAUSE_SECONDS)  # let changes gather, so that one call carries many
-            with self._lock:
-                batch = list(self._pending.values())
             try:
                 self._mirror.connect()
-                for record in batch:
-                    self._sync(record)
+                self._show_all()
+                self._end_sweep(answer_only=True)
+                self._file(_PAUSE_SECONDS)
+                self._end_sweep()
                 self.fault, pause = self._refused, _PAUSE_SECONDS
             except Exception as error:  # whatever it is, the sweep goes on without MLflow
                 self.fault = first_line(error)
+                time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-            if self._closing and self.behind == 0:
-                return
 
-    def _sync(self, record: TrialRecord) -> None:
-        """Bring one run up to date, or find that it is its own fault that this cannot be."""
-        number, epochs, state = record.number, len(record.history), record.state
+    def _show_all(self) -> None:
+        with self._lock:
+            batch = list(self._pending.values())
+        for record in batch:
+            epochs, state = len(record.history), record.state
+            if self._attempt(record, self._mirror.show):
+                with self._lock:
+                    if state != "running":
+                        self._unfiled[record.number] = record
+                    if (len(record.history), record.state) == (epochs, state):
+                        self._pending.pop(record.number, None)
+
+    def _file(self, seconds: float) -> None:
+        """Add files for some time, in which further changes gather: one call carries many."""
+        until = time.monotonic() + seconds
+        with self._lock:
+            batch = list(self._unfiled.values())
+        for record in batch:
+            if self._attempt(record, self._mirror.complete):
+                with self._lock:
+                    self._unfiled.pop(record.number, None)
+            if time.monotonic() > until and self._left[0]:
+                return
+        if not self._closing:
+            time.sleep(max(0.0, until - time.monotonic()))
+
+    def _end_sweep(self, answer_only: bool = False) -> None:
+        """Write the answer once all is shown, and close the sweep's own run once all is there."""
         try:
-            self._mirror.sync(record)
+            if self._answer is not None and not self._left[0]:
+                self._mirror.answer(self._answer)
+                self._answer = None
+            if self._status is not None and not answer_only and not any(self._left[:3]):
+                self._mirror.end(self._status)
+                self._status = None
+        except RunRefusedError as error:
+            self._answer = self._status = None
+            self._tell(error)
+
+    def _attempt(self, record: TrialRecord, action: Callable[[TrialRecord], None]) -> bool:
+        """Do something to a run, or find that it is its own fault that this cannot be."""
+        number = record.number
+        try:
+            action(record)
         except RunDeletedError as error:
             logger.warning("%s, and stays so until it is restored there", error)
-            self._deleted.add(number)
+            self._give_up(number)
         except ArtifactError as error:
-            self._give_up(number, error)
+            self._lacking += 1
+            self._give_up(number)
+            self._tell(error)
         except RunRefusedError as error:
-            self._refusals[number] += 1
-            if self._refusals[number] < _TRIES:
-                return  # it comes again after the others
-            self._give_up(number, error)
-        with self._lock:
-            given_up = number in self._deleted | self._set_aside
-            if given_up or (len(record.history), record.state) == (epochs, state):
-                self._pending.pop(number, None)
+            self._refusals[number] += 1  # it comes again after the others
+            if self._refusals[number] >= _TRIES:
+                self._lacking += 1
+                self._give_up(number)
+                self._tell(error)
+        else:
+            return True
+        return False
 
-    def _give_up(self, number: int, error: Exception) -> None:
+    def _give_up(self, number: int) -> None:
+        with self._lock:
+            self._given_up.add(number)
+            self._pending.pop(number, None)
+            self._unfiled.pop(number, None)
+
+    def _tell(self, error: Exception) -> None:
         logger.error("not in MLflow in full: %s", error)
-        self._set_aside.add(number)
         self._refused = str(error)

@@ -60,7 +60,9 @@ def test_the_end_of_a_sweep(capsys: pytest.CaptureFixture[str]) -> None:
     lost: dict[str, Any] = {"state": "failed", "reason": HOSTILE, "history": []}
     records = [baseline(**lost), trial(1, **lost), trial(2)]
     summary = answer(Ranking(records, sweep.rule), sweep)
-    cli._print_result(SweepResult(records, summary, 1, HOSTILE, "http://h/[/x]"), "small", "/[old]")
+    result = SweepResult(records, summary, 1, HOSTILE, "http://h/[/x]")
+    cli._print_answer(summary)
+    cli._print_places(result, "small", "/[old]")
     printed = flat(capsys.readouterr().out)
     assert flat(f"did not finish ({HOSTILE})") in printed
     assert f"lacks1trials:{flat(HOSTILE)}" in printed

@@ -56,6 +56,5 @@ def written(storage: Path) -> list[TrialRecord]:
             writer.submit(growing)
         growing.state, growing.reason, growing.ended = state, record.reason, record.ended
         writer.submit(growing)
-    assert writer.close(patience=60) == 0
-    assert writer.finish_sweep("FINISHED", answer(Ranking(records, sweep.rule), sweep))
+    assert writer.close(60, "FINISHED", answer(Ranking(records, sweep.rule), sweep)) == 0
     return records

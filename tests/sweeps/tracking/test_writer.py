@@ -4,6 +4,7 @@ import re
 import socket
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,8 +40,7 @@ def test_a_server_that_is_gone_stops_nothing(tmp_path: Path) -> None:
     for record in records:
         writer.submit(record)
         writer.submit(record)
-    assert writer.close(patience=0.5) == len(records)
-    assert not writer.finish_sweep("FINISHED", summary_of(records, sweep))
+    assert writer.close(0.5, "FINISHED", summary_of(records, sweep)) == len(records)
     assert writer.fault is not None
     with pytest.raises(UserError, match=rf"tracking.uri = '{uri}' does not answer"):
         check_answers(uri)
@@ -94,9 +94,9 @@ def test_a_run_deleted_in_mlflow_stops_no_other_and_stays_deleted(
     for record in (records[1], records[0], records[2]):
         writer.submit(record)
     with caplog.at_level("WARNING", logger="calsweep"):
-        assert writer.close(patience=60) == 0
+        assert writer.close(60, "FINISHED", summary_of(records, sweep)) == 0
+    assert writer.fault is None
     assert "trial 1: its run was deleted in MLflow" in caplog.text
-    assert writer.finish_sweep("FINISHED", summary_of(records, sweep))
     statuses = {n: run.info.status for n, run in runs_of(fresh, "pruned").items()}
     assert statuses == {"": "FINISHED", "0": "FINISHED", "2": "FINISHED"}
     done = sync_sweep("pruned", str(fresh))
@@ -121,11 +121,11 @@ def test_a_run_that_cannot_be_uploaded_stops_no_other(
         writer.submit(record)
     with caplog.at_level("ERROR", logger="calsweep"):
         assert writer.close(patience=60) == 1
-    assert "trial 0: MLflow does not take its run: " in caplog.text
+    assert "trial 0: its run is refused by MLflow: " in caplog.text
     assert writer.fault is not None and writer.fault.startswith("trial 0: ")
     statuses = {n: run.info.status for n, run in runs_of(fresh, "uploaded").items()}
     assert statuses == {"": "RUNNING", "0": "RUNNING", "1": "FINISHED", "2": "FINISHED"}
-    with pytest.raises(SweepFailedError, match=r"not in MLflow in full:\ntrial 0: MLflow does not"):
+    with pytest.raises(SweepFailedError, match=r"in full:\ntrial 0: its run is refused"):
         sync_sweep("uploaded", str(fresh))
     place.unlink()
     sync_sweep("uploaded", str(fresh))
@@ -141,9 +141,8 @@ def test_a_deleted_parent_ends_no_sweep_and_comes_back_with_sync(fresh: Path) ->
     writer = MlflowWriter(mirror)
     for record in records[1:]:
         writer.submit(record)
-    assert writer.close(patience=60) == 0
-    assert not writer.finish_sweep("FINISHED", summary_of(records, sweep))
-    assert writer.fault is not None and "deleted" in writer.fault
+    assert writer.close(60, "FINISHED", summary_of(records, sweep)) == 0
+    assert writer.fault == "the sweep's own run was deleted in MLflow"
     assert sync_sweep("orphaned", str(fresh)).trials == 3
     runs = runs_of(fresh, "orphaned")
     assert runs[""].info.run_id == parent
@@ -161,6 +160,29 @@ def test_an_experiment_deleted_while_a_sweep_runs_is_written_anew_by_sync(fresh:
     writer = MlflowWriter(mirror)
     writer.submit(records[1])
     assert writer.close(patience=60) == 1
-    assert writer.fault == "trial 1: the experiment 'digits' was deleted in MLflow"
+    assert writer.fault == (
+        "trial 1: its run is lost: the experiment 'digits' was deleted in MLflow"
+    )
     assert sync_sweep("swept", str(fresh)).deleted == 0
     assert runs_of(fresh, "swept").keys() == {"", "0", "1", "2"}
+
+
+def test_what_is_shown_comes_first_and_files_last(
+    fresh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = []
+    for step in ("show", "complete", "answer", "end"):
+        whole = getattr(Mirror, step)
+
+        def noted(mirror: Mirror, what: Any, step: str = step, whole: Any = whole) -> None:
+            order.append(step)
+            whole(mirror, what)
+
+        monkeypatch.setattr(Mirror, step, noted)
+    sweep, records = make_sweep("ordered"), make_records()[:3]
+    writer = MlflowWriter(make_mirror(fresh, sweep, records))
+    for record in records:
+        writer._pending[record.number] = record  # all at once, as at a resume
+    assert writer.close(60, "FINISHED", summary_of(records, sweep)) == 0
+    assert order == [*["show"] * 3, "answer", *["complete"] * 3, "end"]
+    assert {run.info.status for run in runs_of(fresh, "ordered").values()} == {"FINISHED"}
