@@ -14,6 +14,7 @@ from trainables.metrics.calibration import (
 )
 from trainables.metrics.debiased import debiased_calibration_error, sweep_calibration_error
 from trainables.metrics.evaluation import evaluate
+from trainables.metrics.intervals import interval
 from trainables.metrics.kernel_density import kde_calibration_error
 from trainables.metrics.ood import ood_metrics
 from trainables.metrics.proper_scores import (
@@ -46,6 +47,7 @@ __all__ = [
     "evaluate",
     "expected_calibration_error",
     "failure_auroc",
+    "interval",
     "kde_calibration_error",
     "maximum_calibration_error",
     "multiclass_auroc",

@@ -16,8 +16,8 @@ def evaluate(
     """Metrics of a classifier's logits, with one softmax and one sort per class.
 
     Each value is that of the function of its name in this package with its default arguments
-    (15 bins, canonical KDE) on softmax(logits); `nll` is taken from the logits: finite, but where
-    the model rules out the label. Warns where `logits` look like probabilities.
+    (15 bins; `kde_ece` of the top label) on softmax(logits); `nll` is taken from the logits:
+    finite, but where the model rules out the label. Warns where `logits` look like probabilities.
 
     Args:
         logits: shape (N, K), floats, CPU or GPU, finite or -inf (a class ruled out); half precision

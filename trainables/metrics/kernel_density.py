@@ -12,6 +12,9 @@ from trainables.metrics._top_label import top_label
 Kind = Literal["canonical", "top_label"]
 
 MAX_EVALUATED = 2048
+BANDWIDTHS: list[float] = torch.cat(
+    [torch.logspace(-5, -1, 15), torch.linspace(0.2, 1, 5)]
+).tolist()
 _CENTRES_PER_BLOCK = 1024
 _POINTS_PER_BLOCK = 256
 
@@ -50,9 +53,15 @@ def kde_calibration_error(
     probs, labels = check_probs(probs, labels)
     if kind == "canonical":
         return float(kernel_error(probs, labels, bandwidth))
-    confidence, correct = top_label(probs, labels)
+    return float(top_label_kernel_error(*top_label(probs, labels), bandwidth))
+
+
+def top_label_kernel_error(
+    confidence: Tensor, correct: Tensor, bandwidth: float | None = None
+) -> Tensor:
+    """The error of confidences (N,) and correctness (N,), a float64 scalar."""
     binary = torch.stack([confidence, 1 - confidence], dim=1)
-    return float(kernel_error(binary, (~correct).long(), bandwidth)) / 2
+    return kernel_error(binary, (~correct).long(), bandwidth) / 2
 
 
 def kernel_error(probs: Tensor, labels: Tensor, bandwidth: float | None = None) -> Tensor:
@@ -98,9 +107,6 @@ def most_likely_bandwidth(probs: Tensor) -> float:
         probs: probabilities, shape (N, K), N > 1; beyond 2,048, samples spread evenly are taken.
     """
     points = probs[_spread_evenly(probs)].double()
-    candidates: list[float] = torch.cat(
-        [torch.logspace(-5, -1, 15), torch.linspace(0.2, 1, 5)]
-    ).tolist()
     products = _log(points) @ points.T
     products.fill_diagonal_(-math.inf)  # leave one out
 
@@ -109,7 +115,7 @@ def most_likely_bandwidth(probs: Tensor) -> float:
         blocks = torch.split(products, _POINTS_PER_BLOCK)
         return float(sum((s / bandwidth - log_beta).logsumexp(dim=1).sum() for s in blocks))
 
-    return max(candidates, key=log_likelihood)
+    return max(BANDWIDTHS, key=log_likelihood)
 
 
 def _spread_evenly(probs: Tensor) -> Tensor:

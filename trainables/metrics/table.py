@@ -15,7 +15,7 @@ from trainables.metrics.calibration import (
     maximum_gap,
 )
 from trainables.metrics.debiased import debiased_calibration_error, debiased_error
-from trainables.metrics.kernel_density import kde_calibration_error, kernel_error
+from trainables.metrics.kernel_density import kde_calibration_error, top_label_kernel_error
 from trainables.metrics.proper_scores import (
     accuracy,
     brier_score,
@@ -107,9 +107,9 @@ METRICS: dict[str, Metric] = {
         ),
         Metric(
             "kde_ece",
-            kde_calibration_error,
-            "canonical calibration error by kernel density estimation; in [0, 2]",
-            shared=lambda p: kernel_error(p.probs, p.labels),
+            partial(kde_calibration_error, kind="top_label"),
+            "calibration error of the top label by kernel density estimation; in [0, 1]",
+            shared=lambda p: top_label_kernel_error(*p.top),
         ),
         Metric(
             "debiased_ece",

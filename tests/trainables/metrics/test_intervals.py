@@ -1,0 +1,215 @@
+"""Intervals that cover: `benchmarks/intervals.py` holds the laws and measures more."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from benchmarks.intervals import Law, measure, of_metric, population_value, simulated
+from trainables import metrics as M
+from trainables.metrics._influence import mean_interval, proportion_interval
+
+WITH_INTERVAL = [name for name in M.METRIC_NAMES if name != "mce"]
+
+
+@pytest.fixture(scope="module")
+def laws() -> dict[tuple[str, int], Law]:
+    kinds = ("calibrated", "slightly overconfident", "much underconfident")
+    return {(kind, k): simulated(kind, k, 10_000) for kind in kinds for k in (2, 10)}
+
+
+@pytest.mark.parametrize("num_classes", [2, 10])
+@pytest.mark.parametrize("kind", ["calibrated", "slightly overconfident", "much underconfident"])
+def test_intervals_cover(kind: str, num_classes: int, laws: dict[tuple[str, int], Law]) -> None:
+    # Of 40 intervals that cover in 95%, fewer than 33 cover once in 5,000 times.
+    law = laws[kind, num_classes]
+    names = ("ece", "adaptive_ece", "debiased_ece", "classwise_ece", "nll", "brier", "error")
+    intervals = {name: (population_value(name, law), of_metric(name)) for name in names}
+    for name, result in measure(law, intervals, 500, repetitions=40, seed=0).items():
+        assert result.covers >= 33 / 40, name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_classes", [2, 10])
+@pytest.mark.parametrize("kind", ["calibrated", "slightly overconfident", "much underconfident"])
+def test_intervals_of_every_metric_cover(
+    kind: str, num_classes: int, laws: dict[tuple[str, int], Law]
+) -> None:
+    law = laws[kind, num_classes]
+    intervals = {name: (population_value(name, law), of_metric(name)) for name in WITH_INTERVAL}
+    for name, result in measure(law, intervals, 1000, repetitions=200, seed=1).items():
+        assert result.covers >= 0.9, name
+
+
+def test_the_percentile_bootstrap_of_a_calibrated_model_does_not_cover(
+    laws: dict[tuple[str, int], Law],
+) -> None:
+    def percentile(probs: Tensor, labels: Tensor) -> tuple[float, float]:
+        return M.bootstrap(M.expected_calibration_error, probs, labels, num_resamples=100)[1:]
+
+    law = laws["calibrated", 10]
+    methods = {"bootstrap": (0.0, percentile), "interval": (0.0, of_metric("ece"))}
+    results = measure(law, methods, 500, repetitions=20, seed=0)
+    assert results["bootstrap"].covers == 0
+    assert results["interval"].covers >= 0.8
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(2, 80),
+    st.integers(2, 6),
+    st.sampled_from([0.0, 0.5, 3.0, 30.0, 1e4]),
+    st.booleans(),
+    st.integers(0, 2**32),
+)
+def test_ends_are_ordered_and_lie_in_the_range(
+    num_samples: int, num_classes: int, scale: float, all_right: bool, seed: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    logits = scale * torch.randn(num_samples, num_classes, generator=generator, dtype=torch.float64)
+    labels = torch.randint(num_classes, (num_samples,), generator=generator)
+    labels = logits.argmax(dim=1) if all_right else labels
+    probs = torch.softmax(logits, dim=1)
+    for name in M.METRIC_NAMES:
+        value, low, high = M.interval(name, probs, labels)
+        assert value == pytest.approx(M.METRICS[name].function(probs, labels), nan_ok=True)
+        if math.isnan(low) or math.isnan(high):
+            assert math.isnan(low) and math.isnan(high)
+            assert name in ("mce", "auroc", "failure_auroc", "aurc", "e_aurc"), name
+            continue
+        assert low <= high, name
+        if name not in ("nll", "e_aurc"):
+            assert low >= -1e-9, name
+            assert high <= (2 if "brier" in name else 1) + 1e-9, name
+
+
+@pytest.mark.parametrize("name", WITH_INTERVAL)
+def test_more_confidence_is_wider_and_more_samples_are_narrower(name: str) -> None:
+    law = simulated("much overconfident", 5, 4000)
+    random = np.random.default_rng(0)
+    few, many = law.draw(200, random), law.draw(2000, random)
+    widths = {}
+    for level in (0.5, 0.95):
+        for size, sample in (("few", few), ("many", many)):
+            _, low, high = M.interval(name, *sample, confidence=level)
+            widths[level, size] = high - low
+    assert widths[0.5, "few"] < widths[0.95, "few"]
+    assert widths[0.5, "many"] < widths[0.95, "many"]
+    assert widths[0.95, "many"] < 0.5 * widths[0.95, "few"]
+
+
+@pytest.mark.parametrize("name", WITH_INTERVAL)
+def test_an_interval_is_the_same_each_time_and_leaves_the_random_state_alone(name: str) -> None:
+    sample = simulated("calibrated", 4, 200).draw(100, np.random.default_rng(0))
+    before = torch.get_rng_state()
+    first = M.interval(name, *sample)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert M.interval(name, *sample) == first
+
+
+def test_calibrated_predictions_reach_zero_and_miscalibrated_ones_do_not() -> None:
+    errors = ("ece", "adaptive_ece", "classwise_ece", "smooth_ece", "kde_ece", "debiased_ece")
+    random = np.random.default_rng(3)
+    calibrated = simulated("calibrated", 10, 5000).draw(2000, random)
+    overconfident = simulated("much overconfident", 10, 5000).draw(2000, random)
+    for name in errors:
+        assert M.interval(name, *calibrated)[1] == 0
+        assert M.interval(name, *overconfident)[1] > 0
+
+
+def test_two_classes_have_the_classwise_interval_of_one() -> None:
+    probs, labels = simulated("much overconfident", 2, 5000).draw(4000, np.random.default_rng(0))
+    _, low, high = M.interval("classwise_ece", probs, labels)
+    assert low > 0
+    assert M.interval("classwise_ece", probs.flip(1), 1 - labels)[1:] == pytest.approx(
+        (low, high), rel=0.1
+    )
+
+
+def test_saturated_and_right_predictions_may_still_err() -> None:
+    # 200 of 200 certain predictions are right: with 3 errors in 200, that happens in 5% of cases.
+    labels = torch.arange(200) % 10
+    probs = torch.nn.functional.one_hot(labels, 10).double()
+    value, low, high = M.interval("ece", probs, labels)
+    assert (value, low) == (0, 0)
+    assert 0.005 < high < 0.03
+
+
+def test_mean_interval_is_students_without_skewness_and_longer_on_the_long_side() -> None:
+    values = torch.tensor([-1.0, 1.0] * 50)
+    half = 1.959964 * float(values.double().std()) / 10
+    assert mean_interval(values, 0.95) == pytest.approx((-half, half), rel=1e-5)
+    long_tail = torch.distributions.Exponential(1.0).icdf(torch.linspace(0.005, 0.995, 100))
+    low, high = mean_interval(long_tail, 0.95)
+    mean = float(long_tail.double().mean())
+    assert high - mean > 1.2 * (mean - low)
+
+
+def test_proportion_interval_is_wilsons() -> None:
+    from scipy.stats import binomtest
+
+    for successes, count in ((0, 20), (3, 40), (40, 40)):
+        expected = binomtest(successes, count).proportion_ci(method="wilson")
+        found = proportion_interval(successes / count, count, 0.95)
+        assert found == pytest.approx((expected.low, expected.high), abs=1e-9)
+
+
+def test_failure_auroc_interval_is_delongs() -> None:
+    # Variance of the placements, by loops.
+    probs, labels = simulated("calibrated", 3, 500).draw(80, np.random.default_rng(0))
+    confidence, predicted = probs.max(dim=1)
+    right, wrong = confidence[predicted == labels], confidence[predicted != labels]
+    wins = (right[:, None] > wrong).double() + (right[:, None] == wrong).double() / 2
+    variance = wins.mean(1).var() / len(right) + wins.mean(0).var() / len(wrong)
+    area = float(wins.mean())
+    half = 1.959964 * math.sqrt(variance) / (area * (1 - area))
+    centre = math.log(area / (1 - area))
+    expected = tuple(1 / (1 + math.exp(-centre - s * half)) for s in (-1, 1))
+    assert M.interval("failure_auroc", probs, labels) == pytest.approx((area, *expected), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["auroc", "aurc", "e_aurc", "nll", "brier", "error"])
+def test_smooth_functions_have_the_width_of_the_bootstrap(name: str) -> None:
+    probs, labels = simulated("slightly overconfident", 3, 2000).draw(600, np.random.default_rng(0))
+    _, low, high = M.interval(name, probs, labels)
+    _, lower, higher = M.bootstrap(M.METRICS[name].function, probs, labels, num_resamples=300)
+    assert high - low == pytest.approx(higher - lower, rel=0.15)
+
+
+def test_what_has_no_interval_says_so() -> None:
+    probs, labels = simulated("calibrated", 3, 500).draw(50, np.random.default_rng(0))
+    value, low, high = M.interval("mce", probs, labels)
+    assert value == M.maximum_calibration_error(probs, labels)
+    assert math.isnan(low) and math.isnan(high)
+    assert all(math.isnan(end) for end in M.interval("ece", probs[:1], labels[:1])[1:])
+    labels = probs.argmax(dim=1)  # no failure to tell apart
+    assert all(math.isnan(x) for x in M.interval("failure_auroc", probs, labels))
+
+
+def test_wrong_arguments() -> None:
+    probs, labels = torch.full((4, 2), 0.5), torch.tensor([0, 1, 1, 0])
+    with pytest.raises(ValueError, match="unknown metric 'ecce'; did you mean 'ece'"):
+        M.interval("ecce", probs, labels)
+    with pytest.raises(ValueError, match=r"confidence must be in \(0, 1\), got 95"):
+        M.interval("ece", probs, labels, confidence=95)
+    with pytest.raises(ValueError, match="each row of probs must sum to 1"):
+        M.interval("ece", probs * 0.9, labels)
+
+
+def test_laws_know_their_values() -> None:
+    # On a law whose labels are given, the population's values are the metrics of the pool.
+    law = simulated("much overconfident", 4, 500)
+    labels = law.draw(500, np.random.default_rng(0))[1]
+    real = replace(law, truth=np.eye(4)[labels.numpy()], is_real=True)
+    probs = torch.from_numpy(law.probs)
+    for name in set(WITH_INTERVAL) - {"kde_ece", "debiased_ece", "adaptive_ece", "smooth_ece"}:
+        if name != "classwise_adaptive_ece":  # cut at quantiles of the law, not at ranks
+            expected = M.METRICS[name].function(probs, labels)
+            assert population_value(name, real) == pytest.approx(expected, rel=1e-9), name
+    expected = M.smooth_calibration_error(probs, labels)
+    assert population_value("smooth_ece", real) == pytest.approx(expected, rel=0.01)

@@ -1,0 +1,221 @@
+"""Intervals of class-wise calibration errors: thousands of small cells, so no draws.
+
+The error is a sum over cells (a bin of a class each) of |expected - observed members|. For gaps of
+a given size the mean of each term is exact for binomial counts, and the sum of so many is normal.
+Its variance has a part that is linear in the counts, which members of one class take from the
+others, and the rest, which hardly depends on other cells.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.special import gammaln, ndtr, ndtri, xlog1py, xlogy
+from torch import Tensor
+
+from trainables.metrics._inputs import row_blocks
+from trainables.metrics._inversion import Array, invert
+from trainables.metrics._ranked import equal_mass_boundaries, equal_width_boundaries, rank_classes
+from trainables.metrics.calibration import Binning
+
+_ROW_ELEMENTS = 2**20
+_MIN_ROWS = 500
+_LARGEST_COUNT = 60  # beyond it, or with a variance above the next, counts are taken as normal
+_LARGEST_VARIANCE = 9.0
+_NEWTON_STEPS = 15
+_LOWEST_LOG = -30.0
+_TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class ClassCells:
+    """Bins of every class, not empty ones: C cells.
+
+    Attributes:
+        count: samples per cell, float64 (C,).
+        score: mean probability of the class, (C,).
+        members: samples of the class, (C,).
+        rows: probabilities of some samples, spread evenly, (R, K).
+        cell_of: the cell of each of them, int64 (R, K).
+        num_samples: N.
+    """
+
+    count: Array
+    score: Array
+    members: Array
+    rows: Array
+    cell_of: np.ndarray
+    num_samples: int
+
+
+def classwise_interval(
+    probs: Tensor, labels: Tensor, num_bins: int, binning: Binning, level: float
+) -> tuple[float, float]:
+    """Both ends of the interval of the class-wise error of checked probabilities (N, K), K > 2."""
+    cells = _cells(probs, labels, num_bins, binning)
+    recalibrated = cells.rows ** _most_likely_power(probs, labels)
+    recalibrated /= recalibrated.sum(axis=1, keepdims=True)
+    direction = _direction(cells, recalibrated)
+    observed = float(np.abs(cells.count * cells.score - cells.members).sum())
+    scale = cells.num_samples * probs.shape[1]
+    model = _NormalErrors(cells, recalibrated)
+    # Along the second line every class is given to samples of other classes.
+    low, high = invert(model, observed, level, (direction, -cells.score))
+    return low / scale, high / scale
+
+
+def _cells(probs: Tensor, labels: Tensor, num_bins: int, binning: Binning) -> ClassCells:
+    place = equal_width_boundaries if binning == "equal_width" else equal_mass_boundaries
+    sums, cuts = [], []
+    for ranked in rank_classes(probs, labels):
+        boundaries = place(ranked, num_bins)
+        bins = ranked.bins(boundaries)
+        sums.append(torch.stack([bins.count, bins.score_sum, bins.positive_sum]))
+        # The largest score of each bin (of an empty one, that of the bin before).
+        last = (boundaries[:, 1:-1] - 1).clamp(min=0)
+        cuts.append(ranked.scores.gather(1, last))
+    count, score_sum, members = torch.cat(sums, dim=1).flatten(1).cpu().numpy()
+    num_samples, num_classes = probs.shape
+    num_rows = min(num_samples, max(_MIN_ROWS, _ROW_ELEMENTS // num_classes))
+    chosen = torch.arange(num_rows, device=probs.device) * num_samples // num_rows
+    columns = probs[chosen].T.contiguous()
+    bin_of = torch.searchsorted(torch.cat(cuts).contiguous(), columns).T.cpu().numpy()
+    cell_of = bin_of + num_bins * np.arange(num_classes)
+    filled = count > 0
+    position = np.maximum(filled.cumsum() - 1, 0)
+    return ClassCells(
+        count[filled],
+        score_sum[filled] / count[filled],
+        members[filled],
+        columns.T.double().cpu().numpy(),
+        position[cell_of],
+        num_samples,
+    )
+
+
+def _cell_means(cells: ClassCells, values: Array) -> Array:
+    """Mean of the values (R, K) of the rows in each cell, (C,); 0 where there is none."""
+    size, flat = len(cells.count), cells.cell_of.ravel()
+    seen = np.maximum(np.bincount(flat, minlength=size), 1)
+    means: Array = np.bincount(flat, values.ravel(), size) / seen
+    return means
+
+
+def _direction(cells: ClassCells, recalibrated: Array) -> Array:
+    """Share of members minus mean probability per cell, as far as the data tell it from noise."""
+    share = np.clip(cells.score + _cell_means(cells, recalibrated - cells.rows), 0, 1)
+    unit = share * (1 - share)
+    residual = cells.members - cells.count * share
+    noise = cells.count * unit
+    # Of the residuals' mean square, what noise does not explain (empirical Bayes).
+    excess = float((residual**2 - noise).sum() / ((cells.count**2 * unit).sum() + _TINY))
+    signal = max(0.0, excess)
+    kept = signal * cells.count / (signal * cells.count + 1)
+    curve: Array = np.clip(share + kept * residual / cells.count, 0, 1) - cells.score
+    return curve
+
+
+def _most_likely_power(probs: Tensor, labels: Tensor) -> float:
+    """The inverse temperature of largest likelihood, under a prior of one sample at 1."""
+    power = 1.0
+    for _ in range(_NEWTON_STEPS):
+        slope = curvature = 0.0
+        for p, y in row_blocks(probs, labels):
+            logs = p.double().log().clamp_(min=_LOWEST_LOG)
+            weights = torch.softmax(power * logs, dim=1)
+            mean = (weights * logs).sum(dim=1)
+            slope += float((logs.gather(1, y[:, None])[:, 0] - mean).sum())
+            curvature += float((weights * logs.square()).sum() - mean.square().sum())
+        step = (slope - (power - 1)) / (curvature + 1)
+        power = min(max(power + max(-1.0, min(1.0, step)), 0.05), 20.0)
+        if abs(step) < 1e-4:
+            break
+    return power
+
+
+class _NormalErrors:
+    """Sums over cells of |expected - observed members|, taken as normal."""
+
+    def __init__(self, cells: ClassCells, recalibrated: Array) -> None:
+        self.cells = cells
+        # Counts of samples of unlike probabilities vary less than those of like ones.
+        self.unlike = [_variance_ratio(cells, rows) for rows in (cells.rows, recalibrated)]
+        num_classes = cells.rows.shape[1]
+        # Sum over the other classes of the squared correlation of two counts of a multinomial.
+        self.others = 1 + 1 / (num_classes - 1)
+        self.row_share = cells.num_samples / len(cells.rows)
+        counts = np.arange(_LARGEST_COUNT + 1.0)
+        n = cells.count[:, None]
+        with np.errstate(invalid="ignore"):
+            choose = gammaln(n + 1) - gammaln(counts + 1) - gammaln(np.maximum(n - counts, 0) + 1)
+        self.log_choose = np.where(counts <= n, choose, -np.inf)
+
+    def population(self, direction: Array, size: float) -> float:
+        share = self._share(direction, size)
+        return float((self.cells.count * np.abs(share - self.cells.score)).sum())
+
+    def share_above(self, observed: float, direction: Array, size: float) -> float:
+        mean, deviation = self._moments(direction, size)
+        return float(ndtr((mean - observed) / (deviation + _TINY)))
+
+    def quantile_without_gaps(self, share: float) -> float:
+        mean, deviation = self._moments(np.zeros_like(self.cells.score), 0)
+        return float(mean + ndtri(share) * deviation)
+
+    def _share(self, direction: Array, size: float) -> Array:
+        share: Array = np.clip(self.cells.score + size * direction, 0, 1)
+        return share
+
+    def _moments(self, direction: Array, size: float) -> tuple[float, float]:
+        share = self._share(direction, size)
+        at = min(size, 1.0)
+        ratio = (1 - at) * self.unlike[0] + at * self.unlike[1]
+        mean, variance, slope = self._terms(share, ratio)
+        linear = slope**2 * self.cells.count * share * (1 - share) * ratio
+        # Each sample is a member of one class: what its classes' slopes add up to varies.
+        rows, cell_of = self.cells.rows, self.cells.cell_of
+        shares = np.clip(rows + size * direction[cell_of], 0, None)
+        shares /= np.maximum(shares.sum(axis=1, keepdims=True), _TINY)
+        slopes = slope[cell_of]
+        first = (slopes * shares).sum(axis=1)
+        of_labels = float(((slopes**2 * shares).sum(axis=1) - first**2).sum()) * self.row_share
+        # Other samples have other probabilities too.
+        gaps = (slopes * (shares - rows)).sum(axis=1)
+        of_samples = float(gaps.var()) * self.cells.num_samples
+        rest = self.others * np.maximum(variance - linear, 0).sum()
+        return float(mean.sum()), float(np.sqrt(of_labels + of_samples + rest))
+
+    def _terms(self, share: Array, ratio: Array) -> tuple[Array, Array, Array]:
+        """Of |members - expected| per cell: mean, variance, and slope on the members."""
+        count, expected = self.cells.count, self.cells.count * self.cells.score
+        centre, spread = count * share, count * share * (1 - share)
+        shift = centre - expected
+        mean, slope = _folded_normal(shift, spread * ratio)
+        small = (spread < _LARGEST_VARIANCE) & (np.minimum(centre, count) < _LARGEST_COUNT / 2)
+        if small.any():
+            q, n = share[small][:, None], count[small][:, None]
+            k = np.arange(_LARGEST_COUNT + 1.0)
+            mass = np.exp(self.log_choose[small] + xlogy(k, q) + xlog1py(np.maximum(n - k, 0), -q))
+            off = np.abs(k - expected[small][:, None])
+            binomial = (mass * off).sum(axis=1)
+            covariance = (mass * off * (k - n * q)).sum(axis=1)
+            normal, _ = _folded_normal(shift[small], spread[small])
+            mean[small] *= binomial / np.maximum(normal, _TINY)
+            slope[small] = covariance / np.maximum(spread[small], _TINY)
+        variance = np.maximum(spread * ratio + shift**2 - mean**2, 0)
+        return mean, variance, slope
+
+
+def _folded_normal(centre: Array, variance: Array) -> tuple[Array, Array]:
+    """Mean of |x| for normal x, and its derivative with respect to the centre."""
+    deviation = np.sqrt(np.maximum(variance, _TINY))
+    z = np.clip(centre / deviation, -40, 40)
+    slope = 2 * ndtr(z) - 1
+    return centre * slope + deviation * np.sqrt(2 / np.pi) * np.exp(-(z**2) / 2), slope
+
+
+def _variance_ratio(cells: ClassCells, rows: Array) -> Array:
+    """Variance of a cell's members over that of as many samples of the same probability each."""
+    mean = _cell_means(cells, rows)
+    ratio: Array = _cell_means(cells, rows * (1 - rows)) / np.maximum(mean * (1 - mean), _TINY)
+    return np.where(mean > 0, np.clip(ratio, 0, 1), 1)

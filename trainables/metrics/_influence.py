@@ -1,0 +1,151 @@
+"""Intervals from what each sample contributes: means, proportions and areas under curves."""
+
+import math
+
+import torch
+from scipy.special import ndtri
+from torch import Tensor
+
+from trainables.metrics._ranked import rank_classes
+from trainables.metrics.ranking import perfect_ranking_area, risk_coverage_area
+
+Ends = tuple[float, float]
+
+NO_INTERVAL: Ends = (math.nan, math.nan)
+
+_ROW_ELEMENTS = 2**20
+_MIN_ROWS = 500
+_MIN_OF_EACH = 5  # right and wrong predictions that an area between them needs
+
+
+def mean_interval(values: Tensor, level: float) -> Ends:
+    """Interval of a mean of values (N,), corrected for their skewness.
+
+    Hall 1992, "On the removal of skewness by transformation": the studentised mean is made
+    symmetric by a cubic, so that losses with a long tail are not cut off above.
+    """
+    count = len(values)
+    if count < 2:
+        return NO_INTERVAL
+    values = values.double()
+    mean, deviation = float(values.mean()), float(values.std())
+    if deviation == 0:
+        return mean, mean
+    skewness = float(((values - mean) ** 3).mean()) / deviation**3
+    root = math.sqrt(count)
+
+    def studentised(normal: float) -> float:
+        if abs(skewness) < 1e-6:
+            return normal
+        inner = 1 + skewness / root * (normal - skewness / (6 * root))
+        cubic = math.copysign(abs(inner) ** (1 / 3), inner) - 1
+        return 3 * root / skewness * cubic
+
+    low, high = (
+        mean - deviation / root * studentised(z) for z in (_normal(level), -_normal(level))
+    )
+    return min(low, mean), max(high, mean)
+
+
+def proportion_interval(share: float, count: int, level: float) -> Ends:
+    """Interval of a proportion (Wilson 1927)."""
+    z = _normal(level)
+    centre = (share + z**2 / (2 * count)) / (1 + z**2 / count)
+    half = z / (1 + z**2 / count)
+    half *= math.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def auroc_interval(probs: Tensor, labels: Tensor, level: float) -> Ends:
+    """Interval of the mean over classes of the AUROC against the rest."""
+    num_samples, num_classes = probs.shape
+    num_rows = min(num_samples, max(_MIN_ROWS, _ROW_ELEMENTS // num_classes))
+    rows = torch.arange(num_rows, device=probs.device) * num_samples // num_rows
+    influence = torch.zeros(num_rows, dtype=torch.float64, device=probs.device)
+    total, num_defined, start = 0.0, 0, 0
+    for ranked in rank_classes(probs, labels):
+        for k, (scores, area) in enumerate(zip(ranked.scores, ranked.auroc(), strict=True)):
+            member = labels == start + k
+            if bool(area.isnan()):
+                continue
+            below_members = _mid_ranks(
+                probs[member, start + k].sort().values, probs[rows, start + k]
+            )
+            below_all = _mid_ranks(scores, probs[rows, start + k])
+            share = float(member.double().mean())
+            num_members = share * num_samples
+            wins = (below_all - below_members) / (num_samples - num_members)
+            losses = 1 - below_members / num_members
+            influence += torch.where(
+                member[rows], (wins - area) / share, (losses - area) / (1 - share)
+            )
+            total += float(area)
+            num_defined += 1
+        start += len(ranked.scores)
+    if num_defined == 0 or len(rows) < 2:
+        return NO_INTERVAL
+    deviation = float(influence.std()) / num_defined / math.sqrt(num_samples)
+    return _logit_interval(total / num_defined, deviation, level)
+
+
+def failure_auroc_interval(confidence: Tensor, correct: Tensor, level: float) -> Ends:
+    """Interval of the AUROC of confidence for right predictions (DeLong et al. 1988), by its logit.
+
+    None where fewer than five predictions are right, or wrong.
+    """
+    right, wrong = confidence[correct].sort().values, confidence[~correct].sort().values
+    if min(len(right), len(wrong)) < _MIN_OF_EACH:
+        return NO_INTERVAL
+    wins = _mid_ranks(wrong, right) / len(wrong)
+    losses = 1 - _mid_ranks(right, wrong) / len(right)
+    variance = float(wins.var()) / len(right) + float(losses.var()) / len(wrong)
+    return _logit_interval(float(wins.mean()), math.sqrt(variance), level)
+
+
+def aurc_interval(confidence: Tensor, correct: Tensor, level: float, excess: bool) -> Ends:
+    """Interval of the AURC, or of its excess over a perfect ranking, by its logarithm.
+
+    A wrong prediction counts -log(coverage at its confidence), and every sample adds to the
+    coverage of those that are surer. None where fewer than five predictions are right, or wrong.
+    """
+    count = len(confidence)
+    wrong = (~correct).double()
+    num_wrong = int(wrong.sum())
+    if min(num_wrong, count - num_wrong) < _MIN_OF_EACH:
+        return NO_INTERVAL
+    scores, order = confidence.sort(descending=True)
+    wrong = wrong[order]
+    # Ties share their mean position, as they share their errors in the metric.
+    coverage = (count - _mid_ranks(scores.flip(0), scores) + 0.5) / count
+    errors_less_sure = (wrong / coverage).flip(0).cumsum(0).flip(0) / count
+    influence = -wrong * coverage.log() - errors_less_sure
+    value = risk_coverage_area(confidence, correct)
+    if excess:
+        error = num_wrong / count
+        influence += wrong * math.log1p(-error)
+        value = value - perfect_ranking_area(correct)
+    deviation = float(influence.std()) / math.sqrt(count)
+    if float(value) <= 0:
+        return NO_INTERVAL
+    half = _normal(level) * deviation / float(value)
+    return float(value) * math.exp(-half), min(1.0, float(value) * math.exp(half))
+
+
+def _mid_ranks(ascending: Tensor, values: Tensor) -> Tensor:
+    """How many of `ascending` lie below each value, ties counted one half, float64."""
+    left = torch.searchsorted(ascending, values.contiguous())
+    right = torch.searchsorted(ascending, values.contiguous(), right=True)
+    return (left + right).double() / 2
+
+
+def _logit_interval(value: float, deviation: float, level: float) -> Ends:
+    if not 0 < value < 1:
+        return NO_INTERVAL
+    centre = math.log(value / (1 - value))
+    half = _normal(level) * deviation / (value * (1 - value))
+    return 1 / (1 + math.exp(half - centre)), 1 / (1 + math.exp(-half - centre))
+
+
+def _normal(level: float) -> float:
+    """Quantile of the normal distribution that leaves (1 - level) / 2 above."""
+    return float(ndtri((1 + level) / 2))

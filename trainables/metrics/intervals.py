@@ -1,0 +1,160 @@
+"""Confidence intervals of metrics, each by a method that covers: `docs/intervals.md`."""
+
+from collections.abc import Callable
+from functools import partial
+
+from torch import Tensor
+
+from trainables.metrics._classwise_inversion import classwise_interval
+from trainables.metrics._influence import (
+    NO_INTERVAL,
+    Ends,
+    aurc_interval,
+    auroc_interval,
+    failure_auroc_interval,
+    mean_interval,
+    proportion_interval,
+)
+from trainables.metrics._inputs import check_level, check_probs
+from trainables.metrics._predictions import NUM_BINS
+from trainables.metrics._ranked import (
+    RankedScores,
+    equal_mass_boundaries,
+    equal_width_boundaries,
+    rank_top_label,
+)
+from trainables.metrics._top_label import top_label
+from trainables.metrics._top_label_inversion import (
+    binned_interval,
+    debiased_interval,
+    kernel_interval,
+    smooth_interval,
+)
+from trainables.metrics.calibration import Binning
+from trainables.metrics.evaluation import check_metric_name
+from trainables.metrics.proper_scores import log_losses, squared_errors
+from trainables.metrics.table import METRICS
+
+_MIN_SAMPLES = 2
+
+
+def interval(
+    name: str, probs: Tensor, labels: Tensor, confidence: float = 0.95
+) -> tuple[float, float, float]:
+    """Value of a metric, with a confidence interval of its value on the whole population.
+
+    The one place where intervals of metrics come from. What is estimated: the value that the metric
+    would have on endlessly many samples of the same law, in the same bins (equal-mass bins: at the
+    quantiles of that law). For `kde_ece` it is the mean of |confidence - accuracy given it|.
+
+    A calibration error is biased upwards: its value may lie above its own interval, whose lower end
+    is 0 wherever a calibrated model would show as much. Where no method is known to cover (`mce`),
+    or the metric is undefined, both ends are nan. Methods and measured coverage:
+    `docs/intervals.md`.
+
+    Args:
+        name: one of `METRIC_NAMES`.
+        probs: probabilities, shape (N, K), rows sum to one.
+        labels: true classes, shape (N,), integers.
+        confidence: level of the interval, in (0, 1).
+
+    Returns:
+        The value, and the lower and the upper end of the interval.
+
+    Raises:
+        TypeError: if the arguments are not tensors of floats and of integers.
+        ValueError: if shapes or values are not as above, or the name is unknown.
+    """
+    check_metric_name(name)
+    check_level(confidence)
+    probs, labels = check_probs(probs, labels)
+    method = _METHODS.get(name)
+    known = method is not None and len(labels) >= _MIN_SAMPLES
+    low, high = method(probs, labels, confidence) if method and known else NO_INTERVAL
+    return METRICS[name].function(probs, labels), low, high
+
+
+Method = Callable[[Tensor, Tensor, float], Ends]
+
+
+def _ranked(probs: Tensor, labels: Tensor) -> RankedScores:
+    return rank_top_label(*top_label(probs, labels))
+
+
+def _ece(probs: Tensor, labels: Tensor, level: float) -> Ends:
+    ranked = _ranked(probs, labels)
+    return binned_interval(ranked, equal_width_boundaries(ranked, NUM_BINS), level)
+
+
+def _adaptive_ece(probs: Tensor, labels: Tensor, level: float) -> Ends:
+    ranked = _ranked(probs, labels)
+    return binned_interval(ranked, equal_mass_boundaries(ranked, NUM_BINS), level)
+
+
+def _debiased_ece(probs: Tensor, labels: Tensor, level: float) -> Ends:
+    ranked = _ranked(probs, labels)
+    return debiased_interval(ranked, equal_mass_boundaries(ranked, NUM_BINS), level)
+
+
+def _classwise_ece(probs: Tensor, labels: Tensor, level: float, binning: Binning) -> Ends:
+    if probs.shape[1] > 2:
+        return classwise_interval(probs, labels, NUM_BINS, binning, level)
+    # Two classes mirror each other: the gaps of one are all there are.
+    ranked = rank_top_label(probs[:, 1].contiguous(), labels == 1)
+    place = equal_width_boundaries if binning == "equal_width" else equal_mass_boundaries
+    return binned_interval(ranked, place(ranked, NUM_BINS), level)
+
+
+def _smooth_ece(probs: Tensor, labels: Tensor, level: float) -> Ends:
+    confidence, correct = (t.double().cpu().numpy() for t in top_label(probs, labels))
+    return smooth_interval(confidence, correct, level)
+
+
+def _kde_ece(probs: Tensor, labels: Tensor, level: float) -> Ends:
+    confidence, correct = (t.double().cpu().numpy() for t in top_label(probs, labels))
+    return kernel_interval(confidence, correct, level)
+
+
+def _nll(probs: Tensor, labels: Tensor, level: float) -> Ends:
+    return mean_interval(log_losses(probs, labels), level)
+
+
+def _brier(probs: Tensor, labels: Tensor, level: float) -> Ends:
+    low, high = mean_interval(squared_errors(probs, labels), level)
+    return max(low, 0.0), min(high, 2.0)
+
+
+def _root_brier(probs: Tensor, labels: Tensor, level: float) -> Ends:
+    low, high = _brier(probs, labels, level)
+    return low**0.5, high**0.5
+
+
+def _accuracy(probs: Tensor, labels: Tensor, level: float) -> Ends:
+    _, correct = top_label(probs, labels)
+    return proportion_interval(float(correct.double().mean()), len(labels), level)
+
+
+def _error(probs: Tensor, labels: Tensor, level: float) -> Ends:
+    low, high = _accuracy(probs, labels, level)
+    return 1 - high, 1 - low
+
+
+_METHODS: dict[str, Method] = {
+    "ece": _ece,
+    "adaptive_ece": _adaptive_ece,
+    "classwise_ece": partial(_classwise_ece, binning="equal_width"),
+    "classwise_adaptive_ece": partial(_classwise_ece, binning="equal_mass"),
+    "smooth_ece": _smooth_ece,
+    "kde_ece": _kde_ece,
+    "debiased_ece": _debiased_ece,
+    "nll": _nll,
+    "brier": _brier,
+    "root_brier": _root_brier,
+    "accuracy": _accuracy,
+    "error": _error,
+    "auroc": auroc_interval,
+    "failure_auroc": lambda p, y, level: failure_auroc_interval(*top_label(p, y), level),
+    "aurc": lambda p, y, level: aurc_interval(*top_label(p, y), level, excess=False),
+    "e_aurc": lambda p, y, level: aurc_interval(*top_label(p, y), level, excess=True),
+}
+"""Both ends by metric; `mce` has no method that covers: a bin of a few samples decides it."""
