@@ -84,37 +84,34 @@ def softmax(logits: Array) -> Array:
 
 def population_value(metric: str, law: Law) -> float:
     """The metric on endlessly many samples of a law; nan where it is not defined."""
-    probs, truth = law.probs, law.truth
-    top = probs.argmax(axis=1)
-    rows = np.arange(len(probs))
-    confidence, accuracy = probs[rows, top], truth[rows, top]
-    if metric in ("ece", "adaptive_ece", "debiased_ece"):
-        return binned(confidence, accuracy, metric)
-    if metric.startswith("classwise"):
-        kind = "ece" if metric == "classwise_ece" else "adaptive_ece"
-        return float(np.mean([binned(p, q, kind) for p, q in zip(probs.T, truth.T, strict=True)]))
-    if metric == "smooth_ece":
-        return smooth(confidence, accuracy)
-    if metric == "kde_ece":  # of real predictions, nobody knows the accuracy given a confidence
-        return float("nan") if law.is_real else float(np.abs(confidence - accuracy).mean())
-    if metric == "nll":
-        return float(-(truth * np.log(np.maximum(probs, 1e-300))).sum(axis=1).mean())
-    if metric in ("brier", "root_brier"):
-        brier = float(((probs**2).sum(axis=1) + 1 - 2 * (truth * probs).sum(axis=1)).mean())
-        return brier if metric == "brier" else brier**0.5
-    if metric in ("accuracy", "error"):
-        return float(accuracy.mean()) if metric == "accuracy" else 1 - float(accuracy.mean())
-    if metric == "failure_auroc":
-        return area(confidence, accuracy)
-    if metric == "auroc":
-        return float(np.mean([area(p, q) for p, q in zip(probs.T, truth.T, strict=True)]))
-    if metric in ("aurc", "e_aurc"):
-        order = np.argsort(-confidence, kind="stable")
-        risk = (1 - accuracy[order]).cumsum() / np.arange(1, len(order) + 1)
-        error = float(1 - accuracy.mean())
-        perfect = error + (1 - error) * np.log1p(-error)
-        return float(risk.mean()) - (perfect if metric == "e_aurc" else 0.0)
-    return float("nan")
+    if metric in OF_CLASSES:
+        return float(OF_CLASSES[metric](law.probs, law.truth))
+    if metric == "kde_ece" and law.is_real:  # nobody knows the accuracy given a confidence
+        return float("nan")
+    top = law.probs.argmax(axis=1)
+    rows = np.arange(len(top))
+    return float(OF_TOP_LABEL[metric](law.probs[rows, top], law.truth[rows, top]))
+
+
+def brier(probs: Array, truth: Array) -> float:
+    return float(((probs**2).sum(axis=1) + 1 - 2 * (truth * probs).sum(axis=1)).mean())
+
+
+def over_classes(metric: Callable[[Array, Array], float]) -> Callable[[Array, Array], float]:
+    """The mean of a metric of one class's probabilities and true ones."""
+    return lambda probs, truth: float(
+        np.mean([metric(p, q) for p, q in zip(probs.T, truth.T, strict=True)])
+    )
+
+
+def risk_coverage(confidence: Array, accuracy: Array) -> float:
+    order = np.argsort(-confidence, kind="stable")
+    return float(((1 - accuracy[order]).cumsum() / np.arange(1, len(order) + 1)).mean())
+
+
+def excess_risk_coverage(confidence: Array, accuracy: Array) -> float:
+    right = float(accuracy.mean())
+    return risk_coverage(confidence, accuracy) - (1 - right + right * np.log(right))
 
 
 def binned(scores: Array, shares: Array, metric: str) -> float:
@@ -152,6 +149,28 @@ def area(scores: Array, shares: Array) -> float:
     negative = np.bincount(place, 1 - shares, len(values))
     below = negative.cumsum() - negative / 2
     return float((positive * below).sum() / positive.sum() / negative.sum())
+
+
+OF_CLASSES: dict[str, Callable[[Array, Array], float]] = {
+    "classwise_ece": over_classes(lambda p, q: binned(p, q, "ece")),
+    "classwise_adaptive_ece": over_classes(lambda p, q: binned(p, q, "adaptive_ece")),
+    "nll": lambda p, q: float(-(q * np.log(np.maximum(p, 1e-300))).sum(axis=1).mean()),
+    "brier": brier,
+    "root_brier": lambda p, q: brier(p, q) ** 0.5,
+    "auroc": over_classes(area),
+}
+OF_TOP_LABEL: dict[str, Callable[[Array, Array], float]] = {
+    "ece": lambda c, a: binned(c, a, "ece"),
+    "adaptive_ece": lambda c, a: binned(c, a, "adaptive_ece"),
+    "debiased_ece": lambda c, a: binned(c, a, "debiased_ece"),
+    "smooth_ece": smooth,
+    "kde_ece": lambda c, a: float(np.abs(c - a).mean()),
+    "accuracy": lambda c, a: float(a.mean()),
+    "error": lambda c, a: 1 - float(a.mean()),
+    "failure_auroc": area,
+    "aurc": risk_coverage,
+    "e_aurc": excess_risk_coverage,
+}
 
 
 @dataclass(frozen=True)
