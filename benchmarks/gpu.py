@@ -1,0 +1,150 @@
+"""Everything that needs a GPU, in one command; whoever gets one runs this first.
+
+    python -m benchmarks.gpu [--output FILE]
+
+In under ten minutes and without the network: the tests marked ``gpu``, the losses' speed, the
+training loop's, a real sweep whose trials share a GPU, and where there are two GPUs one whose
+trials have two workers each (NCCL). Prints one table, in Markdown, and what each part printed
+below it. Exits with 2 where there is no GPU, with 1 if a part failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+ROOT = Path(__file__).parent.parent
+
+
+@dataclass(frozen=True)
+class Part:
+    """One row of the table.
+
+    Attributes:
+        name: What was done.
+        passed: Whether it went well.
+        figure: What came of it, in a few words.
+        seconds: How long it took.
+        printed: All that it printed.
+    """
+
+    name: str
+    passed: bool
+    figure: str
+    seconds: float
+    printed: str
+
+
+def main() -> int:
+    """Run all parts and print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--output", type=Path, help="write the table there too")
+    arguments = parser.parse_args()
+    if not torch.cuda.is_available():
+        print(
+            f"no GPU: PyTorch {torch.__version__} can use none on this machine; run this on one "
+            "that has a GPU and a PyTorch built for it",
+            file=sys.stderr,
+        )
+        return 2
+    count = torch.cuda.device_count()
+    parts = [
+        run("tests marked gpu", 180, last_line, "pytest", "-q", "-m", "gpu", "tests"),
+        run("losses", 90, worst_loss, "benchmarks.losses", "--device", "cuda", "--rounds", "30"),
+        run("training", 120, training_speed, "benchmarks.training", "--device", "cuda", "--shape",
+            "3", "32", "32", "--batch-size", "512"),
+        run("sweep, trials share a GPU", 120, last_line, "benchmarks.gpu_sweep", "0.25", "1"),
+    ]  # fmt: skip
+    if count > 1:
+        parts.append(
+            run("sweep, two workers by NCCL", 150, last_line, "benchmarks.gpu_sweep", "1", "2")
+        )
+    text = table(parts, count)
+    print(text)
+    for part in parts:
+        print(f"\n=== {part.name}\n{part.printed}")
+    if arguments.output:
+        arguments.output.write_text(text + "\n")
+    return 0 if all(part.passed for part in parts) else 1
+
+
+def run(name: str, limit: float, figure: Callable[[str], str], *module: str) -> Part:
+    """Run ``python -m MODULE``, for ``limit`` seconds at most."""
+    print(f"{name} ...", file=sys.stderr, flush=True)
+    start = time.monotonic()
+    with tempfile.TemporaryFile("w+") as stream:
+        try:
+            code = subprocess.run(
+                [sys.executable, "-m", *module],
+                cwd=ROOT,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                timeout=limit,
+            ).returncode
+        except subprocess.TimeoutExpired:
+            code = None
+        seconds = time.monotonic() - start
+        stream.seek(0)
+        printed = stream.read()
+    if code is None:
+        return Part(name, False, f"not done after {limit:.0f} s", seconds, printed)
+    return Part(name, code == 0, figure(printed), seconds, printed)
+
+
+def last_line(printed: str) -> str:
+    """The last line."""
+    lines = printed.strip().splitlines()
+    return lines[-1].strip("= ") if lines else "printed nothing"
+
+
+def worst_loss(printed: str) -> str:
+    """The slowest loss at 128 samples of 10 classes, against cross-entropy."""
+    from trainables.losses import available_losses
+
+    rows = [line.split() for line in printed.splitlines()]
+    ratios = {
+        row[0]: float(row[2]) for row in rows if len(row) > 2 and row[0] in available_losses()
+    }
+    if not ratios:
+        return last_line(printed)
+    slowest = max(ratios, key=lambda name: ratios[name])
+    return f"slowest: {slowest}, {ratios[slowest]:.1f} times cross-entropy (128 × 10)"
+
+
+def training_speed(printed: str) -> str:
+    """Ours, the plain loop's, and the model's alone."""
+    rows = [line.rsplit(maxsplit=2) for line in printed.splitlines()]
+    speeds = {row[0].strip(): row[1] for row in rows if len(row) == 3}
+    names = ("ours", "plain DataLoader, float32", "alone")
+    if not all(name in speeds for name in names):
+        return last_line(printed)
+    return ", ".join(f"{name} {speeds[name]}" for name in names) + " images/s"
+
+
+def table(parts: list[Part], count: int) -> str:
+    """The table in Markdown."""
+    gpu = torch.cuda.get_device_properties(0)
+    head = (
+        f"{count} × {gpu.name}, {gpu.total_memory / 2**30:.0f} GiB, torch {torch.__version__}, "
+        f"CUDA {torch.version.cuda}"
+    )
+    rows = [
+        f"| {part.name} | {'passed' if part.passed else 'FAILED'} | {part.figure} | "
+        f"{part.seconds:.0f} s |"
+        for part in parts
+    ]
+    if count == 1:
+        rows.append("| sweep, two workers by NCCL | not tried | needs two GPUs | |")
+    return "\n".join([head, "", "| part | | figure | time |", "| --- | --- | --- | --- |", *rows])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""`python -m benchmarks.gpu` where there is no GPU, and how it reads what its parts print."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.gpu import run, training_speed, worst_loss
+
+
+def test_without_a_gpu_it_says_so_and_exits_with_2() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.gpu"],
+        cwd=Path(__file__).parents[1],
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("no GPU: PyTorch")
+    assert done.stdout == ""
+
+
+def test_the_figures_of_the_parts_are_read() -> None:
+    losses = "loss   (128, 10)\n          µs   × CE\nfocal   61   1.20\nmmce   150   3.10\n"
+    assert worst_loss(losses) == "slowest: mmce, 3.1 times cross-entropy (128 × 10)"
+    training = "images/s   of alone\nours   8,000   0.80\nplain DataLoader, float32   900   0.09\n"
+    found = training_speed(
+        training + "alone, contiguous, float32   1   0.1\nalone   10,000   1.00\n"
+    )
+    assert found == "ours 8,000, plain DataLoader, float32 900, alone 10,000 images/s"
+
+
+def test_a_part_that_fails_or_takes_too_long_is_told() -> None:
+    failed = run("failing", 60, lambda printed: printed.strip(), "json.tool", "/no/such/file")
+    assert not failed.passed
+    assert "No such file" in failed.figure
+    late = run("late", 0.5, str, "http.server", "0")
+    assert (late.passed, late.figure) == (False, "not done after 0 s")
