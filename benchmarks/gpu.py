@@ -84,6 +84,7 @@ def run(name: str, limit: float, figure: Callable[[str], str], *module: str) -> 
         try:
             code = subprocess.run(
                 [sys.executable, "-m", *module],
+                check=False,
                 cwd=ROOT,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
