@@ -118,7 +118,7 @@ class DatasetSection(_NamedPart):
         if self.title is not None:
             return self.title
         place = self.options.get("train", self.options.get("root", ""))
-        if self.name in ("csv", "parquet", "image_folder") and isinstance(place, str):
+        if self.name in ("csv", "npy", "npz", "parquet", "image_folder") and isinstance(place, str):
             place = without_credentials(place)
             path = PurePosixPath(place.partition("://")[2] or place)
             folder = path.parent.name if path.suffix else path.name

@@ -1,14 +1,15 @@
 """Datasets by name, or by the dotted path of the user's own loader.
 
-A loader is one function with keyword options that returns a :class:`Dataset`. To add one, write
-its file and name it in the table below; an installed package offers its own by an entry point of
-the group ``calsweep.datasets``. Nothing here imports torch.
+A loader is one function with keyword options that returns a :class:`Dataset`, or arrays. To add
+one, write its file and name it in the table below; an installed package offers its own by an entry
+point of the group ``calsweep.datasets``. Nothing here imports torch.
 """
 
 from collections.abc import Callable
 from typing import Any, Final
 
 from trainables.components import Catalogue, check_options, options_of
+from trainables.data.arrays import dataset_from_arrays
 from trainables.data.base import Dataset, Split
 from trainables.data.samples import Arrays, Images, Samples
 from trainables.data.table import TableRows
@@ -24,6 +25,7 @@ __all__ = [
     "Tokens",
     "available_datasets",
     "check_dataset_options",
+    "dataset_from_arrays",
     "dataset_loader",
     "dataset_options",
     "load_dataset",
@@ -39,6 +41,8 @@ CATALOGUE: Final = Catalogue(
         "digits": "trainables.data.digits:load_digits",
         "fashion_mnist": "trainables.data.fashion_mnist:load_fashion_mnist",
         "image_folder": "trainables.data.image_folder:load_image_folder",
+        "npy": "trainables.data.arrays:load_npy",
+        "npz": "trainables.data.arrays:load_npz",
         "parquet": "trainables.data.labelled_rows:load_parquet",
     },
 )
@@ -82,19 +86,27 @@ def load_dataset(name: str, *, seed: int, **options: Any) -> Dataset:
 
     Args:
         name: One of :func:`available_datasets`, or ``package.module:function`` for a loader of
-            the user's own. That is called with ``seed`` and the options.
+            the user's own. That is called with ``seed`` and the options, and returns a
+            :class:`Dataset`; or samples and labels, of which test and validation samples are held
+            out; or two such pairs, for training and for the test.
         seed: At least 0. Chooses validation samples and subsets; equal seeds give equal splits.
         **options: See :func:`dataset_options`.
 
     Raises:
         ValueError: The name, an option or the data is wrong.
         FileNotFoundError: The data is not where the options say.
-        TypeError: A user's loader returned something else than a :class:`Dataset`.
+        TypeError: A user's loader returned something else than a :class:`Dataset` or arrays.
     """
     check_dataset_options(name, **options)
     if not seed >= 0:
         raise ValueError(f"seed={seed!r} must be at least 0")
     dataset = dataset_loader(name)(seed=seed, **options)
-    if not isinstance(dataset, Dataset):
-        raise TypeError(f"dataset {name!r} returned {type(dataset).__name__}, not a Dataset")
-    return dataset
+    if isinstance(dataset, Dataset):
+        return dataset
+    if isinstance(dataset, tuple) and len(dataset) == 2:
+        train, test = dataset if isinstance(dataset[0], tuple) else (dataset, None)
+        return dataset_from_arrays(name, train, test, seed=seed)
+    raise TypeError(
+        f"dataset {name!r} returned {type(dataset).__name__}, not a Dataset, nor arrays: samples "
+        "and labels, or two such pairs, for training and for the test"
+    )

@@ -153,6 +153,16 @@ def dataset_case(request: pytest.FixtureRequest) -> Callable[[str], dict[str, An
                 path = request.getfixturevalue("tmp_path") / "table.csv"
                 path.write_text("\n".join(["x,y,label", *lines]))
                 return {"train": path}
+            case "npz":
+                path = request.getfixturevalue("tmp_path") / "signals.npz"
+                signals = np.random.default_rng(0).normal(size=(90, 2, 7))
+                np.savez(path, x=signals, y=np.arange(90) % 3)
+                return {"train": path}
+            case "npy":
+                folder = request.getfixturevalue("tmp_path")
+                np.save(folder / "x.npy", np.random.default_rng(0).normal(size=(90, 5)))
+                np.save(folder / "y.npy", np.arange(90) % 3)
+                return {"train": folder / "x.npy", "train_labels": folder / "y.npy"}
             case "parquet":
                 return dict(request.getfixturevalue("parquet_pair"))
             case "image_folder":

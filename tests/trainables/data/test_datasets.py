@@ -120,6 +120,12 @@ def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         "from trainables.data import load_dataset\n"
         "def half(*, seed: int, share: float = 0.5):\n"
         "    return load_dataset('digits', seed=seed, validation=share)\n"
+        "import numpy as np\n"
+        "def arrays(*, seed: int):\n"
+        "    return np.arange(150.0).reshape(50, 3), np.arange(50) % 2\n"
+        "def pairs(*, seed: int):\n"
+        "    x, y = arrays(seed=seed)\n"
+        "    return (x, y == 1), (x, y == 1)\n"
         "def nothing(*, seed: int):\n"
         "    return None\n"
     )
@@ -135,8 +141,17 @@ def test_own_loader(own_module: str) -> None:
         check_dataset_options(name, share="x")
 
 
+def test_own_loader_may_return_arrays(own_module: str) -> None:
+    held_out = load_dataset(f"{own_module}:arrays", seed=0)
+    assert (len(held_out.train), len(held_out.validation), len(held_out.test)) == (36, 4, 10)
+    assert held_out.input_shape == (3,)
+    given = load_dataset(f"{own_module}:pairs", seed=0)
+    assert (len(given.train), len(given.test)) == (45, 50)
+    assert given.classes == ("false", "true")
+
+
 def test_own_loader_must_return_a_dataset(own_module: str) -> None:
-    with pytest.raises(TypeError, match="'own_data:nothing' returned NoneType, not a Dataset"):
+    with pytest.raises(TypeError, match="'own_data:nothing' returned NoneType, not a Dataset, nor"):
         load_dataset(f"{own_module}:nothing", seed=0)
 
 

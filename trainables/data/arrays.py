@@ -1,0 +1,276 @@
+"""The user's own arrays, from NumPy's files or from memory."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trainables.arguments import did_you_mean
+from trainables.data.bad_samples import BadSamples, OnBadSample, settle
+from trainables.data.base import Dataset
+from trainables.data.files import PathOrUri, find_files
+from trainables.data.labels import Values, index_labels
+from trainables.data.samples import Arrays, Images, Inputs, Samples
+from trainables.data.splits import HeldOut, SampleCount, build_dataset, stratified_split
+
+Pair = tuple[Any, Any]
+"""Samples (N, ...) and labels (N,)."""
+
+
+def load_npz(
+    *,
+    seed: int,
+    train: PathOrUri,
+    test: PathOrUri | None = None,
+    inputs: str = "x",
+    label: str = "y",
+    test_size: HeldOut = 0.2,
+    on_bad_sample: OnBadSample = "error",
+    validation: HeldOut = 0.1,
+    train_samples: SampleCount = None,
+) -> Dataset:
+    """Arrays (spectrograms, signals ...) and labels in .npz files, as np.savez writes them.
+
+    Numbers of shape (N, C, ...) are standardised by channel, or (N, D) by feature; uint8 of shape
+    (N, H, W), (N, C, H, W) or (N, H, W, C) are images.
+
+    Args:
+        seed: Chooses the validation samples and the subset.
+        train: Path or URI (``s3://``, ``gs://`` ...) of a file, of a folder of such files, or a
+            pattern such as ``parts/*.npz``.
+        test: Likewise; without it ``test_size`` makes the test split of ``train``.
+        inputs: Name of the array of samples.
+        label: Name of the array of labels: words or integers from 0.
+        test_size: Fraction or number of samples for the test split, the same for every seed.
+        on_bad_sample: ``skip`` passes over samples that cannot be used, and counts them.
+        validation: Fraction or number of training samples to hold out.
+        train_samples: Train on so many samples only.
+    """
+    read = partial(_read_npz, inputs=inputs, label=label)
+    return dataset_from_arrays(
+        "npz",
+        read("train", train),
+        None if test is None else read("test", test),
+        where=(f"train={train}", f"test={test}"),
+        test_size=test_size,
+        on_bad_sample=on_bad_sample,
+        validation=validation,
+        train_samples=train_samples,
+        seed=seed,
+    )
+
+
+def load_npy(
+    *,
+    seed: int,
+    train: PathOrUri,
+    train_labels: PathOrUri,
+    test: PathOrUri | None = None,
+    test_labels: PathOrUri | None = None,
+    test_size: HeldOut = 0.2,
+    on_bad_sample: OnBadSample = "error",
+    validation: HeldOut = 0.1,
+    train_samples: SampleCount = None,
+) -> Dataset:
+    """Arrays and labels in .npy files of their own; else as ``npz``.
+
+    Args:
+        seed: Chooses the validation samples and the subset.
+        train: Path or URI of the samples: a file, a folder of such files, or a pattern.
+        train_labels: Of their labels, in the same order.
+        test: As ``train``; without it ``test_size`` makes the test split of ``train``.
+        test_labels: As ``train_labels``.
+        test_size: Fraction or number of samples for the test split, the same for every seed.
+        on_bad_sample: ``skip`` passes over samples that cannot be used, and counts them.
+        validation: Fraction or number of training samples to hold out.
+        train_samples: Train on so many samples only.
+    """
+    if (test is None) != (test_labels is None):
+        raise ValueError("test and test_labels are given together or not at all")
+    pairs = [(_read_npy("train", train), _read_npy("train_labels", train_labels))]
+    if test is not None and test_labels is not None:
+        pairs.append((_read_npy("test", test), _read_npy("test_labels", test_labels)))
+    return dataset_from_arrays(
+        "npy",
+        pairs[0],
+        pairs[1] if test is not None else None,
+        where=(f"train={train}", f"test={test}"),
+        test_size=test_size,
+        on_bad_sample=on_bad_sample,
+        validation=validation,
+        train_samples=train_samples,
+        seed=seed,
+    )
+
+
+def dataset_from_arrays(
+    name: str,
+    train: Pair,
+    test: Pair | None = None,
+    *,
+    seed: int,
+    where: tuple[str, str] = ("train", "test"),
+    classes: tuple[str, ...] | None = None,
+    test_size: float | int = 0.2,
+    on_bad_sample: OnBadSample = "error",
+    validation: float | int = 0.1,
+    train_samples: int | None = None,
+) -> Dataset:
+    """A dataset of arrays in memory.
+
+    Args:
+        name: Of the dataset.
+        train: Samples and labels to train and validate on. Samples: uint8 of shape (N, H, W),
+            (N, C, H, W) or (N, H, W, C), which are images; or numbers of any shape (N, ...).
+            Labels: (N,), integers from 0, truth values or words.
+        test: The same; None holds out ``test_size`` of ``train``.
+        seed: Chooses the validation samples and the subset.
+        where: What both are called, for messages.
+        classes: Class names; labels are then some of them, or positions among them.
+        test_size: Fraction or number of samples for the test split, the same for every seed.
+        on_bad_sample: ``skip`` passes over samples that cannot be used, and counts them.
+        validation: Fraction or number of training samples to hold out.
+        train_samples: Train on so many samples only.
+
+    Raises:
+        TypeError: These are no arrays of numbers.
+        ValueError: Shapes, labels or numbers of samples are wrong.
+    """
+    pairs = [train] if test is None else [train, test]
+    inputs = [_inputs(pair[0], part) for pair, part in zip(pairs, where, strict=False)]
+    labels = [_labels(pair[1], part) for pair, part in zip(pairs, where, strict=False)]
+    bad = []
+    for samples, values, part in zip(inputs, labels, where, strict=False):
+        if values.shape != samples.shape[:1]:
+            raise ValueError(
+                f"{part}: there are {samples.shape[0]} samples, and labels of shape {values.shape}"
+            )
+        bad.append(BadSamples(len(samples), partial(_name_row, part)))
+        if samples.dtype == np.float32:
+            finite = np.isfinite(samples).reshape(len(samples), -1).all(1)
+            for row in np.flatnonzero(~finite).tolist():
+                bad[-1].add(row, "a number is infinite or not a number")
+    train_labels, test_labels, names = index_labels(
+        labels[0], labels[-1], classes, (bad[0], bad[-1])
+    )
+    notes = settle(bad, on_bad_sample)
+    kept = [each.good() for each in bad]
+    if test is None:
+        rest, held = stratified_split(
+            train_labels[kept[0]], test_size, seed=0, classes=names, option="test_size"
+        )
+        kept = [kept[0][rest], kept[0][held]]
+    images = inputs[0].dtype == np.uint8
+    measure: Callable[[Inputs], Samples] = Images.measured if images else Arrays.measured
+    return build_dataset(
+        name,
+        train=(inputs[0][kept[0]], train_labels[kept[0]]),
+        test=(inputs[-1][kept[-1]], test_labels[kept[-1]]),
+        classes=names,
+        measure=measure,
+        validation=validation,
+        train_samples=train_samples,
+        seed=seed,
+        notes=notes,
+    )
+
+
+def _name_row(part: str, row: int) -> str:
+    return f"{part}, row {row} (from 0)"
+
+
+def _inputs(raw: Any, part: str) -> Inputs:
+    array = np.asarray(raw)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{part}: samples must be numbers, not {array.dtype}")
+    if array.ndim < 2 or array.size == 0:
+        raise ValueError(f"{part}: samples must be (N, ...), not of shape {array.shape}")
+    if array.dtype == np.uint8 and array.ndim in (3, 4):
+        return _channels_first(array)
+    return array.astype(np.float32, copy=False)
+
+
+def _channels_first(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Images (N, H, W), (N, C, H, W) or, with 1 or 3 channels, (N, H, W, C) as (N, C, H, W)."""
+    if images.ndim == 3:
+        return images[:, np.newaxis]
+    channels = (1, 3)
+    if images.shape[3] in channels and images.shape[1] not in channels:
+        return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+    return images
+
+
+def _labels(raw: Any, part: str) -> Values:
+    labels = np.asarray(raw)
+    if labels.dtype.kind in "US":
+        return labels.astype(np.str_)
+    if labels.dtype.kind == "b":
+        return np.where(labels, "true", "false").astype(np.str_)
+    if labels.dtype.kind in "iu":
+        return labels.astype(np.int64)
+    if labels.dtype == object and all(isinstance(label, str) for label in labels.ravel()):
+        return labels.astype(np.str_)
+    raise TypeError(
+        f"{part}: labels must be integers from 0, words, or true and false, not {labels.dtype}"
+    )
+
+
+def _read_npz(option: str, path: PathOrUri, *, inputs: str, label: str) -> Pair:
+    found = []
+    for place, content in _contents(option, path, ".npz"):
+        arrays = _load(f"{option}={place}", content)
+        if not isinstance(arrays, Mapping):
+            raise ValueError(f"{option}={place} is no .npz file")
+        for name, key in (("inputs", inputs), ("label", label)):
+            if key not in arrays:
+                raise ValueError(
+                    f"{option}={place} has no array {key!r} (option {name})"
+                    f"{did_you_mean(key, list(arrays))}; its arrays: {', '.join(arrays)}"
+                )
+        found.append((_member(f"{option}={place}", arrays, inputs),
+                      _member(f"{option}={place}", arrays, label)))  # fmt: skip
+    samples, labels = zip(*found, strict=True)
+    return _joined(option, samples), _joined(option, labels)
+
+
+def _member(where: str, arrays: Mapping[str, Any], key: str) -> Any:
+    try:
+        return arrays[key]
+    except (ValueError, OSError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{where}: array {key!r} cannot be read ({error})") from error
+
+
+def _read_npy(option: str, path: PathOrUri) -> Any:
+    parts = [
+        _load(f"{option}={place}", content) for place, content in _contents(option, path, ".npy")
+    ]
+    return _joined(option, parts)
+
+
+def _contents(option: str, path: PathOrUri, suffix: str) -> list[tuple[str, bytes]]:
+    source, places = find_files(option, path, (suffix,))
+    contents = []
+    for place in places:
+        with source.open_input_stream(place, compression=None) as stream:
+            contents.append((place, stream.read()))
+    return contents
+
+
+def _load(where: str, content: bytes) -> Any:
+    try:
+        return np.load(io.BytesIO(content), allow_pickle=False)
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{where} is no file of NumPy arrays, or damaged ({error})") from error
+
+
+def _joined(option: str, parts: Any) -> Any:
+    try:
+        return np.concatenate(parts) if len(parts) > 1 else parts[0]
+    except ValueError as error:
+        raise ValueError(f"{option}: arrays of the files do not fit each other: {error}") from error
