@@ -39,11 +39,16 @@ CATALOGUE: Final = Catalogue(
         "cifar100": "trainables.data.cifar:load_cifar100",
         "csv": "trainables.data.labelled_rows:load_csv",
         "digits": "trainables.data.digits:load_digits",
-        "fashion_mnist": "trainables.data.fashion_mnist:load_fashion_mnist",
+        "fashion_mnist": "trainables.data.mnist:load_fashion_mnist",
         "image_folder": "trainables.data.image_folder:load_image_folder",
+        "imagenet": "trainables.data.image_folder:load_imagenet",
+        "mnist": "trainables.data.mnist:load_mnist",
         "npy": "trainables.data.arrays:load_npy",
         "npz": "trainables.data.arrays:load_npz",
         "parquet": "trainables.data.labelled_rows:load_parquet",
+        "stl10": "trainables.data.stl10:load_stl10",
+        "svhn": "trainables.data.svhn:load_svhn",
+        "tiny_imagenet": "trainables.data.tiny_imagenet:load_tiny_imagenet",
     },
 )
 _RESERVED = ("seed",)

@@ -9,7 +9,7 @@ import numpy as np
 
 from trainables.data.base import Dataset
 from trainables.data.samples import Images
-from trainables.data.splits import HeldOut, Labels, Pixels, SampleCount, build_dataset
+from trainables.data.splits import HeldOut, Imbalance, Labels, Pixels, SampleCount, build_dataset
 from trainables.data.torchvision_files import open_splits
 
 
@@ -18,6 +18,7 @@ def load_cifar10(
     seed: int,
     root: str | os.PathLike[str],
     download: bool = False,
+    imbalance: Imbalance = None,
     validation: HeldOut = 5_000,
     train_samples: SampleCount = None,
 ) -> Dataset:
@@ -29,6 +30,8 @@ def load_cifar10(
         seed: Chooses the validation samples and the subset.
         root: Folder that holds ``cifar-10-batches-py``.
         download: Fetch the files if they are not there.
+        imbalance: Train and validate on a long-tailed part, whose last class has this share of the
+            first one's samples (CIFAR-LT, K. Cao et al. 2019); the test split stays balanced.
         validation: Fraction or number of training samples to hold out.
         train_samples: Train on so many samples only.
     """
@@ -39,6 +42,7 @@ def load_cifar10(
         CIFAR10,
         root=root,
         download=download,
+        imbalance=imbalance,
         validation=validation,
         train_samples=train_samples,
         seed=seed,
@@ -50,6 +54,7 @@ def load_cifar100(
     seed: int,
     root: str | os.PathLike[str],
     download: bool = False,
+    imbalance: Imbalance = None,
     validation: HeldOut = 5_000,
     train_samples: SampleCount = None,
 ) -> Dataset:
@@ -61,6 +66,8 @@ def load_cifar100(
         seed: Chooses the validation samples and the subset.
         root: Folder that holds ``cifar-100-python``.
         download: Fetch the files if they are not there.
+        imbalance: Train and validate on a long-tailed part, whose last class has this share of the
+            first one's samples (CIFAR-LT, K. Cao et al. 2019); the test split stays balanced.
         validation: Fraction or number of training samples to hold out.
         train_samples: Train on so many samples only.
     """
@@ -71,6 +78,7 @@ def load_cifar100(
         CIFAR100,
         root=root,
         download=download,
+        imbalance=imbalance,
         validation=validation,
         train_samples=train_samples,
         seed=seed,
@@ -83,9 +91,7 @@ def _load(
     *,
     root: str | os.PathLike[str],
     download: bool,
-    validation: float | int,
-    train_samples: int | None,
-    seed: int,
+    **splitting: Any,
 ) -> Dataset:
     folder: str = source.base_folder  # type: ignore[attr-defined]
     train, test = open_splits(name, source, root=root, folder=folder, download=download)
@@ -100,7 +106,5 @@ def _load(
         test=arrays(test),
         classes=tuple(train.classes),
         measure=partial(Images.measured, augmentation="crop_flip"),
-        validation=validation,
-        train_samples=train_samples,
-        seed=seed,
+        **splitting,
     )

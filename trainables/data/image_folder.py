@@ -1,18 +1,21 @@
-"""The user's own images in one folder per class."""
+"""Images in one folder per class: the user's own, and ImageNet."""
 
 import os
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
 from trainables.components import Range
+from trainables.config import AugmentationName
+from trainables.data.bad_samples import BadSamples, OnBadSample, settle
 from trainables.data.base import Dataset
 from trainables.data.images import decode_images, match_channels
 from trainables.data.samples import Images
 from trainables.data.splits import (
     HeldOut,
+    Indices,
     Labels,
     Pixels,
     SampleCount,
@@ -29,6 +32,7 @@ def load_image_folder(
     root: str | os.PathLike[str],
     test_size: HeldOut = 0.2,
     image_size: Annotated[int, Range(1)] | None = None,
+    on_bad_sample: OnBadSample = "error",
     validation: HeldOut = 0.1,
     train_samples: SampleCount = None,
 ) -> Dataset:
@@ -43,6 +47,7 @@ def load_image_folder(
         root: A local folder.
         test_size: Fraction or number of images for the test split, where there is no ``root/test``.
         image_size: Resize the shorter side to this and crop the centre; needed if sizes differ.
+        on_bad_sample: ``skip`` passes over images that cannot be read, and counts them.
         validation: Fraction or number of training images to hold out.
         train_samples: Train on so many images only.
     """
@@ -53,36 +58,172 @@ def load_image_folder(
     if own_test != (place / "train").is_dir():
         missing = "train" if own_test else "test"
         raise FileNotFoundError(f"root={place} has no folder {missing!r}; both or none are needed")
-    train_files, train_labels, classes = _find(place / "train" if own_test else place)
-    if len(classes) < 2:
-        raise ValueError(f"root={place} has images of {classes[0]!r} only; two classes are needed")
-    train_images = _read(train_files, image_size)
-    if own_test:
-        test_files, found, test_classes = _find(place / "test")
-        unknown = sorted(set(test_classes) - set(classes))
-        if unknown:
-            raise ValueError(
-                f"root={place}: test has class {unknown[0]!r}, which train has not; "
-                f"known: {', '.join(classes)}"
-            )
-        test_labels = np.array([classes.index(name) for name in test_classes])[found]
-        train_images, test_images = match_channels(train_images, _read(test_files, image_size))
-    else:
-        rest, held = stratified_split(
-            train_labels, test_size, seed=0, classes=classes, option="test_size"
-        )
-        test_images, test_labels = train_images[held], train_labels[held]
-        train_images, train_labels = train_images[rest], train_labels[rest]
-    return build_dataset(
+    return read_folders(
         "image_folder",
-        train=(train_images, train_labels),
-        test=(test_images, test_labels),
-        classes=classes,
-        measure=Images.measured,
+        place / "train" if own_test else place,
+        place / "test" if own_test else None,
+        image_size=image_size,
+        on_bad_sample=on_bad_sample,
+        test_size=test_size,
         validation=validation,
         train_samples=train_samples,
         seed=seed,
     )
+
+
+def load_imagenet(
+    *,
+    seed: int,
+    root: str | os.PathLike[str],
+    image_size: Annotated[int, Range(1)] = 224,
+    on_bad_sample: OnBadSample = "error",
+    validation: HeldOut = 50_000,
+    train_samples: SampleCount = None,
+) -> Dataset:
+    """ImageNet in folders: 1,281,167 images to train on, and 50,000 for the test, 1000 classes.
+
+    The published validation images, whose labels are known, are the test split. All images are
+    kept in memory at one size: ``image_size: 64`` takes 16 GB.
+
+    Source: O. Russakovsky et al., ImageNet Large Scale Visual Recognition Challenge, 2015.
+
+    Args:
+        seed: Chooses the validation samples and the subset.
+        root: Folder that holds ``train/<class>/`` and ``val/<class>/``.
+        image_size: Resize the shorter side to this and crop the centre.
+        on_bad_sample: ``skip`` passes over images that cannot be read, and counts them.
+        validation: Fraction or number of training samples to hold out.
+        train_samples: Train on so many samples only.
+    """
+    place = Path(root).expanduser()
+    for part in ("train", "val"):
+        if not (place / part).is_dir():
+            raise FileNotFoundError(f"root={os.fspath(root)} has no folder {part!r}")
+    return read_folders(
+        "imagenet",
+        place / "train",
+        place / "val",
+        image_size=image_size,
+        on_bad_sample=on_bad_sample,
+        augmentation="crop_flip",
+        validation=validation,
+        train_samples=train_samples,
+        seed=seed,
+    )
+
+
+def read_folders(
+    name: str,
+    train: Path,
+    test: Path | None,
+    *,
+    image_size: int | None,
+    on_bad_sample: OnBadSample,
+    test_size: float | int = 0.2,
+    augmentation: AugmentationName = "none",
+    **splitting: Any,
+) -> Dataset:
+    """A dataset of images in a folder for each class.
+
+    Args:
+        name: Of the dataset.
+        train: Folder of the classes' folders.
+        test: The same; None holds out ``test_size``.
+        image_size: See :func:`load_image_folder`.
+        on_bad_sample: Likewise.
+        test_size: Likewise.
+        augmentation: The usual training augmentation.
+        **splitting: See :func:`~trainables.data.splits.build_dataset`.
+
+    Raises:
+        ValueError: There are fewer than two classes, a test class is unknown, images differ in
+            size or cannot be read, or all of them would not fit into memory.
+    """
+    train_files, train_labels, classes = _find(train)
+    if len(classes) < 2:
+        raise ValueError(f"root={train} has images of {classes[0]!r} only; two classes are needed")
+    files, labels = [train_files], [train_labels]
+    if test is not None:
+        test_files, found, test_classes = _find(test)
+        unknown = sorted(set(test_classes) - set(classes))
+        if unknown:
+            raise ValueError(
+                f"{test} has class {unknown[0]!r}, which {train} has not; "
+                f"known: {', '.join(classes)}"
+            )
+        files.append(test_files)
+        labels.append(np.array([classes.index(name) for name in test_classes])[found])
+    check_memory(sum(map(len, files)), image_size)
+    images, kept, notes = read_images(files, image_size, on_bad_sample)
+    labels = [each[rows] for each, rows in zip(labels, kept, strict=True)]
+    if test is None:
+        rest, held = stratified_split(
+            labels[0], test_size, seed=0, classes=classes, option="test_size"
+        )
+        images, labels = [images[0][rest], images[0][held]], [labels[0][rest], labels[0][held]]
+    return build_dataset(
+        name,
+        train=(images[0], labels[0]),
+        test=(images[1], labels[1]),
+        classes=classes,
+        measure=partial(Images.measured, augmentation=augmentation),
+        notes=notes,
+        **splitting,
+    )
+
+
+def check_memory(count: int, image_size: int | None) -> None:
+    """Refuses images that would not fit into this machine's memory, before they are read.
+
+    Raises:
+        ValueError: They would take more than nine tenths of it.
+    """
+    needed = 3 * count * (image_size or 0) ** 2
+    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > 0.9 * available:
+        raise ValueError(
+            f"{count:,} images of {image_size} x {image_size} pixels take {needed / 1e9:,.0f} GB; "
+            f"this machine has {available / 1e9:,.0f} GB; set a smaller image_size"
+        )
+
+
+def read_images(
+    files: list[list[Path]], image_size: int | None, on_bad_sample: OnBadSample
+) -> tuple[list[Pixels], list[Indices], tuple[str, ...]]:
+    """The images of one or two lists of files.
+
+    Returns:
+        Those that can be used, of one size and number of channels; their places in each list; and
+        notes for the user.
+
+    Raises:
+        ValueError: Images differ in size or cannot be read.
+    """
+    images: list[Pixels] = []
+    bad = []
+    for part in files:
+        where = partial(_name_file, part)
+        bad.append(BadSamples(len(part), where))
+        contents = (file.read_bytes() for file in part)
+        size = images[0].shape[2:] if images else None
+        images.append(
+            decode_images(
+                contents,
+                len(part),
+                image_size=image_size,
+                where=where,
+                size=size,
+                on_bad=bad[-1].add,
+            )
+        )
+    notes = settle(bad, on_bad_sample)
+    kept = [each.good() for each in bad]
+    images = [each[rows] for each, rows in zip(images, kept, strict=True)]
+    return list(match_channels(*images)) if len(images) == 2 else images, kept, notes
+
+
+def _name_file(files: list[Path], index: int) -> str:
+    return str(files[index])
 
 
 def _find(folder: Path) -> tuple[list[Path], Labels, tuple[str, ...]]:
@@ -106,10 +247,3 @@ def _find(folder: Path) -> tuple[list[Path], Labels, tuple[str, ...]]:
     if not classes:
         raise ValueError(f"{folder} has no folder of images")
     return files, np.array(labels, dtype=np.int64), tuple(classes)
-
-
-def _read(files: Sequence[Path], image_size: int | None) -> Pixels:
-    contents = (file.read_bytes() for file in files)
-    return decode_images(
-        contents, len(files), image_size=image_size, where=lambda index: str(files[index])
-    )

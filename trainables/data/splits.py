@@ -18,6 +18,9 @@ HeldOut: TypeAlias = (
 SampleCount: TypeAlias = Annotated[int, Range(1)] | None
 """How many samples to keep; ``None`` keeps all."""
 
+Imbalance: TypeAlias = Annotated[float, Range(0, 1, open_low=True)] | None
+"""Size of the rarest class over that of the most frequent one."""
+
 Pixels: TypeAlias = npt.NDArray[np.uint8]
 Labels: TypeAlias = npt.NDArray[np.int64]
 Indices: TypeAlias = npt.NDArray[np.intp]
@@ -88,6 +91,37 @@ def stratified_sample(labels: Labels, size: int, *, seed: int) -> Indices:
     return _draw(labels, size, seed=seed, spare=0)
 
 
+def long_tailed(labels: Labels, imbalance: float, *, seed: int) -> Indices:
+    """Draws a long-tailed part of balanced samples: class k of K keeps the share μ^(k/(K−1)).
+
+    Source: K. Cao et al., Learning Imbalanced Datasets with Label-Distribution-Aware Margin Loss,
+    2019, section 4: an exponential profile from the first class to the last.
+
+    Args:
+        labels: (N,), integers from 0.
+        imbalance: μ, the size of the last class over that of the first, above 0 and at most 1.
+        seed: Equal seeds give equal parts.
+
+    Returns:
+        Sorted indices.
+    """
+    counts = np.bincount(labels)
+    generator = np.random.default_rng(seed)
+    last = max(len(counts) - 1, 1)
+    sizes = [int(counts.max() * imbalance ** (k / last)) for k in range(len(counts))]
+    drawn = [
+        generator.choice(np.flatnonzero(labels == k), size=min(size, int(counts[k])), replace=False)
+        for k, size in enumerate(sizes)
+    ]
+    return np.sort(np.concatenate(drawn))
+
+
+def join_halves(classes: Sequence[str]) -> tuple[str, str]:
+    """One name for the first half of the classes, and one for the others."""
+    half = len(classes) // 2
+    return "/".join(classes[:half]), "/".join(classes[half:])
+
+
 def build_dataset(
     name: str,
     *,
@@ -99,6 +133,7 @@ def build_dataset(
     train_samples: int | None,
     seed: int,
     notes: tuple[str, ...] = (),
+    imbalance: float | None = None,
 ) -> Dataset:
     """Holds out validation data and thins the rest to ``train_samples``.
 
@@ -116,11 +151,16 @@ def build_dataset(
         train_samples: How many to keep for training; None keeps all that are left.
         seed: Chooses both.
         notes: See :class:`~trainables.data.base.Dataset`.
+        imbalance: Thins ``train`` before anything is held out, so that validation samples are
+            long-tailed too; see :func:`long_tailed`. None leaves it as it is.
 
     Raises:
         ValueError: See :func:`stratified_split` and :func:`stratified_sample`.
     """
     inputs, labels = train
+    if imbalance is not None:
+        tail = long_tailed(labels, imbalance, seed=0)  # the same for every seed, as a dataset is
+        inputs, labels = inputs[tail], labels[tail]
     split_seed, sample_seed = np.random.SeedSequence(seed).generate_state(2).tolist()
     kept, held = stratified_split(labels, validation, seed=split_seed, classes=classes)
     if train_samples is not None:

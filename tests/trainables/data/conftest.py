@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -135,39 +136,107 @@ def write_folder(tmp_path: Path) -> WriteFolder:
 
 
 @pytest.fixture
+def csv_table(tmp_path: Path) -> Path:
+    lines = [f"{index},{index % 7},{'ab'[index % 2]}" for index in range(90)]
+    (tmp_path / "table.csv").write_text("\n".join(["x,y,label", *lines]))
+    return tmp_path / "table.csv"
+
+
+@pytest.fixture
+def signals(tmp_path: Path) -> Path:
+    """``a.npz`` with x and y, and the same in ``x.npy`` and ``y.npy``."""
+    inputs, labels = np.random.default_rng(0).normal(size=(90, 2, 7)), np.arange(90) % 3
+    np.savez(tmp_path / "a.npz", x=inputs, y=labels)
+    np.save(tmp_path / "x.npy", inputs)
+    np.save(tmp_path / "y.npy", labels)
+    return tmp_path
+
+
+@pytest.fixture
+def mnist_root(fashion_root: Path) -> Path:
+    shutil.copytree(fashion_root / "FashionMNIST", fashion_root / "MNIST")
+    return fashion_root
+
+
+@pytest.fixture
+def svhn_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """As MATLAB writes it, (32, 32, 3, N), with the label 10 for the digit 0."""
+    from scipy.io import savemat
+    from torchvision.datasets import SVHN
+
+    for part, count in (("train", 60), ("test", 20)):
+        images = pixels(count, 32, 32, 3, seed=count).transpose(1, 2, 3, 0)
+        labels = np.arange(1, count + 1)[:, np.newaxis] % 10
+        savemat(tmp_path / f"{part}_32x32.mat", {"X": images, "y": np.where(labels, labels, 10)})
+    known = {part: [url, name, None] for part, (url, name, _) in SVHN.split_list.items()}
+    monkeypatch.setattr(SVHN, "split_list", known)
+    monkeypatch.setattr(SVHN, "_check_integrity", lambda self: True)
+    return tmp_path
+
+
+@pytest.fixture
+def stl10_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Planes of pixels column by column, labels from 1."""
+    from torchvision.datasets import STL10
+
+    folder = tmp_path / "stl10_binary"
+    folder.mkdir()
+    for part, count in (("train", 60), ("test", 20)):
+        images = pixels(count, 3, 96, 96, seed=count)
+        (folder / f"{part}_X.bin").write_bytes(images.transpose(0, 1, 3, 2).tobytes())
+        (folder / f"{part}_y.bin").write_bytes((np.arange(count) % 10 + 1).astype(np.uint8))
+    (folder / "class_names.txt").write_text("\n".join(f"thing {i}" for i in range(10)))
+    monkeypatch.setattr(STL10, "_check_integrity", lambda self: True)
+    return tmp_path
+
+
+@pytest.fixture
+def tiny_imagenet_root(tmp_path: Path) -> Path:
+    """Two classes; one image is grey, as some of the real ones are."""
+    place = tmp_path / "tiny-imagenet-200"
+    lines = []
+    for number, code in enumerate(("n01", "n02")):
+        (place / "train" / code / "images").mkdir(parents=True)
+        for index, image in enumerate(pixels(30, 8, 8, 3, seed=number)):
+            file = place / "train" / code / "images" / f"{code}_{index:02}.JPEG"
+            file.write_bytes(encode(image[:, :, 0] if index == 3 else image, "JPEG"))
+    (place / "val" / "images").mkdir(parents=True)
+    for index, image in enumerate(pixels(10, 8, 8, 3, seed=9)):
+        (place / "val" / "images" / f"val_{index}.JPEG").write_bytes(encode(image, "JPEG"))
+        lines.append(f"val_{index}.JPEG\tn0{2 - index % 2}\t0\t0\t7\t7")
+    (place / "val" / "val_annotations.txt").write_text("\n".join(lines) + "\n")
+    (place / "words.txt").write_text("n01\tgoldfish, Carassius\nn02\tbullfrog\nn03\tother\n")
+    return tmp_path
+
+
+@pytest.fixture
+def imagenet_root(write_folder: WriteFolder) -> Path:
+    write_folder("train", {"n01": 20, "n02": 30}, size=(12, 9))
+    return write_folder("val", {"n01": 6, "n02": 7}, size=(9, 11))
+
+
+CASES: dict[str, Callable[[Callable[[str], Any]], dict[str, Any]]] = {
+    "cifar10": lambda get: {"root": get("cifar_root"), "validation": 20},
+    "cifar100": lambda get: {"root": get("cifar_root"), "validation": 0.25},
+    "csv": lambda get: {"train": get("csv_table")},
+    "digits": lambda get: {},
+    "fashion_mnist": lambda get: {"root": get("fashion_root"), "validation": 10},
+    "image_folder": lambda get: {"root": get("write_folder")("", {"cat": 20, "dog": 30})},
+    "imagenet": lambda get: {"root": get("imagenet_root"), "image_size": 8, "validation": 10},
+    "mnist": lambda get: {"root": get("mnist_root"), "validation": 10},
+    "npy": lambda get: {
+        "train": get("signals") / "x.npy",
+        "train_labels": get("signals") / "y.npy",
+    },
+    "npz": lambda get: {"train": get("signals") / "a.npz"},
+    "parquet": lambda get: dict(get("parquet_pair")),
+    "stl10": lambda get: {"root": get("stl10_root"), "validation": 20},
+    "svhn": lambda get: {"root": get("svhn_root"), "validation": 20},
+    "tiny_imagenet": lambda get: {"root": get("tiny_imagenet_root"), "validation": 10},
+}
+"""Options with which each dataset loads quickly; a new dataset needs a line here."""
+
+
+@pytest.fixture
 def dataset_case(request: pytest.FixtureRequest) -> Callable[[str], dict[str, Any]]:
-    """Options with which each dataset loads quickly; a new dataset needs a line here."""
-
-    def case(name: str) -> dict[str, Any]:
-        match name:
-            case "digits":
-                return {}
-            case "fashion_mnist":
-                return {"root": request.getfixturevalue("fashion_root"), "validation": 10}
-            case "cifar10":
-                return {"root": request.getfixturevalue("cifar_root"), "validation": 20}
-            case "cifar100":
-                return {"root": request.getfixturevalue("cifar_root"), "validation": 0.25}
-            case "csv":
-                lines = [f"{index},{index % 7},{'ab'[index % 2]}" for index in range(90)]
-                path = request.getfixturevalue("tmp_path") / "table.csv"
-                path.write_text("\n".join(["x,y,label", *lines]))
-                return {"train": path}
-            case "npz":
-                path = request.getfixturevalue("tmp_path") / "signals.npz"
-                signals = np.random.default_rng(0).normal(size=(90, 2, 7))
-                np.savez(path, x=signals, y=np.arange(90) % 3)
-                return {"train": path}
-            case "npy":
-                folder = request.getfixturevalue("tmp_path")
-                np.save(folder / "x.npy", np.random.default_rng(0).normal(size=(90, 5)))
-                np.save(folder / "y.npy", np.arange(90) % 3)
-                return {"train": folder / "x.npy", "train_labels": folder / "y.npy"}
-            case "parquet":
-                return dict(request.getfixturevalue("parquet_pair"))
-            case "image_folder":
-                root = request.getfixturevalue("write_folder")("", {"cat": 20, "dog": 30})
-                return {"root": root}
-        raise AssertionError(f"dataset {name!r} has no case here")
-
-    return case
+    return lambda name: CASES[name](request.getfixturevalue)

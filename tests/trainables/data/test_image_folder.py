@@ -50,7 +50,9 @@ def test_other_files_and_hidden_ones_are_passed_over(write_folder: WriteFolder) 
 def test_images_of_different_sizes(write_folder: WriteFolder) -> None:
     write_folder("train", {"a": 10, "b": 10}, size=(9, 12))
     root = write_folder("test", {"a": 3, "b": 3}, size=(7, 5))
-    with pytest.raises(ValueError, match=r"test: images of 1 x 9 x 12 .* are wanted"):
+    with pytest.raises(
+        ValueError, match=r"6 of 6 samples .*\n\S+a/000.png: 7x5 pixels, while the first"
+    ):
         load_dataset("image_folder", root=root, seed=0, validation=2)
     dataset = load_dataset("image_folder", root=root, image_size=6, seed=0, validation=2)
     assert dataset.input_shape == (1, 6, 6)
@@ -88,7 +90,9 @@ def test_a_class_without_images(write_folder: WriteFolder) -> None:
 def test_a_class_of_the_test_tree_only(write_folder: WriteFolder) -> None:
     write_folder("train", {"a": 3, "b": 3})
     root = write_folder("test", {"a": 3, "c": 3})
-    with pytest.raises(ValueError, match="test has class 'c', which train has not; known: a, b"):
+    with pytest.raises(
+        ValueError, match=r"/test has class 'c', which \S+/train has not; known: a, b"
+    ):
         load_dataset("image_folder", root=root, seed=0)
 
 
@@ -103,3 +107,22 @@ def test_a_rare_class(write_folder: WriteFolder) -> None:
     root = write_folder("", {"a": 10, "b": 1})
     with pytest.raises(ValueError, match="class 'b' has only one sample"):
         load_dataset("image_folder", root=root, seed=0)
+
+
+def test_imagenet_needs_both_folders_and_enough_memory(
+    imagenet_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sysconf", lambda name: 1000)  # a machine of one megabyte
+    with pytest.raises(ValueError, match=r"63 images of 224 x 224 pixels take .* smaller image_si"):
+        load_dataset("imagenet", root=imagenet_root, seed=0)
+    shutil.rmtree(imagenet_root / "val")
+    with pytest.raises(FileNotFoundError, match="has no folder 'val'"):
+        load_dataset("imagenet", root=imagenet_root, seed=0)
+
+
+def test_unreadable_images_are_passed_over_on_request(write_folder: WriteFolder) -> None:
+    root = write_folder("", {"a": 20, "b": 20})
+    (root / "a" / "007.png").write_bytes(b"no image")
+    dataset = load_dataset("image_folder", root=root, seed=0, on_bad_sample="skip")
+    assert len(dataset.train) + len(dataset.validation) + len(dataset.test) == 39
+    assert f"{root}/a/007.png: not a readable image" in dataset.notes[0]

@@ -1,4 +1,4 @@
-"""Fashion-MNIST and CIFAR: small files in the real format, and the real Fashion-MNIST."""
+"""What torchvision reads: small files in the real formats, and the real Fashion-MNIST."""
 
 import pickle
 import struct
@@ -8,6 +8,7 @@ from urllib.error import URLError
 import numpy as np
 import pytest
 
+from tests.trainables.data.conftest import pixels
 from trainables.data import load_dataset
 
 
@@ -36,12 +37,51 @@ def test_cifar100_takes_the_fine_labels(cifar_root: Path) -> None:
     np.testing.assert_array_equal(np.bincount(dataset.validation.labels), np.ones(100))
 
 
+def test_svhn_reads_pixels_and_labels(svhn_root: Path) -> None:
+    dataset = load_dataset("svhn", root=svhn_root, validation=20, seed=0)
+    expected = pixels(20, 32, 32, 3, seed=20).transpose(0, 3, 1, 2)
+    np.testing.assert_array_equal(dataset.test.inputs, expected)
+    np.testing.assert_array_equal(dataset.test.labels, np.arange(1, 21) % 10)  # 10 means 0
+    assert dataset.samples.augmentation == "crop"  # a mirrored digit is no digit
+
+
+def test_stl10_reads_pixels_and_labels(stl10_root: Path) -> None:
+    dataset = load_dataset("stl10", root=stl10_root, validation=20, seed=0)
+    np.testing.assert_array_equal(dataset.test.inputs, pixels(20, 3, 96, 96, seed=20))
+    np.testing.assert_array_equal(dataset.test.labels, np.arange(20) % 10)
+    assert dataset.classes[3] == "thing 3"
+
+
+def test_stl10_of_two_classes(stl10_root: Path) -> None:
+    dataset = load_dataset("stl10", root=stl10_root, validation=20, seed=0, binary=True)
+    assert dataset.classes[0] == "thing 0/thing 1/thing 2/thing 3/thing 4"
+    np.testing.assert_array_equal(dataset.test.labels, np.arange(20) % 10 >= 5)
+
+
+def test_mnist_is_read_from_its_own_folder(mnist_root: Path) -> None:
+    dataset = load_dataset("mnist", root=mnist_root, validation=10, seed=0)
+    assert dataset.classes[7] == "7 - seven"
+    assert dataset.samples.augmentation == "crop"
+
+
+def test_long_tailed_cifar(cifar_root: Path) -> None:
+    options = {"root": cifar_root, "validation": 15, "imbalance": 0.2}
+    dataset, other = (load_dataset("cifar10", seed=seed, **options) for seed in (0, 1))
+    expected = [15, 12, 10, 8, 7, 6, 5, 4, 3, 3]  # 15 of the first class: 15 · 0.2^(k/9)
+    whole = np.concatenate([dataset.train.labels, dataset.validation.labels])
+    np.testing.assert_array_equal(np.bincount(whole), expected)
+    np.testing.assert_array_equal(np.bincount(dataset.test.labels), np.full(10, 2))
+    seen = {row.tobytes() for part in (dataset.train, dataset.validation) for row in part.inputs}
+    again = {row.tobytes() for part in (other.train, other.validation) for row in part.inputs}
+    assert seen == again  # the seed chooses validation samples, not the dataset
+
+
 def test_cifar_holds_out_5000_by_default(cifar_root: Path) -> None:
     with pytest.raises(ValueError, match="validation=5000 holds out 5000 of 115"):
         load_dataset("cifar10", root=cifar_root, seed=0)
 
 
-@pytest.mark.parametrize("name", ["fashion_mnist", "cifar10", "cifar100"])
+@pytest.mark.parametrize("name", ["fashion_mnist", "mnist", "cifar10", "cifar100", "svhn", "stl10"])
 def test_nothing_there(name: str, tmp_path: Path) -> None:
     message = rf"dataset '{name}': {tmp_path}/\S+ does not exist; set root .*download: true"
     with pytest.raises(FileNotFoundError, match=message):
@@ -88,7 +128,12 @@ def test_download_fetches_before_reading(cifar_root: Path, monkeypatch: pytest.M
 
     folder = cifar_root / "cifar-10-batches-py"
     elsewhere = folder.rename(cifar_root / "elsewhere")
-    monkeypatch.setattr(CIFAR10, "download", lambda self: elsewhere.rename(folder))
+
+    def download(self: CIFAR10) -> None:
+        if elsewhere.exists():  # as torchvision, which does nothing where the files are there
+            elsewhere.rename(folder)
+
+    monkeypatch.setattr(CIFAR10, "download", download)
     dataset = load_dataset("cifar10", root=cifar_root, download=True, validation=20, seed=0)
     assert len(dataset.test) == 20
 

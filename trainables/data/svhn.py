@@ -1,7 +1,8 @@
-"""Fashion-MNIST."""
+"""Street View House Numbers."""
 
 import os
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from trainables.data.splits import HeldOut, Labels, Pixels, SampleCount, build_d
 from trainables.data.torchvision_files import open_splits
 
 
-def load_fashion_mnist(
+def load_svhn(
     *,
     seed: int,
     root: str | os.PathLike[str],
@@ -19,32 +20,38 @@ def load_fashion_mnist(
     validation: HeldOut = 0.1,
     train_samples: SampleCount = None,
 ) -> Dataset:
-    """60,000 training and 10,000 test images of clothes, 28x28 grey, 10 classes.
+    """73,257 training and 26,032 test photographs of digits, 32x32 colour, 10 classes.
 
-    Source: H. Xiao, K. Rasul and R. Vollgraf, Fashion-MNIST, arXiv:1708.07747.
+    Source: Y. Netzer et al., Reading Digits in Natural Images with Unsupervised Feature Learning,
+    2011.
 
     Args:
         seed: Chooses the validation samples and the subset.
-        root: Folder that holds ``FashionMNIST/raw``.
+        root: Folder that holds ``train_32x32.mat`` and ``test_32x32.mat``.
         download: Fetch the files if they are not there.
         validation: Fraction or number of training samples to hold out.
         train_samples: Train on so many samples only.
     """
-    from torchvision.datasets import FashionMNIST  # takes seconds to import
+    from torchvision.datasets import SVHN  # takes seconds to import
 
     train, test = open_splits(
-        "fashion_mnist", FashionMNIST, root=root, folder="FashionMNIST", download=download
+        "svhn",
+        SVHN,
+        root=root,
+        folder="train_32x32.mat",
+        download=download,
+        parts=({"split": "train"}, {"split": "test"}),
     )
 
-    def arrays(part: FashionMNIST) -> tuple[Pixels, Labels]:
-        return part.data.numpy()[:, np.newaxis], part.targets.numpy()
+    def arrays(part: Any) -> tuple[Pixels, Labels]:
+        return np.ascontiguousarray(part.data), np.asarray(part.labels, dtype=np.int64)
 
     return build_dataset(
-        "fashion_mnist",
+        "svhn",
         train=arrays(train),
         test=arrays(test),
-        classes=tuple(train.classes),
-        measure=partial(Images.measured, augmentation="crop_flip"),
+        classes=tuple("0123456789"),
+        measure=partial(Images.measured, augmentation="crop"),
         validation=validation,
         train_samples=train_samples,
         seed=seed,
