@@ -327,9 +327,10 @@ def _carry_out(
         raise SweepInterruptedError(
             f"interrupted; `calsweep resume {sweep.name}` goes on from here"
         ) from None
-    found = answer(Ranking(ledger.records, sweep.rule), sweep)
-    store.save_answer(found)
-    failed = all(record.state == "failed" for record in ledger.records)
+    found = _answer(ledger)
+    if not ledger.cut_short:
+        store.save_answer(found)
+    failed = bool(ledger.records) and all(record.state == "failed" for record in ledger.records)
     if not failed:
         progress.end()
         on_answer(found)
@@ -344,6 +345,18 @@ def _carry_out(
         )
     uri = tracking_uri(store.storage, sweep)
     return SweepResult(ledger.records, found, unsynced, writer.fault, uri)
+
+
+def _answer(ledger: Ledger) -> dict[str, Any]:
+    found = answer(Ranking(ledger.records, ledger.sweep.rule), ledger.sweep)
+    if ledger.cut_short:
+        ended = sum(record.state != "running" for record in ledger.records)
+        found["why"].append(
+            f"The time is up (search.max_hours = {ledger.sweep.search.max_hours:g}): {ended} of "
+            f"{ledger.planned} trials have ended. `calsweep resume {ledger.sweep.name}` goes on "
+            "from here for as long again."
+        )
+    return found
 
 
 def _named_sweeps(sweep: SweepFile, storage: str) -> dict[str, list[TrialRecord]]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from sweeps.redaction import redact
+from sweeps.search.budget import Budget
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import State, TrialRecord
 from sweeps.search.setting import Setting
@@ -77,9 +78,8 @@ class Ledger:
         self._untrained = deque(
             s for s in sweep.seeds if s not in self._trained | self._without_encoder | begun
         )
-        self._deadline = (
-            time.time() + 3600 * sweep.search.max_hours if sweep.search.max_hours else None
-        )
+        self._budget = Budget(sweep.search.max_hours)
+        self._most_live = 0
         searched = [record for record in self.records if record.searched]
         for record in searched:
             self._study.adopt(record.number, record.setting)
@@ -103,13 +103,21 @@ class Ledger:
     def planned(self) -> int:
         """How many trials there will be in all, as far as is known by now."""
         sweep = self.sweep
-        first = self._space.most_trials(sweep.search.trials, self._initial)
+        first = self._most_searched
         begun = len(self.records) - self._searched - len(self._finalists)
         encoders = begun + len(self._untrained)
         if self._final is not None:
             return encoders + self._searched + len(self._finals())
-        again = (len(sweep.seeds) - 1) * min(sweep.selection.finalists + 1, first)
-        return encoders + first + again
+        return encoders + first + self._most_finals
+
+    @property
+    def _most_searched(self) -> int:
+        return self._space.most_trials(self.sweep.search.trials, self._initial)
+
+    @property
+    def _most_finals(self) -> int:
+        candidates = min(self.sweep.selection.finalists + 1, self._most_searched)
+        return (len(self.sweep.seeds) - 1) * candidates
 
     def epochs(self, record: TrialRecord) -> int:
         """How many epochs a trial has that runs to its end."""
@@ -128,9 +136,11 @@ class Ledger:
 
     def next(self) -> TrialRecord | None:
         """Begin (or go on with) a trial; None where there is none now: see :attr:`exhausted`."""
+        if self._budget.is_up:
+            return None
         if self._unfinished:
             record = self._unfinished.popleft()
-            self._live.add(record.number)
+            self._goes(record)
             return record
         if self._untrained:
             assert self.sweep.encoder is not None
@@ -156,6 +166,16 @@ class Ledger:
 
     @property
     def exhausted(self) -> bool:
+        """Whether nothing is left to be done, or no time to do it in."""
+        return self._budget.is_up or self._complete
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether the sweep's hours are over, and trials left to go on with or to begin."""
+        return self._budget.is_up and not self._complete
+
+    @property
+    def _complete(self) -> bool:
         """Whether no trial is running (which may have to be tried again) and none will come."""
         if self._live or self._unfinished or self._untrained:
             return False
@@ -213,6 +233,7 @@ class Ledger:
             (self._trained if state == "finished" else self._without_encoder).add(record.seed)
         elif record.searched:
             self._study.observe(record)
+            self._budget.learn(record)
         self._notify(record)
 
     def _begin(self, role: Role, setting: Setting, seed: int) -> TrialRecord:
@@ -229,13 +250,17 @@ class Ledger:
         self._searched += record.searched
         if role == "finalist":
             self._finalists.append(record)
-        self._live.add(record.number)
+        self._goes(record)
         self._notify(record)
         return record
 
+    def _goes(self, record: TrialRecord) -> None:
+        self._live.add(record.number)
+        self._most_live = max(self._most_live, self.live)
+
     def _search_is_over(self, searched: int) -> bool:
-        late = self._deadline is not None and time.time() > self._deadline
-        # Finalists may have begun before a resume, which sets a new deadline.
+        late = self._budget.search_is_over(self._most_finals, self._most_live)
+        # Finalists may have begun before a resume, which has its hours again.
         begun_finals = bool(self._finalists)
         enough = searched >= self.sweep.search.trials or self._study.exhausted
         return late or begun_finals or enough

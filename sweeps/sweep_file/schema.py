@@ -233,7 +233,9 @@ class SearchSection(_Section):
     ``guard`` is the share by which a trial's validation error may exceed the cross-entropy
     baseline's: beyond it the trial is infeasible, however low its objective. ``warm_start`` names
     earlier sweeps in the same storage, on the same data and model best, for the sampler to learn
-    from; their trials are not this sweep's.
+    from; their trials are not this sweep's. After ``max_hours`` nothing runs any more, of the
+    published settings and the finalists neither; the search ends earlier, in time for the
+    finalists.
     """
 
     trials: Count = 50

@@ -199,14 +199,61 @@ def test_suggestions_follow_the_seed(tmp_path: Path) -> None:
     assert len(set(found[0])) == len(found[0])
 
 
-def test_time_that_is_up_ends_the_search_but_not_the_finals(tmp_path: Path) -> None:
-    sweep = simulated(max_hours=1e-9)
+class Clock:
+    """Stands still, but when it is told to go on."""
+
+    def __init__(self) -> None:
+        self.now = 1e9
+
+    def time(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    for module in ("ledger", "budget"):
+        monkeypatch.setattr(f"sweeps.search.{module}.time", clock)
+    return clock
+
+
+def trials_of_an_hour(ledger: Ledger, clock: Clock) -> None:
+    """Run a sweep whose trials take an hour each, one after the other."""
+    for step, _ in enumerate(steps(ledger)):
+        clock.now += 3600.0 * (step % 2 == 0)
+
+
+def test_the_search_ends_in_time_for_the_finals(tmp_path: Path, clock: Clock) -> None:
+    sweep = simulated(max_hours=17.5, trials=100)
     ledger = ledger_of(sweep, new_store(tmp_path, sweep))
-    for _ in steps(ledger):
-        pass
+    trials_of_an_hour(ledger, clock)
     roles = [record.role for record in ledger.records]
-    assert "search" not in roles
-    assert "finalist" in roles
+    assert roles == ["baseline"] + ["published"] * 6 + ["search"] * 4 + ["finalist"] * 6
+    assert not ledger.cut_short
+
+
+@pytest.mark.parametrize("sections", [{}, TWO_STAGES], ids=["one stage", "two stages"])
+def test_when_the_hours_are_over_nothing_begins_and_a_resume_goes_on(
+    tmp_path: Path, clock: Clock, sections: dict[str, object]
+) -> None:
+    sweep = simulated(sections, max_hours=2.5)
+    store = new_store(tmp_path, sweep)
+    ledger = ledger_of(sweep, store)
+    trials_of_an_hour(ledger, clock)
+    assert len(ledger.records) == 3  # published settings and encoders too are bound by it
+    assert ledger.exhausted
+    assert ledger.cut_short
+    running = ledger_of(sweep, store)
+    begun = running.next()
+    assert begun is not None
+    clock.now += 3 * 3600
+    assert running.exhausted  # while a trial is under way
+    assert running.next() is None
+    resumed = ledger_of(sweep, store)
+    assert not resumed.exhausted
+    again = resumed.next()
+    assert again is not None
+    assert again.number == begun.number
 
 
 def test_names_and_storage(tmp_path: Path) -> None:
@@ -235,15 +282,16 @@ def test_a_sweep_is_run_by_one_process(tmp_path: Path) -> None:
         pass
 
 
-def test_a_sweep_cut_off_in_its_finals_does_not_search_again(tmp_path: Path) -> None:
-    limited = simulated(max_hours=1e-9)
+def test_a_sweep_cut_off_in_its_finals_does_not_search_again(tmp_path: Path, clock: Clock) -> None:
+    limited = simulated(max_hours=13.5)
     store = new_store(tmp_path, limited)
     ledger = ledger_of(limited, store)
-    for _ in steps(ledger):
+    for step, _ in enumerate(steps(ledger)):
+        clock.now += 3600.0 * (step % 2 == 0)
         if ledger.records[-1].role == "finalist":
             break
     # A new start has its hours again, which the search must not take up.
-    resumed = ledger_of(simulated(max_hours=10.0), store)
+    resumed = ledger_of(simulated(max_hours=100.0), store)
     for _ in steps(resumed):
         pass
     roles = [record.role for record in resumed.records]
