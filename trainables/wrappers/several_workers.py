@@ -68,6 +68,7 @@ def train_trial(
             "dataset": dataset,
             "setup": trial_setup,
             "on_gpus": workers.gpus > 0,
+            "reports": reports,
         },
         scaling_config=train.ScalingConfig(
             num_workers=workers.count,
@@ -146,7 +147,8 @@ def _run_worker(loop_config: dict[str, Any]) -> None:
         match report:
             case Failed():
                 raise TrialFailedError(report.reason, report.traceback)
-            case Waits():  # the first worker alone, so there is nothing to report in step
+            case Waits():  # the first worker alone, and what it reports to Train all have to
+                loop_config["reports"].put(to_tune(report))
                 time.sleep(SECONDS_BETWEEN_TRIES)
             case _:
                 done = report.done
