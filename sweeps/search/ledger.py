@@ -64,6 +64,9 @@ class Ledger:
         self._study.learn(earlier)
         self._stopper = make_stopper(sweep)
         self._initial = self._space.initial_settings(num_classes)[: sweep.search.trials]
+        self._most_searched = self._space.most_trials(sweep.search.trials, self._initial)
+        candidates = min(sweep.selection.finalists + 1, self._most_searched)
+        self._most_finals = (len(sweep.seeds) - 1) * candidates
         self._final: list[tuple[Setting, int]] | None = None
         self._unfinished = deque(r for r in self.records if r.state == "running")
         self._live: set[int] = set()
@@ -102,22 +105,11 @@ class Ledger:
     @property
     def planned(self) -> int:
         """How many trials there will be in all, as far as is known by now."""
-        sweep = self.sweep
-        first = self._most_searched
         begun = len(self.records) - self._searched - len(self._finalists)
         encoders = begun + len(self._untrained)
         if self._final is not None:
             return encoders + self._searched + len(self._finals())
-        return encoders + first + self._most_finals
-
-    @property
-    def _most_searched(self) -> int:
-        return self._space.most_trials(self.sweep.search.trials, self._initial)
-
-    @property
-    def _most_finals(self) -> int:
-        candidates = min(self.sweep.selection.finalists + 1, self._most_searched)
-        return (len(self.sweep.seeds) - 1) * candidates
+        return encoders + self._most_searched + self._most_finals
 
     def epochs(self, record: TrialRecord) -> int:
         """How many epochs a trial has that runs to its end."""
