@@ -195,7 +195,7 @@ def check(file: File, overrides: Overrides = None, name: NewName = None) -> None
 @app.command()
 def show(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
     """Print a sweep's answer once more, or what is known of it so far."""
-    from sweeps.runner import read_answer
+    from sweeps.upkeep import read_answer
 
     answer, finished = read_answer(name, storage)
     _print_answer(answer)
@@ -206,8 +206,8 @@ def show(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
 @app.command("list")
 def list_sweeps(storage: Storage = DEFAULT_STORAGE) -> None:
     """List the sweeps of a storage: how far each is, and what is best so far."""
-    from sweeps.runner import overviews
     from sweeps.terminal.answers import overview_table
+    from sweeps.upkeep import overviews
 
     found = overviews(storage)
     _print(overview_table(found) if found else f"no sweep in {redact(storage)} yet")
@@ -223,7 +223,7 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Delete a sweep from the storage; what MLflow has of it stays."""
-    from sweeps.runner import delete_sweep
+    from sweeps.upkeep import delete_sweep
 
     what = "the checkpoints of sweep" if checkpoints else "sweep"
     if not yes:
@@ -262,7 +262,7 @@ def report(
     ] = None,
 ) -> None:
     """Write one HTML file that shows what a sweep found."""
-    from sweeps.runner import write_report
+    from sweeps.upkeep import write_report
 
     print(f"written: {write_report(name, storage, output)}")
 
@@ -270,7 +270,7 @@ def report(
 @app.command()
 def sync(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
     """Bring MLflow up to date with a sweep that ran while it did not answer."""
-    from sweeps.runner import sync_sweep
+    from sweeps.upkeep import sync_sweep
 
     done = sync_sweep(name, storage)
     print(f"MLflow is up to date: {done.trials} trials of {name}")

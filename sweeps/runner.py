@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.cluster import connection
 from sweeps.cluster.devices import settle_devices
-from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError, first_line
+from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
 from sweeps.formatting import finite
 from sweeps.planning.checks import check_sweep
 from sweeps.planning.data_fit import fit_to_data
 from sweeps.planning.quick_checks import check_at_once_if_doubtful
+from sweeps.results.comparison import Comparison, compare
 from sweeps.results.explanation import answer, failure_summary
-from sweeps.results.overview import Overview, overview
-from sweeps.results.report import render_report
 from sweeps.search.ledger import Ledger
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
@@ -30,13 +28,12 @@ from sweeps.search.warm_start import earlier_trials
 from sweeps.store.driver_log import driver_log
 from sweeps.store.encoders import encoder_setup, trained_encoders
 from sweeps.store.identity import go_on, identify, identity_files, read_environment
-from sweeps.store.sweep_store import SweepStore, check_storage, sweep_names
+from sweeps.store.sweep_store import SweepStore, check_storage
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.progress import Progress
 from sweeps.tracking.address import check_answers, tracking_uri
-from sweeps.tracking.artifacts import ArtifactError
-from sweeps.tracking.mirror import Mirror, RunDeletedError, RunRefusedError
+from sweeps.tracking.mirror import Mirror
 from sweeps.tracking.writer import MlflowWriter
 from trainables.config import trial_setting
 
@@ -124,130 +121,6 @@ def resume_sweep(
     return _run(sweep, store, address, console or plain_console(stderr=True), on_answer, False)
 
 
-@dataclass(frozen=True)
-class SyncResult:
-    """What :func:`sync_sweep` did.
-
-    Attributes:
-        trials: How many there are.
-        deleted: How many of them stay out of MLflow, as their runs were deleted there.
-    """
-
-    trials: int
-    deleted: int
-
-
-def sync_sweep(name: str, storage: str) -> SyncResult:
-    """Bring MLflow up to date with what the sweep store knows.
-
-    Raises:
-        UserError: There is no such sweep, it is being run, or MLflow does not answer.
-        SweepFailedError: The files of some trials are damaged, or MLflow refuses their runs; all
-            else is up to date. Or MLflow stopped answering.
-    """
-    store = SweepStore(storage, name)
-    sweep = store.load_sweep()
-    check_answers(tracking_uri(storage, sweep))
-    with store.locked():
-        records = store.load_records()
-        mirror = Mirror(sweep, store, read_environment(store.folder))
-        left, deleted = [], 0
-        try:
-            mirror.connect()
-            for record in records:
-                try:
-                    mirror.sync(record)
-                except RunDeletedError:
-                    deleted += 1
-                except (ArtifactError, RunRefusedError) as error:
-                    left.append(str(error))
-            if all(record.state != "running" for record in records):
-                found = answer(Ranking(records, sweep.rule), sweep)
-                mirror.answer(finite(found))
-                mirror.end("FINISHED")
-        except RunRefusedError as error:  # the sweep's own
-            left.append(str(error))
-        except Exception as error:  # whatever MLflow or the network raises
-            raise SweepFailedError(
-                f"MLflow is not up to date: {first_line(error)}; `calsweep sync {name}` goes on "
-                "from here"
-            ) from error
-    if left:
-        raise SweepFailedError("not in MLflow in full:\n" + "\n".join(left))
-    return SyncResult(len(records), deleted)
-
-
-def read_answer(name: str, storage: str) -> tuple[dict[str, Any], bool]:
-    """What a sweep came to (see :func:`~sweeps.results.explanation.answer`), and whether for good.
-
-    Raises:
-        UserError: There is no such sweep, or none of its trials has begun.
-    """
-    store = SweepStore(storage, name)
-    sweep = store.load_sweep()
-    records = store.load_records()
-    if not records:
-        raise UserError(f"sweep {name!r} has no trial yet; `calsweep resume {name}` begins")
-    return answer(Ranking(records, sweep.rule), sweep), store.load_answer() is not None
-
-
-def overviews(storage: str) -> list[Overview]:
-    """The sweeps of a storage, the latest first."""
-    found = []
-    for name in sweep_names(storage):
-        store = SweepStore(storage, name)
-        finished = store.load_answer() is not None
-        found.append(overview(store.load_sweep(), store.load_records(), finished))
-    return sorted(found, key=lambda each: each.started or math.inf, reverse=True)
-
-
-def delete_sweep(name: str, storage: str, checkpoints: bool = False) -> None:
-    """Delete a sweep from the storage, or its checkpoints alone.
-
-    Raises:
-        UserError: There is no such sweep, or it is being run.
-    """
-    store = SweepStore(storage, name)
-    store.load_sweep()
-    with store.locked():
-        if checkpoints:
-            store.delete_checkpoints()
-        else:
-            store.delete()
-
-
-def write_report(name: str, storage: str, output: str | None = None) -> str:
-    """Write the report of a sweep, finished or not.
-
-    Args:
-        name: Name of the sweep.
-        storage: Path or URI of the sweep store.
-        output: Path of the HTML file; ``<name>-report.html`` here if None.
-
-    Returns:
-        The path written.
-
-    Raises:
-        UserError: There is no such sweep, or the file cannot be written.
-    """
-    store = SweepStore(storage, name)
-    sweep = store.load_sweep()
-    path = Path(output or f"{name}-report.html").absolute()
-    page = render_report(
-        sweep,
-        store.load_records(),
-        lambda number: store.trial_folder(number).read("predictions_test.parquet"),
-        read_environment(store.folder),
-    )
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        temporary.write_text(page, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        raise UserError(f"--output {path}: cannot be written: {error.strerror}") from None
-    return str(path)
-
-
 def _run(
     sweep: SweepFile,
     store: SweepStore,
@@ -327,7 +200,8 @@ def _carry_out(
         raise SweepInterruptedError(
             f"interrupted; `calsweep resume {sweep.name}` goes on from here"
         ) from None
-    found = _answer(ledger)
+    progress.stage("Comparing the choice with cross-entropy")
+    found = _answer(ledger, store)
     if not ledger.cut_short:
         store.save_answer(found)
     failed = bool(ledger.records) and all(record.state == "failed" for record in ledger.records)
@@ -347,8 +221,9 @@ def _carry_out(
     return SweepResult(ledger.records, found, unsynced, writer.fault, uri)
 
 
-def _answer(ledger: Ledger) -> dict[str, Any]:
-    found = answer(Ranking(ledger.records, ledger.sweep.rule), ledger.sweep)
+def _answer(ledger: Ledger, store: SweepStore) -> dict[str, Any]:
+    ranking = Ranking(ledger.records, ledger.sweep.rule)
+    found = answer(ranking, ledger.sweep, _comparisons(ranking, store))
     if ledger.cut_short:
         ended = sum(record.state != "running" for record in ledger.records)
         found["why"].append(
@@ -357,6 +232,18 @@ def _answer(ledger: Ledger) -> dict[str, Any]:
             "from here for as long again."
         )
     return found
+
+
+def _comparisons(ranking: Ranking, store: SweepStore) -> list[Comparison]:
+    """What the choice is worth, as far as the predictions can be read."""
+    try:
+        return compare(
+            ranking,
+            lambda number: store.trial_folder(number).read("predictions_validation.parquet"),
+        )
+    except (OSError, ValueError) as error:  # pyarrow's complaints are ValueErrors
+        logger.error("the choice cannot be compared with cross-entropy: %s", error)
+        return []
 
 
 def _named_sweeps(sweep: SweepFile, storage: str) -> dict[str, list[TrialRecord]]:

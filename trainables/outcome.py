@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from trainables import metrics as M
-from trainables.posthoc import TemperatureScaling
+from trainables.posthoc import TemperatureScaling, cross_fitted
 from trainables.storage import Folder
 
 Predictions = tuple[Tensor, Tensor]
@@ -23,7 +23,8 @@ def summarise(
     """All metrics of one trained classifier.
 
     The temperature is fitted by NLL on the validation split, or on the part of it that is kept for
-    that; the test split chooses nothing.
+    that; the test split chooses nothing. What it does to the validation split itself is judged by
+    cross-fitting: each half with a temperature of the other.
 
     Args:
         validation: Logits (N, K) and labels (N,) of the validation split.
@@ -43,7 +44,10 @@ def summarise(
         "temperature_at_bound": float(scaler.at_bound),
     }
     for split, (logits, labels) in {"val": validation, "test": test}.items():
-        raw, scaled = M.evaluate(logits, labels), M.evaluate(scaler(logits), labels)
+        calibrated = scaler(logits)
+        if split == "val" and adapting is None:  # no sample is judged by what it was fitted on
+            calibrated = cross_fitted(logits, labels)
+        raw, scaled = M.evaluate(logits, labels), M.evaluate(calibrated, labels)
         values |= {f"{split}_{name}": value for name, value in raw.items()}
         values |= {f"{split}_{name}_scaled": value for name, value in scaled.items()}
         probs = torch.softmax(logits.double(), dim=1)

@@ -5,17 +5,21 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from sweeps.formatting import format_hyperparameters, metric_heading
 from sweeps.results.columns import objective_metric
+from sweeps.results.comparison import Comparison, in_words, is_supported
 from sweeps.results.leaderboard import leaderboard
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.sweep_file.schema import SweepFile
 
 
-def explain_choice(ranking: Ranking, adapt_share: float = 0.0) -> list[str]:
+def explain_choice(
+    ranking: Ranking, adapt_share: float = 0.0, comparisons: Sequence[Comparison] = ()
+) -> list[str]:
     """Why the chosen setting was chosen, how sure that is, and what it does on the test split."""
     chosen, baseline, guard = ranking.chosen, ranking.baseline, ranking.rule.guard
     if chosen is None:
@@ -46,11 +50,7 @@ def explain_choice(ranking: Ranking, adapt_share: float = 0.0) -> list[str]:
             f"The cross-entropy baseline has {baseline.objective:.4f}, validation error "
             f"{baseline.val_error:.4f} (chosen: {chosen.val_error:.4f})."
         )
-        if _overlap(chosen, baseline, objective):
-            lines.append(
-                "Their 95% intervals overlap: on this validation split the two cannot be told "
-                "apart for sure."
-            )
+    lines += in_words(comparisons)
     if adapt_share:
         lines.append(
             f"{adapt_share:.0%} of the validation split is kept for what adapts to it (some "
@@ -74,20 +74,15 @@ def _baseline_reason(ranking: Ranking) -> str:
     return f" ({reasons[0]})" if reasons else ""
 
 
-def _overlap(first: Candidate, second: Candidate, objective: str) -> bool:
-    """Whether the intervals of the objective overlap; False where it has none."""
-    return first.mean(f"{objective}_low") <= second.mean(f"{objective}_high") and second.mean(
-        f"{objective}_low"
-    ) <= first.mean(f"{objective}_high")
-
-
 def failure_summary(records: Sequence[TrialRecord]) -> str:
     """The reasons for which trials failed, the most frequent first, with how often each."""
     reasons = Counter(record.reason or "unknown" for record in records if record.state == "failed")
     return "\n".join(f"  {count} × {reason}" for reason, count in reasons.most_common(5))
 
 
-def answer(ranking: Ranking, sweep: SweepFile) -> dict[str, Any]:
+def answer(
+    ranking: Ranking, sweep: SweepFile, comparisons: Sequence[Comparison] = ()
+) -> dict[str, Any]:
     """The answer for programs: the chosen setting with its metrics, the rows, the reasons."""
     chosen = ranking.chosen
     summary: dict[str, Any] = {
@@ -95,7 +90,9 @@ def answer(ranking: Ranking, sweep: SweepFile) -> dict[str, Any]:
         "dataset": sweep.dataset.label,
         "model": sweep.model_label,
         "objective": ranking.rule.objective,
-        "why": explain_choice(ranking, sweep.training.adapt_share),
+        "why": explain_choice(ranking, sweep.training.adapt_share, comparisons),
+        "comparisons": [asdict(each) for each in comparisons],
+        "supported": is_supported(comparisons),
         "guard_reference": ranking.reference,
         "rows": leaderboard(ranking),
     }

@@ -16,6 +16,7 @@ from sweeps.formatting import format_hyperparameters
 from sweeps.redaction import redact
 from sweeps.results import figures
 from sweeps.results.columns import one_line, shown_metrics
+from sweeps.results.comparison import Comparison
 from sweeps.results.explanation import explain_choice, failure_summary
 from sweeps.results.leaderboard import leaderboard
 from sweeps.search.ranking import Ranking
@@ -31,6 +32,7 @@ _UNKNOWN = "not known: the sweep was begun by a calsweep that did not keep it"
 def render_report(
     sweep: SweepFile,
     records: Sequence[TrialRecord],
+    comparisons: Sequence[Comparison],
     read_predictions: Callable[[int], bytes],
     environment: Mapping[str, Any] | None,
 ) -> str:
@@ -39,6 +41,7 @@ def render_report(
     Args:
         sweep: The sweep.
         records: Its trials.
+        comparisons: What its choice is worth, once it has ended.
         read_predictions: Gives a trial's predictions on the test split, a Parquet file's content;
             raises OSError where there are none.
         environment: What it ran on; None where that is not known.
@@ -59,7 +62,7 @@ def render_report(
             "%Y-%m-%d %H:%M", time.localtime(min((r.started for r in records), default=0))
         ),
         minutes=_minutes(records),
-        why=explain_choice(ranking, sweep.training.adapt_share) if records else [],
+        why=explain_choice(ranking, sweep.training.adapt_share, comparisons) if records else [],
         failures=failure_summary(records),
         rows=leaderboard(ranking),
         metrics=metrics,

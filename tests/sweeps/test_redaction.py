@@ -16,13 +16,13 @@ from sweeps.errors import SweepFailedError, UserError
 from sweeps.planning.checks import check_sweep
 from sweeps.planning.portability import check_reachable
 from sweeps.redaction import is_redacted, redact
-from sweeps.runner import sync_sweep, write_report
 from sweeps.store.driver_log import driver_log
 from sweeps.store.environment import describe_environment
 from sweeps.sweep_file.loading import load_sweep
 from sweeps.sweep_file.yaml_text import shortened
 from sweeps.tracking.address import artifact_location, check_answers
 from sweeps.tracking.mirror import Mirror
+from sweeps.upkeep import sync_sweep, write_report
 from tests.builders import baseline, make_sweep, new_store, trial
 from tests.harness.scene import MlflowServer
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from trainables import metrics as M
 from trainables.metrics import METRIC_NAMES
 from trainables.outcome import read_predictions, summarise, write_predictions
+from trainables.posthoc import cross_fitted
 from trainables.storage import Folder
 
 
@@ -27,7 +28,10 @@ def test_every_metric_is_there_raw_and_scaled() -> None:
     validation, test = overconfident(2000, 0), overconfident(1000, 1)
     values = summarise(validation, test)
     for split, (logits, labels) in (("val", validation), ("test", test)):
-        raw, scaled = M.evaluate(logits, labels), M.evaluate(logits / values["temperature"], labels)
+        calibrated = (
+            cross_fitted(logits, labels) if split == "val" else logits / values["temperature"]
+        )
+        raw, scaled = M.evaluate(logits, labels), M.evaluate(calibrated, labels)
         for name in METRIC_NAMES:
             assert values[f"{split}_{name}"] == raw[name]
             assert values[f"{split}_{name}_scaled"] == pytest.approx(scaled[name], abs=1e-4)

@@ -13,6 +13,7 @@ from trainables.metrics.calibration import (
     reliability_bins,
 )
 from trainables.metrics.debiased import debiased_calibration_error, sweep_calibration_error
+from trainables.metrics.differences import COMPARABLE, Difference, difference
 from trainables.metrics.evaluation import evaluate
 from trainables.metrics.intervals import interval
 from trainables.metrics.kernel_density import kde_calibration_error
@@ -30,9 +31,11 @@ from trainables.metrics.smooth import smooth_calibration_error
 from trainables.metrics.table import EPOCH_METRICS, METRIC_NAMES, METRICS, Metric
 
 __all__ = [
+    "COMPARABLE",
     "EPOCH_METRICS",
     "METRICS",
     "METRIC_NAMES",
+    "Difference",
     "Metric",
     "ReliabilityBins",
     "accuracy",
@@ -42,6 +45,7 @@ __all__ = [
     "brier_score",
     "classwise_calibration_error",
     "debiased_calibration_error",
+    "difference",
     "e_aurc",
     "error_rate",
     "evaluate",

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from sweeps.results.comparison import Comparison
 from sweeps.results.explanation import answer, explain_choice, failure_summary
 from sweeps.results.leaderboard import leaderboard
 from sweeps.search.record import TrialRecord
@@ -65,17 +66,14 @@ def test_finalists_are_shown_by_the_mean_over_new_seeds() -> None:
     assert "ECE 0.1500 [0.0000, 0.1000], after temperature scaling 0.0500" in last
 
 
-@pytest.mark.parametrize(
-    ("interval", "told"), [((0.01, 0.2), True), ((0.04, 0.045), False), ((0.3, 0.4), False)]
-)
-def test_overlapping_intervals_are_told(interval: tuple[float, float], told: bool) -> None:
-    records = [
-        baseline(val_ece=0.05, val_ece_low=0.1, val_ece_high=0.15),
-        trial(1, "focal", val_ece=0.03, val_ece_low=interval[0], val_ece_high=interval[1]),
-    ]
-    lines = explain_choice(ranked(records))
+def test_the_comparisons_are_told_after_the_baseline() -> None:
+    records = [baseline(val_ece=0.05), trial(1, "focal", val_ece=0.03)]
+    found = Comparison(
+        "focal", "cross_entropy", "ece", -0.02, -0.03, -0.01, verdict="supported", seeds=2
+    )
+    lines = explain_choice(ranked(records), comparisons=[found])
     assert "The cross-entropy baseline has 0.0500, validation error 0.1000" in lines[1]
-    assert any("intervals overlap" in line for line in lines) is told
+    assert "Better than cross_entropy? Yes, that is supported: ECE -0.0200" in lines[2]
 
 
 def test_what_is_shown_and_judged_follows_the_objective() -> None:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from sweeps.errors import SweepFailedError, UserError
-from sweeps.runner import sync_sweep
 from sweeps.search.record import TrialRecord
 from sweeps.tracking.address import check_answers, tracking_uri
 from sweeps.tracking.mirror import Mirror
 from sweeps.tracking.reader import tracked_sweeps
 from sweeps.tracking.writer import MlflowWriter
+from sweeps.upkeep import sync_sweep
 from tests.harness.tracked import (
     ENVIRONMENT,
     client_of,

@@ -1,0 +1,102 @@
+"""The interval of a difference: over samples and seeds, as often right as it says."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+from trainables import metrics as M
+
+CLASSES = 5
+
+
+def drawn(seed: int, samples: int, *factors: float) -> tuple[list[Tensor], Tensor]:
+    """Probabilities of runs on the same samples, with logits too large by these factors."""
+    generator = torch.Generator().manual_seed(seed)
+    honest = 1.5 * torch.randn(samples, CLASSES, generator=generator, dtype=torch.float64)
+    labels = torch.multinomial(torch.softmax(honest, 1), 1, generator=generator)[:, 0]
+    return [torch.softmax(factor * honest, dim=1) for factor in factors], labels
+
+
+def seeds(generator: np.random.Generator, factor: float) -> list[float]:
+    """The same recipe, trained with two seeds."""
+    return [factor * (1 + 0.03 * generator.standard_normal()) for _ in range(2)]
+
+
+def truth(factor: float) -> float:
+    """The expected ECE of a recipe."""
+    spread = stats.norm.ppf((np.arange(5) + 0.5) / 5)
+    runs, labels = drawn(99, 200_000, *(factor * (1 + 0.03 * z) for z in spread))
+    return float(np.mean([M.expected_calibration_error(run, labels) for run in runs]))
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(1.0, 1.0), (1.0, 1.3), (1.3, 1.3)])
+def test_the_interval_of_ece_covers_and_is_seldom_wrong(ours: float, theirs: float) -> None:
+    generator, repetitions = np.random.default_rng(0), 60
+    expected = truth(ours) - truth(theirs)
+    covered = said_wrong = 0
+    for seed in range(repetitions):
+        factors = [*seeds(generator, ours), *seeds(generator, theirs)]
+        runs, labels = drawn(seed, 800, *factors)
+        found = M.difference("ece", runs[:2], runs[2:], labels)
+        covered += found.low <= expected <= found.high
+        wrong = ("worse",) if expected < 0 else ("worse", "supported")
+        said_wrong += found.verdict in wrong
+    assert covered >= 0.9 * repetitions
+    assert said_wrong <= 0.1 * repetitions
+
+
+def test_a_large_difference_is_supported_and_its_reverse_is_worse() -> None:
+    runs, labels = drawn(0, 3000, 1.0, 1.02, 2.0, 2.05)
+    better = M.difference("ece", runs[:2], runs[2:], labels)
+    assert better.verdict == "supported"
+    assert better.low <= better.value <= better.high < 0
+    worse = M.difference("ece", runs[2:], runs[:2], labels)
+    assert worse.verdict == "worse"
+    assert worse.value == pytest.approx(-better.value)
+    accuracy = M.difference("accuracy", runs[:2], [run.flip(1) for run in runs[2:]], labels)
+    assert accuracy.verdict == "supported"  # of which more is better
+    assert accuracy.low > 0
+
+
+def test_of_one_run_each_a_mean_has_the_paired_interval() -> None:
+    (ours, theirs), labels = drawn(1, 2000, 1.0, 1.4)
+    found = M.difference("nll", [ours], [theirs], labels)
+    rows = torch.arange(len(labels))
+    paired = (theirs[rows, labels].log() - ours[rows, labels].log()).numpy()
+    expected = stats.norm.interval(0.95, paired.mean(), paired.std(ddof=1) / len(paired) ** 0.5)
+    assert (found.low, found.high) == pytest.approx(expected)
+    assert found.value == pytest.approx(paired.mean())
+
+
+def test_seeds_that_differ_more_and_more_candidates_make_it_wider() -> None:
+    runs, labels = drawn(2, 1000, 1.0, 1.01, 1.3, 1.31)
+    unlike, _ = drawn(2, 1000, 0.8, 1.2, 1.1, 1.5)
+    for metric in ("ece", "nll"):
+        close = M.difference(metric, runs[:2], runs[2:], labels)
+        wide = M.difference(metric, unlike[:2], unlike[2:], labels)
+        assert wide.high - wide.low > close.high - close.low
+        many = M.difference(metric, runs[:2], runs[2:], labels, candidates=40)
+        assert many.low < close.low <= close.high < many.high
+        # Further settings tell how much seeds differ: the interval of few runs gets narrower.
+        helped = M.difference(metric, unlike[:2], unlike[2:], labels, others=[runs[:2], runs[2:]])
+        assert helped.high - helped.low < wide.high - wide.low
+
+
+def test_a_difference_of_something_and_itself_is_zero() -> None:
+    (run,), labels = drawn(3, 500, 1.2)
+    for metric in M.COMPARABLE:
+        found = M.difference(metric, [run], [run], labels)
+        assert found.value == 0
+        assert found.verdict == "not supported"
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    (run,), labels = drawn(4, 50, 1.0)
+    with pytest.raises(ValueError, match="name must be one of ece, adaptive_ece, nll"):
+        M.difference("mce", [run], [run], labels)
+    with pytest.raises(ValueError, match="theirs must hold at least one run"):
+        M.difference("ece", [run], [], labels)
+    with pytest.raises(ValueError, match=r"confidence must be in \(0, 1\), got 95"):
+        M.difference("ece", [run], [run], labels, confidence=95)

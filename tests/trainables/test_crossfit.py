@@ -1,0 +1,79 @@
+"""Cross-fitting: nothing is judged on what it was fitted on."""
+
+from typing import Self
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from trainables import metrics as M
+from trainables.posthoc import TemperatureScaling, cross_fitted
+
+
+def drawn(samples: int, seed: int = 0, scale: float = 3.0) -> tuple[Tensor, Tensor]:
+    """Logits that are too large by ``scale``, and labels."""
+    generator = torch.Generator().manual_seed(seed)
+    honest = torch.randn(samples, 5, generator=generator, dtype=torch.float64)
+    labels = torch.multinomial(torch.softmax(honest, dim=1), 1, generator=generator)[:, 0]
+    return scale * honest, labels
+
+
+class Memory:
+    """Gives every sample that it was fitted on its own label, and any other what it had."""
+
+    def fit(self, logits: Tensor, labels: Tensor) -> Self:
+        self.known = {tuple(row.tolist()): int(y) for row, y in zip(logits, labels, strict=True)}
+        return self
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        calibrated = logits.clone()
+        for row in calibrated:
+            if (label := self.known.get(tuple(row.tolist()))) is not None:
+                row.fill_(-100.0)[label] = 100.0
+        return calibrated
+
+
+@given(samples=st.integers(2, 60), seed=st.integers(0, 5))
+def test_no_sample_is_calibrated_by_its_own_label(samples: int, seed: int) -> None:
+    logits, labels = drawn(samples)
+    assert torch.equal(cross_fitted(logits, labels, Memory, seed), logits)
+    assert M.accuracy(torch.softmax(Memory().fit(logits, labels)(logits), 1), labels) == 1
+
+
+def test_halves_hold_every_class_in_proportion() -> None:
+    seen: list[list[int]] = []
+
+    class Counts(Memory):
+        def fit(self, logits: Tensor, labels: Tensor) -> Self:
+            seen.append(labels.bincount(minlength=5).tolist())
+            return super().fit(logits, labels)
+
+    logits, labels = drawn(1001)
+    cross_fitted(logits, labels, Counts)
+    first, second = seen
+    assert all(abs(a - b) <= 1 for a, b in zip(first, second, strict=True))
+
+
+def test_what_is_judged_is_as_on_new_data() -> None:
+    """On 30 samples the temperature that was fitted on them flatters; the cross-fitted does not."""
+    flattered, honest, fresh = 0.0, 0.0, 0.0
+    for seed in range(200):
+        logits, labels = drawn(60, seed)
+        scaler = TemperatureScaling().fit(logits, labels)
+        flattered += M.negative_log_likelihood(torch.softmax(scaler(logits), 1), labels) / 200
+        crossed = cross_fitted(logits, labels)
+        honest += M.negative_log_likelihood(torch.softmax(crossed, 1), labels) / 200
+        new = drawn(2000, seed + 10_000)
+        half = TemperatureScaling().fit(logits[:30], labels[:30])
+        fresh += M.negative_log_likelihood(torch.softmax(half(new[0]), 1), new[1]) / 200
+    assert flattered < honest - 0.01
+    assert honest == pytest.approx(fresh, abs=0.02)
+
+
+def test_the_dtype_stays_and_wrong_input_is_refused() -> None:
+    logits, labels = drawn(20)
+    assert cross_fitted(logits.float(), labels).dtype == torch.float32
+    with pytest.raises(ValueError, match="at least 2 samples, got 1"):
+        cross_fitted(logits[:1], labels[:1])

@@ -1,0 +1,277 @@
+"""Is one setting better than another? Paired over the same samples, and over training seeds."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, variance
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import norm
+from scipy.stats import t as student
+from torch import Tensor
+
+from trainables.metrics._inputs import check_count, check_level, check_probs
+from trainables.metrics._predictions import NUM_BINS
+from trainables.metrics._top_label import top_label
+from trainables.metrics.proper_scores import log_losses, squared_errors
+from trainables.metrics.table import METRICS
+
+Array = npt.NDArray[np.float64]
+Verdict = Literal["supported", "not supported", "worse"]
+Binning = Literal["equal_width", "equal_mass"]
+
+_DRAWS = 2000
+_SCALES = 81
+_NUISANCE = 0.1  # share of the level that is spent on each model's own calibration error
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much one setting's metric differs from another's.
+
+    Attributes:
+        metric: name of the metric.
+        value: mean of the metric over our runs, less that over theirs.
+        low: lower end of the interval of the difference of the expected metrics.
+        high: upper end.
+        verdict: `supported` if all of the interval says that ours is better, `worse` if all of it
+            says that it is worse, else `not supported`.
+    """
+
+    metric: str
+    value: float
+    low: float
+    high: float
+    verdict: Verdict
+
+
+def difference(
+    name: str,
+    ours: Sequence[Tensor],
+    theirs: Sequence[Tensor],
+    labels: Tensor,
+    *,
+    confidence: float = 0.95,
+    candidates: int = 1,
+    others: Sequence[Sequence[Tensor]] = (),
+) -> Difference:
+    """Difference of a metric between two settings, with an interval over samples and seeds.
+
+    What is estimated: the difference of the metric's expected values, over training seeds and on
+    endlessly many samples of the same law (of a binned calibration error, in the same bins).
+
+    The samples are shared, so that what is hard for both cancels. Seeds are draws of their own:
+    their variance is pooled over all settings, and few of them make the interval wider (Student's
+    t with Satterthwaite's degrees of freedom). With one run of every setting the interval is over
+    samples alone, of these very networks.
+
+    Means over samples (`nll`, `brier`, `error`, `accuracy`): the mean of paired differences. Binned
+    calibration errors (`ece`, `adaptive_ece`) are biased upwards, the more the better the model is
+    calibrated, so their plain difference is too small; here the test is inverted: kept are all
+    pairs of scales λ of the two models' gaps that would show, with the normal noise of the bins'
+    sums over the shared samples, each model's error and their difference as observed.
+
+    Args:
+        name: one of `COMPARABLE`.
+        ours: probabilities of each of our runs, (N, K) each.
+        theirs: probabilities of each of their runs, on the same samples.
+        labels: true classes, (N,).
+        confidence: level of the interval, in (0, 1).
+        candidates: of how many settings ours is the best: the level is corrected for the choice
+            (Bonferroni), as the best of many looks better than it is.
+        others: runs of further settings, which tell more of the variance over seeds.
+
+    Raises:
+        TypeError: if probabilities or labels are no tensors of floats and of integers.
+        ValueError: if shapes or values are not as above, or the metric's differences are not known
+            to be covered.
+    """
+    if name not in COMPARABLE:
+        raise ValueError(f"name must be one of {', '.join(COMPARABLE)}, got {name!r}")
+    check_level(confidence)
+    check_count("candidates", candidates)
+    groups = [[check_probs(p, labels)[0] for p in runs] for runs in (ours, theirs, *others)]
+    for what, runs in (("ours", groups[0]), ("theirs", groups[1])):
+        if not runs:
+            raise ValueError(f"{what} must hold at least one run")
+    labels = check_probs(groups[0][0], labels)[1]
+    values = [[METRICS[name].function(probs, labels) for probs in runs] for runs in groups]
+    spread, freedom = _over_seeds(values)
+    spread *= 1 / len(ours) + 1 / len(theirs)
+    level = 1 - (1 - confidence) / candidates
+    value = fmean(values[0]) - fmean(values[1])
+    low, high = COMPARABLE[name](groups[0], groups[1], labels, spread, freedom, level)
+    low, high = min(low, value), max(high, value)
+    return Difference(name, value, low, high, _verdict(name, low, high))
+
+
+def _verdict(name: str, low: float, high: float) -> Verdict:
+    if METRICS[name].higher_is_better:
+        low, high = -high, -low
+    return "supported" if high < 0 else "worse" if low > 0 else "not supported"
+
+
+def _over_seeds(values: Sequence[Sequence[float]]) -> tuple[float, int]:
+    """Variance of a run's metric over seeds, pooled, and its degrees of freedom (0 if unknown)."""
+    several = [group for group in values if len(group) > 1]
+    freedom = sum(len(group) - 1 for group in several)
+    total = sum((len(group) - 1) * variance(group) for group in several)
+    return (total / freedom if freedom else 0.0), freedom
+
+
+def _quantile(samples: Array, seeds: float, freedom: int, level: float) -> Array:
+    """Two-sided quantile for a sum of variances of which the seeds' is estimated from few runs."""
+    if seeds == 0:
+        return np.full_like(samples, norm.ppf(0.5 + level / 2))
+    total = samples + seeds
+    satterthwaite = freedom * (total / seeds) ** 2
+    return np.asarray(student.ppf(0.5 + level / 2, satterthwaite))
+
+
+def _of_means(
+    per_sample: Callable[[Tensor, Tensor], Tensor],
+    ours: Sequence[Tensor],
+    theirs: Sequence[Tensor],
+    labels: Tensor,
+    seeds: float,
+    freedom: int,
+    level: float,
+) -> tuple[float, float]:
+    """Interval of the mean of paired differences of a loss per sample."""
+    first, second = (
+        np.mean([per_sample(p, labels).double().cpu().numpy() for p in runs], axis=0)
+        for runs in (ours, theirs)
+    )
+    paired = first - second
+    if len(paired) < 2:
+        return -math.inf, math.inf
+    sampling = np.array(paired.var(ddof=1) / len(paired))
+    half = _quantile(sampling, seeds, freedom, level) * np.sqrt(sampling + seeds)
+    return float(paired.mean() - half), float(paired.mean() + half)
+
+
+def _of_binned_errors(
+    binning: Binning,
+    ours: Sequence[Tensor],
+    theirs: Sequence[Tensor],
+    labels: Tensor,
+    seeds: float,
+    freedom: int,
+    level: float,
+) -> tuple[float, float]:
+    """Interval of the difference of binned calibration errors, by inverting the test."""
+    gaps, noise = _gaps_and_noise([*ours, *theirs], labels, binning)
+    cut = len(ours) * NUM_BINS
+    a_gaps, b_gaps = gaps[:cut], gaps[cut:]
+    a_shown, b_shown = np.abs(a_gaps).sum() / len(ours), np.abs(b_gaps).sum() / len(theirs)
+    a_scales, a_draws = _draws(a_gaps, noise[:, :cut], len(ours))
+    b_scales, b_draws = _draws(b_gaps, noise[:, cut:], len(theirs))
+    a_mean, b_mean = a_draws.mean(axis=0), b_draws.mean(axis=0)
+    a_var, b_var = a_draws.var(axis=0), b_draws.var(axis=0)
+    covariance = (a_draws - a_mean).T @ (b_draws - b_mean) / len(noise)
+    sampling = np.maximum(a_var[:, None] + b_var[None, :] - 2 * covariance, 0.0)
+    # Seeds have a share of their own in each model's error: half of that of the difference.
+    alone = 1 - (1 - level) * _NUISANCE
+    a_kept = _keeps(a_shown - a_mean, a_var, seeds / 2, freedom, alone)
+    b_kept = _keeps(b_shown - b_mean, b_var, seeds / 2, freedom, alone)
+    off_by = (a_shown - b_shown) - (a_mean[:, None] - b_mean[None, :])
+    together = 1 - (1 - level) * (1 - 2 * _NUISANCE)
+    kept = _keeps(off_by, sampling, seeds, freedom, together)
+    kept &= a_kept[:, None] & b_kept[None, :]
+    expected = a_scales[:, None] * a_shown - b_scales[None, :] * b_shown
+    if not kept.any():  # the noise is not normal at all, as of a handful of samples
+        return -math.inf, math.inf
+    return float(expected[kept].min()), float(expected[kept].max())
+
+
+def _keeps(
+    off_by: Array, sampling: Array, seeds: float, freedom: int, level: float
+) -> npt.NDArray[np.bool_]:
+    half = _quantile(sampling, seeds, freedom, level) * np.sqrt(sampling + seeds)
+    return np.asarray(np.abs(off_by) <= half, dtype=np.bool_)
+
+
+def _draws(gaps: Array, noise: Array, num_runs: int) -> tuple[Array, Array]:
+    """Mean calibration error of a setting's runs, (draws, scales), for each scale of its gaps."""
+    shown = np.abs(gaps).sum() / num_runs
+    spread = (np.abs(noise).sum(axis=1) / num_runs).mean()
+    largest = 1 + (4 * spread / shown if shown > 0 else 0.0)
+    scales = np.linspace(0, largest, _SCALES)
+    errors = [np.abs(scale * gaps + noise).sum(axis=1) / num_runs for scale in scales]
+    return scales, np.stack(errors, axis=1)
+
+
+def _gaps_and_noise(
+    runs: Sequence[Tensor], labels: Tensor, binning: Binning
+) -> tuple[Array, Array]:
+    """Weighted gaps of all runs' bins, (runs · bins,), and draws of their sampling noise together.
+
+    The gap of a bin is the mean over all samples of confidence less correctness, counted where the
+    sample is in the bin: it is confidence less accuracy, times the bin's share of the samples. The
+    draws, (draws, runs · bins), are normal.
+    """
+    binned = [_bin(probs, labels, binning) for probs in runs]
+    rows = np.arange(len(labels))
+    sums = np.zeros((len(labels), len(runs) * NUM_BINS))
+    for run, (bins, off_by) in enumerate(binned):
+        sums[rows, run * NUM_BINS + bins] = off_by
+    gaps = sums.mean(axis=0)
+    centred = sums - gaps
+    covariance = centred.T @ centred / len(sums) ** 2
+    # A bin in which all predictions are right shows no noise, and has some all the same.
+    filled = np.concatenate([np.bincount(bins, minlength=NUM_BINS) for bins, _ in binned])
+    share = 1 / (filled + 2)  # Laplace's of wrong predictions in it
+    diagonal = np.diag_indices_from(covariance)
+    least = filled * share * (1 - share) / len(sums) ** 2
+    covariance[diagonal] = np.maximum(covariance[diagonal], least)
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    draws = np.random.default_rng(0).standard_normal((_DRAWS, len(covariance)))
+    return gaps, np.asarray(draws @ root.T)
+
+
+def _bin(probs: Tensor, labels: Tensor, binning: Binning) -> tuple[npt.NDArray[np.int64], Array]:
+    """Each sample's bin, and its confidence less its correctness."""
+    confidence, correct = (x.double().cpu().numpy() for x in top_label(probs, labels))
+    count = len(confidence)
+    if binning == "equal_width":
+        bins = np.clip(np.ceil(confidence * NUM_BINS).astype(int) - 1, 0, NUM_BINS - 1)
+    else:
+        ranks = np.empty(count, dtype=int)
+        ranks[np.argsort(confidence, kind="stable")] = np.arange(count)
+        bins = ranks * NUM_BINS // count
+    return bins, confidence - correct
+
+
+def _wrong(probs: Tensor, labels: Tensor) -> Tensor:
+    return (probs.argmax(dim=1) != labels).double()
+
+
+def _right(probs: Tensor, labels: Tensor) -> Tensor:
+    return (probs.argmax(dim=1) == labels).double()
+
+
+_Method = Callable[
+    [Sequence[Tensor], Sequence[Tensor], Tensor, float, int, float], tuple[float, float]
+]
+
+
+def _means(per_sample: Callable[[Tensor, Tensor], Tensor]) -> _Method:
+    return lambda *arguments: _of_means(per_sample, *arguments)
+
+
+def _binned(binning: Binning) -> _Method:
+    return lambda *arguments: _of_binned_errors(binning, *arguments)
+
+
+COMPARABLE: dict[str, _Method] = {
+    "ece": _binned("equal_width"),
+    "adaptive_ece": _binned("equal_mass"),
+    "nll": _means(log_losses),
+    "brier": _means(squared_errors),
+    "error": _means(_wrong),
+    "accuracy": _means(_right),
+}
+"""Metrics whose differences have an interval that covers, with the way to it."""
