@@ -320,6 +320,14 @@ def datasets() -> None:
 
 
 @app.command()
+def recipes() -> None:
+    """List the papers' experiments that come as sweep files: calsweep run recipes/NAME."""
+    from sweeps.terminal.catalogue import recipes_table
+
+    _print(recipes_table())
+
+
+@app.command()
 def models() -> None:
     """List the models and their options."""
     from sweeps.terminal.catalogue import models_table

@@ -31,11 +31,22 @@ def ready_made_sweeps() -> list[str]:
     return sorted(path.stem for path in READY_MADE.glob("*.yaml"))
 
 
+def recipes() -> list[str]:
+    """Names of the papers' experiments as sweep files."""
+    return sorted(f"recipes/{path.stem}" for path in READY_MADE.glob("recipes/*.yaml"))
+
+
+def describe_recipe(name: str) -> str:
+    """Where a recipe comes from: the second line of its file."""
+    lines = (READY_MADE / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
+    return lines[1].removeprefix("# ")
+
+
 def load_sweep(source: str, overrides: Sequence[str] = (), name: str | None = None) -> SweepFile:
     """Read the sweep file at a path, or the ready-made one of that name.
 
     Args:
-        source: Path of a YAML file, or a name of :func:`ready_made_sweeps`.
+        source: Path of a YAML file, or a name of :func:`ready_made_sweeps` or :func:`recipes`.
         overrides: ``key=value`` texts; the key is dotted, the value is YAML.
         name: Replaces the name in the file.
 
@@ -118,11 +129,12 @@ def _find(source: str) -> Path:
     if os.path.exists(path):  # unlike Path.exists, also where a name is longer than may be
         return path
     names = ready_made_sweeps()
-    if source in names:
+    if source in (*names, *recipes()):
         return READY_MADE / f"{source}.yaml"
     raise UserError(
         f"{source}: no such file, nor a ready-made sweep of that name; "
-        f"{did_you_mean(source, names)}ready-made are: {', '.join(names)}"
+        f"{did_you_mean(source, [*names, *recipes()])}ready-made are: {', '.join(names)}, and "
+        "those that `calsweep recipes` lists"
     )
 
 

@@ -103,6 +103,23 @@ def models_table() -> Table:
     return _table([*rows, options, own])
 
 
+def recipes_table() -> Table:
+    """The papers' experiments that come as sweep files."""
+    from sweeps.sweep_file.loading import describe_recipe, load_sweep, recipes
+
+    rows = []
+    for name in recipes():
+        sweep = load_sweep(name)
+        rows.append(
+            {
+                "recipe": name,
+                "epochs": str(sum(recipe.epochs for _, recipe in sweep.recipes)),
+                "source": describe_recipe(name),
+            }
+        )
+    return _table(rows)
+
+
 def _component(kind: str, name: str, options_of: Callable[[str], dict[str, Any]]) -> dict[str, str]:
     try:
         listed = ", ".join(f"{key} ({value!r})" for key, value in options_of(name).items())

@@ -3,12 +3,14 @@
 import os
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 
+from trainables.components import Range
 from trainables.data.bad_samples import OnBadSample
 from trainables.data.base import Dataset
-from trainables.data.image_folder import read_images
+from trainables.data.image_folder import check_memory, read_images
 from trainables.data.samples import Images
 from trainables.data.splits import HeldOut, Imbalance, Labels, SampleCount, build_dataset
 
@@ -17,6 +19,7 @@ def load_tiny_imagenet(
     *,
     seed: int,
     root: str | os.PathLike[str],
+    image_size: Annotated[int, Range(1)] | None = None,
     imbalance: Imbalance = None,
     on_bad_sample: OnBadSample = "error",
     validation: HeldOut = 10_000,
@@ -32,6 +35,7 @@ def load_tiny_imagenet(
     Args:
         seed: Chooses the validation samples and the subset.
         root: The unpacked ``tiny-imagenet-200``, or the folder that holds it.
+        image_size: Bring images to this height and width.
         imbalance: Train and validate on a long-tailed part, whose last class has this share of the
             first one's samples; the test split stays balanced.
         on_bad_sample: ``skip`` passes over images that cannot be read, and counts them.
@@ -52,7 +56,8 @@ def load_tiny_imagenet(
     train_labels = np.repeat(np.arange(len(codes)), [len(files) for files in train_files])
     test_files, test_labels = _test_images(annotations, codes)
     files = [[file for found in train_files for file in found], test_files]
-    images, kept, notes = read_images(files, None, on_bad_sample)
+    check_memory(sum(map(len, files)), image_size)
+    images, kept, notes = read_images(files, image_size, on_bad_sample)
     return build_dataset(
         "tiny_imagenet",
         train=(images[0], train_labels[kept[0]]),

@@ -7,11 +7,15 @@ import pytest
 from sweeps.errors import UserError
 from sweeps.planning.checks import check_sweep
 from sweeps.sweep_file.loading import (
+    READY_MADE,
+    describe_recipe,
     dump_sweep,
     load_sweep,
     ready_made_sweeps,
+    recipes,
     to_yaml,
 )
+from trainables.training import learning_rate_factor
 
 MINIMAL = """\
 name: small
@@ -152,6 +156,45 @@ def test_ready_made_sweeps_are_right(name: str) -> None:
     sweep = load_sweep(name)
     assert sweep.name == name
     check_sweep(sweep)
+
+
+@pytest.mark.parametrize("name", recipes())
+def test_recipes_are_right(name: str) -> None:
+    sweep = load_sweep(name)
+    assert sweep.name == name.removeprefix("recipes/")
+    check_sweep(sweep)
+    text = (READY_MADE / f"{name}.yaml").read_text()
+    assert text.startswith(f"# calsweep run {name}\n# {describe_recipe(name)}\n")
+    short = text.split("# A short form: --set ")[1].splitlines()[0]
+    assert sum(recipe.epochs for _, recipe in load_sweep(name, [short]).recipes) <= 120
+
+
+@pytest.mark.parametrize(
+    ("name", "epochs", "lr", "drops"),
+    [
+        ("dual-focal-cifar10", 350, 0.1, [150, 250]),
+        ("focal-calibration-cifar100", 350, 0.1, [150, 250]),
+        ("dual-focal-tiny-imagenet", 100, 0.1, [40, 60]),
+        ("cals-tiny-imagenet", 100, 0.1, [40, 60]),
+        ("cals-20newsgroups", 100, 0.001, [50]),
+        ("r-aurc-cifar10", 200, 0.01, [150]),
+        ("r-aurc-tiny-imagenet", 100, 0.01, [40, 60]),
+    ],
+)
+def test_learning_rates_drop_where_the_papers_say(
+    name: str, epochs: int, lr: float, drops: list[int]
+) -> None:
+    config = load_sweep(f"recipes/{name}").training.config()
+    assert (config.epochs, config.lr) == (epochs, lr)
+    rates = [learning_rate_factor(config, epoch) for epoch in range(epochs)]
+    found = [epoch for epoch in range(1, epochs) if rates[epoch] < rates[epoch - 1]]
+    assert found == drops
+    assert rates[-1] == pytest.approx(0.1 ** len(drops))
+
+
+def test_a_recipe_is_found_by_a_name_that_is_nearly_right() -> None:
+    with pytest.raises(UserError, match="did you mean 'recipes/cals-tiny-imagenet'"):
+        load_sweep("recipes/cals-tiny-imagnet")
 
 
 def test_to_yaml_keeps_the_order() -> None:

@@ -51,3 +51,12 @@ def test_a_broken_package_does_not_hide_the_others(table: Callable[[], Table], o
     text = shown(table(), width=200)
     assert "cannot be imported: No module named 'no_such'" in text
     assert ours in text
+
+
+def test_recipes_are_listed_with_their_sources() -> None:
+    console = Console(width=200)
+    with console.capture() as output:
+        console.print(recipes_table())
+    for name in recipes():
+        assert name in output.get()
+    assert "Tao et al. 2023 (DFL), section 5.1" in output.get()
