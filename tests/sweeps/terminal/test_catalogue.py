@@ -6,7 +6,14 @@ from importlib.metadata import EntryPoint
 import pytest
 from rich.table import Table
 
-from sweeps.terminal.catalogue import datasets_table, losses_markdown, losses_rows, models_table
+from sweeps.sweep_file.loading import recipes
+from sweeps.terminal.catalogue import (
+    datasets_table,
+    losses_markdown,
+    losses_rows,
+    models_table,
+    recipes_table,
+)
 from tests.builders import shown
 from trainables import components
 from trainables.data import available_datasets
@@ -54,9 +61,6 @@ def test_a_broken_package_does_not_hide_the_others(table: Callable[[], Table], o
 
 
 def test_recipes_are_listed_with_their_sources() -> None:
-    console = Console(width=200)
-    with console.capture() as output:
-        console.print(recipes_table())
-    for name in recipes():
-        assert name in output.get()
-    assert "Tao et al. 2023 (DFL), section 5.1" in output.get()
+    text = shown(recipes_table(), width=200)
+    assert all(name in text for name in recipes())
+    assert "Tao et al. 2023 (DFL), section 5.1" in text
