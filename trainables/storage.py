@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 
+_TEMPORARY = ".tmp-"
+
+
 def _resolve(uri: str) -> tuple[FileSystem, str]:
     return _open(absolute(uri))  # before the cache: the working folder may change
 
@@ -92,7 +95,7 @@ class Folder:
         target = self._child(name)
         folder = os.path.dirname(target)
         os.makedirs(folder, exist_ok=True)
-        temporary = f"{folder}/.tmp-{uuid.uuid4().hex}"
+        temporary = f"{folder}/{_TEMPORARY}{uuid.uuid4().hex}"
         try:
             with open(temporary, "xb") as stream:
                 stream.write(data)
@@ -118,7 +121,7 @@ class Folder:
 
         selector = FileSelector(self.path, recursive=False, allow_not_found=True)
         infos = self._filesystem.get_file_info(selector)
-        return sorted(info.base_name for info in infos if not info.base_name.startswith(".tmp-"))
+        return sorted(info.base_name for info in infos if not info.base_name.startswith(_TEMPORARY))
 
     def delete(self, name: str) -> None:
         """Delete a file; no error where it is gone already."""
@@ -133,6 +136,18 @@ class Folder:
             self._filesystem.delete_dir(self.path)
         except FileNotFoundError:
             return
+
+    def tidy(self) -> None:
+        """Delete, here and in all folders below, what writers that were killed have left.
+
+        For a folder that nobody else writes to; whoever does so after all has to write again. An
+        object store shows nothing of what was not written whole.
+        """
+        if self.is_local:
+            for folder, _, names in os.walk(self.path):
+                for name in names:
+                    if name.startswith(_TEMPORARY):
+                        Path(folder, name).unlink(missing_ok=True)
 
     def _child(self, name: str) -> str:
         return f"{self.path.rstrip('/')}/{name}" if name else self.path

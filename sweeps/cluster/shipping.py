@@ -9,9 +9,11 @@ nodes have another version.
 from __future__ import annotations
 
 import atexit
+import glob
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -88,11 +90,24 @@ def keep_what_was_sent() -> None:
     if Path.cwd().name.startswith(_COPY):
         atexit.register(shutil.rmtree, Path.cwd(), ignore_errors=True)
         return
-    copy = tempfile.mkdtemp(prefix=_COPY)
+    _clear_away_copies()
+    copy = tempfile.mkdtemp(prefix=f"{_COPY}{socket.gethostname()}-{os.getpid()}-")
     shutil.copytree(".", copy, dirs_exist_ok=True)
     os.chdir(copy)
     # With -m the working folder comes first on the path, before the one that was sent.
     os.execv(sys.executable, [sys.executable, "-m", "sweeps.cli", *sys.argv[1:]])
+
+
+def _clear_away_copies() -> None:
+    """Delete the copies of this machine's jobs that have ended without doing so, killed say."""
+    for copy in Path(tempfile.gettempdir()).glob(f"{_COPY}{glob.escape(socket.gethostname())}-*"):
+        pid = copy.name.split("-")[-2]
+        try:
+            os.kill(int(pid), 0)
+        except ProcessLookupError:
+            shutil.rmtree(copy, ignore_errors=True)
+        except (PermissionError, ValueError):  # another user's; none of ours
+            continue
 
 
 def _modules(source: Path) -> Iterator[Path]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import os
+import stat
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -21,18 +24,35 @@ class _Formatter(logging.Formatter):
         return redact(super().format(record))
 
 
+def _path(store: SweepStore) -> Path:
+    if store.folder.is_local:
+        return Path(store.folder.path) / "driver.log"
+    place = hashlib.blake2b(store.folder.uri.encode(), digest_size=4).hexdigest()
+    return private_folder() / f"{store.name}-{place}-driver.log"
+
+
+def private_folder() -> Path:
+    """A folder for temporary files that no other user of this machine can write to or read."""
+    folder = Path(tempfile.gettempdir()) / f"calsweep-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077:
+        return folder
+    return Path(tempfile.mkdtemp(prefix="calsweep-"))  # somebody else was here first
+
+
 @contextmanager
 def driver_log(store: SweepStore) -> Iterator[Path]:
     """Send calsweep's log, warnings, and what Ray, MLflow and Optuna say, into ``driver.log``.
 
     Args:
-        store: The sweep's store; with remote storage the log lies in the temporary folder.
+        store: The sweep's store; with remote storage the log lies in a temporary folder of this
+            user's own.
 
     Yields:
         The log's path.
     """
-    folder = store.folder.path if store.folder.is_local else tempfile.gettempdir()
-    path = Path(folder) / ("driver.log" if store.folder.is_local else f"{store.name}-driver.log")
+    path = _path(store)
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     loggers = [logging.getLogger(name) for name in (*_NOISY, "calsweep", "py.warnings")]

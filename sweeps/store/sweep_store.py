@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from sweeps.errors import UserError, did_you_mean
 from sweeps.formatting import finite
@@ -24,6 +27,7 @@ from trainables.config import trial_folder
 from trainables.storage import Folder, absolute
 
 _SECONDS_BETWEEN_TRIES = 2.0
+_NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
 
 
 class SweepStore:
@@ -166,7 +170,9 @@ class SweepStore:
 
     @contextmanager
     def locked(self, on_wait: Callable[[str], None] = lambda _: None) -> Iterator[None]:
-        """Keep the sweep to this process: by a lock locally, by a lease in a remote storage.
+        """Keep the sweep to this process, and clear away what writers that were killed have left.
+
+        By a lock locally, by a lease in a remote storage and where the file system has no locks.
 
         Args:
             on_wait: Told what is waited for, if it takes seconds.
@@ -174,25 +180,31 @@ class SweepStore:
         Raises:
             UserError: Another process is running the sweep.
         """
-        if not self.folder.is_local:
-            with lease(self.folder, on_wait):
-                yield
-            return
-        import fcntl
-
-        with open(Path(self.folder.path) / "driver.lock", "a+") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                stream.seek(0)
-                raise UserError(
-                    f"sweep {self.name!r} is being run by process {stream.read().strip()}; "
-                    "wait for it or stop it first"
-                ) from None
-            stream.truncate(0)
-            stream.write(str(os.getpid()))
-            stream.flush()
+        with ExitStack() as held:
+            if not (self.folder.is_local and self._lock(held)):
+                held.enter_context(lease(self.folder, on_wait))
+            self.folder.tidy()
             yield
+
+    def _lock(self, held: ExitStack) -> bool:
+        """Whether the file system has locks; then ``held`` has one."""
+        path = Path(self.folder.path) / "driver.lock"
+        try:
+            held.enter_context(FileLock(path, fallback_to_soft=False).acquire(timeout=0))
+        except Timeout:
+            raise UserError(
+                f"sweep {self.name!r} is being run by process {path.read_text().strip()}; "
+                "wait for it or stop it first"
+            ) from None
+        except NotImplementedError:
+            return False
+        except OSError as error:
+            if error.errno in _NO_LOCKS:
+                return False
+            raise UserError(storage_fault(self.storage, error)) from None
+        with suppress(OSError):  # it is full, say, and this is for a message only
+            path.write_text(str(os.getpid()))
+        return True
 
 
 def sweep_names(storage: str) -> list[str]:

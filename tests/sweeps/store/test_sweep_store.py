@@ -1,6 +1,8 @@
 """The sweep store: what is read is what was written, one driver at a time, faults in one line."""
 
+import errno
 import math
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,8 @@ from hypothesis import strategies as st
 
 from sweeps.errors import UserError
 from sweeps.search.record import TrialRecord
+from sweeps.store import lease
+from sweeps.store.driver_log import driver_log
 from sweeps.store.sweep_store import SweepStore, check_storage, sweep_names
 from tests.builders import make_sweep
 
@@ -185,3 +189,67 @@ def test_a_damaged_sweep_file_is_told(store: SweepStore, text: str, message: str
     store.folder.write("sweep.yaml", text.encode())
     with pytest.raises(UserError, match=message):
         store.load_sweep()
+
+
+WRITER = """
+import os, signal, sys
+from trainables.storage import Folder
+os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+Folder(sys.argv[1]).write("trial.json", b"{}")
+"""
+
+
+def test_what_killed_writers_have_left_is_cleared_away(store: SweepStore) -> None:
+    folder = store.trial_folder(7)
+    killed = subprocess.run([sys.executable, "-c", WRITER, folder.uri], check=False)
+    assert killed.returncode < 0
+    (left,) = Path(folder.path).iterdir()
+    with store.locked():
+        assert not left.exists()
+        assert Path(folder.path).exists()
+    assert store.load_sweep() == make_sweep("kept")
+
+
+@pytest.mark.parametrize("fault", [errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK])
+def test_a_file_system_without_locks_has_leases(
+    store: SweepStore, fault: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(fault, "no locks here")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    monkeypatch.setattr(lease, "LAPSES_AFTER", 1.0)
+    with store.locked():
+        assert lease.NAME in store.folder.names()
+    assert lease.NAME not in store.folder.names()
+
+
+def test_a_lock_that_cannot_be_had_is_told(
+    store: SweepStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with pytest.raises(UserError, match=r"cannot be used: Input/output error"), store.locked():
+        raise AssertionError("nobody knows whether it is locked")
+
+
+def test_logs_of_remote_sweeps_are_private_and_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    paths = []
+    for uri in ("s3://mine", "s3://other"):
+        with driver_log(SweepStore(uri, "kept")) as path:
+            paths.append(path)
+    assert paths[0] != paths[1]
+    assert paths[0].parent == paths[1].parent
+    assert paths[0].parent.stat().st_mode & 0o777 == 0o700
+    # Somebody else's folder of that name is not trusted.
+    shutil.rmtree(paths[0].parent)
+    (trap := tmp_path / "trap").mkdir()
+    paths[0].parent.symlink_to(trap)
+    with driver_log(SweepStore("s3://mine", "kept")) as path:
+        assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert not list(trap.iterdir())
