@@ -87,7 +87,10 @@ class TrialSetup:
         training: The recipe.
         trials_uri: Folder (path or URI) that holds one folder per trial.
         outcome_epochs: Epochs after which a trial may end: the scheduler's rungs and the last
-            one. There the trial writes its whole outcome before it reports.
+            one. There the trial writes its predictions before it reports.
+        rung_metrics: What the outcome at a rung has besides the metrics of every epoch. All
+            metrics are computed at the last epoch only: a trial that is stopped early would spend
+            much of its time on them.
         threads: CPU threads a worker may use.
         user_paths: Folders to put on ``sys.path`` for the user's own losses and models.
         encoder: Given, trials train a linear head on the features of this frozen encoder.
@@ -98,6 +101,7 @@ class TrialSetup:
     training: TrainingConfig
     trials_uri: str
     outcome_epochs: tuple[int, ...]
+    rung_metrics: tuple[str, ...] = ()
     threads: int = 1
     user_paths: tuple[str, ...] = ()
     encoder: EncoderSetup | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,9 +19,12 @@ Predictions = tuple[Tensor, Tensor]
 
 
 def summarise(
-    validation: Predictions, test: Predictions, adapting: Predictions | None = None
+    validation: Predictions,
+    test: Predictions,
+    adapting: Predictions | None = None,
+    names: Sequence[str] | None = None,
 ) -> dict[str, float]:
-    """All metrics of one trained classifier.
+    """The metrics of one trained classifier.
 
     The temperature is fitted by NLL on the validation split, or on the part of it that is kept for
     that; the test split chooses nothing. What it does to the validation split itself is judged by
@@ -30,6 +34,7 @@ def summarise(
         validation: Logits (N, K) and labels (N,) of the validation split.
         test: The same of the test split.
         adapting: The same of what the temperature is fitted on, if that is apart.
+        names: Which metrics, without intervals; None for all of them, with intervals.
 
     Returns:
         ``val_<metric>`` and ``test_<metric>`` for all names of :func:`trainables.metrics.evaluate`,
@@ -47,9 +52,11 @@ def summarise(
         calibrated = scaler(logits)
         if split == "val" and adapting is None:  # no sample is judged by what it was fitted on
             calibrated = cross_fitted(logits, labels)
-        raw, scaled = M.evaluate(logits, labels), M.evaluate(calibrated, labels)
+        raw, scaled = (M.evaluate(each, labels, names) for each in (logits, calibrated))
         values |= {f"{split}_{name}": value for name, value in raw.items()}
         values |= {f"{split}_{name}_scaled": value for name, value in scaled.items()}
+        if names is not None:
+            continue
         probs = torch.softmax(logits.double(), dim=1)
         _, low, high = M.bootstrap(M.expected_calibration_error, probs, labels)
         values |= {f"{split}_ece_low": low, f"{split}_ece_high": high}

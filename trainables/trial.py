@@ -67,8 +67,8 @@ class TrialRun:
         Returns:
             The epoch's metrics (``epoch``, ``timestamp``, ``train_loss``, ``lr``, ``val_nll``
             ...), after an epoch of ``setup.outcome_epochs`` those of
-            :func:`~trainables.outcome.summarise` too. A trial whose epoch could not be written
-            (the storage is full, say) waits; the next call tries again.
+            :func:`~trainables.outcome.summarise` too, all of them after the last. A trial whose
+            epoch could not be written (the storage is full, say) waits; the next call tries again.
         """
         try:
             if self._trainer is None:
@@ -155,7 +155,9 @@ class TrialRun:
         found = {f"val_{name}": value for name, value in values.items()}
         if trainer.epoch in self.setup.outcome_epochs:
             test = trainer.predict(self.dataset.test)
-            found |= summarise(validation, test, adapting)
+            last = trainer.epoch >= self.training.epochs
+            names = tuple(dict.fromkeys((*M.EPOCH_METRICS, *self.setup.rung_metrics)))
+            found |= summarise(validation, test, adapting, names=None if last else names)
             for split, predictions in (("validation", validation), ("test", test)):
                 self._unsaved.append(partial(write_predictions, self.folder, split, predictions))
         return found

@@ -44,6 +44,8 @@ def tune(ledger: Ledger, store: SweepStore, dataset: Dataset, encoder: EncoderSe
         training=sweep.training.config(),
         trials_uri=store.trials_folder.uri,
         outcome_epochs=ledger.outcome_epochs,
+        # What Optuna is told of a trial that is stopped there.
+        rung_metrics=(sweep.search.objective.removeprefix("val_").removesuffix("_scaled"),),
         threads=sweep.scaling.cpus_per_worker,
         user_paths=(str(Path.cwd()),),
         encoder=encoder,

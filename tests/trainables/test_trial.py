@@ -17,6 +17,7 @@ from trainables.checkpoints import load_checkpoint, read_checkpoint, save_checkp
 from trainables.config import TrainingConfig, TrialSetup
 from trainables.data import load_dataset
 from trainables.data.base import Dataset
+from trainables.metrics import METRIC_NAMES
 from trainables.outcome import read_predictions
 from trainables.posthoc import TemperatureScaling
 from trainables.report import Failed, Progressed, TrialConfig
@@ -90,17 +91,21 @@ def test_a_trial_cut_off_after_any_epoch_ends_the_same(
 
 
 def test_outcomes_are_written_where_a_trial_may_end(tmp_path: Path, digits: Dataset) -> None:
-    run = start(digits, make_setup(tmp_path))
+    run = start(digits, replace(make_setup(tmp_path), rung_metrics=("smooth_ece",)))
     first, second = entries(run, 2)
     assert "temperature" not in first
-    assert {"temperature", "val_kde_ece", "test_ece_scaled", "val_ece_low"} <= second.keys()
-    assert second["val_ece_low"] <= second["val_ece"] <= second["val_ece_high"]
+    cheap = {"temperature", "val_ece", "test_ece_scaled", "val_smooth_ece", "val_smooth_ece_scaled"}
+    assert cheap <= second.keys()
+    assert not {"val_kde_ece", "val_ece_low"} & second.keys()  # the trial is not at its end
     folder = Folder(str(tmp_path)) / "00007"
     logits, labels = read_predictions(folder.read("predictions_test.parquet"))
     assert logits.shape == (len(digits.test.labels), 10)
     assert labels.tolist() == digits.test.labels.tolist()
     error = float((logits.argmax(1) != labels).double().mean())
     assert error == pytest.approx(second["test_error"])
+    *_, last = entries(run, EPOCHS - 2)
+    assert {f"{split}_{name}" for split in ("val", "test") for name in METRIC_NAMES} <= last.keys()
+    assert last["val_ece_low"] <= last["val_ece"] <= last["val_ece_high"]
 
 
 def test_divergence_is_a_failure_with_a_reason(tmp_path: Path, digits: Dataset) -> None:
