@@ -1,7 +1,22 @@
-"""Calibration after training: temperature scaling and Meta-Cal."""
+"""Calibration after training: methods behind one interface, and cross-fitting."""
 
+from trainables.posthoc.affine import DirichletCalibration, VectorScaling
+from trainables.posthoc.base import PostHoc
 from trainables.posthoc.crossfit import cross_fitted
 from trainables.posthoc.meta_calibration import MetaCalibration
+from trainables.posthoc.one_vs_rest import HistogramBinning, IsotonicCalibration
+from trainables.posthoc.registry import available_posthoc, make_posthoc
 from trainables.posthoc.temperature import TemperatureScaling
 
-__all__ = ["MetaCalibration", "TemperatureScaling", "cross_fitted"]
+__all__ = [
+    "DirichletCalibration",
+    "HistogramBinning",
+    "IsotonicCalibration",
+    "MetaCalibration",
+    "PostHoc",
+    "TemperatureScaling",
+    "VectorScaling",
+    "available_posthoc",
+    "cross_fitted",
+    "make_posthoc",
+]

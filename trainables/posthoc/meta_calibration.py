@@ -2,7 +2,7 @@
 
 import math
 from itertools import pairwise
-from typing import Literal, Self, get_args
+from typing import ClassVar, Literal, Self, get_args
 
 import numpy as np
 import torch
@@ -39,6 +39,8 @@ class MetaCalibration:
     Raises:
         ValueError: if `constraint` is neither of the two, or `level` not in (0, 1).
     """
+
+    name: ClassVar[str] = "meta_calibration"
 
     def __init__(
         self, constraint: Constraint = "miscoverage", level: float = 0.05, seed: int = 0

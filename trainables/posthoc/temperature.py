@@ -1,7 +1,7 @@
 """Temperature scaling (Guo et al. 2017)."""
 
 import math
-from typing import Literal, Self, get_args
+from typing import ClassVar, Literal, Self, get_args
 
 import numpy as np
 import torch
@@ -34,6 +34,8 @@ class TemperatureScaling:
     Raises:
         ValueError: if `criterion` is neither of the two.
     """
+
+    name: ClassVar[str] = "temperature"
 
     def __init__(self, criterion: Criterion = "nll") -> None:
         """See the class."""

@@ -1,0 +1,303 @@
+"""The methods of calibration after training behind one interface, and cross-fitting."""
+
+import math
+from functools import partial
+from typing import ClassVar, Self
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor
+
+from trainables import metrics as M
+from trainables.posthoc import (
+    DirichletCalibration,
+    HistogramBinning,
+    IsotonicCalibration,
+    PostHoc,
+    TemperatureScaling,
+    VectorScaling,
+    available_posthoc,
+    cross_fitted,
+    make_posthoc,
+    registry,
+)
+
+NAMES = ("temperature", "vector", "dirichlet", "isotonic", "histogram", "meta_calibration")
+
+
+def make_predictions(
+    num_samples: int = 4000, num_classes: int = 5, seed: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Float64 logits that are too large and favour the first class, and labels."""
+    generator = torch.Generator().manual_seed(seed)
+    truth = torch.randn(num_samples, num_classes, generator=generator, dtype=torch.float64)
+    labels = torch.multinomial(torch.softmax(1.5 * truth, dim=1), 1, generator=generator)[:, 0]
+    logits = 3 * truth
+    logits[:, 0] += 1
+    return logits, labels
+
+
+@pytest.fixture(scope="module")
+def logits() -> Tensor:
+    return make_predictions()[0]
+
+
+@pytest.fixture(scope="module")
+def labels() -> Tensor:
+    return make_predictions()[1]
+
+
+def test_all_methods_are_known() -> None:
+    assert available_posthoc() == NAMES
+    for name in NAMES:
+        assert isinstance(make_posthoc(name), PostHoc)
+        assert make_posthoc(name).name == name
+    scaler = make_posthoc("temperature", criterion="ece")
+    assert isinstance(scaler, TemperatureScaling)
+    assert scaler.criterion == "ece"
+
+
+def test_unknown_names_and_options() -> None:
+    with pytest.raises(
+        ValueError, match=r"unknown post-hoc method 'vektor' \(did you mean 'vector'"
+    ):
+        make_posthoc("vektor")
+    with pytest.raises(TypeError, match="temperature"):
+        make_posthoc("vector", temperature=1.0)
+    with pytest.raises(ValueError, match=r"regularisation must be in \[0, inf\), got -1"):
+        make_posthoc("vector", regularisation=-1)
+    with pytest.raises(ValueError, match="intercept"):
+        DirichletCalibration(intercept=math.nan)
+    with pytest.raises(ValueError, match="num_bins must be an integer of at least 1, got 0"):
+        make_posthoc("histogram", num_bins=0)
+    with pytest.raises(ValueError, match="binning must be one of equal_mass, equal_width, got 'x'"):
+        make_posthoc("histogram", binning="x")
+
+
+def test_a_new_method_is_one_class_and_one_line(
+    monkeypatch: pytest.MonkeyPatch, logits: Tensor, labels: Tensor
+) -> None:
+    class Prior:
+        name: ClassVar[str] = "prior"
+
+        def fit(self, logits: Tensor, labels: Tensor) -> Self:
+            self.shares = torch.bincount(labels, minlength=logits.shape[1]) / len(labels)
+            return self
+
+        def __call__(self, logits: Tensor) -> Tensor:
+            return self.shares.log().expand_as(logits)
+
+    monkeypatch.setitem(registry._METHODS, "prior", Prior)
+    assert available_posthoc()[-1] == "prior"
+    fitted = make_posthoc("prior").fit(logits, labels)
+    assert M.evaluate(fitted(logits), labels, ["classwise_ece"])["classwise_ece"] < 1e-6
+    cross_fitted(logits, labels, partial(make_posthoc, "prior"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_fresh_predictions_are_better_calibrated(name: str, logits: Tensor, labels: Tensor) -> None:
+    method = make_posthoc(name).fit(logits, labels)
+    fresh, fresh_labels = make_predictions(seed=1)
+    before = M.evaluate(fresh, fresh_labels, ["ece", "nll"])
+    after = M.evaluate(method(fresh), fresh_labels, ["ece", "nll"])
+    assert after["ece"] < before["ece"] / 2
+    assert after["nll"] < before["nll"]
+
+
+@pytest.mark.parametrize("name", ["vector", "dirichlet", "isotonic", "histogram"])
+def test_maps_with_an_offset_mend_a_class_that_is_favoured(
+    name: str, logits: Tensor, labels: Tensor
+) -> None:
+    fresh, fresh_labels = make_predictions(seed=1)
+    errors = {
+        each: M.evaluate(
+            make_posthoc(each).fit(logits, labels)(fresh), fresh_labels, ["classwise_ece"]
+        )["classwise_ece"]
+        for each in ("temperature", name)
+    }
+    assert errors[name] < 0.75 * errors["temperature"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_dtype_and_shape_are_kept_and_inputs_left_alone(
+    name: str, dtype: torch.dtype, logits: Tensor, labels: Tensor
+) -> None:
+    rough, before = logits.to(dtype), logits.to(dtype).clone()
+    scaled = make_posthoc(name).fit(rough, labels)(rough)
+    assert (scaled.dtype, scaled.shape) == (dtype, logits.shape)
+    assert scaled.isfinite().all()
+    assert torch.equal(rough, before)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_use_before_fit_and_bad_logits(name: str, logits: Tensor, labels: Tensor) -> None:
+    with pytest.raises(RuntimeError, match="call fit first"):
+        make_posthoc(name)(logits)
+    with pytest.raises(ValueError, match="logits must be finite"):
+        make_posthoc(name).fit(logits * math.nan, labels)
+    with pytest.raises(TypeError, match="labels must be a tensor of integers"):
+        make_posthoc(name).fit(logits, labels.float())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_classes_that_are_ruled_out_stay_unlikely(
+    name: str, logits: Tensor, labels: Tensor
+) -> None:
+    ruled_out = torch.cat([logits, torch.full((len(logits), 1), -math.inf)], dim=1)
+    method = make_posthoc(name).fit(ruled_out, labels)
+    probs = torch.softmax(method(ruled_out), dim=1)
+    assert probs.isfinite().all()
+    if name == "meta_calibration":  # answers the uniform distribution where it abstains
+        probs = probs[method.covers(ruled_out)]  # type: ignore[attr-defined]
+    assert probs[:, 5].max() < 1e-3
+
+
+def test_vector_scaling_is_the_minimum(logits: Tensor, labels: Tensor) -> None:
+    scaler = VectorScaling(regularisation=0).fit(logits, labels)
+    weights = scaler.weights.clone().requires_grad_()
+    offsets = scaler.offsets.clone().requires_grad_()
+    loss = torch.nn.functional.cross_entropy(logits * weights + offsets, labels)
+    gradients = torch.autograd.grad(loss, (weights, offsets))
+    assert max(float(g.abs().max()) for g in gradients) < 1e-6
+    assert scaler.weights.mean() == pytest.approx(0.5, abs=0.05)
+    assert scaler.offsets[0] - scaler.offsets[1:].mean() == pytest.approx(-0.5, abs=0.1)
+
+
+def test_separable_data_keep_the_factors_finite() -> None:
+    scaler = VectorScaling().fit(10 * torch.eye(3), torch.arange(3))
+    assert scaler.weights.isfinite().all()
+    assert torch.softmax(scaler(10 * torch.eye(3)), dim=1).diagonal().min() > 0.99
+
+
+def test_dirichlet_calibration_without_penalty_is_logistic_regression(
+    logits: Tensor, labels: Tensor
+) -> None:
+    method = DirichletCalibration(off_diagonal=0, intercept=0).fit(logits, labels)
+    features = torch.log_softmax(logits, dim=1).numpy()
+    model = LogisticRegression(C=np.inf, tol=1e-10, max_iter=5000).fit(features, labels.numpy())
+    expected = torch.from_numpy(model.predict_proba(features))
+    torch.testing.assert_close(torch.softmax(method(logits), dim=1), expected, atol=2e-4, rtol=0)
+
+
+def test_dirichlet_penalty_draws_towards_a_diagonal_matrix(logits: Tensor, labels: Tensor) -> None:
+    free, strict = (DirichletCalibration(w, w).fit(logits, labels) for w in (0.0, 1e4))
+    off = ~torch.eye(5, dtype=torch.bool)
+    assert strict.weights[off].abs().max() < 1e-3 < free.weights[off].abs().max()
+    assert strict.offsets.abs().max() < 1e-3 < free.offsets.abs().max()
+
+
+def test_isotonic_calibration_is_scikit_learns(logits: Tensor, labels: Tensor) -> None:
+    fresh = make_predictions(300, seed=1)[0]
+    probs, points = (torch.softmax(z, dim=1).numpy() for z in (logits, fresh))
+    shares = np.stack(
+        [
+            IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip")
+            .fit(probs[:, k], (labels == k).numpy())
+            .predict(points[:, k])
+            for k in range(5)
+        ],
+        axis=1,
+    )
+    expected = torch.from_numpy(shares / shares.sum(axis=1, keepdims=True))
+    found = torch.softmax(IsotonicCalibration().fit(logits, labels)(fresh), dim=1)
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("binning", ["equal_mass", "equal_width"])
+def test_histogram_bins_hold_the_share_of_members(
+    binning: str, logits: Tensor, labels: Tensor
+) -> None:
+    probs = torch.softmax(logits, dim=1).numpy()
+    method = HistogramBinning(8, binning).fit(logits, labels)  # type: ignore[arg-type]
+    shares = np.empty_like(probs)
+    for k in range(5):
+        if binning == "equal_width":
+            cell = np.maximum(np.ceil(probs[:, k] * 8).astype(int) - 1, 0)
+        else:
+            cell = probs[:, k].argsort().argsort() * 8 // len(probs)
+        for b in np.unique(cell):
+            shares[cell == b, k] = (labels.numpy()[cell == b] == k).mean()
+    expected = torch.from_numpy(shares / shares.sum(axis=1, keepdims=True))
+    torch.testing.assert_close(torch.softmax(method(logits), dim=1), expected, atol=1e-6, rtol=0)
+
+
+def test_histogram_bins_without_samples_keep_their_middle() -> None:
+    logits = torch.tensor([[2.0, 0.0], [2.1, 0.0], [2.2, 0.0]])
+    method = HistogramBinning(2, "equal_width").fit(logits, torch.tensor([0, 0, 1]))
+    shares = torch.softmax(method(torch.tensor([[-3.0, 3.0]])), dim=1)
+    assert shares[0, 0] == pytest.approx(0.25 / (0.25 + 0.75))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(20, 60), st.integers(2, 4), st.integers(0, 2**32), st.sampled_from(NAMES[:5]))
+def test_no_label_takes_part_in_its_own_calibration(
+    num_samples: int, num_classes: int, seed: int, name: str
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(num_samples, num_classes, generator=generator, dtype=torch.float64)
+    labels = torch.randint(num_classes, (num_samples,), generator=generator)
+    fits: list[tuple[Tensor, Tensor]] = []
+
+    class Spy:
+        name: ClassVar[str] = "spy"
+
+        def __init__(self) -> None:
+            self.method = make_posthoc(name)
+
+        def fit(self, logits: Tensor, labels: Tensor) -> Self:
+            self.method.fit(logits, labels)
+            fits.append((logits, labels))
+            return self
+
+        def __call__(self, logits: Tensor) -> Tensor:
+            seen = fits[-1][0]
+            # No row is judged that took part in the fit (rows of noise are all different).
+            assert not (logits[:, None] == seen).all(dim=2).any()
+            assert len(logits) + len(seen) == num_samples
+            return self.method(logits)
+
+    scaled = cross_fitted(logits, labels, Spy, seed=seed % 100)
+    assert scaled.isfinite().all()
+    assert len(fits) == 2
+    for _, half in fits:  # stratified: a class differs by at most one between the halves
+        counts = torch.bincount(half, minlength=num_classes)
+        assert (2 * counts - torch.bincount(labels, minlength=num_classes)).abs().max() <= 1
+
+
+def test_crossfitting_gives_no_reward_for_learning_the_labels_by_heart() -> None:
+    # Labels are noise: what is fitted and judged on the same samples looks better than chance.
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(300, 10, generator=generator, dtype=torch.float64)
+    labels = torch.randint(10, (300,), generator=generator)
+    method = partial(make_posthoc, "isotonic")
+    leaking = M.evaluate(method().fit(logits, labels)(logits), labels, ["nll"])["nll"]
+    honest = M.evaluate(cross_fitted(logits, labels, method), labels, ["nll"])["nll"]
+    assert leaking < math.log(10) - 0.05
+    assert honest > math.log(10)
+
+
+def test_crossfitted_temperature_scales_each_half_by_the_others(
+    logits: Tensor, labels: Tensor
+) -> None:
+    scaled = cross_fitted(logits, labels, seed=3)
+    ratios = (scaled / logits)[:, 1]
+    temperatures = ratios.round(decimals=9).unique()
+    assert len(temperatures) == 2
+    for ratio in temperatures:
+        half = (ratios - ratio).abs() < 1e-8
+        assert abs(int(half.sum()) - len(labels) / 2) <= 1
+        scaler = TemperatureScaling().fit(logits[~half], labels[~half])
+        assert 1 / scaler.temperature == pytest.approx(float(ratio))
+    assert torch.equal(scaled, cross_fitted(logits, labels, seed=3))
+    assert not torch.equal(scaled, cross_fitted(logits, labels, seed=4))
+
+
+def test_crossfitting_needs_two_samples() -> None:
+    with pytest.raises(ValueError, match="labels must hold at least 2 samples, got 1"):
+        cross_fitted(torch.zeros(1, 2), torch.tensor([0]))

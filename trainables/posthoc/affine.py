@@ -1,0 +1,190 @@
+"""Calibration by an affine map of logits: vector scaling and Dirichlet calibration."""
+
+from collections.abc import Callable
+from typing import ClassVar, Self
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+from torch import Tensor
+
+from trainables.arguments import check_number
+from trainables.metrics._inputs import check_labels_possible, check_logits
+
+_MAX_STEPS = 1000
+
+
+class VectorScaling:
+    """A factor and an offset for each class's logit: z_k * w_k + b_k.
+
+    Minimises the negative log-likelihood, which is convex, from w = 1 and b = 0. Guo et al. 2017.
+
+    Args:
+        regularisation: weight of the mean over classes of (w_k - 1)^2 + b_k^2, which the paper does
+            not have; its small default keeps separable data from infinite factors.
+
+    Attributes:
+        weights: the factors, float64 (K,).
+        offsets: the offsets, float64 (K,).
+
+    Raises:
+        ValueError: if `regularisation` is negative.
+    """
+
+    name: ClassVar[str] = "vector"
+
+    def __init__(self, regularisation: float = 1e-6) -> None:
+        """See the class."""
+        self.regularisation = check_number("regularisation", regularisation, 0)
+        self._fitted: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def weights(self) -> Tensor:
+        """The factors; RuntimeError before `fit`."""
+        return self._result()[0]
+
+    @property
+    def offsets(self) -> Tensor:
+        """The offsets; RuntimeError before `fit`."""
+        return self._result()[1]
+
+    def fit(self, logits: Tensor, labels: Tensor) -> Self:
+        """Find factors and offsets on held-out data (never the test split).
+
+        Args:
+            logits: shape (N, K), floats, finite, or -inf for classes that are ruled out.
+            labels: true classes, shape (N,), integers.
+
+        Returns:
+            The object itself.
+
+        Raises:
+            TypeError: if the arguments are not tensors of floats and of integers.
+            ValueError: if shapes or values are not as above, or a sample's own label is ruled out.
+        """
+        logits, labels = check_logits(logits, labels)
+        check_labels_possible(logits, labels)
+        num_classes = logits.shape[1]
+        ruled_out = logits.isneginf()
+        finite = logits.double().masked_fill(ruled_out, 0)
+
+        def loss(parameters: Tensor) -> Tensor:
+            weights, offsets = parameters[:num_classes], parameters[num_classes:]
+            scaled = (finite * weights + offsets).masked_fill(ruled_out, -torch.inf)
+            penalty = (weights - 1).square().mean() + offsets.square().mean()
+            fit = torch.nn.functional.cross_entropy(scaled, labels)
+            value: Tensor = fit + self.regularisation * penalty
+            return value
+
+        start = torch.cat([finite.new_ones(num_classes), finite.new_zeros(num_classes)])
+        found = _minimum(loss, start)
+        self._fitted = found[:num_classes], found[num_classes:]
+        return self
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """Scaled logits of the same shape and dtype, not probabilities."""
+        weights, offsets = (t.to(logits) for t in self._result())
+        # A class that is ruled out stays so, also where its factor is not above 0.
+        return torch.where(logits.isneginf(), logits, logits * weights + offsets)
+
+    def _result(self) -> tuple[Tensor, Tensor]:
+        if self._fitted is None:
+            raise RuntimeError("VectorScaling has no factors yet: call fit first")
+        return self._fitted
+
+
+class DirichletCalibration:
+    """softmax(W log p + b): the calibration map if the probabilities of each class are Dirichlet.
+
+    Minimises the negative log-likelihood plus the penalty of Kull et al. 2019 on the entries of W
+    off the diagonal and on b (ODIR, their equation in section 3), from W = 1 and b = 0.
+
+    Args:
+        off_diagonal: weight of the mean square of the K (K - 1) entries off the diagonal.
+        intercept: weight of the mean square of the K intercepts. The paper chooses both by
+            cross-validation among powers of ten.
+
+    Attributes:
+        weights: W, float64 (K, K).
+        offsets: b, float64 (K,).
+
+    Raises:
+        ValueError: if a weight is negative.
+    """
+
+    name: ClassVar[str] = "dirichlet"
+
+    def __init__(self, off_diagonal: float = 0.01, intercept: float = 0.01) -> None:
+        """See the class."""
+        self.off_diagonal = check_number("off_diagonal", off_diagonal, 0)
+        self.intercept = check_number("intercept", intercept, 0)
+        self._fitted: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def weights(self) -> Tensor:
+        """The matrix W; RuntimeError before `fit`."""
+        return self._result()[0]
+
+    @property
+    def offsets(self) -> Tensor:
+        """The intercepts b; RuntimeError before `fit`."""
+        return self._result()[1]
+
+    def fit(self, logits: Tensor, labels: Tensor) -> Self:
+        """Find W and b on held-out data (never the test split).
+
+        Arguments, result and errors as in :meth:`VectorScaling.fit`.
+        """
+        logits, labels = check_logits(logits, labels)
+        log_probs = _log_probs(logits)
+        num_classes = logits.shape[1]
+        off = ~torch.eye(num_classes, dtype=torch.bool, device=logits.device)
+
+        def loss(parameters: Tensor) -> Tensor:
+            weights = parameters[:-num_classes].view(num_classes, num_classes)
+            offsets = parameters[-num_classes:]
+            fit = torch.nn.functional.cross_entropy(log_probs @ weights.T + offsets, labels)
+            penalty = self.off_diagonal * weights[off].square().mean()
+            value: Tensor = fit + penalty + self.intercept * offsets.square().mean()
+            return value
+
+        identity = torch.eye(num_classes, dtype=torch.float64, device=logits.device)
+        found = _minimum(loss, torch.cat([identity.flatten(), identity.new_zeros(num_classes)]))
+        weights = found[:-num_classes].view(num_classes, num_classes)
+        self._fitted = weights, found[-num_classes:]
+        return self
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """Calibrated logits of the same shape and dtype, not probabilities."""
+        weights, offsets = (t.to(logits.device) for t in self._result())
+        return (_log_probs(logits) @ weights.T + offsets).to(logits.dtype)
+
+    def _result(self) -> tuple[Tensor, Tensor]:
+        if self._fitted is None:
+            raise RuntimeError("DirichletCalibration has no matrix yet: call fit first")
+        return self._fitted
+
+
+def _log_probs(logits: Tensor) -> Tensor:
+    """Logarithms of probabilities in float64, of at least the smallest normal number."""
+    lowest = float(np.log(np.finfo(np.float64).tiny))
+    return torch.log_softmax(logits.double(), dim=1).clamp(min=lowest)
+
+
+def _minimum(loss: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
+    """Where a smooth convex function of float64 parameters is least (L-BFGS)."""
+
+    def value_and_gradient(parameters: np.ndarray) -> tuple[float, np.ndarray]:
+        point = torch.from_numpy(parameters.copy()).to(start.device).requires_grad_()
+        value = loss(point)
+        (gradient,) = torch.autograd.grad(value, point)
+        return float(value.detach()), gradient.cpu().numpy()
+
+    found = minimize(
+        value_and_gradient,
+        start.cpu().numpy(),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": _MAX_STEPS, "ftol": 1e-14, "gtol": 1e-8},
+    )
+    return torch.from_numpy(found.x.copy()).to(start.device)

@@ -1,0 +1,122 @@
+"""Calibration of each class's probability by itself: isotonic regression, histogram binning."""
+
+from collections.abc import Callable
+from typing import ClassVar, Literal, Self, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainables.metrics._inputs import check_count, check_logits
+
+Array = NDArray[np.float64]
+Binning = Literal["equal_mass", "equal_width"]
+
+_LOWEST = 1e-12  # a probability of 0 would make the log-likelihood of one error infinite
+
+
+class _OneVsRest:
+    """One map per class from its probability to the share of its members, then normalised."""
+
+    name: ClassVar[str]
+
+    def __init__(self) -> None:
+        self._maps: list[Callable[[Array], Array]] | None = None
+
+    def fit(self, logits: Tensor, labels: Tensor) -> Self:
+        """Find the map of each class on held-out data (never the test split).
+
+        Args:
+            logits: shape (N, K), floats, finite, or -inf for classes that are ruled out.
+            labels: true classes, shape (N,), integers.
+
+        Returns:
+            The object itself.
+
+        Raises:
+            TypeError: if the arguments are not tensors of floats and of integers.
+            ValueError: if shapes or values are not as above.
+        """
+        logits, labels = check_logits(logits, labels)
+        probs = torch.softmax(logits.double(), dim=1).cpu().numpy()
+        targets = labels.cpu().numpy()
+        self._maps = [
+            self._fit_class(probs[:, k], (targets == k).astype(np.float64))
+            for k in range(probs.shape[1])
+        ]
+        return self
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """Logarithms of calibrated probabilities, same shape and dtype.
+
+        Where all classes get 0, all get the same. No probability is below 1e-12.
+        """
+        if self._maps is None:
+            raise RuntimeError(f"{type(self).__name__} has no maps yet: call fit first")
+        probs = torch.softmax(logits.detach().double(), dim=1).cpu().numpy()
+        shares = np.stack(
+            [share(column) for share, column in zip(self._maps, probs.T, strict=True)], axis=1
+        )
+        shares = np.maximum(shares, _LOWEST)
+        shares /= shares.sum(axis=1, keepdims=True)
+        return torch.from_numpy(np.log(shares)).to(logits)
+
+    def _fit_class(self, scores: Array, members: Array) -> Callable[[Array], Array]:
+        raise NotImplementedError
+
+
+class IsotonicCalibration(_OneVsRest):
+    """The rising step function of least squares per class, one against the rest, normalised.
+
+    Zadrozny & Elkan 2002; between two samples the function is linear, as in scikit-learn.
+    """
+
+    name: ClassVar[str] = "isotonic"
+
+    def _fit_class(self, scores: Array, members: Array) -> Callable[[Array], Array]:
+        from sklearn.isotonic import IsotonicRegression  # slow to import, and needed here only
+
+        model = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(scores, members)
+        return lambda values: np.asarray(model.predict(values), dtype=np.float64)
+
+
+class HistogramBinning(_OneVsRest):
+    """The share of members of each bin of a class's probability, one against the rest, normalised.
+
+    Zadrozny & Elkan 2001; Guo et al. 2017. Bins are (lower, upper]; a bin without samples keeps
+    its middle.
+
+    Args:
+        num_bins: number of bins per class.
+        binning: "equal_mass" (edges halfway between samples) or "equal_width" over [0, 1].
+
+    Raises:
+        ValueError: if `num_bins` is no positive integer, or `binning` neither of the two.
+    """
+
+    name: ClassVar[str] = "histogram"
+
+    def __init__(self, num_bins: int = 15, binning: Binning = "equal_mass") -> None:
+        """See the class."""
+        super().__init__()
+        check_count("num_bins", num_bins)
+        if binning not in get_args(Binning):
+            allowed = ", ".join(get_args(Binning))
+            raise ValueError(f"binning must be one of {allowed}, got {binning!r}")
+        self.num_bins, self.binning = num_bins, binning
+
+    def _fit_class(self, scores: Array, members: Array) -> Callable[[Array], Array]:
+        edges = np.linspace(0, 1, self.num_bins + 1)
+        if self.binning == "equal_mass":
+            ordered = np.sort(scores)
+            cuts = np.arange(1, self.num_bins) * len(scores) // self.num_bins
+            inner = (ordered[np.maximum(cuts - 1, 0)] + ordered[cuts]) / 2
+            edges = np.concatenate([[0.0], inner, [1.0]])
+        inner = edges[1:-1]
+        cell = np.searchsorted(inner, scores)
+        count = np.bincount(cell, minlength=self.num_bins)
+        total = np.bincount(cell, members, self.num_bins)
+        middle = (edges[:-1] + edges[1:]) / 2
+        shares = np.where(count > 0, total / np.maximum(count, 1), middle)
+        return lambda values: shares[np.searchsorted(inner, values)]

@@ -1,0 +1,46 @@
+"""The methods of calibration after training, by name."""
+
+from typing import Any
+
+from trainables.arguments import did_you_mean
+from trainables.posthoc.affine import DirichletCalibration, VectorScaling
+from trainables.posthoc.base import PostHoc
+from trainables.posthoc.meta_calibration import MetaCalibration
+from trainables.posthoc.one_vs_rest import HistogramBinning, IsotonicCalibration
+from trainables.posthoc.temperature import TemperatureScaling
+
+_METHODS: dict[str, type[PostHoc]] = {
+    method.name: method
+    for method in (
+        TemperatureScaling,
+        VectorScaling,
+        DirichletCalibration,
+        IsotonicCalibration,
+        HistogramBinning,
+        MetaCalibration,
+    )
+}
+
+
+def available_posthoc() -> tuple[str, ...]:
+    """Names of all methods."""
+    return tuple(_METHODS)
+
+
+def make_posthoc(name: str, **options: Any) -> PostHoc:
+    """A method that is yet to be fitted.
+
+    Args:
+        name: one of :func:`available_posthoc`.
+        options: keyword arguments of its class.
+
+    Raises:
+        ValueError: if the name, or an option's value, is not allowed.
+        TypeError: if the method does not take an option.
+    """
+    if name not in _METHODS:
+        raise ValueError(
+            f"unknown post-hoc method {name!r}{did_you_mean(name, _METHODS)};"
+            f" known: {', '.join(_METHODS)}"
+        )
+    return _METHODS[name](**options)
