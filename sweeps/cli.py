@@ -237,6 +237,7 @@ def best(
     storage: Storage = DEFAULT_STORAGE,
     dataset: Annotated[str | None, typer.Option(help="Only this dataset.")] = None,
     model: Annotated[str | None, typer.Option(help="Only this model.")] = None,
+    objective: Annotated[str | None, typer.Option(help="Only sweeps that minimised this.")] = None,
     output: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.table,
 ) -> None:
     """Print the best hyperparameters per dataset and model, from MLflow."""
@@ -246,9 +247,11 @@ def best(
     from sweeps.tracking.reader import read_sweep_file, tracked_sweeps
 
     uri = tracking_uri(storage)
-    entries = best_settings(tracked_sweeps(uri, dataset, model))
+    sweeps = tracked_sweeps(uri, dataset, model)
+    entries = best_settings([s for s in sweeps if objective in (None, s.objective)])
     if not entries:
-        wanted = " ".join(f"{k}={v}" for k, v in (("dataset", dataset), ("model", model)) if v)
+        given = {"dataset": dataset, "model": model, "objective": objective}
+        wanted = " ".join(f"{key}={value}" for key, value in given.items() if value)
         raise UserError(f"{uri} has no finished sweep{f' of {wanted}' if wanted else ''} yet")
     render_best(entries, output.value, partial(read_sweep_file, uri))
 

@@ -27,7 +27,7 @@ from sweeps.search.record import TrialRecord
 from sweeps.search.warm_start import earlier_trials
 from sweeps.store.driver_log import driver_log
 from sweeps.store.encoders import encoder_setup, trained_encoders
-from sweeps.store.identity import go_on, identify, identity_files, read_environment
+from sweeps.store.identity import go_on, identify, identity_files
 from sweeps.store.sweep_store import SweepStore, check_storage
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.terminal.console import plain_console
@@ -170,7 +170,7 @@ def _carry_out(
     on_answer: OnAnswer,
     log: Path,
 ) -> SweepResult:
-    writer = MlflowWriter(Mirror(sweep, store, read_environment(store.folder)))
+    writer = MlflowWriter(Mirror(sweep, store))
     records = [_with_history(sweep, store, record) for record in store.load_records()]
     encoder = encoder_setup(sweep, store.storage, dataset)
     ledger = Ledger(

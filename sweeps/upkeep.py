@@ -47,7 +47,7 @@ def sync_sweep(name: str, storage: str) -> SyncResult:
     check_answers(tracking_uri(storage, sweep))
     with store.locked():
         records = store.load_records()
-        mirror = Mirror(sweep, store, read_environment(store.folder))
+        mirror = Mirror(sweep, store)
         left, deleted = [], 0
         try:
             mirror.connect()

@@ -14,6 +14,8 @@ from sweeps.sweep_file.schema import Rule
 
 _METRICS = ("error", "ece", "nll", "brier", "adaptive_ece", "classwise_ece", "auroc", "aurc")
 
+DIGITS = 6  # of a digest, to tell data apart
+
 
 @dataclass(frozen=True)
 class TrackedSweep:
@@ -21,8 +23,11 @@ class TrackedSweep:
 
     Attributes:
         name: The sweep's name.
-        dataset: Name of the dataset.
-        model: Name of the model.
+        dataset: What the dataset is called.
+        data: What tells its data from others that are called the same: their digest, or of a sweep
+            from before that was kept, a digest of what it said of them.
+        model: What the model is called.
+        model_options: Its options, ``,width=8``.
         objective: What it minimised.
         guard: Its tolerance of validation error.
         records: Its trials, with the metrics of their last epoch as only history. Of a long sweep
@@ -33,38 +38,53 @@ class TrackedSweep:
 
     name: str
     dataset: str
+    data: str
     model: str
+    model_options: str
     objective: str
     guard: float
     records: list[TrialRecord]
     run_ids: dict[int, str]
     parent_id: str
 
+    @property
+    def full_names(self) -> dict[str, str]:
+        """What to call dataset and model where others have the same name."""
+        return {
+            "dataset": f"{self.dataset}-{self.data[:DIGITS]}",
+            "model": self.model + self.model_options,
+        }
+
 
 def best_settings(sweeps: Sequence[TrackedSweep]) -> list[dict[str, Any]]:
-    """The chosen setting of each dataset and model.
+    """The chosen setting of each dataset, model and objective.
 
-    Each sweep chooses by its own rule, against its own baseline; among the sweeps of one dataset
-    and model, a setting judged by more new seeds comes first, then the lower objective.
+    Each sweep chooses by its own rule, against its own baseline. Sweeps are compared only if their
+    data are the same to the last sample of each split, their model has the same options and they
+    have one objective; among these a setting judged by more new seeds comes first, then the lower
+    objective.
 
     Args:
         sweeps: What MLflow has.
 
     Returns:
-        One entry per dataset and model: ``dataset``, ``model``, ``sweep``, ``loss``,
+        One entry each: ``dataset`` and ``model`` (with a part of the digest, or the options, where
+        there are others of that name), ``data`` (the digest), ``sweep``, ``loss``,
         ``hyperparameters``, ``seed`` and ``run_id`` (of the search's trial), ``seeds`` (new seeds
         it was judged by), ``objective``, ``val`` and ``test`` (means over them, with ``ece_low``
         and ``ece_high``, and ``ece_scaled``), ``temperature``.
     """
-    found: dict[tuple[str, str], tuple[TrackedSweep, Candidate]] = {}
+    found: dict[tuple[str, ...], tuple[TrackedSweep, Candidate]] = {}
     for sweep in sweeps:
         chosen = Ranking(sweep.records, Rule(sweep.objective, sweep.guard)).chosen
         if chosen is None:
             continue
-        key = (sweep.dataset, sweep.model)
+        key = (sweep.data, sweep.model, sweep.model_options, sweep.objective)
         if key not in found or _rank(chosen) < _rank(found[key][1]):
             found[key] = (sweep, chosen)
-    return [_entry(*found[key]) for key in sorted(found)]
+    ambiguous = _ambiguous_names([sweep for sweep, _ in found.values()])
+    entries = [_entry(*each, ambiguous) for each in found.values()]
+    return sorted(entries, key=lambda entry: (entry["dataset"], entry["model"], entry["objective"]))
 
 
 def as_sweep_file(entry: dict[str, Any], resolved: dict[str, Any]) -> dict[str, Any]:
@@ -95,12 +115,23 @@ def _rank(candidate: Candidate) -> tuple[float, float]:
     return -candidate.seeds, candidate.objective
 
 
-def _entry(sweep: TrackedSweep, chosen: Candidate) -> dict[str, Any]:
+def _ambiguous_names(sweeps: Sequence[TrackedSweep]) -> set[str]:
+    """Names of datasets or models that do not tell which is meant."""
+    full: dict[tuple[str, str], set[str]] = {}
+    for sweep in sweeps:
+        for kind, name in (("dataset", sweep.dataset), ("model", sweep.model)):
+            full.setdefault((kind, name), set()).add(sweep.full_names[kind])
+    return {name for (_, name), names in full.items() if len(names) > 1}
+
+
+def _entry(sweep: TrackedSweep, chosen: Candidate, ambiguous: set[str]) -> dict[str, Any]:
     trial = chosen.trials[0]
     metric = objective_metric(sweep.objective)
+    full = sweep.full_names
     return {
-        "dataset": sweep.dataset,
-        "model": sweep.model,
+        "dataset": full["dataset"] if sweep.dataset in ambiguous else sweep.dataset,
+        "data": sweep.data,
+        "model": full["model"] if sweep.model in ambiguous else sweep.model,
         "sweep": sweep.name,
         "objective": sweep.objective,
         "loss": chosen.loss,

@@ -103,11 +103,18 @@ class _NamedPart(BaseModel):
         return dict(self.model_extra or {})
 
 
+_TELL_NOTHING = {
+    *("data", "dataset", "datasets", "images", "raw", "processed", "csv", "parquet"),
+    *("train", "training", "test", "testing", "val", "validation", "valid"),
+}
+
+
 class DatasetSection(_NamedPart):
     """``dataset``: the name of a dataset (or a dotted path) and its options.
 
     ``title`` is what the dataset is called in MLflow and in ``calsweep best``; by default its
-    name, with the folder's name where the data are the user's own files.
+    name, with that of the last folder that says something where the data are the user's own files:
+    ``…/birds/train`` is ``parquet:birds``.
     """
 
     title: Name | None = None
@@ -121,7 +128,9 @@ class DatasetSection(_NamedPart):
         if self.name in ("csv", "npy", "npz", "parquet", "image_folder") and isinstance(place, str):
             place = without_credentials(place)
             path = PurePosixPath(place.partition("://")[2] or place)
-            folder = path.parent.name if path.suffix else path.name
+            folders = [part for part in (path.parent if path.suffix else path).parts if part != "/"]
+            telling = [folder for folder in folders if folder.lower() not in _TELL_NOTHING]
+            folder = (telling or folders or [""])[-1]
             return f"{self.name}:{folder}" if folder else self.name
         return self.name
 

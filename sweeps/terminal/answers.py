@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.table import Table
-from ruamel.yaml import YAML
 
 from sweeps.errors import UserError
 from sweeps.formatting import format_fraction, format_hyperparameters, metric_heading
 from sweeps.results.best import as_sweep_file
 from sweeps.results.columns import objective_metric, shown_metrics
 from sweeps.results.overview import Overview
-from sweeps.sweep_file.loading import to_yaml
+from sweeps.sweep_file.loading import read_resolved, to_yaml
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.style import new_table
 
@@ -127,16 +127,23 @@ def render_best(
 
 def _only(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
     if len(entries) > 1:
-        listed = "\n".join(f"  --dataset {e['dataset']} --model {e['model']}" for e in entries)
+        options = ["dataset", "model"]
+        if len({entry["objective"] for entry in entries}) > 1:
+            options.append("objective")
+        listed = "\n".join(
+            "  " + " ".join(f"--{option} {shlex.quote(entry[option])}" for option in options)
+            for entry in entries
+        )
         raise UserError(
             f"--format yaml writes one sweep file, and there are {len(entries)} answers; "
-            f"choose one by --dataset and --model:\n{listed}"
+            f"choose one by --{' and --'.join(options)}:\n{listed}"
         )
     return entries[0]
 
 
 def _yaml(entry: dict[str, Any], read_sweep_file: Callable[[str], str]) -> str:
-    resolved = YAML(typ="safe", pure=True).load(read_sweep_file(entry["parent_run_id"]))
+    text = read_sweep_file(entry["parent_run_id"])
+    resolved = read_resolved(text, f"sweep.yaml of {entry['sweep']}").model_dump(mode="json")
     metric = objective_metric(entry["objective"])
     found = ", ".join(
         f"{split} {metric_heading(metric)} {entry[split][metric]:.4f}" for split in ("val", "test")

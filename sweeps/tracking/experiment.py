@@ -1,26 +1,51 @@
-"""The experiment of a dataset, which all sweeps on it share."""
+"""The experiment of a dataset, which all sweeps on the same data share."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from sweeps.results.best import DIGITS
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.address import artifact_location
 from sweeps.tracking.internals import EXPERIMENT_KIND, deleted
 from sweeps.tracking.views import VIEW_TAG, shared_view
 
 OURS = {"calsweep": "1"}  # what the reader knows an experiment by
+_DATA = "calsweep.data"  # the tag with the digest of an experiment's data
 
 
-def dataset_experiment(client: Any, sweep: SweepFile, storage: str, uri: str) -> str:
-    """The id of the dataset's experiment, made if it is not there.
+def dataset_experiment(
+    client: Any, sweep: SweepFile, sweep_id: str, digest: str | None, storage: str, uri: str
+) -> str:
+    """The id of the experiment of the sweep's data, made if it is not there.
 
-    One of that name that somebody else has made is used: it may be the only one that this user may
-    write to. A deleted one keeps its name in MLflow for ever, and stays deleted: a number is added.
+    It is called by the dataset's label and a part of the digest; other data of that label have
+    another. A sweep that has runs somewhere stays there. An experiment of that name that somebody
+    else has made is used: it may be the only one that this user may write to. A deleted one keeps
+    its name in MLflow for ever, and stays deleted: a number is added.
+
+    Args:
+        client: MLflow's.
+        sweep: The sweep.
+        sweep_id: What its runs are known by.
+        digest: Of its data; None if that was not kept, and the label alone has to tell.
+        storage: Of the sweeps.
+        uri: MLflow's address.
     """
-    experiment = _find_or_make(client, sweep.dataset.label, uri, storage)
+    ours = our_experiments(client)
+    experiment = _experiment_of(client, ours, sweep_id)
+    own: dict[str, str] = {}
+    if experiment is None:
+        name = sweep.dataset.label
+        if digest is not None:
+            own = {_DATA: digest}
+            name = next(
+                (e.name for e in ours if e.tags.get(_DATA) == digest),
+                f"{name}-{digest[:DIGITS]}",
+            )
+        experiment = _find_or_make(client, name, uri, storage)
     view = shared_view(sweep, experiment.tags)
-    wanted = {**EXPERIMENT_KIND, **experiment.tags, **OURS, VIEW_TAG: view}
+    wanted = {**EXPERIMENT_KIND, **own, **experiment.tags, **OURS, VIEW_TAG: view}
     for name, value in wanted.items():
         if experiment.tags.get(name) != value:
             client.set_experiment_tag(experiment.experiment_id, name, value)
@@ -37,6 +62,16 @@ def our_experiments(client: Any) -> list[Any]:
         token = page.token
         if not token:
             return found
+
+
+def _experiment_of(client: Any, ours: list[Any], sweep_id: str) -> Any:
+    """The experiment that a sweep's own run is in; None if it has none yet."""
+    from mlflow.entities import ViewType
+
+    ids = [experiment.experiment_id for experiment in ours]
+    own = f"tags.`calsweep.sweep_id` = '{sweep_id}' and tags.role = 'sweep'"
+    runs = client.search_runs(ids, own, ViewType.ALL, max_results=1) if ids else []
+    return client.get_experiment(runs[0].info.experiment_id) if runs else None
 
 
 def _find_or_make(client: Any, label: str, uri: str, storage: str) -> Any:

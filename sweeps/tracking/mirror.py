@@ -19,6 +19,7 @@ from typing import Any
 from sweeps.errors import first_line
 from sweeps.redaction import redact
 from sweeps.search.record import TrialRecord
+from sweeps.store.identity import read_environment, read_identity
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.address import make_client, make_database, tracking_uri
@@ -51,20 +52,18 @@ class Mirror:
     Args:
         sweep: The sweep.
         store: Its store.
-        environment: Versions and the like, an artifact of every run; None where it is not known.
     """
 
-    def __init__(
-        self, sweep: SweepFile, store: SweepStore, environment: dict[str, Any] | None
-    ) -> None:
+    def __init__(self, sweep: SweepFile, store: SweepStore) -> None:
         self._sweep = sweep
         self._store = store
         self._uri = tracking_uri(store.storage, sweep)
-        self._shared = {
-            "sweep.yaml": redact(store.folder.read("sweep.yaml").decode()),
-        }
+        self._shared = {"sweep.yaml": redact(store.folder.read("sweep.yaml").decode())}
+        environment = read_environment(store.folder)  # not this machine's, which may just sync
         if environment is not None:
             self._shared["environment.json"] = json.dumps(environment, indent=1)
+        identity = read_identity(store.folder)
+        self._digest = identity.digest if identity is not None else None
         self._sweep_id = store.sweep_id()
         self._client: Any = None
         self._experiment_id = ""
@@ -89,7 +88,7 @@ class Mirror:
         make_database(self._uri)
         client = make_client(self._uri)
         self._experiment_id = dataset_experiment(
-            client, self._sweep, self._store.storage, self._uri
+            client, self._sweep, self._sweep_id, self._digest, self._store.storage, self._uri
         )
         parent = self._find_runs(client)
         if parent is not None and deleted(parent):
@@ -214,7 +213,8 @@ class Mirror:
         return str(run.info.run_id)
 
     def _describe_parent(self, client: Any, known: set[str]) -> None:
-        client.log_batch(self._parent_id, params=_new_params(sweep_parameters(self._sweep), known))
+        parameters = sweep_parameters(self._sweep, self._digest)
+        client.log_batch(self._parent_id, params=_new_params(parameters, known))
         for name, text in self._shared.items():
             client.log_text(self._parent_id, text, name)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,11 @@ from sweeps.errors import UserError, first_line
 from sweeps.results.best import TrackedSweep
 from sweeps.search.ranking import guard_excess, guard_reference
 from sweeps.search.record import TrialRecord
+from sweeps.sweep_file.loading import read_resolved
 from sweeps.tracking.address import check_answers, make_client
 from sweeps.tracking.experiment import our_experiments
 from sweeps.tracking.internals import sqlite_path
+from sweeps.tracking.run import options_in_words
 
 _RUNS_PER_PAGE = 100
 
@@ -26,8 +30,8 @@ def tracked_sweeps(
 
     Args:
         uri: MLflow's address.
-        dataset: Only this dataset.
-        model: Only this model.
+        dataset: Only this dataset, by its label or its full name.
+        model: Only this model, by its name or its full name.
 
     Raises:
         UserError: The address does not answer.
@@ -41,10 +45,16 @@ def tracked_sweeps(
 
     try:
         client = make_client(uri)
-        sweeps = [_deciding_runs(client, parent) for parent in _parent_runs(client, dataset, model)]
+        runs = {run.info.run_id: run for run in _parent_runs(client)}
+        parents = [_about(uri, run) for run in runs.values()]
+        wanted = _named(_named(parents, "dataset", dataset), "model", model)
+        found = [
+            _with_trials(client, sweep, runs[sweep.parent_id].info.experiment_id)
+            for sweep in wanted
+        ]
     except (MlflowException, SQLAlchemyError) as error:
         raise UserError(f"tracking.uri = {uri!r}: {first_line(error)}") from None
-    return [_sweep(runs) for runs in sweeps if runs]
+    return [sweep for sweep in found if sweep.records]
 
 
 def read_sweep_file(uri: str, parent_id: str) -> str:
@@ -63,22 +73,72 @@ def read_sweep_file(uri: str, parent_id: str) -> str:
         raise UserError(f"run {parent_id} has no sweep.yaml in {uri}: {error}") from None
 
 
-def _parent_runs(client: Any, dataset: str | None, model: str | None) -> list[Any]:
-    """The sweeps' own runs.
+def _parent_runs(client: Any) -> list[Any]:
+    """The sweeps' own runs."""
+    ids = [experiment.experiment_id for experiment in our_experiments(client)]
+    runs = _runs(client, ids, "tags.role = 'sweep'", [])
+    return [run for run in runs if "guard" in run.data.params]
+
+
+def _about(uri: str, run: Any) -> TrackedSweep:
+    """What a sweep's own run says of it; its trials are still missing."""
+    params = run.data.params
+    known = {"dataset": params["dataset"], "model": params["model"]}
+    if "dataset_digest" in params:
+        known |= {"data": params["dataset_digest"], "model_options": params["model_options"]}
+    else:
+        known |= _said_in_its_file(uri, run.info.run_id)
+    return TrackedSweep(
+        name=run.data.tags["calsweep.sweep"],
+        objective=params["objective"],
+        guard=float(params["guard"]),
+        records=[],
+        run_ids={},
+        parent_id=run.info.run_id,
+        **known,
+    )
+
+
+def _said_in_its_file(uri: str, parent_id: str) -> dict[str, str]:
+    """Of a sweep from before the data's digest was kept: what its sweep file says of its data.
+
+    One that cannot be read is like no other.
+    """
+    try:
+        sweep = read_resolved(read_sweep_file(uri, parent_id), parent_id)
+    except UserError:
+        return {"data": hashlib.blake2b(parent_id.encode(), digest_size=8).hexdigest()} | {
+            "model_options": ""
+        }
+    said = json.dumps([sweep.dataset.model_dump(mode="json"), sweep.search.seed], sort_keys=True)
+    return {
+        "dataset": sweep.dataset.label,
+        "data": hashlib.blake2b(said.encode(), digest_size=8).hexdigest(),
+        "model_options": options_in_words(sweep),
+    }
+
+
+def _named(sweeps: list[TrackedSweep], kind: str, name: str | None) -> list[TrackedSweep]:
+    """Those of a name: where that is somebody's full name, just these.
 
     Names are compared here: MLflow's filters know no way to write one with both kinds of quotes.
     """
-    ids = [experiment.experiment_id for experiment in our_experiments(client)]
-    wanted = {"dataset": dataset, "model": model}
-    return [
-        run
-        for run in _runs(client, ids, "tags.role = 'sweep'", [])
-        if "guard" in run.data.params
-        and all(run.data.params.get(name) == given for name, given in wanted.items() if given)
-    ]
+    if name is None:
+        return sweeps
+    full = [sweep for sweep in sweeps if sweep.full_names[kind] == name]
+    return full or [sweep for sweep in sweeps if getattr(sweep, kind) == name]
 
 
-def _deciding_runs(client: Any, parent: Any) -> list[Any]:
+def _with_trials(client: Any, sweep: TrackedSweep, experiment: str) -> TrackedSweep:
+    runs = _deciding_runs(client, sweep, experiment)
+    return replace(
+        sweep,
+        records=sorted((_record(run) for run in runs), key=lambda record: record.number),
+        run_ids={int(run.data.tags["calsweep.trial"]): run.info.run_id for run in runs},
+    )
+
+
+def _deciding_runs(client: Any, sweep: TrackedSweep, experiment: str) -> list[Any]:
     """The runs of a sweep's trials, as far as they are needed to choose among them.
 
     Reading a run takes MLflow some milliseconds, and a long sweep has thousands. So the trials of
@@ -86,15 +146,14 @@ def _deciding_runs(client: Any, parent: Any) -> list[Any]:
     more feasible ones of these than settings were trained again, none that follows can be chosen,
     nor be one of the settings trained again.
     """
-    objective, guard = parent.data.params["objective"], float(parent.data.params["guard"])
-    own = f"tags.mlflow.parentRunId = '{parent.info.run_id}'"
-    where = [parent.info.experiment_id]
+    own = f"tags.mlflow.parentRunId = '{sweep.parent_id}'"
+    where = [experiment]
     runs = list(_runs(client, where, f"{own} and tags.role != 'search'", []))
     finished = f"{own} and tags.role = 'search' and tags.state = 'finished'"
-    order = [f"metrics.`{objective}` ASC", "attributes.start_time ASC"]
+    order = [f"metrics.`{sweep.objective}` ASC", "attributes.start_time ASC"]
     for page in _pages(client, where, finished, order):
         runs += page
-        if _decided([_record(run) for run in runs if _is_written(run)], guard):
+        if _decided([_record(run) for run in runs if _is_written(run)], sweep.guard):
             break
     return [run for run in runs if _is_written(run)]
 
@@ -130,21 +189,6 @@ def _pages(client: Any, experiments: list[str], condition: str, order: list[str]
         token = page.token
         if not token:
             return
-
-
-def _sweep(runs: list[Any]) -> TrackedSweep:
-    first = runs[0]
-    records = sorted((_record(run) for run in runs), key=lambda record: record.number)
-    return TrackedSweep(
-        name=first.data.tags["calsweep.sweep"],
-        dataset=first.data.params["dataset"],
-        model=first.data.params["model"],
-        objective=first.data.params["objective"],
-        guard=float(first.data.params["guard"]),
-        records=records,
-        run_ids={int(run.data.tags["calsweep.trial"]): run.info.run_id for run in runs},
-        parent_id=first.data.tags["mlflow.parentRunId"],
-    )
 
 
 def _record(run: Any) -> TrialRecord:

@@ -64,17 +64,30 @@ def run_parameters(sweep: SweepFile, record: TrialRecord) -> dict[str, str]:
     }
 
 
-def sweep_parameters(sweep: SweepFile) -> dict[str, str]:
-    """The parameters of a sweep's own run."""
+def sweep_parameters(sweep: SweepFile, digest: str | None) -> dict[str, str]:
+    """The parameters of a sweep's own run.
+
+    Args:
+        sweep: The sweep.
+        digest: Of its data; None if that was not kept.
+    """
+    known = {} if digest is None else {"dataset_digest": digest}
     return {
         "dataset": sweep.dataset.label,
+        **known,
         "model": sweep.model_label,
+        "model_options": options_in_words(sweep),
         "losses": " ".join(section.name for section in sweep.losses),
         "trials": str(sweep.search.trials),
         "seed": str(sweep.search.seed),
         "objective": sweep.search.objective,
         "guard": str(sweep.search.guard),
     }
+
+
+def options_in_words(sweep: SweepFile) -> str:
+    """The options of a sweep's model: ``,width=8``; nothing where there are none."""
+    return "".join(f",{name}={value}" for name, value in sorted(sweep.model.options.items()))
 
 
 def run_metrics(

@@ -1,5 +1,6 @@
 """Sweeps whose trials are in a real MLflow."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from mlflow.entities import Run
 from sweeps.results.explanation import answer
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
+from sweeps.store.identity import Identity, identity_files
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.address import tracking_uri
@@ -60,10 +62,20 @@ def make_records() -> list[TrialRecord]:
     ]
 
 
-def make_store(folder: Path, sweep: SweepFile, records: list[TrialRecord]) -> SweepStore:
-    """A new sweep's store, with these trials and their files."""
+def make_store(
+    folder: Path, sweep: SweepFile, records: list[TrialRecord], digest: str | None = None
+) -> SweepStore:
+    """A new sweep's store, with these trials and their files.
+
+    Args:
+        folder: The storage.
+        sweep: The sweep.
+        records: Its trials.
+        digest: Of its data; None for a sweep from before that was kept.
+    """
     store = SweepStore(str(folder), sweep.name)
-    store.create(sweep)
+    identity = {} if digest is None else identity_files(Identity(digest, {}, 10, {}))
+    store.create(sweep, files={**identity, "environment.json": json.dumps(ENVIRONMENT).encode()})
     for record in records:
         store.save(record)
         if record.history:
@@ -74,9 +86,11 @@ def make_store(folder: Path, sweep: SweepFile, records: list[TrialRecord]) -> Sw
     return store
 
 
-def make_mirror(storage: Path, sweep: SweepFile, records: list[TrialRecord]) -> Mirror:
-    """The runs of a new sweep."""
-    return Mirror(sweep, make_store(storage, sweep, records), ENVIRONMENT)
+def make_mirror(
+    storage: Path, sweep: SweepFile, records: list[TrialRecord], digest: str | None = None
+) -> Mirror:
+    """The runs of a new sweep; see :func:`make_store`."""
+    return Mirror(sweep, make_store(storage, sweep, records, digest))
 
 
 def summary_of(records: list[TrialRecord], sweep: SweepFile) -> dict[str, Any]:

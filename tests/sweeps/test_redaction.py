@@ -17,7 +17,7 @@ from sweeps.planning.checks import check_sweep
 from sweeps.planning.portability import check_reachable
 from sweeps.redaction import is_redacted, redact
 from sweeps.store.driver_log import driver_log
-from sweeps.store.environment import describe_environment
+from sweeps.store.identity import Identity, identity_files
 from sweeps.sweep_file.loading import load_sweep
 from sweeps.sweep_file.yaml_text import shortened
 from sweeps.tracking.address import artifact_location, check_answers
@@ -113,10 +113,11 @@ def test_nothing_that_is_kept_has_them(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(sys, "argv", ["calsweep", "run", "--set", f"dataset.train={data}"])
     sweep = make_sweep("hidden", dataset={"name": "parquet", "train": data, "test": data})
     failed = trial(1, "focal", state="failed", reason=f"{data} cannot be read", history=[])
-    store = new_store(tmp_path / "store", sweep, [baseline(), failed])
+    identity = identity_files(Identity("d1", {}, 10, {}))
+    store = new_store(tmp_path / "store", sweep, [baseline(), failed], files=identity)
     with driver_log(store):
         logging.getLogger("calsweep").error("see %s", data)
-    writer = Mirror(sweep, store, describe_environment())
+    writer = Mirror(sweep, store)
     for record in store.load_records():
         writer.sync(record)
     write_report("hidden", str(tmp_path / "store"), str(tmp_path / "page.html"))

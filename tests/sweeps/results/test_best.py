@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from sweeps.errors import UserError
 from sweeps.planning.checks import check_sweep
 from sweeps.results.best import TrackedSweep, as_sweep_file, best_settings
 from sweeps.search.record import TrialRecord
@@ -12,7 +13,7 @@ from sweeps.search.setting import BASELINE, Setting
 from sweeps.search.space import SearchSpace
 from sweeps.search.stopping import make_stopper
 from sweeps.sweep_file.loading import parse_sweep, to_yaml
-from sweeps.terminal.answers import best_table
+from sweeps.terminal.answers import best_table, render_best
 from tests.builders import baseline, finalist, make_sweep, shown
 
 
@@ -20,7 +21,9 @@ def tracked(records: list[TrialRecord], **values: Any) -> TrackedSweep:
     known = {
         "name": "a",
         "dataset": "digits",
+        "data": f"of {values.get('dataset', 'digits')}",
         "model": "small_cnn",
+        "model_options": "",
         "objective": "val_ece",
         "guard": 0.01,
         "parent_id": "p",
@@ -47,6 +50,38 @@ def test_the_best_of_several_sweeps() -> None:
     text = shown(best_table(found))
     for part in ("cifar10", ".5000", ".0100–.2000", "1.50"):
         assert part in text
+
+
+def test_only_what_is_comparable_is_ranked() -> None:
+    low = [baseline(val_ece=0.01, val_nll=0.5)]
+    high = [baseline(val_ece=0.02, val_nll=0.4)]
+    found = best_settings(
+        [
+            tracked(low, name="one", data="aaaaaaaaaa"),
+            tracked(high, name="worse", data="aaaaaaaaaa"),
+            tracked(high, name="other_split", data="bbbbbbbbbb"),
+            tracked(high, name="wide", data="aaaaaaaaaa", model_options=",width=64"),
+            tracked(high, name="by_nll", data="aaaaaaaaaa", objective="val_nll"),
+            tracked(low, name="elsewhere", dataset="cifar10", model="resnet18_cifar"),
+        ]
+    )
+    assert [(e["dataset"], e["model"], e["objective"], e["sweep"]) for e in found] == [
+        ("cifar10", "resnet18_cifar", "val_ece", "elsewhere"),
+        ("digits-aaaaaa", "small_cnn", "val_ece", "one"),
+        ("digits-aaaaaa", "small_cnn", "val_nll", "by_nll"),
+        ("digits-aaaaaa", "small_cnn,width=64", "val_ece", "wide"),
+        ("digits-bbbbbb", "small_cnn", "val_ece", "other_split"),
+    ]
+    with pytest.raises(UserError, match="choose one by --dataset and --model and --objective") as e:
+        render_best(found, "yaml", str)
+    assert "  --dataset digits-aaaaaa --model small_cnn --objective val_nll" in str(e.value)
+
+
+def test_the_same_data_by_two_names_are_ranked_together() -> None:
+    first = tracked([baseline(val_ece=0.02)], name="first", dataset="parquet:a", data="d")
+    second = tracked([baseline(val_ece=0.01)], name="second", dataset="parquet:b", data="d")
+    (entry,) = best_settings([first, second])
+    assert (entry["sweep"], entry["dataset"]) == ("second", "parquet:b")
 
 
 @pytest.mark.parametrize("name", ["shown", "x" * 100])

@@ -13,7 +13,7 @@ from sweeps.tracking.address import make_database
 from sweeps.tracking.internals import sqlite_uri
 from sweeps.tracking.mirror import Mirror
 from sweeps.tracking.writer import MlflowWriter
-from tests.harness.tracked import ENVIRONMENT, make_records, make_store, make_sweep
+from tests.harness.tracked import make_records, make_store, make_sweep
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +46,7 @@ def written(storage: Path) -> list[TrialRecord]:
     """A whole sweep, written by the background thread as it would be while it runs."""
     sweep, records = make_sweep("whole"), make_records()
     store = make_store(storage, sweep, records)
-    writer = MlflowWriter(Mirror(sweep, store, ENVIRONMENT))
+    writer = MlflowWriter(Mirror(sweep, store))
     for record in records:
         state, history = record.state, record.history
         growing = replace(record, state="running", ended=None, history=[])

@@ -16,7 +16,6 @@ from sweeps.tracking.mirror import Mirror
 from sweeps.tracking.reader import read_sweep_file, tracked_sweeps
 from sweeps.tracking.run import run_tags
 from tests.harness.tracked import (
-    ENVIRONMENT,
     client_of,
     make_mirror,
     make_records,
@@ -118,7 +117,7 @@ def contents(storage: Path, sweep: str) -> dict[str, Any]:
 def test_writing_it_all_again_adds_nothing(storage: Path, written: list[TrialRecord]) -> None:
     before = contents(storage, "whole")
     sweep = make_sweep("whole")
-    mirror = Mirror(sweep, SweepStore(str(storage), "whole"), ENVIRONMENT)
+    mirror = Mirror(sweep, SweepStore(str(storage), "whole"))
     for record in written:
         mirror.sync(record)
         mirror.sync(record)
@@ -128,13 +127,13 @@ def test_writing_it_all_again_adds_nothing(storage: Path, written: list[TrialRec
 def test_a_writer_goes_on_where_another_died(storage: Path, written: list[TrialRecord]) -> None:
     sweep, records = make_sweep("crashed"), make_records()[:3]
     store = make_store(storage, sweep, records)
-    first = Mirror(sweep, store, ENVIRONMENT)
+    first = Mirror(sweep, store)
     first.sync(records[0])
     first.sync(replace(records[1], state="running", ended=None, history=records[1].history[:2]))
     died = runs_of(storage, "crashed")
     # The last checkpoint was damaged, so that an epoch was trained again.
     records[1].history[1] |= {"timestamp": 1e9 + 50}
-    second = Mirror(sweep, store, ENVIRONMENT)
+    second = Mirror(sweep, store)
     second.sync(replace(records[1], state="running", ended=None, history=records[1].history[:1]))
     for record in records:
         second.sync(record)
@@ -143,6 +142,22 @@ def test_a_writer_goes_on_where_another_died(storage: Path, written: list[TrialR
     assert all(found[number][0] == run.info.run_id for number, run in died.items())
     assert [step for step, *_ in found["1"][4]["val_ece"]] == [1, 2, 3]
     assert found["1"][3] == "FINISHED"
+
+
+def test_the_environment_stays_that_of_the_sweep(fresh: Path, tmp_path: Path) -> None:
+    sweep = make_sweep("moved")
+    make_mirror(fresh, sweep, []).connect()
+    parent = runs_of(fresh, "moved")[""].info.run_id
+
+    def kept() -> str:
+        path = client_of(fresh).download_artifacts(parent, "environment.json", str(tmp_path))
+        return Path(path).read_text()
+
+    assert kept() == '{\n "python": "3"\n}'
+    store = SweepStore(str(fresh), "moved")
+    store.folder.delete("environment.json")  # as of a sweep from before it was kept
+    Mirror(sweep, store).connect()
+    assert kept() == '{\n "python": "3"\n}'
 
 
 def test_a_damaged_checkpoint_is_not_taken_for_the_model(tmp_path: Path) -> None:
@@ -210,7 +225,7 @@ def test_a_run_keeps_the_parameters_that_an_earlier_version_wrote(fresh: Path) -
     tags = run_tags(sweep, parent.data.tags["calsweep.sweep_id"], records[1], parent.info.run_id)
     run = client.create_run(parent.info.experiment_id, tags=tags)
     client.log_param(run.info.run_id, "gamma", "      0.333333")  # which MLflow lets nobody change
-    again = Mirror(sweep, SweepStore(str(fresh), "upgraded"), ENVIRONMENT)
+    again = Mirror(sweep, SweepStore(str(fresh), "upgraded"))
     again.sync(records[1])
     parameters = runs_of(fresh, "upgraded")["1"].data.params
     assert parameters["gamma"] == "      0.333333" and parameters["loss"] == "focal"

@@ -14,6 +14,7 @@ from sweeps.errors import UserError
 from sweeps.results.best import as_sweep_file, best_settings
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
+from sweeps.store.identity import Identity, identity_files
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.terminal.answers import render_best
@@ -22,7 +23,7 @@ from sweeps.tracking.address import make_database, tracking_uri
 from sweeps.tracking.mirror import Mirror
 from sweeps.tracking.reader import read_sweep_file, tracked_sweeps
 from tests.harness.tracked import (
-    ENVIRONMENT,
+    client_of,
     entry,
     make_mirror,
     make_records,
@@ -38,7 +39,7 @@ def test_two_sweeps_of_one_name_are_kept_apart(
     uri = tracking_uri(str(storage))
     sweep = make_sweep("whole", tracking={"uri": uri}, model={"name": "resnet18_cifar"})
     record = replace(make_records()[0], history=[])
-    Mirror(sweep, make_store(tmp_path, sweep, [record]), ENVIRONMENT).sync(record)
+    Mirror(sweep, make_store(tmp_path, sweep, [record])).sync(record)
     found = [s for s in tracked_sweeps(uri) if s.name == "whole"]
     assert sorted(len(s.records) for s in found) == [1, len(written) - 2]
     assert len({s.parent_id for s in found}) == 2
@@ -62,7 +63,7 @@ def test_a_long_sweep_is_read_as_far_as_it_decides(storage: Path, tmp_path: Path
         records.append(again)
     store = SweepStore(str(tmp_path), sweep.name)
     store.create(sweep)
-    mirror = Mirror(sweep, store, ENVIRONMENT)
+    mirror = Mirror(sweep, store)
     for record in records:
         mirror.sync(record)
     chosen = Ranking(records, sweep.rule).chosen
@@ -105,7 +106,7 @@ def test_a_sweep_file_is_written_of_one_answer_only(
 ) -> None:
     uri = tracking_uri(str(storage))
     (tracked,) = [s for s in tracked_sweeps(uri, model="small_cnn") if s.name == "whole"]
-    entries = best_settings([tracked, replace(tracked, dataset="cifar10")])
+    entries = best_settings([tracked, replace(tracked, dataset="cifar10", data="other")])
     with pytest.raises(UserError) as caught:
         render_best(entries, "yaml", partial(read_sweep_file, uri))
     assert str(caught.value).splitlines()[1:] == [
@@ -156,3 +157,60 @@ def test_a_role_that_is_not_known_yet_is_read(fresh: Path, monkeypatch: pytest.M
     assert 9 in {record.number for record in tracked.records}
     assert len(tracked.records) < len(records)
     assert best_settings([tracked])[0]["hyperparameters"] == {"gamma": 9.0}
+
+
+def test_sweeps_are_told_apart_by_data_and_options(fresh: Path) -> None:
+    first, *_ = make_records()
+    wide = {"name": "small_cnn", "width": 64}
+    for name, digest, model in (
+        ("one", "aaaaaaaaaaaa", "small_cnn"),
+        ("same", "aaaaaaaaaaaa", "small_cnn"),
+        ("split", "bbbbbbbbbbbb", "small_cnn"),
+        ("wide", "aaaaaaaaaaaa", wide),
+    ):
+        make_mirror(fresh, make_sweep(name, model=model), [first], digest).sync(first)
+    uri, client = tracking_uri(str(fresh)), client_of(fresh)
+    names = {e.experiment_id: e.name for e in client.search_experiments()}
+    assert set(names.values()) == {"Default", "digits-aaaaaa", "digits-bbbbbb"}
+
+    def found(**wanted: str) -> list[str]:
+        return sorted(sweep.name for sweep in tracked_sweeps(uri, **wanted))
+
+    assert found(dataset="digits") == ["one", "same", "split", "wide"]
+    assert found(dataset="digits-bbbbbb") == ["split"]
+    assert found(model="small_cnn,width=64") == ["wide"]
+    assert found(model="small_cnn") == ["one", "same", "split"]
+    assert len(best_settings(tracked_sweeps(uri))) == 3
+
+
+def test_sweeps_from_before_the_digest_are_told_apart_by_their_files(fresh: Path) -> None:
+    first, *_ = make_records()
+    for name, sections in (
+        ("one", {}),
+        ("same", {}),
+        ("few", {"dataset": {"name": "digits", "train_samples": 100}}),
+        ("seed", {"search": {"seed": 1}}),
+        ("wide", {"model": {"name": "small_cnn", "width": 64}}),
+    ):
+        mirror = make_mirror(fresh, make_sweep(name, **sections), [first])
+        mirror.sync(first)
+    sweeps = tracked_sweeps(tracking_uri(str(fresh)))
+    assert len(best_settings(sweeps)) == 4
+    assert len({sweep.data for sweep in sweeps}) == 3
+    (wide,) = tracked_sweeps(tracking_uri(str(fresh)), model="small_cnn,width=64")
+    assert wide.name == "wide"
+
+
+def test_a_sweep_from_before_that_goes_on_stays_in_its_experiment(fresh: Path) -> None:
+    sweep, (first, second, *_) = make_sweep("old"), make_records()
+    make_mirror(fresh, sweep, [first]).sync(first)
+    store = SweepStore(str(fresh), "old")
+    for name, data in identity_files(Identity("aaaaaaaaaaaa", {}, 10, {})).items():
+        store.folder.write(name, data)
+    again = Mirror(sweep, store)
+    again.sync(first)
+    again.sync(second)
+    runs = runs_of(fresh, "old")
+    assert sorted(runs) == ["", "0", "1"]
+    (tracked,) = tracked_sweeps(tracking_uri(str(fresh)))
+    assert tracked.data == "aaaaaaaaaaaa"

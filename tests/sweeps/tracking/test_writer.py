@@ -16,7 +16,6 @@ from sweeps.tracking.reader import tracked_sweeps
 from sweeps.tracking.writer import MlflowWriter
 from sweeps.upkeep import sync_sweep
 from tests.harness.tracked import (
-    ENVIRONMENT,
     client_of,
     make_mirror,
     make_records,
@@ -36,7 +35,7 @@ def closed_port() -> int:
 def test_a_server_that_is_gone_stops_nothing(tmp_path: Path) -> None:
     uri = f"http://127.0.0.1:{closed_port()}"
     sweep, records = make_sweep("unheard", tracking={"uri": uri}), make_records()
-    writer = MlflowWriter(Mirror(sweep, make_store(tmp_path, sweep, records), ENVIRONMENT))
+    writer = MlflowWriter(Mirror(sweep, make_store(tmp_path, sweep, records)))
     for record in records:
         writer.submit(record)
         writer.submit(record)
@@ -50,7 +49,7 @@ def test_a_server_that_is_gone_stops_nothing(tmp_path: Path) -> None:
 
 def test_a_writer_with_nothing_to_write_makes_no_database(tmp_path: Path) -> None:
     sweep = make_sweep("idle")
-    writer = MlflowWriter(Mirror(sweep, make_store(tmp_path, sweep, []), ENVIRONMENT))
+    writer = MlflowWriter(Mirror(sweep, make_store(tmp_path, sweep, [])))
     assert writer.close(patience=60) == 0
     assert tracked_sweeps(tracking_uri(str(tmp_path))) == []
     assert not (tmp_path / "mlflow.db").exists()
@@ -63,7 +62,7 @@ def test_a_trial_whose_files_are_damaged_holds_up_no_other(
     store = make_store(storage, sweep, records)
     whole = store.trial_folder(1).read("predictions_test.parquet")
     store.trial_folder(1).write("predictions_test.parquet", b"PAR1 cut sh")
-    writer = MlflowWriter(Mirror(sweep, store, ENVIRONMENT))
+    writer = MlflowWriter(Mirror(sweep, store))
     for record in records:
         writer.submit(record)
     with caplog.at_level("ERROR", logger="calsweep"):
@@ -85,7 +84,7 @@ def test_a_run_deleted_in_mlflow_stops_no_other_and_stays_deleted(
 ) -> None:
     sweep, records = make_sweep("pruned"), make_records()[:3]
     store = make_store(fresh, sweep, records)
-    mirror = Mirror(sweep, store, ENVIRONMENT)
+    mirror = Mirror(sweep, store)
     mirror.sync(replace(records[1], state="running", ended=None, history=records[1].history[:1]))
     mirror.sync(replace(records[0], state="running", ended=None, history=[]))
     client, runs = client_of(fresh), runs_of(fresh, "pruned")
