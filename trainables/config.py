@@ -94,6 +94,9 @@ class TrialSetup:
         threads: CPU threads a worker may use.
         user_paths: Folders to put on ``sys.path`` for the user's own losses and models.
         encoder: Given, trials train a linear head on the features of this frozen encoder.
+        marker: Given, the folder of the sweep and what its file ``sweep_id`` holds. By that a
+            worker knows that it sees the sweep's storage, and not a folder of its own machine
+            where that storage should be.
     """
 
     model: str
@@ -105,6 +108,7 @@ class TrialSetup:
     threads: int = 1
     user_paths: tuple[str, ...] = ()
     encoder: EncoderSetup | None = None
+    marker: tuple[str, str] | None = None
 
 
 def check_shares(num_samples: int, batch_size: int, num_workers: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -26,6 +27,10 @@ from trainables.storage import Folder
 from trainables.training import DivergedError, Trainer
 
 CPU = torch.device("cpu")
+
+
+class StorageAwayError(OSError):
+    """What is where the sweep's storage should be is not that, or does not answer."""
 
 
 class TrialRun:
@@ -69,9 +74,11 @@ class TrialRun:
             ...), after an epoch of ``setup.outcome_epochs`` those of
             :func:`~trainables.outcome.summarise` too, all of them after the last. A trial whose
             epoch could not be written (the storage is full, say) waits; the next call tries again.
+            So does one that does not see the sweep's storage.
         """
         try:
             if self._trainer is None:
+                self._check_storage()
                 self._trainer = self._make_trainer()
                 if self.history:
                     return self._progressed(self.history)
@@ -79,11 +86,28 @@ class TrialRun:
                 self._train_epoch(self._trainer)
         except (DivergedError, torch.OutOfMemoryError, MemoryError) as error:
             return Failed(_reason(error))
+        except StorageAwayError as error:
+            return Waits(str(error))
         try:
             self._save()
         except OSError as error:
             return Waits(f"{self.folder.uri} cannot be written: {error}")
         return self._progressed(self.history[-1:])
+
+    def _check_storage(self) -> None:
+        """Raises :class:`StorageAwayError` where this machine has not the sweep's storage."""
+        if self.setup.marker is None:
+            return
+        uri, sweep_id = self.setup.marker
+        try:
+            found = Folder(uri).read("sweep_id").decode()
+        except OSError as error:
+            found = str(error)
+        if found != sweep_id:
+            raise StorageAwayError(
+                f"{socket.gethostname()} does not see the sweep's storage, {uri} ({found}); is it "
+                "mounted there?"
+            )
 
     def _progressed(self, entries: list[Entry]) -> Progressed:
         return Progressed(tuple(entries), done=entries[-1]["epoch"] >= self.training.epochs)
@@ -144,6 +168,7 @@ class TrialRun:
         """Write what the epoch left to be written; what fails stays to be written."""
         while self._unsaved:
             if rank() == 0:
+                self._check_storage()  # it may have gone since
                 self._unsaved[0]()
             del self._unsaved[0]
 

@@ -49,6 +49,7 @@ def tune(ledger: Ledger, store: SweepStore, dataset: Dataset, encoder: EncoderSe
         threads=sweep.scaling.cpus_per_worker,
         user_paths=(str(Path.cwd()),),
         encoder=encoder,
+        marker=(store.folder.uri, store.sweep_id()),
     )
     several = sweep.scaling.num_workers > 1
     make_trainable = _of_several_workers if several else _of_one_process

@@ -2,6 +2,8 @@
 
 import io
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +22,7 @@ from trainables.data.base import Dataset
 from trainables.metrics import METRIC_NAMES
 from trainables.outcome import read_predictions
 from trainables.posthoc import TemperatureScaling
-from trainables.report import Failed, Progressed, TrialConfig
+from trainables.report import Failed, Progressed, TrialConfig, Waits
 from trainables.storage import Folder
 from trainables.training import learning_rate_factor
 from trainables.trial import TrialRun, validation_parts
@@ -324,3 +326,27 @@ def test_what_adapts_is_kept_apart_from_what_judges(tmp_path: Path, digits: Data
 def test_a_validation_split_too_small_for_two_parts_is_refused(digits: Dataset) -> None:
     with pytest.raises(ValueError, match=r"adapt_share=0\.01 holds out 4 of 360 samples; with 10"):
         validation_parts(digits, 0.01)
+
+
+def test_where_the_storage_is_not_mounted_a_trial_waits(digits: Dataset, tmp_path: Path) -> None:
+    sweep, mounted = tmp_path / "sweep", tmp_path / "elsewhere"
+    (sweep / "trials").mkdir(parents=True)
+    (sweep / "sweep_id").write_text("this one")
+    setup = replace(make_setup(sweep / "trials"), marker=(str(sweep), "this one"))
+    sweep.rename(mounted)
+    run = start(digits, setup)
+    away = run.advance()
+    assert isinstance(away, Waits)
+    assert re.search(rf"does not see the sweep's storage, {sweep} .*mounted there", away.reason)
+    (sweep / "trials").mkdir(parents=True)
+    (sweep / "sweep_id").write_text("of another sweep of that name")
+    assert isinstance(run.advance(), Waits)
+    shutil.rmtree(sweep)
+    mounted.rename(sweep)
+    before = entries(run, 1)
+    sweep.rename(mounted)  # it goes away under way
+    assert isinstance(run.advance(), Waits)
+    assert not sweep.exists()
+    mounted.rename(sweep)
+    found = before + entries(run, EPOCHS - 1)
+    assert found == entries(start(digits, make_setup(tmp_path / "whole")), EPOCHS)
