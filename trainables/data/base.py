@@ -19,7 +19,7 @@ class Split:
 
     Attributes:
         inputs: (N, ...), C-contiguous, of the dtype and shape that the kind of sample asks for.
-        labels: int64, shape (N,), from 0.
+        labels: (N,), int64, from 0.
 
     Raises:
         TypeError: It is no array, or labels have another dtype.

@@ -32,11 +32,11 @@ class ClassCells:
     """Bins of every class, not empty ones: C cells.
 
     Attributes:
-        count: samples per cell, float64 (C,).
-        score: mean probability of the class, (C,).
-        members: samples of the class, (C,).
-        rows: probabilities of some samples, spread evenly, (R, K).
-        cell_of: the cell of each of them, int64 (R, K).
+        count: Samples per cell, float64 (C,).
+        score: Mean probability of the class, (C,).
+        members: Samples of the class, (C,).
+        rows: Probabilities of some samples, spread evenly, (R, K).
+        cell_of: The cell of each of them, int64 (R, K).
         num_samples: N.
     """
 

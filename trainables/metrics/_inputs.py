@@ -21,8 +21,8 @@ def check_probs(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     A probability outside of [0, 1] by no more than rounding is taken as 0 or 1.
 
     Raises:
-        TypeError: if the arguments are not tensors of floats and of integers.
-        ValueError: if shapes do not match, N = 0, K < 2, a label is not in [0, K), or a row of
+        TypeError: If the arguments are not tensors of floats and of integers.
+        ValueError: If shapes do not match, N = 0, K < 2, a label is not in [0, K), or a row of
             `probs` is no probability vector.
     """
     scores, targets = _check_pair("probs", probs, labels)
@@ -46,8 +46,8 @@ def check_logits(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     A logit of -inf is a class that the model rules out (a masked class).
 
     Raises:
-        TypeError: if the arguments are not tensors of floats and of integers.
-        ValueError: if shapes do not match, N = 0, K < 2, a label is not in [0, K), a logit is NaN
+        TypeError: If the arguments are not tensors of floats and of integers.
+        ValueError: If shapes do not match, N = 0, K < 2, a label is not in [0, K), a logit is NaN
             or +inf, or all of a row are -inf.
     """
     scores, targets = _check_pair("logits", logits, labels)

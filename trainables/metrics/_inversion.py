@@ -40,10 +40,10 @@ class Cells:
     """Samples of like confidence, summed over G cells, none of them empty.
 
     Attributes:
-        count: number of samples, float64 (G,).
-        confidence: mean confidence, (G,).
-        positives: number of right predictions, (G,).
-        group: bin of each cell, int64 (G,), in which the curve may leave the logistic one.
+        count: Number of samples, float64 (G,).
+        confidence: Mean confidence, (G,).
+        positives: Number of right predictions, (G,).
+        group: Bin of each cell, int64 (G,), in which the curve may leave the logistic one.
     """
 
     count: Array
@@ -68,9 +68,9 @@ class ErrorOfGaps:
     """What a calibration error makes of the gaps of cells.
 
     Attributes:
-        statistic: of sums of (confidence - correct) per cell, over N, (R, G), the errors (R,), or
+        statistic: Of sums of (confidence - correct) per cell, over N, (R, G), the errors (R,), or
             any rising function of them.
-        population: of the same sums without noise, (G,), the error itself.
+        population: Of the same sums without noise, (G,), the error itself.
         power: 1 where the statistic grows with the gaps, 2 with their squares.
     """
 
@@ -106,10 +106,10 @@ def invert(
     arXiv:1105.3166).
 
     Args:
-        model: what samples would show.
-        observed: what the sample at hand shows.
-        level: level of the interval, in (0, 1).
-        directions: the line to look along, and others for where it does not reach far enough.
+        model: What samples would show.
+        observed: What the sample at hand shows.
+        level: Level of the interval, in (0, 1).
+        directions: The line to look along, and others for where it does not reach far enough.
     """
     tail = (1 - level) / 2
     low = 0.0
@@ -136,11 +136,11 @@ def invert_cells(
     """Both ends of the interval of an error of cells, by drawn samples.
 
     Args:
-        cells: the samples.
-        error: what is made of the gaps.
-        observed: the statistic of the samples.
-        level: level of the interval, in (0, 1).
-        seed: seed of the draws.
+        cells: The samples.
+        error: What is made of the gaps.
+        observed: The statistic of the samples.
+        level: Level of the interval, in (0, 1).
+        seed: Seed of the draws.
     """
     # Along the second line every error below the mean confidence is reached.
     directions = fit_curve(cells) - cells.confidence, -cells.confidence

@@ -20,7 +20,7 @@ def confidence_scores(probs: Tensor, confidence: Confidence) -> Tensor:
     """Score of each sample by which predictions are ranked, shape (N,); higher is surer.
 
     Raises:
-        ValueError: if `confidence` is not one of the three names.
+        ValueError: If `confidence` is not one of the three names.
     """
     if confidence == "max_probability":
         return probs.amax(dim=1)

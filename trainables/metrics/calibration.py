@@ -25,11 +25,11 @@ class ReliabilityBins:
     """What a reliability diagram shows, one float64 array of length B each, on the CPU.
 
     Attributes:
-        lower: lower edge of the bin (excluded, except 0 in the first bin).
-        upper: upper edge of the bin (included).
-        count: number of samples.
-        confidence: mean confidence; nan where the bin is empty.
-        accuracy: share of right predictions; nan where the bin is empty.
+        lower: Lower edge of the bin (excluded, except 0 in the first bin).
+        upper: Upper edge of the bin (included).
+        count: Number of samples.
+        confidence: Mean confidence; nan where the bin is empty.
+        accuracy: Share of right predictions; nan where the bin is empty.
     """
 
     lower: Tensor
@@ -46,16 +46,16 @@ def expected_calibration_error(probs: Tensor, labels: Tensor, num_bins: int = 15
     count 0. Guo et al. 2017, eq. 3.
 
     Args:
-        probs: probabilities, shape (N, K), rows sum to one.
-        labels: true classes, shape (N,), integers.
-        num_bins: number of bins over [0, 1].
+        probs: Probabilities, shape (N, K), rows sum to one.
+        labels: True classes, shape (N,), integers.
+        num_bins: Number of bins over [0, 1].
 
     Returns:
         A fraction in [0, 1].
 
     Raises:
-        TypeError: if the arguments are not tensors of floats and of integers.
-        ValueError: if shapes or values are not as above.
+        TypeError: If the arguments are not tensors of floats and of integers.
+        ValueError: If shapes or values are not as above.
     """
     ranked = _ranked_top_label(probs, labels, num_bins)
     return float(binned_error(ranked, num_bins, "equal_width")[0])
@@ -83,17 +83,17 @@ def classwise_calibration_error(
     bin (some authors' code leaves it out).
 
     Args:
-        probs: probabilities, shape (N, K), rows sum to one.
-        labels: true classes, shape (N,), integers.
-        num_bins: number of bins per class.
+        probs: Probabilities, shape (N, K), rows sum to one.
+        labels: True classes, shape (N,), integers.
+        num_bins: Number of bins per class.
         binning: "equal_width" over [0, 1], or "equal_mass".
 
     Returns:
         A fraction in [0, 1].
 
     Raises:
-        TypeError: if the arguments are not tensors of floats and of integers.
-        ValueError: if shapes, values, `num_bins` or `binning` are not as above.
+        TypeError: If the arguments are not tensors of floats and of integers.
+        ValueError: If shapes, values, `num_bins` or `binning` are not as above.
     """
     if binning not in get_args(Binning):
         raise ValueError(f"binning must be one of {', '.join(get_args(Binning))}, got {binning!r}")

@@ -18,16 +18,16 @@ def debiased_calibration_error(probs: Tensor, labels: Tensor, num_bins: int = 15
     count 0. Kumar, Liang & Ma 2019, definition 5.1. An L2 error is at least as large as an L1 one.
 
     Args:
-        probs: probabilities, shape (N, K), rows sum to one.
-        labels: true classes, shape (N,), integers.
-        num_bins: number of bins.
+        probs: Probabilities, shape (N, K), rows sum to one.
+        labels: True classes, shape (N,), integers.
+        num_bins: Number of bins.
 
     Returns:
         A fraction in [0, 1].
 
     Raises:
-        TypeError: if the arguments are not tensors of floats and of integers.
-        ValueError: if shapes or values are not as above.
+        TypeError: If the arguments are not tensors of floats and of integers.
+        ValueError: If shapes or values are not as above.
     """
     check_num_bins(num_bins)
     return float(debiased_error(rank_top_label(*top_label(*check_probs(probs, labels))), num_bins))

@@ -32,10 +32,10 @@ class Difference:
     """How much one setting's metric differs from another's.
 
     Attributes:
-        metric: name of the metric.
-        value: mean of the metric over our runs, less that over theirs.
-        low: lower end of the interval of the difference of the expected metrics.
-        high: upper end.
+        metric: Name of the metric.
+        value: Mean of the metric over our runs, less that over theirs.
+        low: Lower end of the interval of the difference of the expected metrics.
+        high: Upper end.
         verdict: `supported` if all of the interval says that ours is better, `worse` if all of it
             says that it is worse, else `not supported`.
     """
@@ -74,18 +74,18 @@ def difference(
     sums over the shared samples, each model's error and their difference as observed.
 
     Args:
-        name: one of `COMPARABLE`.
-        ours: probabilities of each of our runs, (N, K) each.
-        theirs: probabilities of each of their runs, on the same samples.
-        labels: true classes, (N,).
-        confidence: level of the interval, in (0, 1).
-        candidates: of how many settings ours is the best: the level is corrected for the choice
+        name: One of `COMPARABLE`.
+        ours: Probabilities of each of our runs, (N, K) each.
+        theirs: Probabilities of each of their runs, on the same samples.
+        labels: True classes, (N,).
+        confidence: Level of the interval, in (0, 1).
+        candidates: Of how many settings ours is the best: the level is corrected for the choice
             (Bonferroni), as the best of many looks better than it is.
-        others: runs of further settings, which tell more of the variance over seeds.
+        others: Runs of further settings, which tell more of the variance over seeds.
 
     Raises:
-        TypeError: if probabilities or labels are no tensors of floats and of integers.
-        ValueError: if shapes or values are not as above, or the metric's differences are not known
+        TypeError: If probabilities or labels are no tensors of floats and of integers.
+        ValueError: If shapes or values are not as above, or the metric's differences are not known
             to be covered.
     """
     if name not in COMPARABLE:

@@ -20,18 +20,18 @@ def evaluate(
     finite, but where the model rules out the label. Warns where `logits` look like probabilities.
 
     Args:
-        logits: shape (N, K), floats, CPU or GPU, finite or -inf (a class ruled out); half precision
+        logits: Shape (N, K), floats, CPU or GPU, finite or -inf (a class ruled out); half precision
             is computed as float32.
-        labels: true classes, shape (N,), integers.
-        names: which metrics, by name; None for all. `EPOCH_METRICS` cost far less than all.
+        labels: True classes, shape (N,), integers.
+        names: Which metrics, by name; None for all. `EPOCH_METRICS` cost far less than all.
 
     Returns:
         Name to value, in the order of `names`: fractions, not percent; `auroc` and `failure_auroc`
         are nan where undefined, `kde_ece` is nan where N = 1.
 
     Raises:
-        TypeError: if the arguments are not tensors of floats and of integers.
-        ValueError: if shapes or values are not as above, or a name is unknown.
+        TypeError: If the arguments are not tensors of floats and of integers.
+        ValueError: If shapes or values are not as above, or a name is unknown.
     """
     chosen = METRIC_NAMES if names is None else tuple(names)
     for name in chosen:

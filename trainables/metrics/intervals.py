@@ -53,17 +53,17 @@ def interval(
     `docs/intervals.md`.
 
     Args:
-        name: one of `METRIC_NAMES`.
-        probs: probabilities, shape (N, K), rows sum to one.
-        labels: true classes, shape (N,), integers.
-        confidence: level of the interval, in (0, 1).
+        name: One of `METRIC_NAMES`.
+        probs: Probabilities, shape (N, K), rows sum to one.
+        labels: True classes, shape (N,), integers.
+        confidence: Level of the interval, in (0, 1).
 
     Returns:
         The value, and the lower and the upper end of the interval.
 
     Raises:
-        TypeError: if the arguments are not tensors of floats and of integers.
-        ValueError: if shapes or values are not as above, or the name is unknown.
+        TypeError: If the arguments are not tensors of floats and of integers.
+        ValueError: If shapes or values are not as above, or the name is unknown.
     """
     check_metric_name(name)
     check_level(confidence)

@@ -31,9 +31,9 @@ def kde_calibration_error(
     each r_j is exact and only the outer mean is sampled. Memory does not grow with N^2.
 
     Args:
-        probs: probabilities, shape (N, K), rows sum to one.
-        labels: true classes, shape (N,), integers.
-        bandwidth: kernel bandwidth, above 0; None takes, of the authors' 20 candidates in
+        probs: Probabilities, shape (N, K), rows sum to one.
+        labels: True classes, shape (N,), integers.
+        bandwidth: Kernel bandwidth, above 0; None takes, of the authors' 20 candidates in
             [1e-5, 1], the one of largest leave-one-out likelihood (over those 2,048 samples).
             Their code mixes up the normalisation and may answer -1; this does neither.
         kind: "canonical", all K probabilities jointly, or "top_label", the largest one and
@@ -43,8 +43,8 @@ def kde_calibration_error(
         A number in [0, 2] ("canonical") or [0, 1] ("top_label"); nan where N = 1.
 
     Raises:
-        TypeError: if the arguments are not tensors of floats and of integers.
-        ValueError: if shapes, values, `bandwidth` or `kind` are not as above.
+        TypeError: If the arguments are not tensors of floats and of integers.
+        ValueError: If shapes, values, `bandwidth` or `kind` are not as above.
     """
     if bandwidth is not None and not 0 < bandwidth < math.inf:
         raise ValueError(f"bandwidth must be above 0 and finite, got {bandwidth!r}")
@@ -104,7 +104,7 @@ def most_likely_bandwidth(probs: Tensor) -> float:
     """Of the authors' 20 candidates in [1e-5, 1], the one of largest leave-one-out likelihood.
 
     Args:
-        probs: probabilities, shape (N, K), N > 1; beyond 2,048, samples spread evenly are taken.
+        probs: Probabilities, shape (N, K), N > 1; beyond 2,048, samples spread evenly are taken.
     """
     points = probs[_spread_evenly(probs)].double()
     products = _log(points) @ points.T

@@ -10,9 +10,9 @@ def ood_metrics(in_scores: Tensor, out_scores: Tensor) -> dict[str, float]:
     """How well a score tells in-distribution samples from others.
 
     Args:
-        in_scores: scores of in-distribution samples (the positives), shape (N,), any finite floats;
+        in_scores: Scores of in-distribution samples (the positives), shape (N,), any finite floats;
             higher means more in-distribution (as a confidence does).
-        out_scores: scores of out-of-distribution samples, shape (M,), on the same device.
+        out_scores: Scores of out-of-distribution samples, shape (M,), on the same device.
 
     Returns:
         `auroc`; `aupr_in` and `aupr_out`, the average precision with either kind as the positives;
@@ -22,8 +22,8 @@ def ood_metrics(in_scores: Tensor, out_scores: Tensor) -> dict[str, float]:
         (Liang et al. 2018). Fractions; ties are resolved jointly.
 
     Raises:
-        TypeError: if the scores are not tensors of floats.
-        ValueError: if they are not finite, not one-dimensional, or empty.
+        TypeError: If the scores are not tensors of floats.
+        ValueError: If they are not finite, not one-dimensional, or empty.
     """
     inside, outside = _check("in_scores", in_scores), _check("out_scores", out_scores)
     hits, false_alarms = _counts_per_threshold(inside, outside)

@@ -14,15 +14,15 @@ def negative_log_likelihood(probs: Tensor, labels: Tensor) -> float:
     finite (`evaluate` starts from logits and needs no such bound).
 
     Args:
-        probs: probabilities, shape (N, K), rows sum to one.
-        labels: true classes, shape (N,), integers.
+        probs: Probabilities, shape (N, K), rows sum to one.
+        labels: True classes, shape (N,), integers.
 
     Returns:
         A number of at least 0.
 
     Raises:
-        TypeError: if the arguments are not tensors of floats and of integers.
-        ValueError: if shapes or values are not as above.
+        TypeError: If the arguments are not tensors of floats and of integers.
+        ValueError: If shapes or values are not as above.
     """
     return float(log_losses(*check_probs(probs, labels)).mean())
 

@@ -16,15 +16,15 @@ def multiclass_auroc(probs: Tensor, labels: Tensor) -> float:
     with `multi_class="ovr", average="macro"`, which raises where a class is absent.
 
     Args:
-        probs: probabilities, shape (N, K), rows sum to one.
-        labels: true classes, shape (N,), integers.
+        probs: Probabilities, shape (N, K), rows sum to one.
+        labels: True classes, shape (N,), integers.
 
     Returns:
         A fraction in [0, 1], or nan.
 
     Raises:
-        TypeError: if the arguments are not tensors of floats and of integers.
-        ValueError: if shapes or values are not as above.
+        TypeError: If the arguments are not tensors of floats and of integers.
+        ValueError: If shapes or values are not as above.
     """
     probs, labels = check_probs(probs, labels)
     return float(torch.cat([ranked.auroc() for ranked in rank_classes(probs, labels)]).nanmean())
@@ -38,8 +38,8 @@ def failure_auroc(
     0.5 is chance, 1 a perfect separation; nan where all predictions are right, or all wrong.
 
     Args:
-        probs: probabilities, shape (N, K), rows sum to one.
-        labels: true classes, shape (N,), integers.
+        probs: Probabilities, shape (N, K), rows sum to one.
+        labels: True classes, shape (N,), integers.
         confidence: "max_probability", "margin" (largest minus second largest) or
             "negative_entropy".
 
@@ -47,8 +47,8 @@ def failure_auroc(
         A fraction in [0, 1], or nan.
 
     Raises:
-        TypeError: if the arguments are not tensors of floats and of integers.
-        ValueError: if shapes, values or `confidence` are not as above.
+        TypeError: If the arguments are not tensors of floats and of integers.
+        ValueError: If shapes, values or `confidence` are not as above.
     """
     probs, labels = check_probs(probs, labels)
     _, correct = top_label(probs, labels)

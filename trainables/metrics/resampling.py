@@ -66,20 +66,20 @@ def bootstrap(
     other metric is called with the probabilities of each resample.
 
     Args:
-        metric: called with probabilities and labels, returns a number.
-        probs: probabilities, shape (N, K), rows sum to one.
-        labels: true classes, shape (N,), integers.
-        num_resamples: number of resamples, at least 1.
-        confidence: level of the interval, in (0, 1).
-        seed: seed of the resamples; the same seed draws the same resamples for every metric.
+        metric: Called with probabilities and labels, returns a number.
+        probs: Probabilities, shape (N, K), rows sum to one.
+        labels: True classes, shape (N,), integers.
+        num_resamples: Number of resamples, at least 1.
+        confidence: Level of the interval, in (0, 1).
+        seed: Seed of the resamples; the same seed draws the same resamples for every metric.
 
     Returns:
         The value, and the lower and the upper end of the interval (nan where no resample has a
         value).
 
     Raises:
-        TypeError: if the arguments are not tensors of floats and of integers.
-        ValueError: if shapes or values are not as above.
+        TypeError: If the arguments are not tensors of floats and of integers.
+        ValueError: If shapes or values are not as above.
     """
     probs, labels = check_probs(probs, labels)
     check_count("num_resamples", num_resamples)

@@ -31,15 +31,15 @@ def smooth_calibration_error(probs: Tensor, labels: Tensor) -> float:
     the mass lies within sigma of an end, below 1% elsewhere.
 
     Args:
-        probs: probabilities, shape (N, K), rows sum to one.
-        labels: true classes, shape (N,), integers.
+        probs: Probabilities, shape (N, K), rows sum to one.
+        labels: True classes, shape (N,), integers.
 
     Returns:
         A fraction in [0, 1].
 
     Raises:
-        TypeError: if the arguments are not tensors of floats and of integers.
-        ValueError: if shapes or values are not as above.
+        TypeError: If the arguments are not tensors of floats and of integers.
+        ValueError: If shapes or values are not as above.
     """
     return smooth_error(*top_label(*check_probs(probs, labels)))
 

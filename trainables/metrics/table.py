@@ -39,13 +39,13 @@ class Metric:
     """One metric.
 
     Attributes:
-        name: what it is called in sweep files, tables and MLflow, after the split: `val_<name>`.
-        function: of probabilities (N, K) and labels (N,), with its default arguments.
-        description: one line, with its range.
-        higher_is_better: whether a larger value is a better one.
-        every_epoch: whether trials measure it after each epoch (it is cheap), so that a scheduler
+        name: What it is called in sweep files, tables and MLflow, after the split: `val_<name>`.
+        function: Of probabilities (N, K) and labels (N,), with its default arguments.
+        description: One line, with its range.
+        higher_is_better: Whether a larger value is a better one.
+        every_epoch: Whether trials measure it after each epoch (it is cheap), so that a scheduler
             can look at it.
-        shared: the same value from parts that other metrics use too; None where there are none.
+        shared: The same value from parts that other metrics use too; None where there are none.
     """
 
     name: str

@@ -19,7 +19,7 @@ def timm_builder(timm_name: str) -> Callable[..., Classifier]:
     """Returns the builder of one model of timm.
 
     Raises:
-        ValueError: timm has no such model.
+        ValueError: Timm has no such model.
     """
     if not timm.is_model(timm_name):
         raise ValueError(

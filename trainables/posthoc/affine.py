@@ -20,15 +20,15 @@ class VectorScaling:
     Minimises the negative log-likelihood, which is convex, from w = 1 and b = 0. Guo et al. 2017.
 
     Args:
-        regularisation: weight of the mean over classes of (w_k - 1)^2 + b_k^2, which the paper does
+        regularisation: Weight of the mean over classes of (w_k - 1)^2 + b_k^2, which the paper does
             not have; its small default keeps separable data from infinite factors.
 
     Attributes:
-        weights: the factors, float64 (K,).
-        offsets: the offsets, float64 (K,).
+        weights: The factors, float64 (K,).
+        offsets: The offsets, float64 (K,).
 
     Raises:
-        ValueError: if `regularisation` is negative.
+        ValueError: If `regularisation` is negative.
     """
 
     name: ClassVar[str] = "vector"
@@ -52,15 +52,15 @@ class VectorScaling:
         """Find factors and offsets on held-out data (never the test split).
 
         Args:
-            logits: shape (N, K), floats, finite, or -inf for classes that are ruled out.
-            labels: true classes, shape (N,), integers.
+            logits: Shape (N, K), floats, finite, or -inf for classes that are ruled out.
+            labels: True classes, shape (N,), integers.
 
         Returns:
             The object itself.
 
         Raises:
-            TypeError: if the arguments are not tensors of floats and of integers.
-            ValueError: if shapes or values are not as above, or a sample's own label is ruled out.
+            TypeError: If the arguments are not tensors of floats and of integers.
+            ValueError: If shapes or values are not as above, or a sample's own label is ruled out.
         """
         logits, labels = check_logits(logits, labels)
         check_labels_possible(logits, labels)
@@ -100,16 +100,16 @@ class DirichletCalibration:
     off the diagonal and on b (ODIR, their equation in section 3), from W = 1 and b = 0.
 
     Args:
-        off_diagonal: weight of the mean square of the K (K - 1) entries off the diagonal.
-        intercept: weight of the mean square of the K intercepts. The paper chooses both by
+        off_diagonal: Weight of the mean square of the K (K - 1) entries off the diagonal.
+        intercept: Weight of the mean square of the K intercepts. The paper chooses both by
             cross-validation among powers of ten.
 
     Attributes:
         weights: W, float64 (K, K).
-        offsets: b, float64 (K,).
+        offsets: B, float64 (K,).
 
     Raises:
-        ValueError: if a weight is negative.
+        ValueError: If a weight is negative.
     """
 
     name: ClassVar[str] = "dirichlet"

@@ -10,7 +10,7 @@ class PostHoc(Protocol):
     """A map of logits to calibrated logits, fitted on held-out data (never the test split).
 
     Attributes:
-        name: what sweep files and tables call it.
+        name: What sweep files and tables call it.
     """
 
     name: ClassVar[str]

@@ -33,17 +33,17 @@ def cross_fitted(
     twice the samples, is a little better still.
 
     Args:
-        logits: shape (N, K), floats, N of at least 2.
-        labels: true classes, shape (N,), integers.
-        make: makes what is fitted.
-        seed: of the halves.
+        logits: Shape (N, K), floats, N of at least 2.
+        labels: True classes, shape (N,), integers.
+        make: Makes what is fitted.
+        seed: Of the halves.
 
     Returns:
         Calibrated logits (N, K).
 
     Raises:
-        TypeError: if the arguments are not tensors of floats and of integers.
-        ValueError: if shapes or values are not as above.
+        TypeError: If the arguments are not tensors of floats and of integers.
+        ValueError: If shapes or values are not as above.
     """
     check_logits(logits, labels)
     if len(labels) < 2:

@@ -29,15 +29,15 @@ class MetaCalibration:
         constraint: "miscoverage" keeps the share of right predictions that are replaced at about
             `level`; "coverage_accuracy" keeps the accuracy of the predictions that are not
             replaced at about `level`.
-        level: the bound, in (0, 1).
-        seed: seed of the split.
+        level: The bound, in (0, 1).
+        seed: Seed of the split.
 
     Attributes:
-        threshold: the entropy (natural logarithm) from which on predictions are replaced.
-        temperature: the temperature of the others.
+        threshold: The entropy (natural logarithm) from which on predictions are replaced.
+        temperature: The temperature of the others.
 
     Raises:
-        ValueError: if `constraint` is neither of the two, or `level` not in (0, 1).
+        ValueError: If `constraint` is neither of the two, or `level` not in (0, 1).
     """
 
     name: ClassVar[str] = "meta_calibration"
@@ -68,15 +68,15 @@ class MetaCalibration:
         """Find threshold and temperature on held-out data (never the test split).
 
         Args:
-            logits: shape (N, K), floats, finite, or -inf for classes that are ruled out.
-            labels: true classes, shape (N,), integers.
+            logits: Shape (N, K), floats, finite, or -inf for classes that are ruled out.
+            labels: True classes, shape (N,), integers.
 
         Returns:
             The object itself.
 
         Raises:
-            TypeError: if the arguments are not tensors of floats and of integers.
-            ValueError: if shapes or values are not as above, there are fewer than 10 samples to
+            TypeError: If the arguments are not tensors of floats and of integers.
+            ValueError: If shapes or values are not as above, there are fewer than 10 samples to
                 rank (of right predictions, for "miscoverage"), no sample lies below the threshold,
                 or the coverage accuracy cannot be had by any threshold.
         """

@@ -28,15 +28,15 @@ class _OneVsRest:
         """Find the map of each class on held-out data (never the test split).
 
         Args:
-            logits: shape (N, K), floats, finite, or -inf for classes that are ruled out.
-            labels: true classes, shape (N,), integers.
+            logits: Shape (N, K), floats, finite, or -inf for classes that are ruled out.
+            labels: True classes, shape (N,), integers.
 
         Returns:
             The object itself.
 
         Raises:
-            TypeError: if the arguments are not tensors of floats and of integers.
-            ValueError: if shapes or values are not as above.
+            TypeError: If the arguments are not tensors of floats and of integers.
+            ValueError: If shapes or values are not as above.
         """
         logits, labels = check_logits(logits, labels)
         probs = torch.softmax(logits.double(), dim=1).cpu().numpy()
@@ -88,11 +88,11 @@ class HistogramBinning(_OneVsRest):
     its middle.
 
     Args:
-        num_bins: number of bins per class.
+        num_bins: Number of bins per class.
         binning: "equal_mass" (edges halfway between samples) or "equal_width" over [0, 1].
 
     Raises:
-        ValueError: if `num_bins` is no positive integer, or `binning` neither of the two.
+        ValueError: If `num_bins` is no positive integer, or `binning` neither of the two.
     """
 
     name: ClassVar[str] = "histogram"

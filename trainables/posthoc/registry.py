@@ -31,12 +31,12 @@ def make_posthoc(name: str, **options: Any) -> PostHoc:
     """A method that is yet to be fitted.
 
     Args:
-        name: one of :func:`available_posthoc`.
-        options: keyword arguments of its class.
+        name: One of :func:`available_posthoc`.
+        options: Keyword arguments of its class.
 
     Raises:
-        ValueError: if the name, or an option's value, is not allowed.
-        TypeError: if the method does not take an option.
+        ValueError: If the name, or an option's value, is not allowed.
+        TypeError: If the method does not take an option.
     """
     if name not in _METHODS:
         raise ValueError(

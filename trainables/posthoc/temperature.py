@@ -27,12 +27,12 @@ class TemperatureScaling:
             with the lowest ECE (15 equal-width bins), as the code of Mukhoti et al. 2020.
 
     Attributes:
-        temperature: the fitted T.
-        at_bound: whether T lies at an end of its range: the data name no temperature inside it
+        temperature: The fitted T.
+        at_bound: Whether T lies at an end of its range: the data name no temperature inside it
             (all predictions right drive T down, accuracy near chance drives it up).
 
     Raises:
-        ValueError: if `criterion` is neither of the two.
+        ValueError: If `criterion` is neither of the two.
     """
 
     name: ClassVar[str] = "temperature"
@@ -59,15 +59,15 @@ class TemperatureScaling:
         """Find the temperature on held-out data (never the test split).
 
         Args:
-            logits: shape (N, K), floats, finite, or -inf for classes that are ruled out.
-            labels: true classes, shape (N,), integers.
+            logits: Shape (N, K), floats, finite, or -inf for classes that are ruled out.
+            labels: True classes, shape (N,), integers.
 
         Returns:
             The object itself.
 
         Raises:
-            TypeError: if the arguments are not tensors of floats and of integers.
-            ValueError: if shapes or values are not as above, or a sample's own label is ruled out.
+            TypeError: If the arguments are not tensors of floats and of integers.
+            ValueError: If shapes or values are not as above, or a sample's own label is ruled out.
         """
         logits, labels = check_logits(logits, labels)
         check_labels_possible(logits, labels)
