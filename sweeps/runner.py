@@ -191,7 +191,7 @@ def _carry_out(
         if not ledger.exhausted:
             from sweeps.cluster.tuner import tune
 
-            tune(ledger, store, dataset, encoder)
+            tune(ledger, store, dataset, encoder, progress.notice)
     except BaseException as error:
         progress.stage("Writing to MLflow")
         writer.close(_PATIENCE_SECONDS)

@@ -7,6 +7,7 @@ number of trials.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from ray.tune import Callback
@@ -20,10 +21,32 @@ logger = logging.getLogger("calsweep")
 
 
 class LedgerCallback(Callback):
-    """Writes results and ends of trials into the ledger, and ends Tune's loop after the last."""
+    """Writes results and ends of trials into the ledger, and ends Tune's loop after the last.
 
-    def __init__(self, ledger: Ledger) -> None:
+    Args:
+        ledger: The sweep's book.
+        on_shortage: Asked what to do when memory ran short while so many trials ran.
+        on_notice: Told what the user should know.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        on_shortage: Callable[[int], str] = lambda _: "goes on",
+        on_notice: Callable[[str], object] = logger.warning,
+    ) -> None:
         self._ledger = ledger
+        self._on_shortage = on_shortage
+        self._on_notice = on_notice
+        self._killed_for_memory = False
+
+    def __deepcopy__(self, memo: object) -> LedgerCallback:
+        """Tune copies its callbacks; this one is told of trials by others too."""
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tune pickles them too, for a kind of restoring that is not used here."""
+        return {}
 
     def on_step_end(self, iteration: int, trials: list[Trial], **_: Any) -> None:
         """Called after each turn of Tune's loop.
@@ -62,10 +85,21 @@ class LedgerCallback(Callback):
                 metric = self._ledger.sweep.scheduler.metric
                 self._ledger.end(number, "stopped", f"{metric} too high after epoch {epochs}")
 
+    def out_of_memory(self, reason: str) -> None:
+        """The trial whose end comes next (:meth:`on_trial_error`) was killed for want of memory."""
+        logger.warning("%s", reason)
+        self._killed_for_memory = True
+
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **_: Any) -> None:
         """The trial's process died.
 
         It is not left to Tune to try again: if the process dies just after its start, with two
         calls under way, Tune takes the second that breaks for the end of the trial.
         """
-        self._ledger.died(trial.config["number"])
+        number = trial.config["number"]
+        running, self._killed_for_memory, short = self._ledger.live, False, self._killed_for_memory
+        # Of several trials that are more than the memory holds, none is the one at fault.
+        self._ledger.died(number, at_fault=not short or running == 1)
+        if short:
+            decided = self._on_shortage(running)
+            self._on_notice(f"trial {number} was killed, as its node runs low on memory; {decided}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +14,6 @@ from sweeps.errors import SweepFailedError, UserError
 from sweeps.sweep_file.schema import ScalingSection
 
 _START_TRIES = 3
-_SLOTS_KNOWN_FOR_SECONDS = 5.0
 
 
 @contextmanager
@@ -185,16 +183,3 @@ def _check_state_api(where: str) -> None:
             "not answer (install ray[default] there, and start the head without "
             f"--include-dashboard=false): {_first_line(error)}"
         ) from None
-
-
-def slots(scaling: ScalingSection) -> Callable[[], int]:
-    """A function that tells :func:`concurrent_trials`, asking the cluster every few seconds."""
-    known, asked = concurrent_trials(scaling), time.monotonic()
-
-    def current() -> int:
-        nonlocal known, asked
-        if time.monotonic() - asked > _SLOTS_KNOWN_FOR_SECONDS:
-            known, asked = concurrent_trials(scaling), time.monotonic()
-        return known
-
-    return current

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import random
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -152,6 +152,46 @@ def agents_may_be_slow() -> Iterator[None]:
         parameter.RayParams, node.Node.start_raylet = make_parameters, start_raylet
 
 
+@contextmanager
+def killed_for_memory(on_shortage: Callable[[str], object]) -> Iterator[None]:
+    """While it lasts, Tune takes a trial's process that was killed for want of memory for dead.
+
+    That is what it is; but Tune passes ``ray.exceptions.OutOfMemoryError`` on as a ``RuntimeError``
+    out of ``fit()``, and all trials end.
+
+    Args:
+        on_shortage: Told what Ray says of it, just before Tune's callbacks are told of the trial.
+
+    Leans on: ``RayActorManager._actor_task_failed`` and ``_actor_start_failed``, which are replaced
+        meanwhile, and on Ray's words where another error tells of the death of an actor.
+    Why: no argument and no callback of Tune's comes in between.
+    Since: Ray 2.60, the oldest that is allowed.
+    Test: tests/sweeps/cluster/test_tuner.py::test_a_trial_killed_for_memory_is_a_dead_one
+    """
+    from ray.air.execution._internal.actor_manager import RayActorManager
+    from ray.exceptions import OutOfMemoryError, RayActorError
+
+    def told(failed: Callable[..., None]) -> Callable[..., None]:
+        def tell(self: Any, exception: Exception, **actor: Any) -> None:
+            if isinstance(exception, OutOfMemoryError) or _SHORTAGE in str(exception):
+                on_shortage(str(exception))
+            if isinstance(exception, OutOfMemoryError):
+                exception = RayActorError(error_msg=str(exception))
+            failed(self, exception=exception, **actor)
+
+        return tell
+
+    running, starting = RayActorManager._actor_task_failed, RayActorManager._actor_start_failed
+    RayActorManager._actor_task_failed = told(running)
+    RayActorManager._actor_start_failed = told(starting)
+    try:
+        yield
+    finally:
+        RayActorManager._actor_task_failed = running
+        RayActorManager._actor_start_failed = starting
+
+
+_SHORTAGE = "running low on memory"
 _PORTS = range(20_000, 32_000)  # below those that Linux and Ray give to whoever asks for any
 
 

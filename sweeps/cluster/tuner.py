@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import gc
+import logging
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +13,12 @@ import ray
 from ray import tune as ray_tune
 
 from sweeps.cluster.callback import LedgerCallback
-from sweeps.cluster.connection import slots
-from sweeps.cluster.internals import SweepOverError
+from sweeps.cluster.connection import concurrent_trials
+from sweeps.cluster.internals import SweepOverError, killed_for_memory
 from sweeps.cluster.scheduler import LedgerScheduler
 from sweeps.cluster.searcher import LedgerSearcher
+from sweeps.cluster.slots import Slots
+from sweeps.errors import CommandError, SweepFailedError
 from sweeps.search.ledger import Ledger
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import ScalingSection
@@ -25,9 +30,18 @@ if TYPE_CHECKING:
     from trainables.data.base import Dataset
 
 _WAITING_MEMORY = 256 * 2**20  # of the process of a trial that has several workers, in bytes
+_MOST_FAULTS = 3  # of Tune's, in which the sweep gets no further
+
+logger = logging.getLogger("calsweep")
 
 
-def tune(ledger: Ledger, store: SweepStore, dataset: Dataset, encoder: EncoderSetup | None) -> None:
+def tune(
+    ledger: Ledger,
+    store: SweepStore,
+    dataset: Dataset,
+    encoder: EncoderSetup | None,
+    on_notice: Callable[[str], object] = logger.warning,
+) -> None:
     """Run what the ledger has to run, on the cluster that is connected.
 
     Args:
@@ -35,7 +49,49 @@ def tune(ledger: Ledger, store: SweepStore, dataset: Dataset, encoder: EncoderSe
         store: Where the sweep lies.
         dataset: Its data.
         encoder: The first of two stages, if there are two.
+        on_notice: Told what the user should know.
+
+    Raises:
+        SweepFailedError: Tune ends again and again, and the sweep gets no further.
     """
+    slots = Slots(partial(concurrent_trials, ledger.sweep.scaling))
+    callback = LedgerCallback(ledger, slots.out_of_memory, on_notice)
+    faults, progress = 0, ledger.progress
+    while True:
+        try:
+            with killed_for_memory(callback.out_of_memory):
+                _tuner(ledger, store, dataset, encoder, slots, callback).fit()
+            fault = "it ended before the sweep"
+        except SweepOverError:
+            break
+        except CommandError:  # of our own: another driver has the sweep, say
+            raise
+        except Exception as error:
+            logger.exception("Ray Tune failed")
+            fault = f"{type(error).__name__}: {error}".splitlines()[0]
+        if ledger.exhausted:
+            break
+        faults = faults + 1 if ledger.progress == progress else 1
+        progress = ledger.progress
+        if faults > _MOST_FAULTS:
+            raise SweepFailedError(
+                f"Ray Tune failed {faults} times in which the sweep got no further ({fault}). What "
+                f"has finished is kept; `calsweep resume {store.name}` goes on"
+            )
+        gc.collect()  # Ray ends actors that nobody holds any more
+        ledger.interrupted()
+        on_notice(f"Ray Tune failed ({fault}); it is started again")
+    (store.folder / "tune").delete_tree()  # of no more use
+
+
+def _tuner(
+    ledger: Ledger,
+    store: SweepStore,
+    dataset: Dataset,
+    encoder: EncoderSetup | None,
+    slots: Slots,
+    callback: LedgerCallback,
+) -> ray_tune.Tuner:
     sweep = ledger.sweep
     scratch = store.folder / "tune"
     setup = TrialSetup(
@@ -53,10 +109,10 @@ def tune(ledger: Ledger, store: SweepStore, dataset: Dataset, encoder: EncoderSe
     )
     several = sweep.scaling.num_workers > 1
     make_trainable = _of_several_workers if several else _of_one_process
-    tuner = ray_tune.Tuner(
+    return ray_tune.Tuner(
         make_trainable(sweep.scaling, dataset, setup, scratch),
         tune_config=ray_tune.TuneConfig(
-            search_alg=LedgerSearcher(ledger, slots(sweep.scaling)),
+            search_alg=LedgerSearcher(ledger, slots),
             scheduler=LedgerScheduler(ledger),
             num_samples=-1,  # the searcher says when it is enough
             reuse_actors=not several,
@@ -68,13 +124,10 @@ def tune(ledger: Ledger, store: SweepStore, dataset: Dataset, encoder: EncoderSe
             checkpoint_config=ray_tune.CheckpointConfig(
                 checkpoint_frequency=0, checkpoint_at_end=False
             ),
-            callbacks=[LedgerCallback(ledger)],
+            callbacks=[callback],
             verbose=0,
         ),
     )
-    with suppress(SweepOverError):
-        tuner.fit()
-    scratch.delete_tree()  # of no more use
 
 
 def _of_one_process(

@@ -199,14 +199,29 @@ class Ledger:
         """A trial cannot write what it has; it tries again and again."""
         self._on_fault(f"trial {number} waits: {reason}")
 
-    def died(self, number: int) -> None:
+    @property
+    def progress(self) -> int:
+        """A number that rises whenever an epoch is done or a trial begins or ends."""
+        ended = sum(record.state != "running" for record in self.records)
+        return len(self.records) + ended + sum(record.epochs for record in self.records)
+
+    def interrupted(self) -> None:
+        """Nothing runs any more, by no trial's fault: those that ran come again."""
+        self._unfinished.extend(self.records[number] for number in sorted(self._live))
+        self._live.clear()
+
+    def died(self, number: int, at_fault: bool = True) -> None:
         """A trial's process died: the trial comes again, to go on from its checkpoint.
 
         On machines that come and go that may be often. It is the trial's fault, and the trial
         failed, if it gets no further in between.
+
+        Args:
+            number: Of the trial.
+            at_fault: Whether it may be.
         """
         record = self.records[number]
-        self._deaths[number] += 1
+        self._deaths[number] += at_fault
         if self._deaths[number] > _MAX_DEATHS:
             deaths = f"its process died {self._deaths[number]} times in epoch {record.epochs + 1}"
             self.end(number, "failed", f"{deaths}, see driver.log")  # where Tune tells of each

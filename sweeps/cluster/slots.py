@@ -1,0 +1,68 @@
+"""How many trials may run side by side."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+_KNOWN_FOR_SECONDS = 5.0
+_FIRST_REST, _LONGEST_REST = 15.0, 300.0  # seconds in which no trial begins after a shortage
+_FIRST_LIMIT = 300.0  # seconds in which fewer trials run; twice as long after each shortage
+
+
+class Slots:
+    """As many as the cluster has room for; fewer for a while after its memory ran short.
+
+    Args:
+        room: Tells how many trials the cluster has room for; asked every few seconds.
+        clock: Seconds, as of :func:`time.monotonic`.
+    """
+
+    def __init__(
+        self, room: Callable[[], int], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._ask = room
+        self._clock = clock
+        self._room, self._asked = room(), clock()
+        self._shortages = 0
+        self._limit = 0
+        self._limited_until = self._resting_until = self._asked
+
+    def __deepcopy__(self, memo: object) -> Slots:
+        """Tune copies its searcher; there is one cluster all the same."""
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tune pickles it too, for a kind of restoring that is not used here."""
+        return {}
+
+    def __call__(self) -> int:
+        """How many trials may run now."""
+        now = self._clock()
+        if now - self._asked > _KNOWN_FOR_SECONDS:
+            self._room, self._asked = self._ask(), now
+        if now < self._resting_until:
+            return 0
+        return min(self._room, self._limit) if now < self._limited_until else self._room
+
+    def out_of_memory(self, running: int) -> str:
+        """A trial's process was killed for want of memory: one less for a while, after a rest.
+
+        A shortage lasts, or comes again: the rest and the while are twice as long each time.
+
+        Args:
+            running: How many ran until then.
+
+        Returns:
+            What was decided, in words.
+        """
+        now = self._clock()
+        if now >= self._resting_until:
+            self._shortages += 1
+        longer = 2 ** (self._shortages - 1)
+        rest, limited = min(_FIRST_REST * longer, _LONGEST_REST), _FIRST_LIMIT * longer
+        self._limit = max(1, running - 1)
+        self._resting_until, self._limited_until = now + rest, now + limited
+        trials = "one trial runs" if self._limit == 1 else f"{self._limit} trials run side by side"
+        return f"goes on in {rest:.0f} s; for {limited / 60:.0f} minutes at most {trials}"
