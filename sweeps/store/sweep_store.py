@@ -20,7 +20,7 @@ from sweeps.errors import UserError, did_you_mean
 from sweeps.formatting import finite
 from sweeps.search.record import TrialRecord
 from sweeps.search.warm_start import EarlierTrial
-from sweeps.store.lease import lease
+from sweeps.store.lease import Lease, lease
 from sweeps.sweep_file.loading import dump_sweep, read_resolved
 from sweeps.sweep_file.schema import SweepFile
 from trainables.config import trial_folder
@@ -37,6 +37,7 @@ class SweepStore:
         self.storage = absolute(storage)
         self.name = name
         self.folder = Folder(self.storage) / "sweeps" / name
+        self._lease: Lease | None = None
 
     @property
     def trials_folder(self) -> Folder:
@@ -135,7 +136,13 @@ class SweepStore:
         return self.folder.read("sweep_id").decode()
 
     def save(self, record: TrialRecord) -> None:
-        """Write a trial's record."""
+        """Write a trial's record.
+
+        Raises:
+            UserError: While this process slept another one took the sweep up.
+        """
+        if self._lease is not None:
+            self._lease.check_if_late()
         data = json.dumps(finite(asdict(record)), indent=1).encode()
         self.trial_folder(record.number).write("trial.json", data)
 
@@ -182,7 +189,8 @@ class SweepStore:
         """
         with ExitStack() as held:
             if not (self.folder.is_local and self._lock(held)):
-                held.enter_context(lease(self.folder, on_wait))
+                self._lease = held.enter_context(lease(self.folder, on_wait))
+                held.callback(setattr, self, "_lease", None)
             self.folder.tidy()
             yield
 

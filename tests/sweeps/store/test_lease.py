@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,8 @@ import pytest
 from sweeps.errors import UserError
 from sweeps.store import lease as module
 from sweeps.store.lease import NAME, lease
+from tests.builders import baseline, make_sweep, new_store, trial
 from trainables.storage import Folder
-
-pytestmark = pytest.mark.slow
 
 HOLDER = """
 import sys, time
@@ -51,6 +51,7 @@ def holder(folder: Folder) -> Iterator[subprocess.Popen[str]]:
     process.communicate()
 
 
+@pytest.mark.slow
 def test_one_at_a_time(folder: Folder, holder: subprocess.Popen[str]) -> None:
     told: list[str] = []
     with (
@@ -68,6 +69,7 @@ def test_one_at_a_time(folder: Folder, holder: subprocess.Popen[str]) -> None:
     assert folder.names() == []
 
 
+@pytest.mark.slow
 def test_the_lease_of_a_dead_process_lapses(folder: Folder, holder: subprocess.Popen[str]) -> None:
     holder.send_signal(signal.SIGKILL)
     holder.wait()
@@ -80,13 +82,51 @@ def test_the_lease_of_a_dead_process_lapses(folder: Folder, holder: subprocess.P
     assert folder.names() == []
 
 
-def test_whoever_was_away_for_too_long_stops(folder: Folder) -> None:
-    other = json.dumps({"holder": "other", "host": "far", "pid": 1, "renewals": 7}).encode()
+def stopped_by(folder: Folder, happens: Callable[[], object]) -> None:
+    """Hold the lease while something happens to it, until SIGTERM comes."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt), lease(folder, print):
-            folder.write(NAME, other)
+            happens()
             time.sleep(30)
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_whoever_was_away_for_too_long_stops(folder: Folder) -> None:
+    other = json.dumps({"holder": "other", "host": "far", "pid": 1, "renewals": 7}).encode()
+    stopped_by(folder, lambda: folder.write(NAME, other))
     assert folder.read(NAME) == other
+
+
+def test_a_lease_that_is_gone_is_lost(folder: Folder) -> None:
+    stopped_by(folder, lambda: folder.delete(NAME))  # by another driver, which has finished
+    assert folder.names() == []
+
+
+def test_a_damaged_lease_is_written_anew(folder: Folder) -> None:
+    with lease(folder, print):
+        folder.write(NAME, b"")
+        until = time.monotonic() + 30
+        while not folder.read(NAME):
+            assert time.monotonic() < until
+            time.sleep(0.1)
+    assert folder.names() == []
+
+
+def test_a_driver_that_slept_writes_no_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store(tmp_path, make_sweep("asleep"))
+    monkeypatch.setattr(module, "RENEWED_EVERY", 60.0)  # it sleeps
+    with ExitStack() as stack:
+        with monkeypatch.context() as patch:
+            patch.setattr(Folder, "is_local", False)  # it is a folder, but without locks
+            stack.enter_context(store.locked())
+        store.save(baseline())
+        monkeypatch.setattr(module, "LAPSES_AFTER", 0.0)
+        store.save(trial(1))  # late, but nobody came
+        store.folder.delete(NAME)
+        with pytest.raises(UserError, match="is gone: this process did not renew it"):
+            store.save(trial(2))
+    assert [record.number for record in store.load_records()] == [0, 1]
