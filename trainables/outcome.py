@@ -23,6 +23,7 @@ def summarise(
     test: Predictions,
     adapting: Predictions | None = None,
     names: Sequence[str] | None = None,
+    intervals: Sequence[str] = (),
 ) -> dict[str, float]:
     """The metrics of one trained classifier.
 
@@ -34,14 +35,15 @@ def summarise(
         validation: Logits (N, K) and labels (N,) of the validation split.
         test: The same of the test split.
         adapting: The same of what the temperature is fitted on, if that is apart.
-        names: Which metrics, without intervals; None for all of them, with intervals.
+        names: Which metrics; None for all of them.
+        intervals: Which of them get an interval.
 
     Returns:
         ``val_<metric>`` and ``test_<metric>`` for all names of :func:`trainables.metrics.evaluate`,
         ``..._scaled`` for those after temperature scaling, ``temperature``,
-        ``temperature_at_bound`` (1.0 where the fit ran into a bound), and 95% bootstrap intervals
-        ``val_ece_low``, ``val_ece_high``, ``test_ece_low``, ``test_ece_high``. What is undefined
-        is left out.
+        ``temperature_at_bound`` (1.0 where the fit ran into a bound), and the ends of 95% intervals
+        (:func:`trainables.metrics.interval`) as ``val_ece_low``, ``val_ece_scaled_high`` and so
+        on. What is undefined is left out.
     """
     scaler = TemperatureScaling(criterion="nll").fit(*(adapting or validation))
     values = {
@@ -55,11 +57,12 @@ def summarise(
         raw, scaled = (M.evaluate(each, labels, names) for each in (logits, calibrated))
         values |= {f"{split}_{name}": value for name, value in raw.items()}
         values |= {f"{split}_{name}_scaled": value for name, value in scaled.items()}
-        if names is not None:
-            continue
-        probs = torch.softmax(logits.double(), dim=1)
-        _, low, high = M.bootstrap(M.expected_calibration_error, probs, labels)
-        values |= {f"{split}_ece_low": low, f"{split}_ece_high": high}
+        for ending, each in (("", logits), ("_scaled", calibrated)):
+            probs = torch.softmax(each.double(), dim=1)
+            for name in intervals:
+                _, low, high = M.interval(name, probs, labels)
+                values[f"{split}_{name}{ending}_low"] = low
+                values[f"{split}_{name}{ending}_high"] = high
     return {name: value for name, value in values.items() if math.isfinite(value)}
 
 

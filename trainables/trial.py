@@ -182,7 +182,13 @@ class TrialRun:
             test = trainer.predict(self.dataset.test)
             last = trainer.epoch >= self.training.epochs
             names = tuple(dict.fromkeys((*M.EPOCH_METRICS, *self.setup.rung_metrics)))
-            found |= summarise(validation, test, adapting, names=None if last else names)
+            found |= summarise(
+                validation,
+                test,
+                adapting if self.training.adapt_share else None,
+                names=None if last else names,
+                intervals=names if last else (),
+            )
             for split, predictions in (("validation", validation), ("test", test)):
                 self._unsaved.append(partial(write_predictions, self.folder, split, predictions))
         return found

@@ -61,7 +61,8 @@ def explain_choice(
 
 def _on_the_test_split(chosen: Candidate, metric: str) -> str:
     low, high = (chosen.mean(f"test_{metric}_{end}") for end in ("low", "high"))
-    interval = "" if math.isnan(low) else f" [{low:.4f}, {high:.4f}]"
+    # Measured, a calibration error is too large: its value may lie above its own interval.
+    interval = "" if math.isnan(low) else f" (in the long run {low:.4f} to {high:.4f}, 95%)"
     return (
         f"On the test split, which chose nothing: {metric_heading(metric)} "
         f"{chosen.mean(f'test_{metric}'):.4f}{interval}, after temperature scaling "

@@ -26,7 +26,7 @@ def overconfident(num_samples: int, seed: int, scale: float = 3.0) -> tuple[Tens
 
 def test_every_metric_is_there_raw_and_scaled() -> None:
     validation, test = overconfident(2000, 0), overconfident(1000, 1)
-    values = summarise(validation, test)
+    values = summarise(validation, test, intervals=["ece", "nll"])
     for split, (logits, labels) in (("val", validation), ("test", test)):
         calibrated = (
             cross_fitted(logits, labels) if split == "val" else logits / values["temperature"]
@@ -35,11 +35,20 @@ def test_every_metric_is_there_raw_and_scaled() -> None:
         for name in METRIC_NAMES:
             assert values[f"{split}_{name}"] == raw[name]
             assert values[f"{split}_{name}_scaled"] == pytest.approx(scaled[name], abs=1e-4)
-        assert values[f"{split}_ece_low"] < values[f"{split}_ece"] < values[f"{split}_ece_high"]
+        for ending, each in (("", logits), ("_scaled", calibrated)):
+            ends = [values[f"{split}_ece{ending}_{end}"] for end in ("low", "high")]
+            assert ends == pytest.approx(M.interval("ece", torch.softmax(each, 1), labels)[1:])
         assert values[f"{split}_ece_scaled"] < 0.5 * values[f"{split}_ece"]
         assert values[f"{split}_error_scaled"] == values[f"{split}_error"]
     assert values["temperature"] == pytest.approx(3.0, rel=0.1)
     assert values["temperature_at_bound"] == 0.0
+
+
+def test_what_the_temperature_is_fitted_on_may_be_apart() -> None:
+    validation, test, apart = (overconfident(500, seed) for seed in range(3))
+    values = summarise(validation, test, apart)
+    scaled = validation[0] / values["temperature"]
+    assert values["val_nll_scaled"] == pytest.approx(M.evaluate(scaled, validation[1])["nll"])
 
 
 def test_the_test_split_chooses_no_temperature() -> None:
@@ -48,7 +57,7 @@ def test_the_test_split_chooses_no_temperature() -> None:
     other = summarise(validation, overconfident(500, 2, scale=9.0))
     assert one["temperature"] == other["temperature"]
     validation_names = [name for name in one if name.startswith("val_")]
-    assert len(validation_names) == 2 * len(METRIC_NAMES) + 2
+    assert len(validation_names) == 2 * len(METRIC_NAMES)
     assert all(one[name] == other[name] for name in validation_names)
 
 

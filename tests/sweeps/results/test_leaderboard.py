@@ -63,7 +63,10 @@ def test_finalists_are_shown_by_the_mean_over_new_seeds() -> None:
     assert apart.startswith("30% of the validation split is kept for what adapts to it")
     assert "Chosen: focal γ=3 – the lowest val_ece, 0.0300 (mean over 2 new seeds)" in first
     assert "at most 0.01 above cross-entropy's" in first
-    assert "ECE 0.1500 [0.0000, 0.1000], after temperature scaling 0.0500" in last
+    assert (
+        "ECE 0.1500 (in the long run 0.0000 to 0.1000, 95%), after temperature scaling 0.0500"
+        in last
+    )
 
 
 def test_the_comparisons_are_told_after_the_baseline() -> None:
