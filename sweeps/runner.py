@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,7 @@ from trainables.config import trial_setting
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from trainables.data.base import Dataset
+    from trainables.data.base import Dataset, Elsewhere
 
 logger = logging.getLogger("calsweep")
 
@@ -270,17 +270,25 @@ def _fitted_data(sweep: SweepFile) -> tuple[SweepFile, Dataset]:
 
 
 def load_data(sweep: SweepFile) -> Dataset:
-    """The sweep's dataset, split by the sweep's seed.
+    """The sweep's dataset, split by the sweep's seed, with what finalists are tried on besides.
 
     Raises:
         UserError: It cannot be loaded.
     """
     from trainables.data import load_dataset
+    from trainables.data.elsewhere import load_elsewhere
 
     try:
-        return load_dataset(sweep.dataset.name, seed=sweep.search.seed, **sweep.dataset.options)
+        dataset = load_dataset(sweep.dataset.name, seed=sweep.search.seed, **sweep.dataset.options)
     except (ValueError, TypeError, OSError) as error:
         raise UserError(f"dataset: {error}") from None
+    elsewhere: list[Elsewhere] = []
+    for key, kind, section in sweep.evaluation.sets:
+        try:
+            elsewhere += load_elsewhere(kind, section.name, dataset, **section.options)
+        except (ValueError, TypeError, OSError) as error:
+            raise UserError(f"{key}: {error}") from None
+    return replace(dataset, elsewhere=tuple(elsewhere))
 
 
 def _with_history(sweep: SweepFile, store: SweepStore, record: TrialRecord) -> TrialRecord:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from trainables import metrics as M
+from trainables.data.base import Elsewhere
 from trainables.posthoc import TemperatureScaling, cross_fitted
 from trainables.storage import Folder
 
@@ -64,6 +66,47 @@ def summarise(
                 values[f"{split}_{name}{ending}_low"] = low
                 values[f"{split}_{name}{ending}_high"] = high
     return {name: value for name, value in values.items() if math.isfinite(value)}
+
+
+_SHIFT_METRICS = ("ece", "adaptive_ece", "nll", "error")
+
+
+def summarise_elsewhere(
+    sets: Sequence[tuple[Elsewhere, Predictions]], test: Predictions, temperature: float
+) -> dict[str, float]:
+    """How a classifier does on data from elsewhere.
+
+    Args:
+        sets: Each with its logits (N, K) and labels (N,).
+        test: Logits and labels of the test split.
+        temperature: Of the classifier.
+
+    Returns:
+        For shift sets ``shift_<name>_<metric>``, or ``shift_<name>_<severity>_<metric>``, the mean
+        over the sets (corruptions) of a name and severity, for ECE, adaptive ECE, NLL and error;
+        for out-of-distribution sets ``ood_<name>_<metric>`` of
+        :func:`~trainables.metrics.ood_metrics`, by the largest probability, against the test
+        split. All of them also after temperature scaling, as ``..._scaled``. What is undefined is
+        left out.
+    """
+    found: dict[str, list[float]] = {}
+    for each, (logits, labels) in sets:
+        name = f"{each.kind}_{re.sub(r'[^0-9A-Za-z_]', '_', each.name)}"
+        name += f"_{each.severity}" if each.severity else ""
+        for ending, divisor in (("", 1.0), ("_scaled", temperature)):
+            if each.kind == "shift":
+                values = M.evaluate(logits / divisor, labels, names=_SHIFT_METRICS)
+            else:
+                inside, outside = (_confidence(some / divisor) for some in (test[0], logits))
+                values = M.ood_metrics(inside, outside)
+            for metric, value in values.items():
+                found.setdefault(f"{name}_{metric}{ending}", []).append(value)
+    means = {name: sum(values) / len(values) for name, values in found.items()}
+    return {name: mean for name, mean in means.items() if math.isfinite(mean)}
+
+
+def _confidence(logits: Tensor) -> Tensor:
+    return torch.softmax(logits.double(), dim=1).amax(dim=1)
 
 
 def write_predictions(folder: Folder, split: str, predictions: Predictions) -> None:

@@ -21,7 +21,7 @@ from trainables.data.splits import stratified_split
 from trainables.distributed import from_first_worker, rank
 from trainables.losses import make_loss
 from trainables.models import Classifier, make_model
-from trainables.outcome import Predictions, summarise, write_predictions
+from trainables.outcome import Predictions, summarise, summarise_elsewhere, write_predictions
 from trainables.report import Entry, Failed, Progressed, Report, TrialConfig, Waits
 from trainables.storage import Folder
 from trainables.training import DivergedError, Trainer
@@ -189,9 +189,17 @@ class TrialRun:
                 names=None if last else names,
                 intervals=names if last else (),
             )
+            if self.config.role == "finalist" and last:
+                found |= self._try_elsewhere(trainer, test, found["temperature"])
             for split, predictions in (("validation", validation), ("test", test)):
                 self._unsaved.append(partial(write_predictions, self.folder, split, predictions))
         return found
+
+    def _try_elsewhere(
+        self, trainer: Trainer, test: Predictions, temperature: float
+    ) -> dict[str, float]:
+        sets = [(each, trainer.predict(each.split)) for each in self.dataset.elsewhere]
+        return summarise_elsewhere(sets, test, temperature)
 
     def _parts(self, logits: torch.Tensor, labels: torch.Tensor) -> tuple[Predictions, Predictions]:
         """What judges of the validation split, and what adapts: the same, or apart."""

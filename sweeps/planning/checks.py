@@ -33,6 +33,7 @@ def check_sweep(sweep: SweepFile) -> None:
         UserError: With every fault, each naming the key, the value and what is allowed.
     """
     from trainables.data import check_dataset_options
+    from trainables.data.elsewhere import check_elsewhere
     from trainables.models import check_model_options
 
     use_working_folder()
@@ -47,6 +48,11 @@ def check_sweep(sweep: SweepFile) -> None:
             check(section.name, **section.options)
         except (ValueError, TypeError) as error:
             faults.append(f"{key}: {error}")
+    for key, kind, part in sweep.evaluation.sets:
+        try:
+            check_elsewhere(kind, part.name, **part.options)
+        except (ValueError, TypeError) as error:
+            faults.append(f"{key}: {error}")
     for loss in sweep.losses:
         faults += _loss_faults(loss, "losses") or _trains_nothing(loss)
     if sweep.encoder is not None:
@@ -58,7 +64,11 @@ def check_sweep(sweep: SweepFile) -> None:
 
 def _left_out(sweep: SweepFile) -> list[str]:
     """Addresses that were shown without their credentials, and copied like that."""
-    places = {f"dataset.{key}": value for key, value in sweep.dataset.options.items()}
+    places = {
+        f"{part}.{key}": value
+        for part, options in sweep.parts.items()
+        for key, value in options.items()
+    }
     return [
         f"{key} = {value!r} lacks the credentials that it had: they are never shown or kept; write "
         "them in again, or give this machine a role or credentials of its own"

@@ -8,7 +8,7 @@ from sweeps.errors import UserError
 from sweeps.redaction import redact
 from sweeps.sweep_file.schema import SweepFile
 
-_PATH_OPTIONS = ("train", "test", "root")
+_PATH_OPTIONS = ("train", "test", "root", "train_labels", "test_labels", "vectors")
 _SQLITE = "sqlite:///"
 
 
@@ -32,16 +32,17 @@ def check_reachable(storage: str, sweep: SweepFile | None = None) -> None:
         )
     if sweep is None:
         return
-    for name in _PATH_OPTIONS:
-        path = sweep.dataset.options.get(name)
-        if not isinstance(path, str):
-            continue
-        _refuse_password(
-            f"dataset.{name}", path, "give the cluster's nodes a role, or credentials of their own"
-        )
+    places = {
+        f"{part}.{name}": options[name]
+        for part, options in sweep.parts.items()
+        for name in _PATH_OPTIONS
+        if isinstance(options.get(name), str)
+    }
+    for key, path in places.items():
+        _refuse_password(key, path, "give the cluster's nodes a role, or credentials of their own")
         if _is_relative(path):
             raise UserError(
-                f"dataset.{name} = {path!r} is relative to this folder, and data are not sent; "
+                f"{key} = {path!r} is relative to this folder, and data are not sent; "
                 "allowed for a cluster: a URI, or an absolute path that all nodes know"
             )
     _check_tracking(sweep.tracking.uri)

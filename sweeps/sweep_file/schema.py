@@ -324,6 +324,36 @@ class Rule:
     guard: float
 
 
+class ElsewhereSection(_NamedPart):
+    """One of ``evaluation.shift`` or ``evaluation.ood``: a shift set or a dataset, its options."""
+
+
+class EvaluationSection(_Section):
+    """``evaluation``: what finalists are tried on besides the test split, once they are trained.
+
+    ``shift`` names sets of the same classes under other conditions, ``ood`` those of other classes.
+    """
+
+    shift: Annotated[tuple[ElsewhereSection, ...], Strict(False)] = ()
+    ood: Annotated[tuple[ElsewhereSection, ...], Strict(False)] = ()
+
+    @property
+    def sets(self) -> tuple[tuple[str, Literal["shift", "ood"], ElsewhereSection], ...]:
+        """All of them: key, kind and section."""
+        return (
+            *((f"evaluation.shift.{i}", "shift", each) for i, each in enumerate(self.shift)),
+            *((f"evaluation.ood.{i}", "ood", each) for i, each in enumerate(self.ood)),
+        )
+
+    @model_validator(mode="after")
+    def _each_set_once(self) -> EvaluationSection:
+        for key, sections in (("shift", self.shift), ("ood", self.ood)):
+            names = [section.name for section in sections]
+            if twice := sorted({name for name in names if names.count(name) > 1}):
+                raise ValueError(f"{key}: {', '.join(twice)} is named twice; name each set once")
+        return self
+
+
 class SweepFile(_Section):
     """A whole sweep file; ``name``, ``dataset`` and ``losses`` must be given."""
 
@@ -339,6 +369,7 @@ class SweepFile(_Section):
     scheduler: SchedulerSection = SchedulerSection()
     scaling: ScalingSection = ScalingSection()
     selection: SelectionSection = SelectionSection()
+    evaluation: EvaluationSection = EvaluationSection()
     tracking: TrackingSection = TrackingSection()
 
     @model_validator(mode="after")
@@ -360,6 +391,18 @@ class SweepFile(_Section):
                     "more"
                 )
         return self
+
+    @model_validator(mode="after")
+    def _elsewhere_in_one_stage(self) -> SweepFile:
+        if self.encoder is not None and self.evaluation.sets:
+            raise ValueError("evaluation is not possible together with encoder; leave one of them")
+        return self
+
+    @property
+    def parts(self) -> dict[str, dict[str, Any]]:
+        """The options of all that is read from files, by their keys."""
+        sets = {key: section.options for key, _, section in self.evaluation.sets}
+        return {"dataset": self.dataset.options, "model": self.model.options, **sets}
 
     @property
     def recipes(self) -> tuple[tuple[str, TrainingSection], ...]:

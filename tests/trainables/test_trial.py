@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 import torch
 
+from trainables import metrics as M
 from trainables.checkpoints import load_checkpoint, read_checkpoint, save_checkpoint
 from trainables.config import TrainingConfig, TrialSetup
 from trainables.data import load_dataset
-from trainables.data.base import Dataset
+from trainables.data.base import Dataset, Elsewhere, Split
 from trainables.metrics import METRIC_NAMES
 from trainables.outcome import read_predictions
 from trainables.posthoc import TemperatureScaling
@@ -350,3 +351,30 @@ def test_where_the_storage_is_not_mounted_a_trial_waits(digits: Dataset, tmp_pat
     mounted.rename(sweep)
     found = before + entries(run, EPOCHS - 1)
     assert found == entries(start(digits, make_setup(tmp_path / "whole")), EPOCHS)
+
+
+def test_finalists_are_tried_elsewhere_at_their_end(tmp_path: Path, digits: Dataset) -> None:
+    noisy = Split(255 - digits.test.inputs, digits.test.labels)
+    sets = (
+        Elsewhere("shift", "mine:noise", 2, digits.test),
+        Elsewhere("shift", "mine:noise", 2, noisy),
+        Elsewhere("ood", "upside_down", None, noisy),
+    )
+    data = replace(digits, elsewhere=sets)
+    setup = make_setup(tmp_path)
+    run = TrialRun(data, setup, replace(CONFIG, role="finalist"))
+    found = entries(run, EPOCHS)
+    assert not any(name.startswith(("shift_", "ood_")) for each in found[:-1] for name in each)
+    last = found[-1]
+    assert run._trainer is not None
+    logits, labels = run._trainer.predict(noisy)
+    inside, _ = run._trainer.predict(digits.test)
+    for ending, divisor in (("", 1.0), ("_scaled", last["temperature"])):
+        there = M.evaluate(logits / divisor, labels)["ece"]
+        mean = (M.evaluate(inside / divisor, labels)["ece"] + there) / 2
+        assert last[f"shift_mine_noise_2_ece{ending}"] == pytest.approx(mean)
+        sure = [torch.softmax(some / divisor, 1).amax(1) for some in (inside, logits)]
+        expected = M.ood_metrics(*sure)["auroc"]
+        assert last[f"ood_upside_down_auroc{ending}"] == pytest.approx(expected, abs=1e-4)
+    searched = entries(TrialRun(data, make_setup(tmp_path / "b"), CONFIG), EPOCHS)
+    assert searched[-1].keys() == {key for key in last if not key.startswith(("shift_", "ood_"))}

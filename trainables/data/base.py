@@ -2,7 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,26 @@ class Split:
         return len(self.labels)
 
 
+ElsewhereKind = Literal["shift", "ood"]
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Data that a finished classifier is tried on besides the test split.
+
+    Attributes:
+        kind: ``shift``, or ``ood``, whose labels mean nothing.
+        name: As the user wrote it.
+        severity: How far it is shifted, where that is known.
+        split: Its samples and labels.
+    """
+
+    kind: ElsewhereKind
+    name: str
+    severity: int | None
+    split: Split
+
+
 @dataclass(frozen=True)
 class Dataset:
     """A dataset that is ready for training.
@@ -61,6 +81,7 @@ class Dataset:
         classes: Class names; the label is the index.
         samples: What a sample is.
         notes: What the user should know about the data: how many samples were passed over.
+        elsewhere: What finalists are tried on besides the test split.
 
     Raises:
         TypeError: A split holds another kind of sample.
@@ -74,6 +95,7 @@ class Dataset:
     classes: tuple[str, ...]
     samples: Samples
     notes: tuple[str, ...] = ()
+    elsewhere: tuple[Elsewhere, ...] = ()
 
     def __post_init__(self) -> None:
         for field in ("train", "validation", "test"):

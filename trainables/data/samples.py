@@ -34,6 +34,7 @@ class Samples(ABC):
         default_model: The model for a sweep that names none.
         augmentations: What :meth:`prepare` can do to training batches.
         mixable: Whether there is a sample between any two, as Mixup needs it.
+        encodes: Whether rows depend on the training part: on its words, or its levels.
         augmentation: The usual training augmentation of this data, one of ``augmentations``.
     """
 
@@ -41,6 +42,7 @@ class Samples(ABC):
     default_model: ClassVar[str]
     augmentations: ClassVar[tuple[AugmentationName, ...]] = ("none",)
     mixable: ClassVar[bool] = True
+    encodes: ClassVar[bool] = False
     augmentation: AugmentationName = "none"
 
     @abstractmethod

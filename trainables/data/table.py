@@ -64,6 +64,7 @@ class TableRows(Samples):
     levels: tuple[tuple[str, ...], ...]
 
     default_model: ClassVar[str] = "table_mlp"
+    encodes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         width = len(self.numeric) + sum(self.has_missing) + len(self.categorical)

@@ -49,6 +49,7 @@ class Tokens(Samples):
 
     default_model: ClassVar[str] = "gpool_cnn"
     mixable: ClassVar[bool] = False
+    encodes: ClassVar[bool] = True
 
     @classmethod
     def measured(cls, texts: Inputs, max_words: int, max_tokens: int) -> Tokens:
