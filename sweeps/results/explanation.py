@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from sweeps.formatting import format_hyperparameters, metric_heading
 from sweeps.results.columns import objective_metric
@@ -15,6 +16,9 @@ from sweeps.results.leaderboard import leaderboard
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.sweep_file.schema import SweepFile
+
+_SHIFT: Final = re.compile(r"shift_(.+?)(?:_(\d))?(?<!_adaptive)_ece$")
+_OOD: Final = re.compile(r"ood_(.+)_auroc$")
 
 
 def explain_choice(
@@ -56,7 +60,7 @@ def explain_choice(
             f"{adapt_share:.0%} of the validation split is kept for what adapts to it (some "
             "losses, the temperature); the rest judges."
         )
-    return [*lines, _on_the_test_split(chosen, objective_metric(objective))]
+    return [*lines, _on_the_test_split(chosen, objective_metric(objective)), *_elsewhere(chosen)]
 
 
 def _on_the_test_split(chosen: Candidate, metric: str) -> str:
@@ -68,6 +72,26 @@ def _on_the_test_split(chosen: Candidate, metric: str) -> str:
         f"{chosen.mean(f'test_{metric}'):.4f}{interval}, after temperature scaling "
         f"{chosen.mean(f'test_{metric}_scaled'):.4f}, error {chosen.mean('test_error'):.4f}."
     )
+
+
+def _elsewhere(chosen: Candidate) -> list[str]:
+    """What became of it on the sets of ``evaluation``, set by set."""
+    lines = []
+    for key in chosen.judged[0].outcome:
+        if shift := _SHIFT.match(key):
+            name = " of severity ".join(part for part in shift.groups() if part)
+            lines.append(
+                f"On the shift set {name}: ECE {chosen.mean(key):.4f}, after temperature scaling "
+                f"{chosen.mean(f'{key}_scaled'):.4f}, error "
+                f"{chosen.mean(key.removesuffix('ece') + 'error'):.4f}."
+            )
+        elif ood := _OOD.match(key):
+            lines.append(
+                f"By its confidence it tells {ood[1]} from the test split with an AUROC of "
+                f"{chosen.mean(key):.4f}, after temperature scaling "
+                f"{chosen.mean(f'{key}_scaled'):.4f}."
+            )
+    return lines
 
 
 def _baseline_reason(ranking: Ranking) -> str:

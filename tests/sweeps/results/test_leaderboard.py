@@ -124,3 +124,31 @@ def test_reasons_of_failure_are_counted() -> None:
     reasons = ["diverged", "out of memory", "diverged"]
     failed = [trial(i, "focal", state="failed", reason=r) for i, r in enumerate(reasons)]
     assert failure_summary(failed) == "  2 × diverged\n  1 × out of memory"
+
+
+def test_what_became_of_the_choice_elsewhere_is_told_set_by_set() -> None:
+    found = {
+        "shift_cifar10_c_5_ece": 0.2,
+        "shift_cifar10_c_5_ece_scaled": 0.1,
+        "shift_cifar10_c_5_adaptive_ece": 0.3,
+        "shift_cifar10_c_5_error": 0.4,
+        "shift_hospital_b_ece": 0.21,
+        "shift_hospital_b_ece_scaled": 0.11,
+        "shift_hospital_b_error": 0.41,
+        "ood_svhn_auroc": 0.9,
+        "ood_svhn_auroc_scaled": 0.91,
+        "ood_svhn_aupr_in": 0.8,
+    }
+    records = [
+        baseline(val_ece=0.05),
+        trial(1, val_ece=0.01, hyperparameters={"gamma": 3.0}),
+        trial(2, role="finalist", seed=1, val_ece=0.01, hyperparameters={"gamma": 3.0}, **found),
+    ]
+    lines = explain_choice(ranked(records))[-3:]
+    assert lines == [
+        "On the shift set cifar10_c of severity 5: ECE 0.2000, after temperature scaling 0.1000, "
+        "error 0.4000.",
+        "On the shift set hospital_b: ECE 0.2100, after temperature scaling 0.1100, error 0.4100.",
+        "By its confidence it tells svhn from the test split with an AUROC of 0.9000, after "
+        "temperature scaling 0.9100.",
+    ]
