@@ -30,6 +30,8 @@ class TrackedSweep:
         model_options: Its options, ``,width=8``.
         objective: What it minimised.
         guard: Its tolerance of validation error.
+        verdict: Whether its choice beats cross-entropy with a temperature; None before its end, or
+            where that could not be asked.
         records: Its trials, with the metrics of their last epoch as only history. Of a long sweep
             those are left out that cannot change what is chosen.
         run_ids: MLflow's id of each trial, by number.
@@ -43,6 +45,7 @@ class TrackedSweep:
     model_options: str
     objective: str
     guard: float
+    verdict: str | None
     records: list[TrialRecord]
     run_ids: dict[int, str]
     parent_id: str
@@ -71,8 +74,9 @@ def best_settings(sweeps: Sequence[TrackedSweep]) -> list[dict[str, Any]]:
         One entry each: ``dataset`` and ``model`` (with a part of the digest, or the options, where
         there are others of that name), ``data`` (the digest), ``sweep``, ``loss``,
         ``hyperparameters``, ``seed`` and ``run_id`` (of the search's trial), ``seeds`` (new seeds
-        it was judged by), ``objective``, ``val`` and ``test`` (means over them, with ``ece_low``
-        and ``ece_high``, and ``ece_scaled``), ``temperature``.
+        it was judged by), ``verdict`` (whether it beats cross-entropy with a temperature:
+        supported, not supported, worse, or None), ``objective``, ``val`` and ``test`` (means over
+        them, with ``ece_low`` and ``ece_high``, and ``ece_scaled``), ``temperature``.
     """
     found: dict[tuple[str, ...], tuple[TrackedSweep, Candidate]] = {}
     for sweep in sweeps:
@@ -139,6 +143,7 @@ def _entry(sweep: TrackedSweep, chosen: Candidate, ambiguous: set[str]) -> dict[
         "seed": trial.seed,
         "run_id": sweep.run_ids[trial.number],
         "seeds": chosen.seeds,
+        "verdict": sweep.verdict,
         "val": _split(chosen, "val", metric),
         "test": _split(chosen, "test", metric),
         "temperature": chosen.mean("temperature"),

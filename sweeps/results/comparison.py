@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sweeps.formatting import metric_heading
 from sweeps.results.columns import objective_metric
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SCALED = " + temperature scaling"
+Verdict = Literal["supported", "not supported", "worse"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Comparison:
     value: float
     low: float
     high: float
-    verdict: str
+    verdict: Verdict
     seeds: int
 
 
@@ -142,10 +143,9 @@ class _Runs:
         return self._logits[number]
 
 
-def is_supported(comparisons: Sequence[Comparison]) -> bool | None:
+def verdict(comparisons: Sequence[Comparison]) -> Verdict | None:
     """Whether the choice beats cross-entropy with a temperature; None where it cannot be asked."""
-    last = next((c for c in comparisons if c.theirs.endswith(SCALED)), None)
-    return last.verdict == "supported" if last is not None else None
+    return next((c.verdict for c in comparisons if c.theirs.endswith(SCALED)), None)
 
 
 def in_words(comparisons: Sequence[Comparison]) -> list[str]:
@@ -161,7 +161,7 @@ def in_words(comparisons: Sequence[Comparison]) -> list[str]:
         f"over samples and {each.seeds} seeds, corrected for the choice."
         for each in comparisons
     ]
-    if is_supported(comparisons) is False:
+    if verdict(comparisons) in ("not supported", "worse"):
         lines.append(
             f"Nothing here is shown to beat {comparisons[-1].theirs}: that is what to use, "
             "unless more validation samples tell otherwise."

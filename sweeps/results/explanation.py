@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from sweeps.formatting import format_hyperparameters, metric_heading
 from sweeps.results.columns import objective_metric
-from sweeps.results.comparison import Comparison, in_words, is_supported
+from sweeps.results.comparison import Comparison, in_words, verdict
 from sweeps.results.leaderboard import leaderboard
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
@@ -117,7 +117,7 @@ def answer(
         "objective": ranking.rule.objective,
         "why": explain_choice(ranking, sweep.training.adapt_share, comparisons),
         "comparisons": [asdict(each) for each in comparisons],
-        "supported": is_supported(comparisons),
+        "verdict": verdict(comparisons),
         "guard_reference": ranking.reference,
         "rows": leaderboard(ranking),
     }

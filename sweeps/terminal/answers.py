@@ -80,6 +80,7 @@ def best_table(entries: Sequence[dict[str, Any]]) -> Table:
     headings = [f"{split}\n{metric_heading(m)}" for m in metrics for split in ("val", "test")]
     for heading in (*headings, "val\nerror", "test\nerror", "\nT"):
         table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("beats\nCE + T?", overflow="fold", min_width=9)
     for entry in entries:
         val, test = entry["val"], entry["test"]
         table.add_row(
@@ -91,6 +92,7 @@ def best_table(entries: Sequence[dict[str, Any]]) -> Table:
             format_fraction(val["error"]),
             format_fraction(test["error"]),
             f"{entry['temperature']:.2f}",
+            entry["verdict"] or "–",
         )
     return table
 

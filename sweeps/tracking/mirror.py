@@ -155,7 +155,10 @@ class Mirror:
             self._log(
                 self._parent_id,
                 metrics=metrics,
-                tags={"best_loss": chosen["loss"]} if chosen else {},
+                tags={
+                    **({"best_loss": chosen["loss"]} if chosen else {}),
+                    **({"verdict": summary["verdict"]} if summary.get("verdict") else {}),
+                },
             )
             self._client.log_dict(self._parent_id, summary, "selection.json")
 

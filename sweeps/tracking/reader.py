@@ -92,6 +92,7 @@ def _about(uri: str, run: Any) -> TrackedSweep:
         name=run.data.tags["calsweep.sweep"],
         objective=params["objective"],
         guard=float(params["guard"]),
+        verdict=run.data.tags.get("verdict"),
         records=[],
         run_ids={},
         parent_id=run.info.run_id,

@@ -26,6 +26,7 @@ def tracked(records: list[TrialRecord], **values: Any) -> TrackedSweep:
         "model_options": "",
         "objective": "val_ece",
         "guard": 0.01,
+        "verdict": None,
         "parent_id": "p",
         **values,
     }
@@ -37,7 +38,7 @@ def tracked(records: list[TrialRecord], **values: Any) -> TrackedSweep:
 def test_the_best_of_several_sweeps() -> None:
     lucky = tracked([baseline(val_ece=0.001)], name="lucky")
     again = finalist(1, baseline(), 1, val_ece=0.03)
-    sure = tracked([baseline(val_ece=0.02), again], name="sure")
+    sure = tracked([baseline(val_ece=0.02), again], name="sure", verdict="not supported")
     other = tracked([baseline(val_ece=0.5)], name="other", dataset="cifar10")
     hopeless = tracked([baseline(state="failed")], name="hopeless", model="resnet18_cifar")
     found = best_settings([lucky, sure, other, hopeless])
@@ -47,8 +48,9 @@ def test_the_best_of_several_sweeps() -> None:
     ]
     assert found[1]["seeds"] == 1
     assert found[1]["val"]["ece"] == 0.03
+    assert [entry["verdict"] for entry in found] == [None, "not supported"]
     text = shown(best_table(found))
-    for part in ("cifar10", ".5000", ".0100–.2000", "1.50"):
+    for part in ("cifar10", ".5000", ".0100–.2000", "1.50", "not"):
         assert part in text
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sweeps.results.comparison import Comparison, compare, in_words, is_supported
+from sweeps.results.comparison import Comparison, compare, in_words, verdict
 from sweeps.search.record import TrialRecord
 from tests.builders import baseline, finalist, ranked, trial
 from trainables.outcome import write_predictions
@@ -55,7 +55,7 @@ def test_a_better_choice_is_supported_against_the_plain_baseline_alone(tmp_path:
     assert scaled.theirs == "cross_entropy + temperature scaling"
     assert scaled.verdict == "not supported"
     assert plain.seeds == scaled.seeds == 2
-    assert is_supported([plain, scaled]) is False
+    assert verdict([plain, scaled]) == "not supported"
     first, second, last = in_words([plain, scaled])
     assert first.startswith("Better than cross_entropy? Yes, that is supported: ECE -0.")
     assert "Not supported, it may be chance" in second
@@ -87,5 +87,5 @@ def test_without_a_choice_or_a_baseline_there_is_nothing_to_compare() -> None:
     failed = baseline(state="failed", history=[])
     assert compare(ranked([failed]), lambda number: b"") == []
     assert compare(ranked([failed, trial(1)]), lambda number: b"") == []
-    assert is_supported([]) is None
+    assert verdict([]) is None
     assert in_words([]) == []
