@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
-
 from sweeps.redaction import redact
 
 
@@ -25,12 +22,6 @@ class SweepFailedError(CommandError):
 
 class SweepInterruptedError(CommandError):
     """Ctrl-C or SIGTERM: exit code 130, with how to go on."""
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``did you mean 'epochs'? `` or nothing, to stand before the list of what is allowed."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f"did you mean {close[0]!r}? " if close else ""
 
 
 def first_line(error: Exception) -> str:

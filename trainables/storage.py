@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 _TEMPORARY = ".tmp-"
 
 
-def _resolve(uri: str) -> tuple[FileSystem, str]:
+def open_uri(uri: str) -> tuple[FileSystem, str]:
+    """The file system of a local path or a URI, and the path in it.
+
+    Raises:
+        ValueError: The URI is malformed, or of a scheme that is not known.
+    """
     return _open(absolute(uri))  # before the cache: the working folder may change
 
 
@@ -49,12 +54,12 @@ class Folder:
 
     @property
     def _filesystem(self) -> FileSystem:
-        return _resolve(self.uri)[0]
+        return open_uri(self.uri)[0]
 
     @property
     def path(self) -> str:
         """The path inside the file system (the absolute path for a local folder)."""
-        return _resolve(self.uri)[1]
+        return open_uri(self.uri)[1]
 
     @property
     def is_local(self) -> bool:

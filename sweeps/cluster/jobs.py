@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 from sweeps.cluster.internals import SECONDS_TO_STOP
 from sweeps.cluster.job_client import connected_client, dashboard_url
 from sweeps.cluster.shipping import SWEEP_FILE, Shipment, stage
-from sweeps.errors import SweepFailedError, UserError, did_you_mean
+from sweeps.errors import SweepFailedError, UserError
 from sweeps.planning.checks import check_sweep
 from sweeps.planning.portability import check_reachable
 from sweeps.sweep_file.schema import SweepFile, TrackingSection
+from trainables.arguments import did_you_mean
 
 if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
@@ -135,7 +136,7 @@ def find_job(name: str, address: str | None) -> Job:
             return job
     known = [job.id for job in jobs]
     raise UserError(
-        f"no job {name!r} at {dashboard_url(address)}; {did_you_mean(name, known)}"
+        f"no job {name!r} at {dashboard_url(address)}{did_you_mean(name, known)}; "
         f"there {'are: ' + ', '.join(known) if known else 'is none'}"
     )
 

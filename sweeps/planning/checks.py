@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sweeps.errors import UserError, did_you_mean
+from sweeps.errors import UserError
 from sweeps.redaction import is_redacted
 from sweeps.search.samplers import SAMPLERS
 from sweeps.search.space import loss_space
@@ -19,6 +19,7 @@ from sweeps.sweep_file.schema import (
     ModelSection,
     SweepFile,
 )
+from trainables.arguments import did_you_mean
 
 _SCALED = "_scaled"
 
@@ -93,7 +94,7 @@ def _loss_faults(section: LossSection, key: str) -> list[str]:
     except (ValueError, TypeError) as error:
         return [f"{key}: {error}"]
     faults = [
-        f"{where}: {name!r} is not a hyperparameter of it; {did_you_mean(name, known)}"
+        f"{where}: {name!r} is not a hyperparameter of it{did_you_mean(name, known)}; "
         f"allowed: {', '.join(known) or 'none'}"
         for name in (*section.space, *section.hyperparameters)
         if name not in known
@@ -139,7 +140,7 @@ def _extremes(section: LossSection) -> list[dict[str, Any]]:
 def part_faults(sweep: SweepFile) -> list[str]:
     """Names of samplers and schedulers that there are not."""
     return [
-        f"{key} = {name!r} is not allowed; {did_you_mean(name, known)}allowed: {', '.join(known)}"
+        f"{key} = {name!r} is not allowed{did_you_mean(name, known)}; allowed: {', '.join(known)}"
         for key, name, known in (
             ("search.sampler", sweep.search.sampler, SAMPLERS),
             ("scheduler.name", sweep.scheduler.name, STOPPERS),
@@ -163,5 +164,5 @@ def _metric_faults(sweep: SweepFile) -> list[str]:
     ):
         if value not in allowed:
             hint = did_you_mean(value, allowed)
-            faults.append(f"{key} = {value!r} is not allowed; {hint}allowed: {', '.join(allowed)}")
+            faults.append(f"{key} = {value!r} is not allowed{hint}; allowed: {', '.join(allowed)}")
     return faults

@@ -16,13 +16,14 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from sweeps.errors import UserError, did_you_mean
+from sweeps.errors import UserError
 from sweeps.formatting import finite
 from sweeps.search.record import TrialRecord
 from sweeps.search.warm_start import EarlierTrial
 from sweeps.store.lease import Lease, lease
 from sweeps.sweep_file.loading import dump_sweep, read_resolved
 from sweeps.sweep_file.schema import SweepFile
+from trainables.arguments import did_you_mean
 from trainables.config import trial_folder
 from trainables.storage import Folder, absolute
 
@@ -97,7 +98,7 @@ class SweepStore:
         except FileNotFoundError:
             names = sweep_names(self.storage)
             raise UserError(
-                f"no sweep named {self.name!r} in {self.storage}; {did_you_mean(self.name, names)}"
+                f"no sweep named {self.name!r} in {self.storage}{did_you_mean(self.name, names)}; "
                 f"there {'are: ' + ', '.join(names) if names else 'is none'}"
             ) from None
         except (OSError, ValueError) as error:

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
 
-from sweeps.errors import UserError, did_you_mean
+from sweeps.errors import UserError
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.sweep_file.yaml_text import (
     LONGEST_SHOWN,
@@ -21,6 +21,7 @@ from sweeps.sweep_file.yaml_text import (
     read_yaml,
     shortened,
 )
+from trainables.arguments import did_you_mean
 
 READY_MADE = Path(__file__).parent / "ready_made"
 _LARGEST_FILE = 2**20  # bytes
@@ -132,8 +133,8 @@ def _find(source: str) -> Path:
     if source in (*names, *recipes()):
         return READY_MADE / f"{source}.yaml"
     raise UserError(
-        f"{source}: no such file, nor a ready-made sweep of that name; "
-        f"{did_you_mean(source, [*names, *recipes()])}ready-made are: {', '.join(names)}, and "
+        f"{source}: no such file, nor a ready-made sweep of that name"
+        f"{did_you_mean(source, [*names, *recipes()])}; ready-made are: {', '.join(names)}, and "
         "those that `calsweep recipes` lists"
     )
 
@@ -207,7 +208,7 @@ def _describe(fault: Any) -> str:
         known = list(_section_at(location[:-1]).model_fields)
         where = f" in {_dotted(location[:-1])}" if location[:-1] else ""
         hint = did_you_mean(str(location[-1]), known)
-        return f"unknown key {shortened(location[-1])}{where}; {hint}allowed: {', '.join(known)}"
+        return f"unknown key {shortened(location[-1])}{where}{hint}; allowed: {', '.join(known)}"
     if fault["type"] == "missing":
         return f"{key} is missing; it must be given"
     if fault["type"] == "value_error":
@@ -215,7 +216,7 @@ def _describe(fault: Any) -> str:
     if fault["type"] == "literal_error":
         names = re.findall(r"'([^']*)'", context["expected"])
         hint = did_you_mean(str(fault["input"]), names)
-        return f"{key} = {found} is not allowed; {hint}allowed: {context['expected']}"
+        return f"{key} = {found} is not allowed{hint}; allowed: {context['expected']}"
     if fault["type"] == "string_pattern_mismatch":
         return (
             f"{key} = {found} is not allowed; allowed: letters, digits, '_', '.', '-', "

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
-import pyarrow as pa
 from pyarrow import fs
+
+from trainables.storage import open_uri
 
 PathOrUri: TypeAlias = str | os.PathLike[str]
 
@@ -54,12 +55,12 @@ def _open_place(option: str, text: str) -> tuple[fs.FileSystem, str, str]:
     if "://" not in text:
         local = os.path.abspath(os.path.expanduser(text))
         head, tail = (local, "") if os.path.exists(local) else _cut(local)
-        return fs.LocalFileSystem(), head, tail
+        return (*open_uri(head), tail)
     place, mark, options = text.partition("?")  # s3://bucket/prefix?endpoint_override=...
     head, tail = _cut(place)
     try:
-        source, folder = fs.FileSystem.from_uri(f"{head}{mark}{options}")
-    except pa.ArrowInvalid as error:
+        source, folder = open_uri(f"{head}{mark}{options}")
+    except ValueError as error:
         raise ValueError(f"{option}={text}: {error}") from error
     return source, folder, tail
 

@@ -1,10 +1,10 @@
 """All metrics of a set of predictions in one pass."""
 
-import difflib
 from collections.abc import Sequence
 
 from torch import Tensor
 
+from trainables.arguments import did_you_mean
 from trainables.metrics._inputs import check_logits, warn_of_probabilities
 from trainables.metrics._predictions import Predictions
 from trainables.metrics.table import METRIC_NAMES, METRICS
@@ -45,6 +45,5 @@ def evaluate(
 def check_metric_name(name: str) -> None:
     """Raise ValueError unless `name` is one of the metrics."""
     if name not in METRICS:
-        close = difflib.get_close_matches(str(name), METRICS, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise ValueError(f"unknown metric {name!r}; {hint}allowed: {', '.join(METRICS)}")
+        hint = did_you_mean(str(name), METRICS)
+        raise ValueError(f"unknown metric {name!r}{hint}; allowed: {', '.join(METRICS)}")

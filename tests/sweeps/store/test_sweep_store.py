@@ -162,7 +162,7 @@ def test_a_check_leaves_nothing_behind(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("kep", r"no sweep named 'kep' in .*; did you mean 'kept'\? there are: kept"),
+        ("kep", r"no sweep named 'kep' in .* \(did you mean 'kept'\?\); there are: kept"),
         ("zzz", r"no sweep named 'zzz' in .*; there are: kept"),
     ],
 )

@@ -193,7 +193,7 @@ def test_what_has_no_interval_says_so() -> None:
 
 def test_wrong_arguments() -> None:
     probs, labels = torch.full((4, 2), 0.5), torch.tensor([0, 1, 1, 0])
-    with pytest.raises(ValueError, match="unknown metric 'ecce'; did you mean 'ece'"):
+    with pytest.raises(ValueError, match=r"unknown metric 'ecce' \(did you mean 'ece'"):
         M.interval("ecce", probs, labels)
     with pytest.raises(ValueError, match=r"confidence must be in \(0, 1\), got 95"):
         M.interval("ece", probs, labels, confidence=95)
