@@ -121,7 +121,7 @@ def test_another_process_is_kept_out_until_the_first_has_died(store: SweepStore)
     ):
         pass
     first.kill()
-    first.wait()
+    first.communicate()
     with store.locked():
         told, _ = hold(store, 0).communicate()
         assert "is being run by process" in told

@@ -1,6 +1,7 @@
 """YAML as people write it (anchors, merges, strange values), and the way back to a file."""
 
 import string
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 
 from sweeps.errors import UserError
 from sweeps.sweep_file.loading import dump_sweep, load_sweep, parse_sweep, read_resolved
-from sweeps.sweep_file.schema import DatasetSection, SweepFile
+from sweeps.sweep_file.schema import DatasetSection, SweepFile, TrainingSection
+from trainables.config import TrainingConfig
 
 HEAD = "name: small\ndataset: digits\nmodel: small_cnn\n"
 
@@ -332,3 +334,11 @@ def test_a_resolved_file_reads_as_the_same_sweep_whatever_it_holds(tree: dict[st
     read = read_resolved(dump_sweep(sweep), "sweep.yaml")
     assert read == sweep
     assert repr(read) == repr(sweep)  # 1 == 1.0 == True
+
+
+def test_the_training_section_has_all_that_the_training_loop_takes() -> None:
+    """Each key is named twice, as the section alone says what is allowed; neither may forget."""
+    taken = {field.name: field.default for field in fields(TrainingConfig)}
+    given = {name: field.default for name, field in TrainingSection.model_fields.items()}
+    assert given == taken
+    assert asdict(TrainingSection().config()) == taken
