@@ -1,6 +1,7 @@
 """Preparation of image batches on the device they live on: random augmentation, normalisation."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -30,7 +31,8 @@ def augment(
             as the whole would be.
 
     Returns:
-        A tensor of the same shape, dtype and device; ``images`` itself if ``kind`` is ``"none"``.
+        A tensor of the same shape, dtype and device, channels last in memory; ``images`` itself
+        if ``kind`` is ``"none"``.
 
     Raises:
         ValueError: ``kind`` is unknown, or ``images`` has not four dimensions.
@@ -58,7 +60,7 @@ def augment(
     batch = torch.arange(count, device=device)
     # Advanced indices around the channel slice put channels last: (N, H, W, C).
     cropped = padded[batch[:, None, None], :, rows[:, :, None], columns[:, None, :]]
-    return cropped.permute(0, 3, 1, 2).contiguous()
+    return cropped.permute(0, 3, 1, 2)
 
 
 def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
@@ -77,6 +79,14 @@ def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Te
     """
     if images.dtype != torch.uint8:
         raise TypeError(f"images must be uint8, not {images.dtype}")
-    centre = torch.tensor(mean, device=images.device).view(-1, 1, 1)
-    spread = torch.tensor(std, device=images.device).view(-1, 1, 1)
-    return (images.float() / 255 - centre) / spread
+    scale, shift = _scale_and_shift(tuple(mean), tuple(std), images.device)
+    return images.float().mul_(scale).add_(shift)
+
+
+@lru_cache(maxsize=16)  # made anew for each batch, they would cost a GPU a transfer
+def _scale_and_shift(
+    mean: tuple[float, ...], std: tuple[float, ...], device: torch.device
+) -> tuple[Tensor, Tensor]:
+    centre, spread = (torch.tensor(each, dtype=torch.float64) for each in (mean, std))
+    scale, shift = 1 / (255 * spread), -centre / spread
+    return tuple(each.float().view(-1, 1, 1).to(device) for each in (scale, shift))  # type: ignore[return-value]

@@ -13,6 +13,7 @@ from trainables.report import TrialConfig
 OptimizerName = Literal["sgd", "adam", "adamw"]
 ScheduleName = Literal["constant", "step", "cosine"]
 Precision = Literal["auto", "float32", "bfloat16"]
+Layout = Literal["auto", "channels_last", "contiguous"]
 AugmentationName = Literal["none", "crop", "crop_flip"]
 
 
@@ -38,6 +39,8 @@ class TrainingConfig:
         augmentation: ``none``, ``crop``, ``crop_flip``; None takes the dataset's own.
         precision: ``auto`` is bfloat16 autocast on a GPU that has it, float32 elsewhere. Losses,
             batch statistics and evaluation are float32 always.
+        layout: How images lie in memory: ``auto`` is channels last for models with convolutions.
+        fused_optimizer: Whether one kernel updates all weights.
         eval_batch_size: Samples per step where no gradient is needed.
         adapt_share: Share of the validation split that is kept for what adapts to it (the losses
             that do so after each epoch, the temperature) and judges nothing; 0, the whole split
@@ -59,6 +62,8 @@ class TrainingConfig:
     clip_grad_norm: float | None = None
     augmentation: AugmentationName | None = None
     precision: Precision = "auto"
+    layout: Layout = "auto"
+    fused_optimizer: bool = True
     eval_batch_size: int = 1024
     adapt_share: float = 0.0
     sync_batch_norm: bool = False

@@ -31,6 +31,9 @@ def make_optimizer(
             momentum=config.momentum,
             nesterov=config.nesterov,
             weight_decay=config.weight_decay,
+            fused=config.fused_optimizer,
         )
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return uncompiled(kind)(groups, lr=config.lr, weight_decay=config.weight_decay)
+    return uncompiled(kind)(
+        groups, lr=config.lr, weight_decay=config.weight_decay, fused=config.fused_optimizer
+    )

@@ -19,6 +19,7 @@ from trainables.batch_norm import synchronised
 from trainables.config import TrainingConfig, check_shares
 from trainables.data.base import Dataset, Split
 from trainables.distributed import all_gather, rank, world_size
+from trainables.feed import Batch, Feed
 from trainables.losses import CalibrationLoss
 from trainables.models import Classifier
 from trainables.optimizers import make_optimizer
@@ -55,7 +56,10 @@ class Trainer:
         seed: int,
         device: torch.device,
     ) -> None:
-        self.model = model.to(device)
+        self._memory_format = _memory_format(model, config)
+        self.model: Classifier = model.to(  # type: ignore[call-overload]
+            device, memory_format=self._memory_format
+        )
         self.loss = loss.to(device)
         self.model.head.requires_grad_(loss.trains_classifier)
         self.dataset = dataset
@@ -64,6 +68,8 @@ class Trainer:
         self.device = device
         self.epoch = 0
         self.loss.on_train_begin(len(dataset.train.labels))
+        self._prepares_whole = type(loss).prepare_batch is not CalibrationLoss.prepare_batch
+        self._feeds: dict[str, Feed] = {}
         self.optimizer = make_optimizer(self.model, self.loss, config)
         self._parallel = self._wrap_for_workers()
         self._steps_per_epoch = math.ceil(len(dataset.train.labels) / config.batch_size)
@@ -83,9 +89,10 @@ class Trainer:
         generator = self._seed_epoch()
         total = torch.zeros((), device=self.device)
         lr = 0.0
-        for step, batch in enumerate(self._batches()):
+        sizes, batches = self._batches()
+        for step, (size, batch) in enumerate(zip(sizes, batches, strict=True)):
             lr = self._set_learning_rate(self.epoch + step / self._steps_per_epoch)
-            total += self._train_step(batch, generator) * len(batch)
+            total += self._train_step(batch, size, generator) * size
         self.loss.on_epoch_end()
         self.epoch += 1
         for buffer in self.model.buffers() if world_size() > 1 else ():
@@ -148,8 +155,9 @@ class Trainer:
         mine = np.array_split(np.arange(len(split.labels)), world_size())[rank()]
         width = {"logits": self.model.head.out_features, "features": self.model.head.in_features}
         chunks = [torch.zeros(0, width[what], device=self.device)]
-        for chunk in _chunks(mine, self.config.eval_batch_size):
-            inputs = self.dataset.samples.prepare(self._rows(split, chunk))
+        rows = list(_chunks(mine, self.config.eval_batch_size))
+        for stored, _, _ in self._feed(split).batches(rows):
+            inputs = self._laid_out(self.dataset.samples.prepare(stored))
             with _exact_convolutions():
                 logits, features = self.model(inputs, return_features=True)
             chunks.append(logits if what == "logits" else features)
@@ -173,46 +181,37 @@ class Trainer:
         # The same on all workers: each draws for the whole batch and takes its share.
         return torch.Generator(self.device).manual_seed(_mix(self.seed, self.epoch))
 
-    def _batches(self) -> Iterator[np.ndarray]:
-        """The batches of all workers together: row numbers of the training split."""
+    def _batches(self) -> tuple[list[int], Iterator[Batch]]:
+        """The sizes of the batches of all workers together, and what this one needs of them.
+
+        That is its share, or all of it where the loss prepares batches in a way of its own, for
+        which it may look across samples.
+        """
         order = np.random.default_rng([self.seed, self.epoch]).permutation(
             len(self.dataset.train.labels)
         )
-        yield from np.array_split(order, self._steps_per_epoch)
+        batches = np.array_split(order, self._steps_per_epoch)
+        rows = batches if self._prepares_whole else [b[_share(len(b))] for b in batches]
+        return [len(batch) for batch in batches], self._feed(self.dataset.train).batches(rows)
 
-    def _prepare(
-        self, batch: np.ndarray, share: slice, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
-        """What the model gets of this worker's share of a batch, and its targets.
-
-        All are drawn as one process draws them. A loss with a way of its own to prepare batches
-        may look across samples, so it gets the whole batch and the share is taken thereafter.
-        """
-        whole = type(self.loss).prepare_batch is not CalibrationLoss.prepare_batch
-        rows = batch if whole else batch[share]
-        start = 0 if whole else share.start
+    def _train_step(self, batch: Batch, size: int, generator: torch.Generator) -> Tensor:
+        """A step on a batch of ``size`` samples; chance is drawn as one process draws it."""
+        share = _share(size)
+        start = 0 if self._prepares_whole else share.start
+        stored, labels, indices = batch
         inputs, targets = self.loss.prepare_batch(
-            self._rows(self.dataset.train, rows),
-            torch.from_numpy(self.dataset.train.labels[rows]).to(self.device),
-            augment=self._augmentation(generator, start, len(batch)),
-            generator=generator,
+            stored, labels, augment=self._augmentation(generator, start, size), generator=generator
         )
-        if not whole or world_size() == 1:
-            return inputs, targets
-        mine = (
-            torch.arange(len(inputs), device=self.device).view(-1, len(batch))[:, share].flatten()
-        )
-        return inputs[mine], targets[mine]  # of each view
-
-    def _train_step(self, batch: np.ndarray, generator: torch.Generator) -> Tensor:
-        share = _share(len(batch))
-        indices = batch[share]
-        inputs, targets = self._prepare(batch, share, generator)
-        logits, features = self._forward(self._parallel, inputs)
+        views = len(inputs) // len(stored)
+        if self._prepares_whole and world_size() > 1:
+            mine = torch.arange(len(inputs), device=self.device).view(views, size)[:, share]
+            inputs, targets = inputs[mine.flatten()], targets[mine.flatten()]
+            indices = indices[share]
+        logits, features = self._forward(self._parallel, self._laid_out(inputs))
         value: Tensor = self.loss(
             logits,
             targets,
-            indices=torch.from_numpy(indices).to(self.device).repeat(len(inputs) // len(indices)),
+            indices=indices if views == 1 else indices.repeat(views),
             features=features if self.loss.needs_features else None,
         )
         self.optimizer.zero_grad(set_to_none=True)
@@ -228,8 +227,18 @@ class Trainer:
             logits, features = model(inputs, return_features=True)
         return logits, features
 
-    def _rows(self, split: Split, indices: np.ndarray) -> Tensor:
-        return torch.from_numpy(split.inputs[indices]).to(self.device, non_blocking=True)
+    def _feed(self, split: Split) -> Feed:
+        for name in ("train", "validation", "test"):
+            if split is getattr(self.dataset, name):
+                if name not in self._feeds:
+                    self._feeds[name] = Feed(split, self.device)
+                return self._feeds[name]
+        return Feed(split, self.device, resident=0)  # predicted once
+
+    def _laid_out(self, inputs: Tensor) -> Tensor:
+        if inputs.dim() != 4:
+            return inputs
+        return inputs.contiguous(memory_format=self._memory_format)
 
     def _augmentation(
         self, generator: torch.Generator, start: int, total: int
@@ -258,6 +267,14 @@ def learning_rate_factor(config: TrainingConfig, epochs_done: float) -> float:
         progress = min((epochs_done - config.warmup_epochs) / span, 1.0)
         return 0.5 * (1 + math.cos(math.pi * progress))
     return 1.0
+
+
+def _memory_format(model: nn.Module, config: TrainingConfig) -> torch.memory_format:
+    """How images lie in memory: channels last, where convolutions are fastest, unless told so."""
+    dimensions = {p.dim() for p in model.parameters()}
+    fits = 4 in dimensions and 5 not in dimensions  # volumes have a layout of their own
+    channels_last = config.layout == "channels_last" or (config.layout == "auto" and fits)
+    return torch.channels_last if channels_last else torch.contiguous_format
 
 
 def _exact_convolutions() -> Any:

@@ -17,7 +17,7 @@ from pydantic import (
 
 from sweeps.redaction import without_credentials
 from sweeps.sweep_file.yaml_text import LARGEST_INTEGER, shortened
-from trainables.config import AugmentationName, OptimizerName, Precision, ScheduleName
+from trainables.config import AugmentationName, Layout, OptimizerName, Precision, ScheduleName
 from trainables.config import TrainingConfig as Recipe
 
 # Beyond these no value makes sense, and some break what is reckoned with them.
@@ -201,6 +201,8 @@ class TrainingSection(_Section):
     clip_grad_norm: Positive | None = Recipe.clip_grad_norm
     augmentation: AugmentationName | None = Recipe.augmentation
     precision: Precision = Recipe.precision
+    layout: Layout = Recipe.layout
+    fused_optimizer: bool = Recipe.fused_optimizer
     eval_batch_size: Count = Recipe.eval_batch_size
     adapt_share: Annotated[float, Field(ge=0, lt=1)] = Recipe.adapt_share
     sync_batch_norm: bool = Recipe.sync_batch_norm

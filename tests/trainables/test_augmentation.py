@@ -41,7 +41,7 @@ def test_shape_dtype_and_layout_stay(kind: str, dtype: torch.dtype) -> None:
     augmented = augment(batch, kind, seeded(0))
     assert augmented.shape == batch.shape
     assert augmented.dtype == dtype
-    assert augmented.is_contiguous()
+    assert augmented.is_contiguous(memory_format=torch.channels_last)
 
 
 @settings(max_examples=20)

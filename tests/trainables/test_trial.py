@@ -22,7 +22,7 @@ from trainables.data import load_dataset
 from trainables.data.base import Dataset, Elsewhere, Split
 from trainables.metrics import METRIC_NAMES
 from trainables.outcome import read_predictions
-from trainables.posthoc import TemperatureScaling
+from trainables.posthoc import TemperatureScaling, cross_fitted
 from trainables.report import Failed, Progressed, TrialConfig, Waits
 from trainables.storage import Folder
 from trainables.training import learning_rate_factor
@@ -193,7 +193,7 @@ loss = make_loss("focal", num_classes=3)
 recipes = [TrainingConfig(optimizer=name, lr=0.1) for name in ("sgd", "adam", "adamw")]
 own = [weights(lambda m, r=r: make_optimizer(m, loss, r)) for r in recipes]
 assert "torch._dynamo" not in sys.modules
-common = {"lr": 0.1, "weight_decay": 5e-4}
+common = {"lr": 0.1, "weight_decay": 5e-4, "fused": True}
 peers = [
     weights(lambda m: torch.optim.SGD(m.parameters(), momentum=0.9, **common)),
     weights(lambda m: torch.optim.Adam(m.parameters(), **common)),
@@ -378,3 +378,15 @@ def test_finalists_are_tried_elsewhere_at_their_end(tmp_path: Path, digits: Data
         assert last[f"ood_upside_down_auroc{ending}"] == pytest.approx(expected, abs=1e-4)
     searched = entries(TrialRun(data, make_setup(tmp_path / "b"), CONFIG), EPOCHS)
     assert searched[-1].keys() == {key for key in last if not key.startswith(("shift_", "ood_"))}
+
+
+def test_a_scaled_validation_metric_is_cross_fitted_where_nothing_is_kept_apart(
+    tmp_path: Path, digits: Dataset
+) -> None:
+    run = start(digits, make_setup(tmp_path))
+    entry = entries(run, EPOCHS)[-1]
+    trainer = run._trainer
+    assert trainer is not None
+    logits, labels = trainer.predict(digits.validation)
+    expected = M.evaluate(cross_fitted(logits, labels), labels, ("nll",))["nll"]
+    assert entry["val_nll_scaled"] == pytest.approx(expected)
