@@ -72,7 +72,10 @@ def read_checkpoint(folder: Folder) -> bytes | None:
 
 def _undamaged(folder: Folder) -> Iterator[bytes]:
     for name in reversed(_checkpoint_names(folder)):
-        data = folder.read(name)
+        try:
+            data = folder.read(name)
+        except FileNotFoundError:  # deleted since by a process that was taken for dead
+            continue
         match = _NAME.fullmatch(name)
         if match and match[2] == _digest(data):
             yield data

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -47,7 +48,7 @@ class Folder:
     """A folder at a local path or a URI (``s3://bucket/prefix``, ``gs://...``).
 
     A file is visible under its name only once it is complete: locally it is written to a
-    temporary name, flushed and renamed; object stores publish an object when its upload ends.
+    temporary name, flushed and renamed, in an object store to a temporary name and moved.
     """
 
     uri: str
@@ -94,8 +95,7 @@ class Folder:
             OSError: The folder cannot be written or the disk is full. The old file stays.
         """
         if not self.is_local:
-            with self._filesystem.open_output_stream(self._child(name)) as stream:
-                stream.write(data)
+            self._publish(name, data)
             return
         target = self._child(name)
         folder = os.path.dirname(target)
@@ -109,6 +109,22 @@ class Folder:
             os.replace(temporary, target)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
+            raise
+
+    def _publish(self, name: str, data: bytes) -> None:
+        """Write a file to an object store.
+
+        An object appears there when its stream is closed, and it is closed whatever happens, cut
+        short or empty. So it is written to another name, and moved when it is whole.
+        """
+        temporary = self._child(f"{_TEMPORARY}{uuid.uuid4().hex}")
+        try:
+            with self._filesystem.open_output_stream(temporary) as stream:
+                stream.write(data)
+            self._filesystem.move(temporary, self._child(name))
+        except BaseException:
+            with suppress(OSError):
+                self._filesystem.delete_file(temporary)
             raise
 
     def read(self, name: str) -> bytes:
@@ -145,14 +161,15 @@ class Folder:
     def tidy(self) -> None:
         """Delete, here and in all folders below, what writers that were killed have left.
 
-        For a folder that nobody else writes to; whoever does so after all has to write again. An
-        object store shows nothing of what was not written whole.
+        For a folder that nobody else writes to; whoever does so after all has to write again.
         """
-        if self.is_local:
-            for folder, _, names in os.walk(self.path):
-                for name in names:
-                    if name.startswith(_TEMPORARY):
-                        Path(folder, name).unlink(missing_ok=True)
+        from pyarrow.fs import FileSelector
+
+        selector = FileSelector(self.path, recursive=True, allow_not_found=True)
+        for info in self._filesystem.get_file_info(selector):
+            if info.base_name.startswith(_TEMPORARY):
+                with suppress(FileNotFoundError):
+                    self._filesystem.delete_file(info.path)
 
     def _child(self, name: str) -> str:
         return f"{self.path.rstrip('/')}/{name}" if name else self.path

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -60,6 +61,7 @@ class TrialRun:
         self.folder = Folder(setup.trials_uri) / trial_folder(config.number)
         self.history: list[Entry] = []
         self._setting = trial_setting(setup.model, setup.model_options, config)
+        self._state: dict[str, Any] | None = None  # of the checkpoint, on the first worker
         self._trainer: Trainer | None = None
         self._unsaved: list[Callable[[], object]] = []
 
@@ -74,11 +76,11 @@ class TrialRun:
             ...), after an epoch of ``setup.outcome_epochs`` those of
             :func:`~trainables.outcome.summarise` too, all of them after the last. A trial whose
             epoch could not be written (the storage is full, say) waits; the next call tries again.
-            So does one that does not see the sweep's storage.
+            So does one that does not see the sweep's storage, or cannot read what it begins with.
         """
         try:
             if self._trainer is None:
-                self._check_storage()
+                self._read_patiently()
                 self._trainer = self._make_trainer()
                 if self.history:
                     return self._progressed(self.history)
@@ -109,6 +111,25 @@ class TrialRun:
                 "mounted there?"
             )
 
+    def _read_patiently(self) -> None:
+        """Raises :class:`StorageAwayError` where the storage cannot be read now."""
+        self._check_storage()
+        try:
+            self._read()
+        except FileNotFoundError:  # it answers
+            raise
+        except OSError as error:
+            raise StorageAwayError(f"{self.folder.uri} cannot be read: {error}") from None
+
+    def _read(self) -> None:
+        """Read what the trial begins with; nothing is exchanged, so a worker may do so again.
+
+        The checkpoint is read by one worker, so that all go on from one epoch, whatever they see
+        of the storage.
+        """
+        if rank() == 0:
+            self._state = load_checkpoint(self.folder / "checkpoints", self._setting)
+
     def _progressed(self, entries: list[Entry]) -> Progressed:
         return Progressed(tuple(entries), done=entries[-1]["epoch"] >= self.training.epochs)
 
@@ -131,10 +152,8 @@ class TrialRun:
             seed=self.config.seed,
             device=self.device,
         )
-        # Read by one worker, so that all go on from one epoch, whatever they see of the storage.
-        state = from_first_worker(
-            lambda: load_checkpoint(self.folder / "checkpoints", self._setting), trainer.device
-        )
+        state = from_first_worker(lambda: self._state, trainer.device)
+        self._state = None
         if state is not None:
             trainer.load_state_dict(state["trainer"])
             self.history = state["history"]
@@ -246,10 +265,10 @@ class HeadRun(TrialRun):
         self.encoder = setup.encoder
         self.training = replace(setup.training, augmentation="none")
 
-    def _make_trainer(self) -> Trainer:
+    def _read(self) -> None:
+        super()._read()
         folder = two_stage.encoder_folder(self.encoder.uri, self.config.seed)
         self.dataset = two_stage.with_features(self.dataset, _features(folder))
-        return super()._make_trainer()
 
     def _make_model(self) -> Classifier:
         return two_stage.linear_head(self.dataset)

@@ -19,7 +19,7 @@ from trainables.losses import CalibrationLoss
 
 class Slow(CalibrationLoss):
     def compute(self, logits, targets, indices, features):
-        time.sleep(0.3)
+        time.sleep(1)
         return cross_entropy(logits, targets)
 """
 GIB = 2**30
@@ -64,8 +64,8 @@ def eat_until_somebody_is_killed(said: Path) -> None:
         time.sleep(0.1)
     time.sleep(2)
     eaten = []
-    until = time.monotonic() + 20
+    until = time.monotonic() + 40
     while "low on memory" not in said.read_text() and time.monotonic() < until:
-        if len(eaten) < 5 * 8:
+        if len(eaten) < 9 * 8:
             eaten.append(bytearray(os.urandom(1)) * (GIB // 8))
         time.sleep(0.05)

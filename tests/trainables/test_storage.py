@@ -1,12 +1,14 @@
 """Folders on paths and URIs: files are whole or not there; checkpoints are sound or passed over."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
+from fsspec.implementations.memory import MemoryFileSystem
+from pyarrow.fs import FSSpecHandler, PyFileSystem
 
 from trainables.checkpoints import load_checkpoint, save_checkpoint
 from trainables.config import trial_folder
@@ -180,3 +182,61 @@ def test_damaged_files_make_way_when_their_epochs_come_again(folder: Folder) -> 
 )
 def test_a_folder_below_keeps_the_options_of_a_uri(uri: str, below: str) -> None:
     assert (Folder(uri) / "c").uri == below
+
+
+class Breaking(MemoryFileSystem):  # type: ignore[misc]
+    """An object store: what is written is there when its stream is closed, whole or not."""
+
+    store: ClassVar[dict[str, Any]] = {}
+    pseudo_dirs: ClassVar[list[str]] = [""]
+    broken = ""
+
+    def _open(self, path: str, mode: str = "rb", **options: Any) -> Any:
+        stream = super()._open(path, mode, **options)
+        if self.broken == "write" and mode != "rb":
+            write = stream.write
+
+            def cut(data: bytes) -> int:
+                write(bytes(data)[:1])
+                raise OSError("connection reset")
+
+            stream.write = cut
+        return stream
+
+    def mv(self, *arguments: Any, **options: Any) -> None:
+        if self.broken == "move":
+            raise OSError("connection reset")
+        super().mv(*arguments, **options)
+
+
+@pytest.fixture
+def objects(monkeypatch: pytest.MonkeyPatch) -> Iterator[Breaking]:
+    """The object store that all URIs lead to."""
+    store = Breaking(skip_instance_cache=True)
+    filesystem = PyFileSystem(FSSpecHandler(store))
+    monkeypatch.setattr("trainables.storage._open", lambda uri: (filesystem, uri.split("//")[1]))
+    yield store
+    store.store.clear()
+
+
+@pytest.mark.parametrize("broken", ["write", "move"])
+def test_a_remote_write_that_fails_publishes_nothing(objects: Breaking, broken: str) -> None:
+    folder = Folder("s3://bucket/sweep")
+    folder.write("record", b"old")
+    objects.broken = broken
+    with pytest.raises(OSError, match="connection reset"):
+        folder.write("record", b"new")
+    with pytest.raises(OSError, match="connection reset"):
+        folder.write("another", b"new")
+    objects.broken = ""
+    assert folder.names() == ["record"]
+    assert folder.read("record") == b"old"
+    assert [Path(name).name for name in objects.store] == ["record"]
+
+
+def test_what_killed_writers_left_in_an_object_store_is_deleted(objects: Breaking) -> None:
+    folder = Folder("s3://bucket/sweep")
+    (folder / "trials").write("record", b"1")
+    objects.pipe("/bucket/sweep/trials/.tmp-0123", b"half")
+    folder.tidy()
+    assert [Path(name).name for name in objects.store] == ["record"]

@@ -390,3 +390,37 @@ def test_a_scaled_validation_metric_is_cross_fitted_where_nothing_is_kept_apart(
     logits, labels = trainer.predict(digits.validation)
     expected = M.evaluate(cross_fitted(logits, labels), labels, ("nll",))["nll"]
     assert entry["val_nll_scaled"] == pytest.approx(expected)
+
+
+def test_a_trial_waits_until_its_checkpoint_can_be_read(
+    digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = make_setup(tmp_path)
+    begun = entries(start(digits, setup), 2)
+    run = start(digits, setup)
+
+    def unavailable(self: Folder, name: str) -> bytes:
+        raise OSError("AWS Error SLOW_DOWN during GetObject operation: HTTP response code 503")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Folder, "read", unavailable)
+        for _ in range(2):
+            waits = run.advance()
+            assert isinstance(waits, Waits)
+            assert "cannot be read: AWS Error SLOW_DOWN" in waits.reason
+    assert entries(run, 1) == begun
+    assert entries(run, 1)[0]["epoch"] == 3
+
+
+def test_a_checkpoint_that_vanishes_is_passed_over(
+    digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = make_setup(tmp_path)
+    begun = entries(start(digits, setup), 2)
+    listed = Folder.names
+
+    def with_one_more(self: Folder) -> list[str]:
+        return [*listed(self), f"epoch_000003-{'0' * 16}.pt"]
+
+    monkeypatch.setattr(Folder, "names", with_one_more)
+    assert entries(start(digits, setup), 1) == begun

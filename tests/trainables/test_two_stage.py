@@ -15,7 +15,7 @@ from trainables.losses import make_loss
 from trainables.models import make_model
 from trainables.models.base import Classifier
 from trainables.outcome import read_predictions
-from trainables.report import Progressed, TrialConfig
+from trainables.report import Progressed, TrialConfig, Waits
 from trainables.storage import Folder
 from trainables.training import Trainer
 from trainables.trial import make_run
@@ -196,3 +196,23 @@ def test_the_encoder_stage_leaves_the_classifiers_head_alone(digits: Dataset) ->
 def test_a_digest_tells_datasets_apart(digits: Dataset) -> None:
     assert digits.digest() == load_dataset("digits", seed=0, train_samples=300).digest()
     assert digits.digest() != load_dataset("digits", seed=1, train_samples=300).digest()
+
+
+def test_a_head_waits_until_the_features_can_be_read(
+    digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = make_setup(tmp_path)
+    encoder = make_run(digits, setup, ENCODER)
+    while not encoder.advance().done:
+        pass
+    run = make_run(digits, setup, head_of(1))
+
+    def unavailable(folder: Folder) -> None:
+        raise OSError("HTTP response code 503")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("trainables.trial._features", unavailable)
+        waits = run.advance()
+        assert isinstance(waits, Waits)
+        assert "cannot be read: HTTP response code 503" in waits.reason
+    assert isinstance(run.advance(), Progressed)
