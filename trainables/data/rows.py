@@ -237,7 +237,26 @@ def _read_csv(option: str, source: fs.FileSystem, path: str) -> pa.Table:
             f"{option}={path}, row {first.number - 2} (from 0): {first.actual_columns} values, "
             f"while the header names {first.expected_columns} columns: {first.text[:80]!r}"
         )
+    _check_csv(f"{option}={path}", table)
     return table
+
+
+def _check_csv(where: str, table: pa.Table) -> None:
+    names = table.column_names
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"{where}: two columns are called {twice[0]!r}")
+    mark = next((mark for mark in ";\t|" if len(names) == 1 and mark in names[0]), None)
+    if mark is not None:
+        raise ValueError(f"{where}: columns are parted by {mark!r}, while commas are wanted")
+    for name in names:
+        if pa.types.is_binary(table[name].type):  # what Arrow makes of text that it cannot read
+            for row, value in enumerate(table[name].to_pylist()):
+                try:
+                    (value or b"").decode("utf-8")
+                except UnicodeDecodeError:
+                    raise ValueError(
+                        f"{where}, row {row} (from 0): {name} is not in UTF-8: {value[:80]!r}"
+                    ) from None
 
 
 def _content(kind: pa.DataType) -> Content:

@@ -158,10 +158,13 @@ def test_train_and_test_must_agree(tmp_path: Path) -> None:
         ("a,label\n1,x\n2,y,3\n", r"row 1 \(from 0\): 3 values, while the header names 2 columns"),
         ("", "not a readable CSV file"),
         ("a,label\n", "has no rows"),
+        ("a,a,label\n1,2,x\n", "two columns are called 'a'"),
+        ("a;label\n1;x\n", "columns are parted by ';', while commas are wanted"),
+        ("a,label\n1,tea\n2,caf\udce9\n", r"row 1 \(from 0\): label is not in UTF-8: b'caf"),
     ],
 )
 def test_files_that_cannot_be_read(tmp_path: Path, content: str, message: str) -> None:
-    (tmp_path / "a.csv").write_text(content)
+    (tmp_path / "a.csv").write_text(content, errors="surrogateescape")
     with pytest.raises(ValueError, match=message):
         load(tmp_path / "a.csv", label="label")
 
