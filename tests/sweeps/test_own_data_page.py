@@ -23,10 +23,8 @@ PAGE = Path(__file__).parents[2] / "docs/own_data.md"
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the files of the page: blocks that begin with a file's name."""
     text = PAGE.read_text(encoding="utf-8")
-    pattern = r"^```\w+\n# (\S+)\n(.*?)^```$"
-    for name, content in re.findall(pattern, text, re.MULTILINE | re.DOTALL):
-        r"^```\w+\n# (\S+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL
-    ):
+    pattern = re.compile(r"^```\w+\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    for name, content in pattern.findall(text):
         (tmp_path / name).write_text(content)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
