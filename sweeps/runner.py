@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from sweeps.cluster import connection
 from sweeps.cluster.devices import settle_devices
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
-from sweeps.formatting import finite
 from sweeps.planning.checks import check_sweep
 from sweeps.planning.data_fit import fit_to_data
 from sweeps.planning.quick_checks import check_at_once_if_doubtful
@@ -34,6 +33,7 @@ from sweeps.terminal.console import plain_console
 from sweeps.terminal.progress import Progress
 from sweeps.tracking.address import check_answers, tracking_uri
 from sweeps.tracking.mirror import Mirror
+from sweeps.tracking.story import Ending
 from sweeps.tracking.writer import MlflowWriter
 from trainables.config import trial_setting
 
@@ -201,29 +201,29 @@ def _carry_out(
             f"interrupted; `calsweep resume {sweep.name}` goes on from here"
         ) from None
     progress.stage("Comparing the choice with cross-entropy")
-    found = _answer(ledger, store)
+    ending = _ending(ledger, store)
     if not ledger.cut_short:
-        store.save_answer(found)
-    failed = bool(ledger.records) and all(record.state == "failed" for record in ledger.records)
+        store.save_answer(ending.answer)
+    failed = ending.status == "FAILED"
     if not failed:
         progress.end()
-        on_answer(found)
+        on_answer(ending.answer)
     if writer.behind:
         progress.stage(f"Writing {writer.behind} trials to MLflow")
-    status = "FAILED" if failed else "FINISHED"
-    unsynced = writer.close(_PATIENCE_SECONDS, status, finite(found))
+    unsynced = writer.close(_PATIENCE_SECONDS, ending)
     if failed:
         raise SweepFailedError(
             f"every trial of {sweep.name!r} failed:\n{failure_summary(ledger.records)}\n"
             f"more is in the log, {log}"
         )
     uri = tracking_uri(store.storage, sweep)
-    return SweepResult(ledger.records, found, unsynced, writer.fault, uri)
+    return SweepResult(ledger.records, ending.answer, unsynced, writer.fault, uri)
 
 
-def _answer(ledger: Ledger, store: SweepStore) -> dict[str, Any]:
+def _ending(ledger: Ledger, store: SweepStore) -> Ending:
     ranking = Ranking(ledger.records, ledger.sweep.rule)
-    found = answer(ranking, ledger.sweep, _comparisons(ranking, store))
+    comparisons = _comparisons(ranking, store)
+    found = answer(ranking, ledger.sweep, comparisons)
     if ledger.cut_short:
         ended = sum(record.state != "running" for record in ledger.records)
         found["why"].append(
@@ -231,7 +231,8 @@ def _answer(ledger: Ledger, store: SweepStore) -> dict[str, Any]:
             f"{ledger.planned} trials have ended. `calsweep resume {ledger.sweep.name}` goes on "
             "from here for as long again."
         )
-    return found
+    failed = bool(ledger.records) and all(record.state == "failed" for record in ledger.records)
+    return Ending("FAILED" if failed else "FINISHED", ranking, comparisons, found)
 
 
 def _comparisons(ranking: Ranking, store: SweepStore) -> list[Comparison]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.errors import SweepFailedError, UserError, first_line
-from sweeps.formatting import finite
 from sweeps.results.comparison import Comparison
 from sweeps.results.explanation import answer
 from sweeps.results.overview import Overview, overview
@@ -19,6 +18,7 @@ from sweeps.store.sweep_store import SweepStore, sweep_names
 from sweeps.tracking.address import check_answers, tracking_uri
 from sweeps.tracking.artifacts import ArtifactError
 from sweeps.tracking.mirror import Mirror, RunDeletedError, RunRefusedError
+from sweeps.tracking.story import Ending
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,11 @@ def sync_sweep(name: str, storage: str) -> SyncResult:
                 except (ArtifactError, RunRefusedError) as error:
                     left.append(str(error))
             if all(record.state != "running" for record in records):
-                found = answer(Ranking(records, sweep.rule), sweep, _comparisons(store))
-                mirror.answer(finite(found))
-                mirror.end("FINISHED")
+                ranking, comparisons = Ranking(records, sweep.rule), _comparisons(store)
+                found = answer(ranking, sweep, comparisons)
+                ending = Ending("FINISHED", ranking, comparisons, found)
+                mirror.answer(ending)
+                mirror.end(ending)
         except RunRefusedError as error:  # the sweep's own
             left.append(str(error))
         except Exception as error:  # whatever MLflow or the network raises

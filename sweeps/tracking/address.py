@@ -17,7 +17,7 @@ from sweeps.tracking.internals import make_tables, set_environment, sqlite_path,
 from trainables.storage import Folder, absolute
 
 _SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql")
-_TIMEOUT_SECONDS = 5.0
+_TIMEOUT_SECONDS = 5.0, 30.0  # to connect, and to answer: the first call opens the database
 _ANY_CALL = "/api/2.0/mlflow/experiments/search"
 
 set_environment()

@@ -44,6 +44,46 @@ def view_tag(key: str) -> str:
     return _SHARED_VIEW + key
 
 
+def table_view(columns: dict[str, int], order_by: str) -> dict[str, Any]:
+    """The part of a shared view that is the table of runs (3.17).
+
+    Args:
+        columns: Names and widths in pixels, in their order.
+        order_by: Of these, what the runs are sorted by.
+    """
+    name = "attributes.`Run Name`"
+    widths = {name: 230, **columns}
+    return {
+        "selectedColumns": list(columns),
+        "columnOrder": list(widths),
+        "columnWidths": widths,
+        "orderByKey": order_by,
+        "orderByAsc": True,
+    }
+
+
+def chart_view(charts: list[dict[str, Any]], section: str) -> dict[str, Any]:
+    """The part of a shared view that is the charts, of all runs, in one section (3.17)."""
+    common = {"metricSectionId": section, "deleted": False, "isGenerated": False}
+    lines = {"scaleType": "linear", "xAxisKey": "step", "lineSmoothness": 0, "yAxisKey": "metric"}
+    return {
+        "compareRunCharts": [
+            {**common, **(lines if chart["type"] == "LINE" else {}), **chart} for chart in charts
+        ],
+        "compareRunSections": [
+            {
+                "uuid": section,
+                "name": "calsweep",
+                "display": True,
+                "isReordered": False,
+                "deleted": False,
+                "isGenerated": False,
+            }
+        ],
+        "runsHiddenMode": "SHOW_ALL",
+    }
+
+
 def sqlite_uri(path: Path) -> str:
     """The address of a SQLite file, for any path.
 

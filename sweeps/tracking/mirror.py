@@ -12,11 +12,13 @@ import json
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from sweeps.errors import first_line
+from sweeps.formatting import finite
 from sweeps.redaction import redact
 from sweeps.search.record import TrialRecord
 from sweeps.store.identity import read_environment, read_identity
@@ -27,15 +29,26 @@ from sweeps.tracking.artifacts import ArtifactError, gather_artifacts
 from sweeps.tracking.experiment import dataset_experiment
 from sweeps.tracking.internals import deleted
 from sweeps.tracking.run import (
+    PLACE,
     end_tags,
+    places,
     run_metrics,
     run_parameters,
     run_tags,
     sweep_parameters,
 )
+from sweeps.tracking.story import (
+    Ending,
+    dataset_entity,
+    description,
+    running_description,
+    story_files,
+)
 
 _METRICS_PER_CALL = 1000  # MLflow's limit on all things in one call
 _SMALL_CHANGE = 100  # of which parameters and tags may take this many
+_PLACES = 500  # trials that are given their place: more, nobody looks at
+_DESCRIPTION = "mlflow.note.content"
 
 
 class RunRefusedError(Exception):
@@ -113,7 +126,7 @@ class Mirror:
         self.connect()
         if record.number in self._complete:
             return
-        with self._blamed(record):
+        with self._blamed(record.number):
             self._show(record)
 
     def complete(self, record: TrialRecord) -> None:
@@ -127,21 +140,22 @@ class Mirror:
         """
         if record.number in self._complete:
             return
-        with self._blamed(record):
+        with self._blamed(record.number):
             self._end_run(record)
         self._complete.add(record.number)
 
-    def answer(self, summary: dict[str, Any]) -> None:
-        """Write the answer to the sweep's own run.
+    def answer(self, ending: Ending) -> None:
+        """Write the answer to the sweep's own run, and to each trial's its place.
 
         Args:
-            summary: What was chosen, as an artifact and, its numbers, as metrics.
+            ending: Of the sweep.
 
         Raises:
             RunRefusedError: The sweep's own run was deleted, or MLflow does not take it.
             Exception: Whatever MLflow raises, where it does not answer.
         """
         self.connect()
+        ranking, summary = ending.ranking, finite(ending.answer)
         chosen = summary.get("chosen") or {}
         values = {
             f"best_{split}_{name}": value
@@ -152,28 +166,46 @@ class Mirror:
         with self._blamed(None):
             now = int(1000 * time.time())
             metrics = [(name, value, now, 0) for name, value in values.items()]
-            self._log(
-                self._parent_id,
-                metrics=metrics,
-                tags={
-                    **({"best_loss": chosen["loss"]} if chosen else {}),
-                    **({"verdict": summary["verdict"]} if summary.get("verdict") else {}),
-                },
-            )
+            tags = {_DESCRIPTION: description(self._sweep, ending.answer)}
+            if chosen:
+                tags["best_loss"] = chosen["loss"]
+            if summary.get("verdict"):
+                tags["verdict"] = summary["verdict"]
+            self._log(self._parent_id, metrics=metrics, tags=tags)
             self._client.log_dict(self._parent_id, summary, "selection.json")
+        for number, place in islice(places(ranking), _PLACES):
+            self._put(number, place)
+        if ranking.chosen is not None:
+            for record in ranking.chosen.trials:
+                self._mark(record)
 
-    def end(self, status: str) -> None:
-        """Close the sweep's own run.
+    def end(self, ending: Ending) -> None:
+        """Add the report and pictures to the sweep's own run, and close it.
 
         Args:
-            status: ``FINISHED``, ``FAILED`` or ``KILLED``.
+            ending: Of the sweep.
 
         Raises:
             RunRefusedError: As above.
             Exception: As above.
         """
+        files = story_files(self._sweep, self._store, ending)
         with self._blamed(None):
-            self._client.set_terminated(self._parent_id, status)
+            for name, text in files.items():
+                self._client.log_text(self._parent_id, text, name)
+            self._client.set_terminated(self._parent_id, ending.status)
+
+    def _put(self, number: int, place: str) -> None:
+        run_id = self._run_ids.get(number)
+        if run_id is not None and number not in self._deleted:
+            with suppress(RunRefusedError), self._blamed(number):
+                self._client.set_tag(run_id, PLACE, place)
+
+    def _mark(self, record: TrialRecord) -> None:
+        run_id = self._run_ids.get(record.number)
+        if run_id is not None and record.number not in self._deleted:
+            with suppress(RunRefusedError), self._blamed(record.number):
+                self._client.update_run(run_id, name=f"★ {record.label}")
 
     def _find_runs(self, client: Any) -> Any:
         """Find what an earlier run of this sweep wrote; the sweep's own run, or None."""
@@ -202,6 +234,8 @@ class Mirror:
                 return parent
 
     def _make_parent(self, client: Any) -> str:
+        from mlflow.entities import DatasetInput
+
         sweep = self._sweep
         run = client.create_run(
             self._experiment_id,
@@ -211,8 +245,14 @@ class Mirror:
                 "calsweep.sweep_id": self._sweep_id,
                 "role": "sweep",
                 "mlflow.source.name": "calsweep",
+                PLACE: f"{0:>5} sweep",
+                _DESCRIPTION: running_description(sweep),
             },
         )
+        identity = read_identity(self._store.folder)
+        if identity is not None:
+            data = DatasetInput(dataset_entity(sweep, identity), [])
+            client.log_inputs(run.info.run_id, datasets=[data])
         return str(run.info.run_id)
 
     def _describe_parent(self, client: Any, known: set[str]) -> None:
@@ -235,7 +275,7 @@ class Mirror:
             run_id,
             _new_params(run_parameters(self._sweep, record), known) if done is None else [],
             run_metrics(history[done or 0 :], self._times_before.get(number, {})),
-            end_tags(record),
+            end_tags(record, self._sweep.search.objective),
         )
         self._synced_epochs[number] = len(history)
 
@@ -285,18 +325,17 @@ class Mirror:
         self._client.set_terminated(run_id, status, ended)
 
     @contextmanager
-    def _blamed(self, record: TrialRecord | None) -> Iterator[None]:
+    def _blamed(self, number: int | None) -> Iterator[None]:
         """Ask MLflow whose fault an error in the block is: the run's, where it answers.
 
         Args:
-            record: Of the run; None for the sweep's own.
+            number: Of the run's trial; None for the sweep's own.
 
         Raises:
             RunRefusedError: It is.
             Exception: Whatever MLflow raises, where it does not answer.
         """
-        number = None if record is None else record.number
-        who = "the sweep's own run" if record is None else f"trial {number}: its run"
+        who = "the sweep's own run" if number is None else f"trial {number}: its run"
         if number in self._deleted:
             raise RunDeletedError(f"{who} was deleted in MLflow")
         try:

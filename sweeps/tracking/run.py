@@ -7,6 +7,9 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from sweeps.formatting import format_fraction
+from sweeps.results.columns import one_line, shown_metrics
+from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.sweep_file.schema import SweepFile
 
@@ -14,6 +17,7 @@ from sweeps.sweep_file.schema import SweepFile
 _RECIPE = ("dataset", "model", "epochs", "batch_size", "optimizer", "lr", "weight_decay")
 _RESERVED = {"loss", "seed", "guard", "objective", *_RECIPE}
 _DIGITS = 4
+PLACE = "place"
 _WHOLE = 7  # characters of a number before its point
 
 
@@ -29,14 +33,53 @@ def run_tags(sweep: SweepFile, sweep_id: str, record: TrialRecord, parent: str) 
         "calsweep.hyperparameters": json.dumps(record.hyperparameters),
         "role": record.role,
         "state": record.state,
+        PLACE: record.state,
     }
 
 
-def end_tags(record: TrialRecord) -> dict[str, str]:
-    """The tags that say how a trial ended; none while it runs."""
+def end_tags(record: TrialRecord, objective: str) -> dict[str, str]:
+    """The tags that say how a trial ended, and what it came to; none while it runs.
+
+    Metrics stand in MLflow's table with all their digits; as words they are rounded to what is
+    known, and have their intervals.
+    """
     if record.state == "running":
         return {}
-    return {"state": record.state, **({"reason": record.reason} if record.reason else {})}
+    reason = {"reason": record.reason} if record.reason else {}
+    return {"state": record.state, PLACE: record.state, **reason, **_in_words(record, objective)}
+
+
+def word_columns(objective: str) -> dict[str, str]:
+    """Metric → tag with its value in words."""
+    return {name: one_line(heading) for name, heading in shown_metrics(objective).items()}
+
+
+def places(ranking: Ranking) -> Iterator[tuple[int, str]]:
+    """The place of each trial that has one, by which the table is sorted: the chosen one is first.
+
+    All trials of a setting have one place. Those that the guard does not let pass come after all
+    that it does, then by what they are called: failed, stopped.
+    """
+    for rank, candidate in enumerate(ranking.candidates, start=1):
+        kind = "chosen" if candidate is ranking.chosen else "finalist" if candidate.seeds else ""
+        if candidate is ranking.baseline and kind != "chosen":
+            kind = "baseline"
+        place = f"{rank:>5} {kind}".rstrip() if candidate.feasible else "error too high"
+        for record in candidate.trials:
+            yield record.number, place
+
+
+def _in_words(record: TrialRecord, objective: str) -> dict[str, str]:
+    outcome, words = record.outcome, {}
+    for name, column in word_columns(objective).items():
+        if name in outcome:
+            words[column] = format_fraction(outcome[name])
+            low, high = outcome.get(f"{name}_low"), outcome.get(f"{name}_high")
+            if low is not None and high is not None:
+                words[column] += f" [{format_fraction(low)}, {format_fraction(high)}]"
+    if "temperature" in outcome:
+        words["T"] = f"{outcome['temperature']:.2f}"
+    return words
 
 
 def hyperparameter_columns(names: Iterable[str]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from sweeps.tracking.address import (
 )
 from sweeps.tracking.experiment import our_experiments
 from sweeps.tracking.internals import sqlite_path
-from sweeps.tracking.views import LINK
+from sweeps.tracking.views import CHARTS_LINK, LINK
 
 _PATIENCE_SECONDS = 8.0
 
@@ -104,5 +104,7 @@ def _end(server: subprocess.Popen[bytes]) -> None:
 
 def _print_links(uri: str, address: str) -> None:
     for experiment in our_experiments(make_client(uri)):
-        print(f"  {experiment.name}  {address}/#/experiments/{experiment.experiment_id}/{LINK}")
+        page = f"{address}/#/experiments/{experiment.experiment_id}"
+        print(f"  {experiment.name}  {page}/{LINK}")
+        print(f"  {' ' * len(experiment.name)}  {page}/{CHARTS_LINK}")
     print(f"MLflow is up at {address}; Ctrl-C ends it", flush=True)

@@ -11,12 +11,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 from sweeps.errors import first_line
 from sweeps.search.record import TrialRecord
 from sweeps.tracking.artifacts import ArtifactError
 from sweeps.tracking.mirror import Mirror, RunDeletedError, RunRefusedError
+from sweeps.tracking.story import Ending
 
 logger = logging.getLogger("calsweep")
 
@@ -42,8 +42,8 @@ class MlflowWriter:
         self._refusals: Counter[int] = Counter()
         self._given_up: set[int] = set()  # deleted, damaged, or refused again and again
         self._lacking = 0  # of those, the ones not deleted
-        self._answer: dict[str, Any] | None = None
-        self._status: str | None = None
+        self._ending: Ending | None = None
+        self._answered = False
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closing = False
@@ -70,23 +70,20 @@ class MlflowWriter:
         with self._lock:
             return len(self._pending.keys() | self._unfiled.keys())
 
-    def close(
-        self, patience: float, status: str | None = None, answer: dict[str, Any] | None = None
-    ) -> int:
+    def close(self, patience: float, ending: Ending | None = None) -> int:
         """Write what is left and stop.
 
         Args:
             patience: Seconds to wait without any progress, should the server not answer.
-            status: With which the sweep's own run is closed; None to leave it open.
-            answer: What it is given (see :meth:`Mirror.answer`).
+            ending: Of the sweep, with which its own run is closed; None to leave it open.
 
         Returns:
             How many trials could not be brought up to date, those not counted whose runs were
             deleted in MLflow. :attr:`fault` says why.
         """
-        self._answer, self._status = answer, status
+        self._ending = ending
         self._closing = True
-        if self._thread is None and (self.behind or status is not None):
+        if self._thread is None and (self.behind or ending is not None):
             self._start()
         self._wake.set()
         left, since = self._left, time.monotonic()
@@ -100,9 +97,11 @@ class MlflowWriter:
 
     @property
     def _left(self) -> tuple[int, int, bool, bool]:
+        """Trials to be shown, trials without files, whether answer and end are to be written."""
         with self._lock:
             trials = len(self._pending), len(self._unfiled)
-        return *trials, self._answer is not None, self._status is not None
+        ends = self._ending is not None
+        return *trials, ends and not self._answered, ends
 
     def _start(self) -> None:
         self._thread = threading.Thread(target=self._work, name="mlflow-writer", daemon=True)
@@ -154,15 +153,17 @@ class MlflowWriter:
 
     def _end_sweep(self, answer_only: bool = False) -> None:
         """Write the answer once all is shown, and close the sweep's own run once all is there."""
+        if self._ending is None:
+            return
         try:
-            if self._answer is not None and not self._left[0]:
-                self._mirror.answer(self._answer)
-                self._answer = None
-            if self._status is not None and not answer_only and not any(self._left[:3]):
-                self._mirror.end(self._status)
-                self._status = None
+            if not self._answered and not self._left[0]:
+                self._mirror.answer(self._ending)
+                self._answered = True
+            if not answer_only and not any(self._left[:3]):
+                self._mirror.end(self._ending)
+                self._ending = None
         except RunRefusedError as error:
-            self._answer = self._status = None
+            self._ending = None
             self._tell(error)
 
     def _attempt(self, record: TrialRecord, action: Callable[[TrialRecord], None]) -> bool:

@@ -17,6 +17,7 @@ from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.address import tracking_uri
 from sweeps.tracking.mirror import Mirror
+from sweeps.tracking.story import Ending
 from tests import builders
 from trainables.checkpoints import save_checkpoint
 from trainables.outcome import write_predictions
@@ -93,9 +94,10 @@ def make_mirror(
     return Mirror(sweep, make_store(storage, sweep, records, digest))
 
 
-def summary_of(records: list[TrialRecord], sweep: SweepFile) -> dict[str, Any]:
-    """What a sweep with these trials answers."""
-    return answer(Ranking(records, sweep.rule), sweep)
+def ending_of(records: list[TrialRecord], sweep: SweepFile) -> Ending:
+    """How a sweep with these trials ends."""
+    ranking = Ranking(records, sweep.rule)
+    return Ending("FINISHED", ranking, [], answer(ranking, sweep))
 
 
 def client_of(storage: Path) -> MlflowClient:

@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.results.explanation import answer
-from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.tracking.address import make_database
 from sweeps.tracking.internals import sqlite_uri
 from sweeps.tracking.mirror import Mirror
 from sweeps.tracking.writer import MlflowWriter
-from tests.harness.tracked import make_records, make_store, make_sweep
+from tests.harness.tracked import ending_of, make_records, make_store, make_sweep
 
 
 @pytest.fixture(scope="session")
@@ -56,5 +54,5 @@ def written(storage: Path) -> list[TrialRecord]:
             writer.submit(growing)
         growing.state, growing.reason, growing.ended = state, record.reason, record.ended
         writer.submit(growing)
-    assert writer.close(60, "FINISHED", answer(Ranking(records, sweep.rule), sweep)) == 0
+    assert writer.close(60, ending_of(records, sweep)) == 0
     return records

@@ -26,8 +26,11 @@ def test_mlflows_pages_know_views_and_kinds_of_experiments() -> None:
     pages = [main, *(path.read_text(errors="replace") for path in folder.glob("*.chunk.js"))]
     for word in ("custom_model_development", "machine_learning", "workflowType"):
         assert any(re.search(rf"\b{word}\b", page) for page in pages)
-    keys = ("selectedColumns", "orderByKey", "orderByAsc")
-    assert any(all(key in page for key in keys) for page in pages)
+    view = {**internals.table_view({"a": 1}, "a"), **internals.chart_view([], "s")}
+    for key in view:
+        assert any(key in page for page in pages)
+    for word in ("PARALLEL", "SCATTER", "LINE", view["runsHiddenMode"]):
+        assert f'"{word}"' in main
 
 
 @pytest.mark.parametrize("path", ["/a/mlflow.db", "/a b/c%20d/e?f=g/#h/ü.db"])

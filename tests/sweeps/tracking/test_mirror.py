@@ -1,5 +1,6 @@
 """Trials in a real MLflow, written by one mirror after another."""
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -7,14 +8,18 @@ from typing import Any
 
 import pytest
 import torch
+from ruamel.yaml import YAML
 
 from sweeps.search.record import TrialRecord
+from sweeps.store.identity import Identity, identity_files
 from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.loading import parse_sweep
 from sweeps.tracking.address import tracking_uri
 from sweeps.tracking.artifacts import collect_artifacts
 from sweeps.tracking.mirror import Mirror
 from sweeps.tracking.reader import read_sweep_file, tracked_sweeps
 from sweeps.tracking.run import run_tags
+from sweeps.tracking.views import VIEW_TAG
 from tests.harness.tracked import (
     client_of,
     make_mirror,
@@ -86,7 +91,8 @@ def test_artifacts_and_the_kind_of_experiment(storage: Path, written: list[Trial
         names = {a.path for a in client.list_artifacts(runs[number].info.run_id)}
         assert names == wanted
     parent = {a.path for a in client.list_artifacts(runs[""].info.run_id)}
-    assert parent == {"environment.json", "sweep.yaml", "selection.json"}
+    told = {"best.yaml", "figures", "report.html", "selection.json"}
+    assert parent == {"environment.json", "sweep.yaml", *told}
     path = client.download_artifacts(runs["0"].info.run_id, "checkpoint.pt")
     assert torch.load(path, weights_only=True)["weights"].tolist() == [1, 1, 1]
     experiment = client.get_experiment(runs[""].info.experiment_id)
@@ -245,3 +251,57 @@ def test_any_path_may_hold_the_storage(tmp_path: Path, tables: Path, name: str) 
     assert (storage / "artifacts" / "digits" / tracked.run_ids[0]).is_dir()
     assert sorted(path.name for path in tmp_path.iterdir()) == [name]
     assert {path.name for path in storage.iterdir()} == {"artifacts", "mlflow.db", "sweeps"}
+
+
+def test_the_table_of_runs_has_the_chosen_setting_first(
+    storage: Path, written: list[TrialRecord]
+) -> None:
+    runs = runs_of(storage, "whole")
+    view = json.loads(client_of(storage).get_experiment(runs[""].info.experiment_id).tags[VIEW_TAG])
+    assert (view["orderByKey"], view["orderByAsc"]) == ("tags.`place`", True)
+    assert view["selectedColumns"][:3] == ["tags.`place`", "tags.`val ECE`", "tags.`val error`"]
+    assert {"params.`loss`", "params.`gamma`", "tags.`T`"} <= set(view["selectedColumns"])
+    found = client_of(storage).search_runs(
+        [runs[""].info.experiment_id],
+        f"tags.`calsweep.sweep_id` = '{runs[''].data.tags['calsweep.sweep_id']}'",
+        order_by=[f"{view['orderByKey']} ASC", "attributes.run_name ASC"],
+    )
+    assert [(run.info.run_name, run.data.tags["place"].strip()) for run in found] == [
+        ("whole", "0 sweep"),
+        ("★ focal γ=0.3", "1 chosen"),
+        ("★ focal γ=0.3 seed=1", "1 chosen"),
+        ("focal γ=0.3333", "2 finalist"),
+        ("focal γ=0.3333 seed=1", "2 finalist"),
+        ("cross_entropy", "3 baseline"),
+        ("focal γ=9", "error too high"),
+        ("focal γ=7", "failed"),
+        ("focal γ=8", "stopped"),
+    ]
+    assert (found[1].data.tags["val ECE"], found[1].data.tags["T"]) == (".0200", "1.30")
+
+
+def test_the_sweeps_own_run_tells_the_story(storage: Path, written: list[TrialRecord]) -> None:
+    client, parent = client_of(storage), runs_of(storage, "whole")[""]
+    told = parent.data.tags["mlflow.note.content"]
+    assert told.startswith("Chosen: focal γ=0.3")
+    assert "| focal | γ=0.3 | .1000 | .0300 |" in told and "T = 1.300" in told
+    best = client.download_artifacts(parent.info.run_id, "best.yaml")
+    alone = parse_sweep(YAML(typ="safe").load(Path(best).read_text()))
+    assert [section.hyperparameters for section in alone.losses] == [{"gamma": 0.1 + 0.2}]
+    page = Path(client.download_artifacts(parent.info.run_id, "report.html")).read_text()
+    assert "focal γ=0.3" in page
+    pictures = {a.path for a in client.list_artifacts(parent.info.run_id, "figures")}
+    assert pictures == {"figures/curves.svg", "figures/error_against_objective.svg"}
+
+
+def test_the_data_are_an_entity_of_mlflows(fresh: Path) -> None:
+    sweep, store = make_sweep("data"), SweepStore(str(fresh), "data")
+    identity = Identity("d1" * 32, {"train": 1100, "validation": 300, "test": 397}, 10, {})
+    store.create(sweep, [], identity_files(identity))
+    Mirror(sweep, store).connect()
+    (parent,) = runs_of(fresh, "data").values()
+    (given,) = parent.inputs.dataset_inputs
+    assert (given.dataset.name, given.dataset.digest) == ("digits", "d1" * 18)
+    assert json.loads(given.dataset.profile) == {**identity.samples, "classes": 10}
+    assert json.loads(given.dataset.source) == {"name": "digits"}
+    assert "It is not finished yet" in parent.data.tags["mlflow.note.content"]

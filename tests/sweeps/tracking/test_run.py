@@ -5,7 +5,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.tracking.run import hyperparameter_columns, sortable
+from sweeps.tracking.run import end_tags, hyperparameter_columns, sortable
+from tests.builders import trial
 
 NUMBERS = st.integers(0, 999_999) | st.floats(0, 999_999, allow_nan=False)
 
@@ -32,3 +33,10 @@ def test_no_two_hyperparameters_share_a_column(names: list[str]) -> None:
     columns = hyperparameter_columns(names)
     assert len(set(columns.values())) == len(names)
     assert columns.get("gamma", "gamma") == "gamma"
+
+
+def test_values_in_words_are_rounded_and_have_their_intervals() -> None:
+    tags = end_tags(trial(1, val_ece=0.123456, temperature=1.2345), "val_ece")
+    assert tags["val ECE"] == ".1235 [.0100, .2000]"
+    assert (tags["val error"], tags["T"], tags["place"]) == (".1000", "1.23", "finished")
+    assert end_tags(trial(1, state="running"), "val_ece") == {}

@@ -17,12 +17,12 @@ from sweeps.tracking.writer import MlflowWriter
 from sweeps.upkeep import sync_sweep
 from tests.harness.tracked import (
     client_of,
+    ending_of,
     make_mirror,
     make_records,
     make_store,
     make_sweep,
     runs_of,
-    summary_of,
 )
 
 
@@ -39,7 +39,7 @@ def test_a_server_that_is_gone_stops_nothing(tmp_path: Path) -> None:
     for record in records:
         writer.submit(record)
         writer.submit(record)
-    assert writer.close(0.5, "FINISHED", summary_of(records, sweep)) == len(records)
+    assert writer.close(0.5, ending_of(records, sweep)) == len(records)
     assert writer.fault is not None
     with pytest.raises(UserError, match=rf"tracking.uri = '{uri}' does not answer"):
         check_answers(uri)
@@ -93,7 +93,7 @@ def test_a_run_deleted_in_mlflow_stops_no_other_and_stays_deleted(
     for record in (records[1], records[0], records[2]):
         writer.submit(record)
     with caplog.at_level("WARNING", logger="calsweep"):
-        assert writer.close(60, "FINISHED", summary_of(records, sweep)) == 0
+        assert writer.close(60, ending_of(records, sweep)) == 0
     assert writer.fault is None
     assert "trial 1: its run was deleted in MLflow" in caplog.text
     statuses = {n: run.info.status for n, run in runs_of(fresh, "pruned").items()}
@@ -140,7 +140,7 @@ def test_a_deleted_parent_ends_no_sweep_and_comes_back_with_sync(fresh: Path) ->
     writer = MlflowWriter(mirror)
     for record in records[1:]:
         writer.submit(record)
-    assert writer.close(60, "FINISHED", summary_of(records, sweep)) == 0
+    assert writer.close(60, ending_of(records, sweep)) == 0
     assert writer.fault == "the sweep's own run was deleted in MLflow"
     assert sync_sweep("orphaned", str(fresh)).trials == 3
     runs = runs_of(fresh, "orphaned")
@@ -173,15 +173,15 @@ def test_what_is_shown_comes_first_and_files_last(
     for step in ("show", "complete", "answer", "end"):
         whole = getattr(Mirror, step)
 
-        def noted(mirror: Mirror, what: Any, step: str = step, whole: Any = whole) -> None:
+        def noted(mirror: Mirror, *what: Any, step: str = step, whole: Any = whole) -> None:
             order.append(step)
-            whole(mirror, what)
+            whole(mirror, *what)
 
         monkeypatch.setattr(Mirror, step, noted)
     sweep, records = make_sweep("ordered"), make_records()[:3]
     writer = MlflowWriter(make_mirror(fresh, sweep, records))
     for record in records:
         writer._pending[record.number] = record  # all at once, as at a resume
-    assert writer.close(60, "FINISHED", summary_of(records, sweep)) == 0
+    assert writer.close(60, ending_of(records, sweep)) == 0
     assert order == [*["show"] * 3, "answer", *["complete"] * 3, "end"]
     assert {run.info.status for run in runs_of(fresh, "ordered").values()} == {"FINISHED"}

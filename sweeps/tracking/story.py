@@ -1,0 +1,140 @@
+"""What the sweep's own run in MLflow tells: the answer in words, pictures, the report, the data."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from sweeps.errors import first_line
+from sweeps.formatting import format_fraction, format_hyperparameters
+from sweeps.redaction import redact
+from sweeps.results.best import as_sweep_file
+from sweeps.results.columns import one_line, shown_metrics
+from sweeps.results.comparison import Comparison
+from sweeps.search.ranking import Ranking
+from sweeps.store.identity import Identity, read_environment
+from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.loading import to_yaml
+from sweeps.sweep_file.schema import SweepFile
+
+logger = logging.getLogger("calsweep")
+
+_DIGEST = 36  # characters, of which MLflow keeps no more
+BEST = "best.yaml"
+REPORT = "report.html"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a sweep ended.
+
+    Attributes:
+        status: ``FINISHED``, ``FAILED`` or ``KILLED``.
+        ranking: Of its trials.
+        comparisons: Of the choice with cross-entropy.
+        answer: See :func:`~sweeps.results.explanation.answer`.
+    """
+
+    status: str
+    ranking: Ranking
+    comparisons: Sequence[Comparison]
+    answer: dict[str, Any]
+
+
+def running_description(sweep: SweepFile) -> str:
+    """The description of a sweep that is being run, in Markdown."""
+    losses = ", ".join(section.name for section in sweep.losses)
+    return (
+        f"A sweep of `{sweep.model_label}` on **{sweep.dataset.label}** over {losses}, for the "
+        f"lowest {sweep.search.objective}. It is not finished yet."
+    )
+
+
+def description(sweep: SweepFile, answer: dict[str, Any]) -> str:
+    """The description of a finished sweep, in Markdown: answer, table, how to use and repeat it.
+
+    Args:
+        sweep: The sweep.
+        answer: See :func:`~sweeps.results.explanation.answer`.
+    """
+    parts = ["\n\n".join(map(_escaped, answer["why"])), _table(sweep, answer["rows"])]
+    if "chosen" in answer:
+        parts.append(
+            f"**Use it:** artifact `{BEST}` is a sweep file that trains just this setting: "
+            f"`calsweep run {BEST}`. Divide the logits by T = "
+            f"{answer['chosen']['temperature']:.3f} before the softmax."
+        )
+    parts.append(
+        "**Repeat it:** artifact `sweep.yaml` is the whole sweep file, `environment.json` the "
+        f"versions and the command. All pictures are in artifact `{REPORT}`."
+    )
+    return "\n\n".join(parts)
+
+
+def story_files(sweep: SweepFile, store: SweepStore, ending: Ending) -> dict[str, str]:
+    """Names and contents of the artifacts of a finished sweep's own run.
+
+    A picture that cannot be drawn, say as a trial's predictions are damaged, is left out.
+    """
+    from sweeps.results import figures  # matplotlib takes a second
+    from sweeps.results.report import render_report
+
+    ranking, answer = ending.ranking, ending.answer
+    classifiers = [record for record in ranking.records if record.role != "encoder"]
+    drawings: dict[str, Callable[[], str]] = {
+        "figures/error_against_objective.svg": lambda: figures.error_against_objective(ranking),
+        "figures/curves.svg": lambda: figures.curves(classifiers, sweep),
+        REPORT: lambda: render_report(
+            sweep,
+            ranking.records,
+            ending.comparisons,
+            lambda number: store.trial_folder(number).read("predictions_test.parquet"),
+            read_environment(store.folder),
+        ),
+    }
+    files = {}
+    if "chosen" in answer:
+        resolved = YAML(typ="safe", pure=True).load(store.folder.read("sweep.yaml").decode())
+        files[BEST] = redact(to_yaml(as_sweep_file(answer["chosen"], resolved)))
+    for name, draw in drawings.items():
+        try:
+            files[name] = draw()
+        except Exception as error:  # of whatever is in the files of trials
+            logger.warning("%s is not in MLflow: %s", name, first_line(error))
+    return {name: text for name, text in files.items() if text}
+
+
+def dataset_entity(sweep: SweepFile, identity: Identity) -> Any:
+    """The data as MLflow's entity: name, digest, sizes, source."""
+    from mlflow.entities import Dataset
+
+    source = {"name": sweep.dataset.name, **sweep.dataset.options}
+    profile = {**identity.samples, "classes": identity.num_classes}
+    return Dataset(
+        name=sweep.dataset.label,
+        digest=identity.digest[:_DIGEST],
+        source_type="calsweep",
+        source=redact(json.dumps(source, default=str)),
+        profile=json.dumps(profile),
+    )
+
+
+def _table(sweep: SweepFile, rows: Sequence[dict[str, Any]]) -> str:
+    shown = shown_metrics(sweep.search.objective)
+    heads = ["loss", "best setting", *(one_line(heading) for heading in shown.values()), ""]
+    lines = [heads, ["---"] * len(heads)]
+    for row in rows:
+        values = [format_fraction(row[name]) for name in shown]
+        setting = format_hyperparameters(row["hyperparameters"])
+        lines.append([row["loss"], setting, *values, str(row["note"])])
+    return "\n".join(f"| {' | '.join(_escaped(cell) for cell in line)} |" for line in lines)
+
+
+def _escaped(text: str) -> str:
+    """As it is, also where it has characters that Markdown takes for its own."""
+    return "".join(f"\\{c}" if c in "\\`*_|<>[]" else c for c in " ".join(text.split()))
