@@ -5,6 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
+from scipy.stats import binom
+
 from trainables.metrics import expected_calibration_error, reliability_bins
 
 if TYPE_CHECKING:
@@ -12,10 +14,12 @@ if TYPE_CHECKING:
 
 _SIZE = 240  # of a diagram's square, in pixels
 _MARGIN = 44
+_WHISKER = 0.008  # half the width of the line that spans what a calibrated model would give
 _STYLE = (
     "text{font:12px system-ui,sans-serif;fill:#333}.title{font-size:14px;font-weight:600}"
     ".accuracy{fill:#3b6fb6}.gap{fill:#d1495b;fill-opacity:.35;stroke:#d1495b;stroke-width:.6}"
     ".share{fill:none;stroke:#8a8f98}.axis{fill:none;stroke:#555}"
+    ".band{fill:#111}.count{font-size:7px;text-anchor:middle}"
     ".ideal{stroke:#222;stroke-dasharray:4 3}"
 )
 
@@ -24,7 +28,9 @@ def reliability_svg(logits: Tensor, labels: Tensor, temperature: float, title: s
     """Reliability diagrams before and after temperature scaling, side by side.
 
     Bars are the accuracy of 15 equal-width confidence bins, red is the gap to the mean confidence,
-    the grey line the share of samples in each bin.
+    the grey line the share of samples in each bin, and the numbers below how many they are. Within
+    the black line lies the accuracy of a calibrated model's bin, with so many samples, in 95 of
+    100 cases.
 
     Args:
         logits: (N, K) float.
@@ -38,7 +44,7 @@ def reliability_svg(logits: Tensor, labels: Tensor, temperature: float, title: s
             [(1.0, "as trained"), (temperature, f"temperature {temperature:.2f}")]
         )
     ]
-    width, height = 2 * (_SIZE + _MARGIN) + 30, _SIZE + 2 * _MARGIN + 16
+    width, height = 2 * (_SIZE + _MARGIN) + 30, _SIZE + 2 * _MARGIN + 28
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}" role="img"><title>{escape(title)}</title>'
@@ -52,7 +58,7 @@ def _panel(probs: Tensor, labels: Tensor, heading: str, index: int) -> str:
     bins = reliability_bins(probs, labels)
     ece = float(expected_calibration_error(probs, labels))
     total = float(bins.count.sum())
-    bars, share = [], []
+    bars, share, counts = [], [], []
     for lower, upper, count, confidence, accuracy in zip(
         *(column.tolist() for column in (bins.lower, bins.upper, bins.count)),
         bins.confidence.tolist(),
@@ -64,6 +70,12 @@ def _panel(probs: Tensor, labels: Tensor, heading: str, index: int) -> str:
             low, high = sorted((confidence, accuracy))
             bars.append(_bar("accuracy", lower, upper, 0.0, accuracy))
             bars.append(_bar("gap", lower, upper, low, high))
+            few, many = binom.ppf((0.025, 0.975), int(count), min(confidence, 1.0)) / count
+            middle = (lower + upper) / 2
+            bars.append(_bar("band", middle - _WHISKER, middle + _WHISKER, few, many))
+            counts.append(
+                f'<text class="count" x="{_x(middle)}" y="{_SIZE + 42}">{_short(int(count))}</text>'
+            )
     left, top = _MARGIN + index * (_SIZE + _MARGIN), _MARGIN + 16
     ticks = "".join(
         f'<text x="{_x(t)}" y="{_SIZE + 16}" text-anchor="middle">{t:g}</text>'
@@ -76,7 +88,8 @@ def _panel(probs: Tensor, labels: Tensor, heading: str, index: int) -> str:
         f'<polyline class="share" points="{" ".join(share)}"/>'
         f'<line class="ideal" x1="0" y1="{_SIZE}" x2="{_SIZE}" y2="0"/>'
         f'<rect class="axis" width="{_SIZE}" height="{_SIZE}"/>{ticks}'
-        f'<text x="{_SIZE / 2}" y="{_SIZE + 32}" text-anchor="middle">confidence</text></g>'
+        f'<text x="{_SIZE / 2}" y="{_SIZE + 32}" text-anchor="middle">confidence</text>'
+        f"{''.join(counts)}</g>"
     )
 
 
@@ -86,6 +99,13 @@ def _bar(kind: str, lower: float, upper: float, low: float, high: float) -> str:
     return (
         f'<rect class="{kind}" x="{_x(lower)}" y="{_y(high)}" width="{width}" height="{height}"/>'
     )
+
+
+def _short(count: int) -> str:
+    """A number in the width of a bin: 12,345 is 12k."""
+    if count < 10_000:
+        return str(count)
+    return f"{count / 1000:.0f}k" if count < 1_000_000 else f"{count / 1e6:.0f}M"
 
 
 def _x(value: float) -> float:
