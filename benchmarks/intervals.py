@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.fft import dct, idct
 
 from trainables import metrics as M
-from trainables.metrics._inversion import Cells, ErrorOfGaps, _DrawnErrors, invert
+from trainables.metrics._inversion import Cells, DrawnErrors, ErrorOfGaps, invert
 
 Array = NDArray[np.float64]
 
@@ -260,7 +260,7 @@ def along(direction: Callable[[Cells], Array]) -> Interval:
     def interval(probs: torch.Tensor, labels: torch.Tensor) -> tuple[float, float]:
         cells = cells_of(probs, labels)
         observed = float(np.abs(cells.gaps).sum())
-        model = _DrawnErrors(cells, ABSOLUTE, 0)
+        model = DrawnErrors(cells, ABSOLUTE, 0)
         return invert(model, observed, 0.95, (direction(cells), -cells.confidence))
 
     return interval

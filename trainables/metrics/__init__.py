@@ -26,6 +26,7 @@ from trainables.metrics.proper_scores import (
     root_brier_score,
 )
 from trainables.metrics.ranking import aurc, e_aurc, failure_auroc, multiclass_auroc
+from trainables.metrics.reference import REFERENCED_METRICS, calibrated_reference
 from trainables.metrics.resampling import bootstrap
 from trainables.metrics.smooth import smooth_calibration_error
 from trainables.metrics.table import EPOCH_METRICS, METRIC_NAMES, METRICS, Metric
@@ -35,6 +36,7 @@ __all__ = [
     "EPOCH_METRICS",
     "METRICS",
     "METRIC_NAMES",
+    "REFERENCED_METRICS",
     "Difference",
     "Metric",
     "ReliabilityBins",
@@ -43,6 +45,7 @@ __all__ = [
     "aurc",
     "bootstrap",
     "brier_score",
+    "calibrated_reference",
     "classwise_calibration_error",
     "debiased_calibration_error",
     "difference",

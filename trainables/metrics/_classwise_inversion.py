@@ -64,6 +64,16 @@ def classwise_interval(
     return low / scale, high / scale
 
 
+def classwise_moments(
+    probs: Tensor, labels: Tensor, num_bins: int, binning: Binning
+) -> tuple[float, float]:
+    """Mean and deviation of the class-wise error of a calibrated model, K > 2; labels count not."""
+    cells = _cells(probs, labels, num_bins, binning)
+    scale = cells.num_samples * probs.shape[1]
+    mean, deviation = _NormalErrors(cells, cells.rows).moments_without_gaps()
+    return mean / scale, deviation / scale
+
+
 def _cells(probs: Tensor, labels: Tensor, num_bins: int, binning: Binning) -> ClassCells:
     place = equal_width_boundaries if binning == "equal_width" else equal_mass_boundaries
     sums, cuts = [], []
@@ -159,8 +169,12 @@ class _NormalErrors:
         return float(ndtr((mean - observed) / (deviation + _TINY)))
 
     def quantile_without_gaps(self, share: float) -> float:
-        mean, deviation = self._moments(np.zeros_like(self.cells.score), 0)
+        mean, deviation = self.moments_without_gaps()
         return float(mean + ndtri(share) * deviation)
+
+    def moments_without_gaps(self) -> tuple[float, float]:
+        """Mean and deviation of the sums of a calibrated model."""
+        return self._moments(np.zeros_like(self.cells.score), 0)
 
     def _share(self, direction: Array, size: float) -> Array:
         share: Array = np.clip(self.cells.score + size * direction, 0, 1)

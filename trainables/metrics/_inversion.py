@@ -131,20 +131,20 @@ def _population_at(
 
 
 def invert_cells(
-    cells: Cells, error: ErrorOfGaps, observed: float, level: float, seed: int = 0
+    cells: Cells, error: ErrorOfGaps, level: float, seed: int = 0
 ) -> tuple[float, float]:
     """Both ends of the interval of an error of cells, by drawn samples.
 
     Args:
         cells: The samples.
         error: What is made of the gaps.
-        observed: The statistic of the samples.
         level: Level of the interval, in (0, 1).
         seed: Seed of the draws.
     """
     # Along the second line every error below the mean confidence is reached.
+    observed = float(error.statistic(cells.gaps[None])[0])
     directions = fit_curve(cells) - cells.confidence, -cells.confidence
-    return invert(_DrawnErrors(cells, error, seed), observed, level, directions)
+    return invert(DrawnErrors(cells, error, seed), observed, level, directions)
 
 
 def fit_curve(cells: Cells) -> Array:
@@ -163,13 +163,15 @@ def fit_curve(cells: Cells) -> Array:
     return curve
 
 
-class _DrawnErrors:
+class DrawnErrors:
     """Errors of drawn samples of cells."""
 
-    def __init__(self, cells: Cells, error: ErrorOfGaps, seed: int) -> None:
+    def __init__(
+        self, cells: Cells, error: ErrorOfGaps, seed: int, num_draws: int = _NUM_DRAWS
+    ) -> None:
         self.cells, self.error, self.seed = cells, error, seed
         generator = np.random.default_rng(seed)
-        self.deviates = generator.standard_normal((_NUM_DRAWS, len(cells.count)))
+        self.deviates = generator.standard_normal((num_draws, len(cells.count)))
 
     def population(self, direction: Array, size: float) -> float:
         return self.error.population(self._gaps(self._accuracy(direction, size)))
@@ -177,7 +179,7 @@ class _DrawnErrors:
     def share_above(self, observed: float, direction: Array, size: float) -> float:
         """Probability that a sample shows more than `observed`."""
         accuracy = self._accuracy(direction, size)
-        drawn = self._draw(accuracy)
+        drawn = self.error.statistic(self._draw(accuracy))
         # Other samples hold other confidences too: that spreads the mean of the gaps.
         per_sample = np.abs(self.cells.confidence - accuracy) ** self.error.power
         weights = self.cells.count / self.cells.num_samples
@@ -188,7 +190,11 @@ class _DrawnErrors:
         return float(ndtr((drawn - observed) / (deviation + _TINY)).mean())
 
     def quantile_without_gaps(self, share: float) -> float:
-        return float(np.quantile(self._draw(self._accuracy(-self.cells.confidence, 0)), share))
+        return float(np.quantile(self.error.statistic(self.draw_without_gaps()), share))
+
+    def draw_without_gaps(self) -> Array:
+        """Sums of (confidence - correct) per cell, over N, of calibrated samples, (R, G)."""
+        return self._draw(np.clip(self.cells.confidence, 0, 1))
 
     def _draw(self, accuracy: Array) -> Array:
         cells = self.cells
@@ -202,10 +208,10 @@ class _DrawnErrors:
             count = cells.count[rare]
             generator = np.random.default_rng(self.seed)
             positives = generator.binomial(
-                count.astype(np.int64), accuracy[rare], (_NUM_DRAWS, len(count))
+                count.astype(np.int64), accuracy[rare], (len(drawn), len(count))
             )
             drawn[:, rare] = (count * cells.confidence[rare] - positives) / cells.num_samples
-        return self.error.statistic(drawn)
+        return drawn
 
     def _gaps(self, accuracy: Array) -> Array:
         gaps: Array = self.cells.count * (self.cells.confidence - accuracy)

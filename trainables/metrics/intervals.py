@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
+import torch
 from torch import Tensor
 
 from trainables.metrics._classwise_inversion import classwise_interval
@@ -16,6 +17,7 @@ from trainables.metrics._influence import (
     proportion_interval,
 )
 from trainables.metrics._inputs import check_level, check_probs
+from trainables.metrics._inversion import invert_cells
 from trainables.metrics._predictions import NUM_BINS
 from trainables.metrics._ranked import (
     RankedScores,
@@ -24,14 +26,16 @@ from trainables.metrics._ranked import (
     rank_top_label,
 )
 from trainables.metrics._top_label import top_label
-from trainables.metrics._top_label_inversion import (
-    binned_interval,
-    debiased_interval,
-    kernel_interval,
-    smooth_interval,
+from trainables.metrics._top_label_gaps import (
+    Problem,
+    binned_error_of_gaps,
+    debiased_error_of_gaps,
+    kernel_error_of_gaps,
+    smooth_error_of_gaps,
 )
 from trainables.metrics.calibration import Binning
 from trainables.metrics.evaluation import check_metric_name
+from trainables.metrics.kernel_density import most_likely_bandwidth
 from trainables.metrics.proper_scores import log_losses, squared_errors
 from trainables.metrics.table import METRICS
 
@@ -81,38 +85,59 @@ def _ranked(probs: Tensor, labels: Tensor) -> RankedScores:
     return rank_top_label(*top_label(probs, labels))
 
 
-def _ece(probs: Tensor, labels: Tensor, level: float) -> Ends:
+def _ece(probs: Tensor, labels: Tensor) -> Problem:
     ranked = _ranked(probs, labels)
-    return binned_interval(ranked, equal_width_boundaries(ranked, NUM_BINS), level)
+    return binned_error_of_gaps(ranked, equal_width_boundaries(ranked, NUM_BINS))
 
 
-def _adaptive_ece(probs: Tensor, labels: Tensor, level: float) -> Ends:
+def _adaptive_ece(probs: Tensor, labels: Tensor) -> Problem:
     ranked = _ranked(probs, labels)
-    return binned_interval(ranked, equal_mass_boundaries(ranked, NUM_BINS), level)
+    return binned_error_of_gaps(ranked, equal_mass_boundaries(ranked, NUM_BINS))
 
 
-def _debiased_ece(probs: Tensor, labels: Tensor, level: float) -> Ends:
+def _debiased_ece(probs: Tensor, labels: Tensor) -> Problem:
     ranked = _ranked(probs, labels)
-    return debiased_interval(ranked, equal_mass_boundaries(ranked, NUM_BINS), level)
+    return debiased_error_of_gaps(ranked, equal_mass_boundaries(ranked, NUM_BINS))
+
+
+def _smooth_ece(probs: Tensor, labels: Tensor) -> Problem:
+    confidence, correct = (t.double().cpu().numpy() for t in top_label(probs, labels))
+    return smooth_error_of_gaps(confidence, correct)
+
+
+def _kde_ece(probs: Tensor, labels: Tensor) -> Problem:
+    confidence, correct = top_label(probs, labels)
+    bandwidth = most_likely_bandwidth(torch.stack([confidence, 1 - confidence], dim=1))
+    return kernel_error_of_gaps(
+        confidence.double().cpu().numpy(), correct.double().cpu().numpy(), bandwidth
+    )
+
+
+def two_classes(probs: Tensor, labels: Tensor, binning: Binning) -> Problem:
+    """The class-wise error of two classes: they mirror each other, so the gaps of one are all."""
+    ranked = rank_top_label(probs[:, 1].contiguous(), labels == 1)
+    place = equal_width_boundaries if binning == "equal_width" else equal_mass_boundaries
+    return binned_error_of_gaps(ranked, place(ranked, NUM_BINS))
+
+
+OF_GAPS: dict[str, Callable[[Tensor, Tensor], Problem]] = {
+    "ece": _ece,
+    "adaptive_ece": _adaptive_ece,
+    "smooth_ece": _smooth_ece,
+    "kde_ece": _kde_ece,
+    "debiased_ece": _debiased_ece,
+}
+"""Calibration errors of the top label, as what they make of gaps in cells."""
+
+
+def _by_inversion(name: str) -> Method:
+    return lambda probs, labels, level: invert_cells(*OF_GAPS[name](probs, labels), level)
 
 
 def _classwise_ece(probs: Tensor, labels: Tensor, level: float, binning: Binning) -> Ends:
     if probs.shape[1] > 2:
         return classwise_interval(probs, labels, NUM_BINS, binning, level)
-    # Two classes mirror each other: the gaps of one are all there are.
-    ranked = rank_top_label(probs[:, 1].contiguous(), labels == 1)
-    place = equal_width_boundaries if binning == "equal_width" else equal_mass_boundaries
-    return binned_interval(ranked, place(ranked, NUM_BINS), level)
-
-
-def _smooth_ece(probs: Tensor, labels: Tensor, level: float) -> Ends:
-    confidence, correct = (t.double().cpu().numpy() for t in top_label(probs, labels))
-    return smooth_interval(confidence, correct, level)
-
-
-def _kde_ece(probs: Tensor, labels: Tensor, level: float) -> Ends:
-    confidence, correct = (t.double().cpu().numpy() for t in top_label(probs, labels))
-    return kernel_interval(confidence, correct, level)
+    return invert_cells(*two_classes(probs, labels, binning), level)
 
 
 def _nll(probs: Tensor, labels: Tensor, level: float) -> Ends:
@@ -140,13 +165,9 @@ def _error(probs: Tensor, labels: Tensor, level: float) -> Ends:
 
 
 _METHODS: dict[str, Method] = {
-    "ece": _ece,
-    "adaptive_ece": _adaptive_ece,
+    **{name: _by_inversion(name) for name in OF_GAPS},
     "classwise_ece": partial(_classwise_ece, binning="equal_width"),
     "classwise_adaptive_ece": partial(_classwise_ece, binning="equal_mass"),
-    "smooth_ece": _smooth_ece,
-    "kde_ece": _kde_ece,
-    "debiased_ece": _debiased_ece,
     "nll": _nll,
     "brier": _brier,
     "root_brier": _root_brier,

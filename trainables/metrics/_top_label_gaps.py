@@ -1,0 +1,161 @@
+"""Calibration errors of the top label as what each makes of gaps in cells."""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.fft import dct, idct
+from scipy.special import gammaln
+from torch import Tensor
+
+from trainables.metrics._inversion import Array, Cells, ErrorOfGaps
+from trainables.metrics._ranked import RankedScores
+
+_NUM_GROUPS = 15
+_FINEST_CELLS = 2048
+_MAX_CELLS, _MIN_CELLS = 1024, 64
+_CELLS_PER_WIDTH = 4
+_LEAST_WIDTH = 1e-3
+_BISECTION_STEPS = 20
+_MAX_KERNEL_CELLS = 256
+_TINY = 1e-300
+
+
+Problem = tuple[Cells, ErrorOfGaps]
+
+
+def binned_error_of_gaps(ranked: RankedScores, boundaries: Tensor) -> Problem:
+    """The binned L1 error of the first column of `ranked`."""
+    error = ErrorOfGaps(
+        statistic=lambda gaps: np.abs(gaps).sum(axis=1),
+        population=lambda gaps: float(np.abs(gaps).sum()),
+    )
+    return cells_of_bins(ranked, boundaries), error
+
+
+def debiased_error_of_gaps(ranked: RankedScores, boundaries: Tensor) -> Problem:
+    """The binned L2 error; the statistic is its debiased square, also below 0."""
+    cells = cells_of_bins(ranked, boundaries)
+    share = cells.count / cells.num_samples
+
+    def debiased_square(gaps: Array) -> Array:
+        gap = gaps / share
+        accuracy = np.clip(cells.confidence - gap, 0, 1)
+        noise = accuracy * (1 - accuracy) / np.maximum(cells.count - 1, 1)
+        square: Array = np.where(cells.count > 1, gap**2 - noise, 0) @ share
+        return square
+
+    return cells, ErrorOfGaps(
+        statistic=debiased_square,
+        population=lambda gaps: float(np.sqrt((gaps**2 / share).sum())),
+        power=2,
+    )
+
+
+def smooth_error_of_gaps(confidence: Array, correct: Array) -> Problem:
+    """The smooth error, at the width of the observed one.
+
+    That tells whether the error of another sample exceeds the observed one, as the error at a width
+    falls with the width.
+    """
+    cells, position = even_cells(confidence, correct, _FINEST_CELLS)
+    width = max(float(fixed_widths(cells.gaps, position, _FINEST_CELLS)), _LEAST_WIDTH)
+    wanted = 2 ** int(np.ceil(np.log2(_CELLS_PER_WIDTH / width)))
+    size = int(np.clip(wanted, _MIN_CELLS, _MAX_CELLS))
+    cells, position = even_cells(confidence, correct, size)
+    return cells, ErrorOfGaps(
+        statistic=lambda gaps: _smoothed_size(_waves(gaps, position, size), width),
+        population=lambda gaps: float(fixed_widths(gaps, position, size)),
+    )
+
+
+def kernel_error_of_gaps(confidence: Array, correct: Array, bandwidth: float) -> Problem:
+    """The mean of |confidence - accuracy given the confidence|.
+
+    The statistic is the kernel estimate of the top label on at most 256 cells of equal mass.
+    """
+    cells = _equal_mass_cells(confidence, correct)
+    count, num_samples = cells.count, cells.num_samples
+    kernel = _kernel(cells, bandwidth)
+    kernel -= np.diag(np.diag(kernel) / count)  # leave one out
+    kernel /= np.maximum(count @ kernel, _TINY)
+
+    def size(gaps: Array) -> Array:
+        positives = count * cells.confidence - gaps * num_samples
+        error: Array = np.abs(positives @ kernel - cells.confidence) @ count / num_samples
+        return error
+
+    return cells, ErrorOfGaps(statistic=size, population=lambda gaps: float(np.abs(gaps).sum()))
+
+
+def cells_of_bins(ranked: RankedScores, boundaries: Tensor) -> Cells:
+    bins = ranked.bins(boundaries)
+    count, score_sum, positives = (
+        sums[0].cpu().numpy() for sums in (bins.count, bins.score_sum, bins.positive_sum)
+    )
+    filled = count > 0
+    count = count[filled]
+    return Cells(count, score_sum[filled] / count, positives[filled], np.arange(len(count)))
+
+
+def even_cells(confidence: Array, correct: Array, size: int) -> tuple[Cells, NDArray[np.intp]]:
+    """Cells of equal width over [0, 1], and which of the `size` cells are not empty."""
+    cell = np.minimum((confidence * size).astype(np.intp), size - 1)
+    count = np.bincount(cell, minlength=size).astype(np.float64)
+    filled = np.flatnonzero(count)
+    count = count[filled]
+    mean = np.bincount(cell, confidence, size)[filled] / count
+    positives = np.bincount(cell, correct, size)[filled].astype(np.float64)
+    middle = (count.cumsum() - count / 2) / count.sum()
+    return Cells(count, mean, positives, (middle * _NUM_GROUPS).astype(np.int64)), filled
+
+
+def _equal_mass_cells(confidence: Array, correct: Array) -> Cells:
+    num_samples = len(confidence)
+    size = min(num_samples, _MAX_KERNEL_CELLS)
+    order = np.argsort(confidence, kind="stable")
+    cell = np.arange(num_samples) * size // num_samples
+    count = np.bincount(cell, minlength=size).astype(np.float64)
+    mean = np.bincount(cell, confidence[order], size) / count
+    positives = np.bincount(cell, correct[order], size).astype(np.float64)
+    return Cells(count, mean, positives, np.arange(size) * _NUM_GROUPS // size)
+
+
+def _waves(gaps: Array, position: NDArray[np.intp], size: int) -> NDArray[np.float32]:
+    """Gaps (..., G) as cosines: cells at the middles of even intervals reflect as a DCT does."""
+    spread = np.zeros((*gaps.shape[:-1], size), dtype=np.float32)  # for speed
+    spread[..., position] = gaps
+    waves: NDArray[np.float32] = dct(spread, axis=-1)
+    return waves
+
+
+def _smoothed_size(waves: NDArray[np.float32], width: float | Array) -> Array:
+    """Integral of the absolute value of gaps smoothed by a reflected Gaussian of a width (each)."""
+    frequencies = np.pi * np.arange(waves.shape[-1])
+    exponents = (np.asarray(width)[..., None] * frequencies) ** 2 / 2
+    damped = idct(waves * np.exp(-exponents).astype(np.float32), axis=-1)
+    size: Array = np.abs(damped).sum(axis=-1).astype(np.float64)
+    return size
+
+
+def fixed_widths(gaps: Array, position: NDArray[np.intp], size: int) -> Array:
+    """The widths that equal the errors of gaps (..., G) found with them."""
+    waves = _waves(gaps, position, size)
+    least = _smoothed_size(waves, _LEAST_WIDTH)
+    low, high = np.full(least.shape, _LEAST_WIDTH), np.ones(least.shape)
+    for _ in range(_BISECTION_STEPS):
+        middle = np.sqrt(low * high)
+        larger = _smoothed_size(waves, middle) > middle
+        low, high = np.where(larger, middle, low), np.where(larger, high, middle)
+    return np.where(least <= _LEAST_WIDTH, least, high)
+
+
+def _kernel(cells: Cells, bandwidth: float) -> Array:
+    """Kernel of each cell (first axis) at each cell, up to a factor per column."""
+    mean = cells.confidence
+    tiny = np.finfo(np.float64).tiny
+    log_kernel = np.outer(mean, np.log(np.maximum(mean, tiny)))
+    log_kernel += np.outer(1 - mean, np.log(np.maximum(1 - mean, tiny)))
+    log_kernel /= bandwidth
+    log_beta = gammaln(mean / bandwidth + 1) + gammaln((1 - mean) / bandwidth + 1)
+    log_kernel -= log_beta[:, None]
+    kernel: Array = np.exp(log_kernel - log_kernel.max(axis=0))
+    return kernel
