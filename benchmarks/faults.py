@@ -1,6 +1,6 @@
 """What a sweep loses when parts of a cluster die: faults at random moments, again and again.
 
-    python -m benchmarks.faults [--tries 20] [--seed 0] [FAULT ...]
+    python -m benchmarks.faults [--tries 20] [--trials N] [--seed 0] [FAULT ...]
 
 A head and two nodes run on this machine as separate Ray processes (``ray start``), the driver as
 a job of that cluster. A fault happens to a sweep at random moments until the sweep has ended, and
@@ -15,6 +15,7 @@ import argparse
 import random
 import statistics
 import sys
+from dataclasses import replace
 
 from tests.harness.faults import FAULTS, Outcome, faulty_sweep, running_cluster
 
@@ -24,6 +25,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("faults", nargs="*", metavar="FAULT", help=", ".join(FAULTS))
     parser.add_argument("--tries", type=int, default=20)
+    parser.add_argument("--trials", type=int, help="of a sweep, in place of the usual number")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     if unknown := set(arguments.faults) - FAULTS.keys():
@@ -33,9 +35,12 @@ def main() -> None:
     for name in arguments.faults or FAULTS:
         rng = random.Random(f"{arguments.seed} {name}")
         outcomes: list[Outcome] = []
-        with running_cluster() as cluster:
+        kind = FAULTS[name]
+        if arguments.trials is not None:
+            kind = replace(kind, sections={**kind.sections, "search": {"trials": arguments.trials}})
+        with running_cluster(kind) as cluster:
             while (left := arguments.tries - sum(outcome.tries for outcome in outcomes)) > 0:
-                outcomes.append(faulty_sweep(cluster, FAULTS[name], rng, left))
+                outcomes.append(faulty_sweep(cluster, kind, rng, left))
                 print(f"{name}: {outcomes[-1]}", file=sys.stderr, flush=True)
         print(_row(name, outcomes), flush=True)
 

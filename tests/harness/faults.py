@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -13,9 +16,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import psutil
+
 from sweeps.search.record import TrialRecord
+from tests.harness.command import calsweep
+from tests.harness.object_store import BUCKET, ObjectStore
 from tests.harness.ray_cluster import RayCluster
 from tests.harness.scene import EPOCHS, MlflowServer, Scene
+
+TABLE = "digits.csv"
+_KEPT_FREE = 4 * 2**30  # bytes: what a cluster and a sweep may take
+_EAT = """
+import sys, time
+eaten = []
+for _ in range(int(sys.argv[1]) // 2**27):
+    eaten.append(bytearray(b"x") * 2**27)
+    time.sleep(0.05)
+time.sleep(120)
+"""
 
 
 @dataclass
@@ -152,6 +171,99 @@ def mlflow_gone(scene: Scene, rng: random.Random) -> CutOff:
     return {}
 
 
+def run_deleted(scene: Scene, rng: random.Random) -> CutOff | None:
+    """A trial's run deleted in MLflow."""
+    client, runs = scene.runs()
+    if not runs:
+        return None
+    run = rng.choice(runs)
+    client.delete_run(run.info.run_id)
+    scene.deleted.add(int(run.data.tags["calsweep.trial"]))
+    return {}
+
+
+def data_changed(scene: Scene, rng: random.Random) -> CutOff | None:
+    """The driver gone and the data changed: `resume` is refused until they are as they were."""
+    cut_off = _cut_off(scene)
+    if not scene.kill_driver():
+        return None
+    table = scene.folder / TABLE
+    rows = table.read_text().splitlines()
+    del rows[rng.randrange(1, len(rows))]
+    before = table.rename(table.with_suffix(".before"))
+    table.write_text("\n".join(rows))
+    refused = calsweep(scene.folder, "resume", "fragile", "--storage", scene.storage)
+    before.rename(table)
+    if refused.returncode != 2 or "the data are not those" not in refused.stderr:
+        raise RuntimeError(f"other data were not refused: {refused.stdout}{refused.stderr}")
+    scene.resume()
+    return cut_off
+
+
+def busy_start(scene: Scene, rng: random.Random) -> CutOff | None:
+    """The driver gone; `resume` starts a Ray of its own here while all cores are kept busy."""
+    cut_off = _cut_off(scene)
+    if not scene.kill_driver():
+        return None
+    before = len(scene.epochs())
+    spin = [sys.executable, "-c", "while True: pass"]
+    hogs = [subprocess.Popen(spin) for _ in range(2 * (os.cpu_count() or 1))]
+    here = scene.resume_here()
+    try:
+        scene.wait_here(here, lambda: len(scene.epochs()) > before)
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+    here.send_signal(signal.SIGINT)
+    here.wait()
+    scene.resume()
+    return cut_off
+
+
+def low_memory(scene: Scene, rng: random.Random) -> CutOff | None:
+    """Another program takes what memory Ray leaves free, until a trial's process was killed."""
+
+    def trials() -> set[int]:
+        return {p.pid for p in scene.processes_of("ray::ResourceTrainable", scene.cluster.nodes)}
+
+    before, cut_off = trials(), _cut_off(scene)
+    hog = subprocess.Popen([sys.executable, "-c", _EAT, str(_KEPT_FREE + 2**30)])
+    until = time.monotonic() + 60
+    while not before - trials() and time.monotonic() < until:
+        time.sleep(0.1)
+    hog.kill()
+    hog.wait()
+    killed = before - trials()
+    return {trial: pid for trial, pid in cut_off.items() if pid in killed} if killed else None
+
+
+def readers_refused(scene: Scene, rng: random.Random) -> CutOff:
+    """The storage answers 503 to readers for twenty seconds."""
+    assert scene.cluster.object_store is not None
+    scene.cluster.object_store.refuses_readers = True
+    time.sleep(20)
+    scene.cluster.object_store.refuses_readers = False
+    return {}
+
+
+def second_driver(scene: Scene, rng: random.Random) -> CutOff | None:
+    """The driver sleeps for so long that a second one takes the sweep, and wakes up again."""
+    drivers = scene.drivers()
+    if not drivers:
+        return None
+    for process in drivers:
+        process.suspend()
+    second = scene.resume_here("--address", scene.cluster.address)
+    said = scene.folder / "here.log"
+    scene.wait_here(second, lambda: "Starting the first trials" in said.read_text())
+    for process in drivers:
+        process.resume()
+    scene.wait(scene.has_ended)
+    second.wait()
+    return {}
+
+
 def _cut_off(scene: Scene, pids: set[int] | None = None) -> CutOff:
     """The trials that are being trained (by these processes), and not at their end, with those."""
     last = {epoch.trial: epoch for epoch in scene.epochs()}
@@ -171,12 +283,18 @@ class Kind:
         sections: Of the sweep file.
         scarce: Whether the storage is small.
         server: Whether MLflow has a server of its own.
+        table: Whether the data are a file of the user's.
+        remote: Whether the storage is an object store.
+        hungry: Whether nodes have little memory beyond what is taken now.
     """
 
     happens: Fault
     sections: dict[str, Any] = field(default_factory=dict)
     scarce: bool = False
     server: bool = False
+    table: bool = False
+    remote: bool = False
+    hungry: bool = False
 
 
 _LONG: dict[str, Any] = {"search": {"trials": 100}}
@@ -191,6 +309,12 @@ FAULTS = {
     "MLflow gone": Kind(mlflow_gone, server=True),
     "storage full": Kind(storage_full, _LONG, scarce=True),
     "damaged checkpoint": Kind(damaged_checkpoint, _LONG),
+    "low memory": Kind(low_memory, _LONG, hungry=True),
+    "busy start": Kind(busy_start, _LONG),
+    "data changed": Kind(data_changed, _LONG, table=True),
+    "run deleted": Kind(run_deleted, _LONG, server=True),
+    "readers refused": Kind(readers_refused, _LONG, remote=True),
+    "second driver": Kind(second_driver, remote=True),
 }
 
 
@@ -202,9 +326,12 @@ def faulty_sweep(cluster: RayCluster, kind: Kind, rng: random.Random, tries: int
         server = MlflowServer(database, str(folder / "artifacts")) if kind.server else None
         if server is not None:
             sections["tracking"] = {"uri": server.uri}
-        elif kind.scarce:
+        elif kind.scarce or kind.remote:
             sections["tracking"] = {"uri": database}
-        scene = Scene(cluster, folder, store, sections, server)
+        if kind.table:
+            sections |= _table(folder)
+        place = f"s3://{BUCKET}/{folder.name}" if kind.remote else store
+        scene = Scene(cluster, folder, place, sections, server)
         scene.submit()
         finished: dict[int, TrialRecord] = {}
         cut_offs: list[tuple[float, CutOff]] = []
@@ -235,7 +362,7 @@ def _judge(
     scene: Scene, finished: dict[int, TrialRecord], cut_offs: list[tuple[float, CutOff]]
 ) -> Outcome:
     records = {record.number: record for record in scene.store.load_records()}
-    tracked = scene.tracked()
+    tracked = scene.tracked() | scene.deleted
     wrong = {
         number: _what_is_wrong(records.get(number), finished.get(number), number in tracked)
         for number in range(scene.sweep.search.trials)
@@ -272,6 +399,18 @@ def _what_is_wrong(
     return None if tracked else "not all of it is in MLflow"
 
 
+def _table(folder: Path) -> dict[str, Any]:
+    """Sections of a sweep on a table of digits, which is written there."""
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    names = ",".join([f"pixel_{i}" for i in range(images.shape[1])] + ["digit"])
+    rows = np.column_stack([images, labels])[:400]
+    np.savetxt(folder / TABLE, rows, "%d", ",", header=names, comments="")
+    data = {"name": "csv", "train": str(folder / TABLE), "label": "digit"}
+    return {"dataset": data, "model": {"name": "table_mlp"}}
+
+
 @contextmanager
 def _folders(scarce: bool) -> Iterator[tuple[Path, Path]]:
     """The user's folder, and the one of the store, which may be a small file system."""
@@ -289,9 +428,14 @@ def _folders(scarce: bool) -> Iterator[tuple[Path, Path]]:
 
 
 @contextmanager
-def running_cluster() -> Iterator[RayCluster]:
-    """A head without CPUs and two nodes of one CPU each."""
-    cluster = RayCluster(head_cpus=0)
+def running_cluster(kind: Kind | None = None) -> Iterator[RayCluster]:
+    """A head without CPUs and two nodes of one CPU each, as a kind of fault needs them."""
+    store = ObjectStore() if kind is not None and kind.remote else None
+    variables = store.environment if store is not None else {}
+    of_nodes = _watched_memory() if kind is not None and kind.hungry else {}
+    cluster = RayCluster(head_cpus=0, variables=variables, of_nodes=of_nodes, object_store=store)
+    before = dict(os.environ)
+    os.environ.update(variables)
     try:
         for _ in range(2):
             cluster.add_node(cpus=1)
@@ -299,3 +443,18 @@ def running_cluster() -> Iterator[RayCluster]:
     finally:
         cluster.stop()
         shutil.rmtree(cluster.temporary, ignore_errors=True)
+        for name in variables:
+            del os.environ[name]
+        os.environ.update(before)
+        if store is not None:
+            store.stop()
+
+
+def _watched_memory() -> dict[str, str]:
+    """With it Ray kills trials as soon as little more memory is taken than now."""
+    memory = psutil.virtual_memory()
+    threshold = 1 - (memory.available - _KEPT_FREE) / memory.total
+    return {
+        "RAY_memory_usage_threshold": f"{threshold:.4f}",
+        "RAY_memory_monitor_refresh_ms": "100",
+    }

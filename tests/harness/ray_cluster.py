@@ -10,10 +10,15 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
+
+if TYPE_CHECKING:
+    from tests.harness.object_store import ObjectStore
 
 _BIN = Path(sys.executable).parent
 _START_SECONDS = 60
@@ -87,9 +92,20 @@ class RayCluster:
     Args:
         head_cpus: CPUs of the head.
         token: Of authentication; None for a cluster that asks for none.
+        variables: Of the environment of all nodes.
+        of_nodes: The same, of all but the head.
+        object_store: One that the variables lead to.
     """
 
-    def __init__(self, head_cpus: int = 0, token: str | None = None) -> None:
+    def __init__(
+        self,
+        head_cpus: int = 0,
+        token: str | None = None,
+        variables: Mapping[str, str] | None = None,
+        of_nodes: Mapping[str, str] | None = None,
+        object_store: ObjectStore | None = None,
+    ) -> None:
+        self.object_store = object_store
         self.port, self.dashboard_port = free_port(), free_port()
         self.temporary = tempfile.mkdtemp(prefix="rc")
         self._logs = 0
@@ -101,7 +117,9 @@ class RayCluster:
             "OMP_NUM_THREADS": "1",
             "RAY_AUTH_MODE": "token" if token else "disabled",
             **({"RAY_AUTH_TOKEN": token} if token else {}),
+            **(variables or {}),
         }
+        self._of_nodes = of_nodes or {}
         self.nodes: list[Node] = []
         self.head_cpus = head_cpus
         self.head = self.start_head()
@@ -129,7 +147,8 @@ class RayCluster:
                 f"--ray-client-server-port={free_port()}",
                 f"--temp-dir={self.temporary}",
                 "--object-store-memory=200000000",
-            ]
+            ],
+            self.environment,
         )
         until = time.monotonic() + _START_SECONDS
         while not self._answers():
@@ -145,7 +164,8 @@ class RayCluster:
                 "--node-ip-address=127.0.0.1",
                 f"--num-cpus={cpus}",
                 "--object-store-memory=200000000",
-            ]
+            ],
+            {**self.environment, **self._of_nodes},
         )
         self.nodes.append(node)
         return node
@@ -155,12 +175,12 @@ class RayCluster:
         for node in [*self.nodes, self.head]:
             node.kill()
 
-    def _start(self, arguments: list[str]) -> Node:
+    def _start(self, arguments: list[str], environment: dict[str, str]) -> Node:
         # Ray gives a node 30 s to answer, which a busy machine does not always keep.
         for _ in range(_START_TRIES):
             self._logs += 1
             log = Path(self.temporary) / f"ray_start_{self._logs}.log"
-            node = Node(arguments, self.environment, log)
+            node = Node(arguments, environment, log)
             if node.joins():
                 return node
             node.kill()

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from mlflow import MlflowClient
+from mlflow.entities import Run
 
 from sweeps.cluster.jobs import find_job
 from sweeps.errors import UserError
@@ -19,7 +21,7 @@ from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import dump_sweep, parse_sweep
 from sweeps.tracking.address import check_answers, tracking_uri
-from tests.harness.command import CALSWEEP
+from tests.harness.command import CALSWEEP, start_calsweep
 from tests.harness.ray_cluster import Node, RayCluster, free_port
 
 EPOCHS = 6
@@ -125,12 +127,13 @@ class Scene:
         self,
         cluster: RayCluster,
         folder: Path,
-        store: Path,
+        store: Path | str,
         sections: dict[str, Any],
         server: MlflowServer | None = None,
     ) -> None:
         self.cluster, self.folder, self.storage = cluster, folder, str(store)
         self.server = server
+        self.deleted: set[int] = set()  # trials whose runs were deleted in MLflow
         self.store = SweepStore(self.storage, "fragile")
         self._place = ("--address", cluster.url, "--storage", self.storage)
         self.log = folder / "epochs.log"
@@ -211,13 +214,35 @@ class Scene:
         lines = [line.split() for line in self.log.read_text().splitlines()]
         return [Epoch(float(when), int(pid), trial, int(n)) for when, pid, trial, n in lines]
 
+    def drivers(self) -> list[psutil.Process]:
+        """The process of ``calsweep run`` or ``resume`` that the cluster runs, if there is one."""
+        return [process for process in self.cluster.head.processes() if _is_driver(process)]
+
     def kill_driver(self) -> bool:
-        """SIGKILL the process of ``calsweep run`` or ``resume``; whether there was one."""
-        drivers = [process for process in self.cluster.head.processes() if _is_driver(process)]
+        """SIGKILL it; whether there was one."""
+        drivers = self.drivers()
         for process in drivers:
             process.kill()
         self.wait(self.has_ended)
         return bool(drivers)
+
+    def resume_here(self, *more: str) -> subprocess.Popen[Any]:
+        """Begin to resume it by a driver that is no job; what it says is in ``here.log``."""
+        words = ("resume", "fragile", "--storage", self.storage, *more)
+        with open(self.folder / "here.log", "w") as log:
+            return start_calsweep(
+                self.folder, *words, env=self.cluster.environment, stdout=log, stderr=log
+            )
+
+    def wait_here(self, driver: subprocess.Popen[Any], until: Callable[[], bool]) -> None:
+        """Wait for something that such a driver does.
+
+        Raises:
+            RuntimeError: It ended before.
+        """
+        self.wait(lambda: until() or driver.poll() is not None)
+        if not until():
+            raise RuntimeError((self.folder / "here.log").read_text())
 
     def finished(self) -> dict[int, TrialRecord]:
         """The records of the trials that have ended as they should, by number."""
@@ -225,11 +250,7 @@ class Scene:
 
     def tracked(self) -> set[int]:
         """Numbers of the trials of which MLflow has every epoch and every artifact."""
-        from mlflow import MlflowClient
-
-        client = MlflowClient(tracking_uri(self.storage, self.sweep))
-        experiments = [e.experiment_id for e in client.search_experiments()]
-        runs = client.search_runs(experiments, "tags.`calsweep.trial` LIKE '%'", max_results=1000)
+        client, runs = self.runs()
         return {
             int(run.data.tags["calsweep.trial"])
             for run in runs
@@ -237,6 +258,13 @@ class Scene:
             and len(client.get_metric_history(run.info.run_id, "val_nll")) == EPOCHS
             and {file.path for file in client.list_artifacts(run.info.run_id)} >= ARTIFACTS
         }
+
+    def runs(self) -> tuple[MlflowClient, list[Run]]:
+        """The trials' runs in MLflow, with what one asks for them."""
+        client = MlflowClient(tracking_uri(self.storage, self.sweep))
+        experiments = [e.experiment_id for e in client.search_experiments()]
+        runs = client.search_runs(experiments, "tags.`calsweep.trial` LIKE '%'", max_results=1000)
+        return client, list(runs)
 
     def processes_of(self, title: str, nodes: list[Node]) -> list[psutil.Process]:
         """Ray's processes of that title."""

@@ -1,0 +1,55 @@
+"""An S3-compatible server in this process, which may refuse its readers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+import boto3
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import make_server
+
+from tests.harness.ray_cluster import free_port
+
+BUCKET = "sweeps"
+
+
+class ObjectStore:
+    """A server with a bucket.
+
+    Attributes:
+        refuses_readers: Whether it answers 503 to all that only read.
+        environment: Variables that lead pyarrow and boto3 to it.
+    """
+
+    def __init__(self) -> None:
+        self.refuses_readers = False
+        self._app = DomainDispatcherApplication(create_backend_app)
+        port = free_port()
+        self._server = make_server("127.0.0.1", port, self._answer, threaded=True)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self.environment = {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+            "AWS_ACCESS_KEY_ID": "anybody",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }
+        client = boto3.client(
+            "s3",
+            endpoint_url=self.environment["AWS_ENDPOINT_URL"],
+            aws_access_key_id="anybody",
+            aws_secret_access_key="secret",
+            region_name="us-east-1",
+        )
+        client.create_bucket(Bucket=BUCKET)
+
+    def stop(self) -> None:
+        """Answer no more."""
+        self._server.shutdown()
+
+    def _answer(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        if self.refuses_readers and environ["REQUEST_METHOD"] in ("GET", "HEAD"):
+            start_response("503 Slow Down", [("Content-Length", "0")])
+            return [b""]
+        return self._app(environ, start_response)
