@@ -23,7 +23,7 @@ def cluster() -> Iterator[RayCluster]:
         yield cluster
 
 
-@pytest.mark.parametrize("name", ["node", "storage full"])
+@pytest.mark.parametrize("name", ["node", "storage full", "data changed", "run deleted"])
 def test_nothing_is_lost(cluster: RayCluster, name: str) -> None:
     kind = replace(faults.FAULTS[name], sections={})
     outcome = faults.faulty_sweep(cluster, kind, random.Random(name), tries=2)
