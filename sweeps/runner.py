@@ -203,7 +203,7 @@ def _carry_out(
     progress.stage("Comparing the choice with cross-entropy")
     ending = _ending(ledger, store)
     if not ledger.cut_short:
-        store.save_answer(ending.answer)
+        store.save_answer(ending.answer, progress.fault)
     failed = ending.status == "FAILED"
     if not failed:
         progress.end()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,7 +82,8 @@ def tune(
         gc.collect()  # Ray ends actors that nobody holds any more
         ledger.interrupted()
         on_notice(f"Ray Tune failed ({fault}); it is started again")
-    (store.folder / "tune").delete_tree()  # of no more use
+    with suppress(OSError):  # the storage is away, say: the next driver clears it away
+        (store.folder / "tune").delete_tree()  # of no more use
 
 
 def _tuner(

@@ -9,7 +9,7 @@ import stat
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sweeps.redaction import redact
@@ -22,6 +22,11 @@ class _Formatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line, tracebacks included, without the credentials of addresses."""
         return redact(super().format(record))
+
+
+class _Handler(logging.FileHandler):
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (logging's name)
+        """Nothing: a log that cannot be written (the disk is full) must not fill the terminal."""
 
 
 def _path(store: SweepStore) -> Path:
@@ -53,7 +58,7 @@ def driver_log(store: SweepStore) -> Iterator[Path]:
         The log's path.
     """
     path = _path(store)
-    handler = logging.FileHandler(path, encoding="utf-8")
+    handler = _Handler(path, encoding="utf-8")
     handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     loggers = [logging.getLogger(name) for name in (*_NOISY, "calsweep", "py.warnings")]
     before = [(log.handlers, log.propagate, log.level) for log in loggers]
@@ -69,4 +74,5 @@ def driver_log(store: SweepStore) -> Iterator[Path]:
         logging.captureWarnings(False)
         for log, (handlers, propagate, level) in zip(loggers, before, strict=True):
             log.handlers, log.propagate, log.level = handlers, propagate, level
-        handler.close()
+        with suppress(OSError):  # what could not be written cannot now either
+            handler.close()

@@ -28,6 +28,7 @@ from trainables.config import trial_folder
 from trainables.storage import Folder, absolute
 
 _SECONDS_BETWEEN_TRIES = 2.0
+_BLOCK = 4096  # bytes
 _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
 
 
@@ -111,9 +112,15 @@ class SweepStore:
             return []
         return [EarlierTrial(**v) for v in json.loads(self.folder.read("warm_start.json"))]
 
-    def save_answer(self, answer: dict[str, Any]) -> None:
-        """Write what the sweep came to; see :func:`~sweeps.results.explanation.answer`."""
-        self.folder.write("answer.json", json.dumps(finite(answer), indent=1).encode())
+    def save_answer(self, answer: dict[str, Any], on_fault: Callable[[str], object]) -> None:
+        """Write what the sweep came to; where that cannot be done now, wait until it can.
+
+        Args:
+            answer: See :func:`~sweeps.results.explanation.answer`.
+            on_fault: Told what is in the way, at each try.
+        """
+        data = json.dumps(finite(answer), indent=1).encode()
+        self._patiently(lambda: self.folder.write("answer.json", data), on_fault)
 
     def load_answer(self) -> dict[str, Any] | None:
         """What the sweep came to, less what is undefined; None until it has ended."""
@@ -154,9 +161,12 @@ class SweepStore:
             record: The record.
             on_fault: Told what is in the way, at each try.
         """
+        self._patiently(lambda: self.save(record), on_fault)
+
+    def _patiently(self, write: Callable[[], object], on_fault: Callable[[str], object]) -> None:
         while True:
             try:
-                self.save(record)
+                write()
                 return
             except OSError as error:
                 on_fault(storage_fault(self.storage, error))
@@ -241,7 +251,7 @@ def check_storage(storage: str) -> None:
             if not parent.is_dir():
                 raise NotADirectoryError(20, "Not a directory", str(parent))
             folder = Folder(str(parent))
-        folder.write(".calsweep-write-test", b"")
+        folder.write(".calsweep-write-test", bytes(_BLOCK))  # nothing at all fits on a full disk
         folder.delete(".calsweep-write-test")
     except (OSError, ValueError) as error:
         raise UserError(storage_fault(storage, error)) from None

@@ -17,7 +17,7 @@ def folder(tmp_path: Path) -> Path:
     done = make_sweep("done")
     records = [baseline(val_ece=0.05), trial(1, val_ece=0.02)]
     store = new_store(tmp_path / "calsweep-store", done, records)
-    store.save_answer(answer(Ranking(records, done.rule), done))
+    store.save_answer(answer(Ranking(records, done.rule), done), print)
     (store.trial_folder(1) / "checkpoints").write("epoch_000001-0.pt", b"weights")
     cut_off = [baseline(), trial(1, state="running", history=[])]
     new_store(tmp_path / "calsweep-store", make_sweep("cut-off"), cut_off)

@@ -1,6 +1,7 @@
 """The sweep store: what is read is what was written, one driver at a time, faults in one line."""
 
 import errno
+import logging
 import math
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ from sweeps.store import lease
 from sweeps.store.driver_log import driver_log
 from sweeps.store.sweep_store import SweepStore, check_storage, sweep_names
 from tests.builders import make_sweep
+from trainables.storage import Folder
 
 
 @pytest.fixture(params=["path", "file URI"])
@@ -253,3 +255,46 @@ def test_logs_of_remote_sweeps_are_private_and_apart(
     with driver_log(SweepStore("s3://mine", "kept")) as path:
         assert path.parent.stat().st_mode & 0o777 == 0o700
     assert not list(trap.iterdir())
+
+
+def test_what_cannot_be_written_now_is_waited_for(
+    store: SweepStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, faults, told = Folder.write, [OSError(28, "full"), OSError(5, "away")], []
+
+    def fails_twice(folder: Folder, name: str, data: bytes) -> None:
+        if faults:
+            raise faults.pop(0)
+        write(folder, name, data)
+
+    monkeypatch.setattr(Folder, "write", fails_twice)
+    monkeypatch.setattr("sweeps.store.sweep_store._SECONDS_BETWEEN_TRIES", 0.0)
+    store.save_answer({"sweep": "kept"}, told.append)
+    assert [reason for reason in ("full", "away") if reason in "".join(told)] == ["full", "away"]
+    assert store.load_answer() == {"sweep": "kept"}
+
+
+FULL_DISK = """
+import resource, sys
+from sweeps.store.sweep_store import check_storage
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+check_storage(sys.argv[1])
+"""
+
+
+def test_a_storage_that_takes_empty_files_only_is_told(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(tmp_path)], capture_output=True, check=False
+    )
+    assert b"cannot be used: File too large" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_log_that_cannot_be_written_says_nothing(
+    store: SweepStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(store.folder.path)
+    (folder / "driver.log").symlink_to("/dev/full")
+    with driver_log(store):
+        logging.getLogger("calsweep").error("told to nobody")
+    assert capsys.readouterr() == ("", "")
