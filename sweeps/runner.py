@@ -171,7 +171,7 @@ def _carry_out(
     log: Path,
 ) -> SweepResult:
     writer = MlflowWriter(Mirror(sweep, store))
-    records = [_with_history(sweep, store, record) for record in store.load_records()]
+    records = store.patiently(partial(_load_records, sweep, store, progress), progress.fault)
     encoder = encoder_setup(sweep, store.storage, dataset)
     ledger = Ledger(
         sweep,
@@ -290,6 +290,15 @@ def load_data(sweep: SweepFile) -> Dataset:
         except (ValueError, TypeError, OSError) as error:
             raise UserError(f"{key}: {error}") from None
     return replace(dataset, elsewhere=tuple(elsewhere))
+
+
+def _load_records(sweep: SweepFile, store: SweepStore, progress: Progress) -> list[TrialRecord]:
+    damaged: list[str] = []
+    records = store.load_records(damaged.append)
+    found = [_with_history(sweep, store, record) for record in records]
+    for message in damaged:
+        progress.notice(message)
+    return found
 
 
 def _with_history(sweep: SweepFile, store: SweepStore, record: TrialRecord) -> TrialRecord:

@@ -46,9 +46,10 @@ def sync_sweep(name: str, storage: str) -> SyncResult:
     sweep = store.load_sweep()
     check_answers(tracking_uri(storage, sweep))
     with store.locked():
-        records = store.load_records()
+        left: list[str] = []
+        records = store.load_records(left.append)
         mirror = Mirror(sweep, store)
-        left, deleted = [], 0
+        deleted = 0
         try:
             mirror.connect()
             for record in records:

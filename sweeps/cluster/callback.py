@@ -81,7 +81,7 @@ class LedgerCallback(Callback):
             case Progressed(_, done=True):
                 self._ledger.end(number, "finished")
             case _:
-                epochs = self._ledger.records[number].epochs
+                epochs = self._ledger.record(number).epochs
                 metric = self._ledger.sweep.scheduler.metric
                 self._ledger.end(number, "stopped", f"{metric} too high after epoch {epochs}")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from sweeps.cluster.internals import LOCAL_SETTINGS, agents_may_be_slow, nodes_to_come
-from sweeps.errors import SweepFailedError, UserError
+from sweeps.errors import SweepFailedError, UserError, first_line
 from sweeps.sweep_file.schema import ScalingSection
 
 _START_TRIES = 3
@@ -66,7 +66,7 @@ def _start(dashboard: bool, on_wait: Callable[[str], None]) -> None:
             return
         except Exception as error:  # Ray raises that itself
             ray.shutdown()
-            reason = _first_line(error)
+            reason = first_line(error)
             if left == 0:
                 raise SweepFailedError(
                     f"Ray did not start on this machine, in {_START_TRIES} tries ({reason}). The "
@@ -99,13 +99,9 @@ def _check_answers(address: str) -> None:
 
 def _no_cluster(address: str, error: Exception) -> UserError:
     return UserError(
-        f"--address = {address!r}: no Ray cluster answers there ({_first_line(error)}); allowed: "
+        f"--address = {address!r}: no Ray cluster answers there ({first_line(error)}); allowed: "
         "the host:port that `ray start --head` printed, or 'auto'"
     )
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def check_room(scaling: ScalingSection, address: str | None) -> None:
@@ -181,5 +177,5 @@ def _check_state_api(where: str) -> None:
         raise UserError(
             f"scaling.num_workers is above 1, which needs Ray's dashboard; that of {where} does "
             "not answer (install ray[default] there, and start the head without "
-            f"--include-dashboard=false): {_first_line(error)}"
+            f"--include-dashboard=false): {first_line(error)}"
         ) from None

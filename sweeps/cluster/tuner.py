@@ -19,7 +19,7 @@ from sweeps.cluster.internals import SweepOverError, killed_for_memory
 from sweeps.cluster.scheduler import LedgerScheduler
 from sweeps.cluster.searcher import LedgerSearcher
 from sweeps.cluster.slots import Slots
-from sweeps.errors import CommandError, SweepFailedError
+from sweeps.errors import CommandError, SweepFailedError, first_line
 from sweeps.search.ledger import Ledger
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import ScalingSection
@@ -69,7 +69,7 @@ def tune(
             raise
         except Exception as error:
             logger.exception("Ray Tune failed")
-            fault = f"{type(error).__name__}: {error}".splitlines()[0]
+            fault = f"{type(error).__name__}: {first_line(error)}"
         if ledger.exhausted:
             break
         faults = faults + 1 if ledger.progress == progress else 1

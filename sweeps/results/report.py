@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import time
 from collections import Counter
@@ -12,6 +13,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from sweeps.errors import first_line
 from sweeps.formatting import format_hyperparameters
 from sweeps.redaction import redact
 from sweeps.results import figures
@@ -23,6 +25,8 @@ from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.sweep_file.loading import dump_sweep
 from sweeps.sweep_file.schema import SweepFile
+
+logger = logging.getLogger("calsweep")
 
 _FACTS = ("number", "role", "loss", "setting", "seed", "state", "epochs")
 
@@ -91,7 +95,15 @@ def _diagrams(ranking: Ranking, read: Callable[[int], bytes]) -> list[str]:
         record = best.judged[0]
         try:
             logits, labels = read_predictions(read(record.number))
-        except OSError:
+        except FileNotFoundError:  # it was stopped before it made any
+            continue
+        except (OSError, ValueError, KeyError) as error:  # pyarrow's complaints are ValueErrors
+            logger.warning(
+                "trial %d: predictions_test.parquet cannot be read (%s); the report is without its "
+                "diagram",
+                record.number,
+                first_line(error),
+            )
             continue
         title = record.label + (" (chosen)" if best == ranking.chosen else "")
         drawings.append(reliability_svg(logits, labels, record.outcome["temperature"], title))

@@ -56,6 +56,8 @@ class Ledger:
     ) -> None:
         self.sweep = sweep
         self.records = list(records)
+        # Numbers may be missing where a record was damaged.
+        self._by_number = {record.number: record for record in self.records}
         self._save = save
         self._listeners = listeners
         self._on_fault = on_fault
@@ -65,6 +67,8 @@ class Ledger:
         self._stopper = make_stopper(sweep)
         self._initial = self._space.initial_settings(num_classes)[: sweep.search.trials]
         self._most_searched = self._space.most_trials(sweep.search.trials, self._initial)
+        tried = {record.setting for record in self.records if record.searched}
+        self._first = deque(setting for setting in self._initial if setting not in tried)
         candidates = min(sweep.selection.finalists + 1, self._most_searched)
         self._most_finals = (len(sweep.seeds) - 1) * candidates
         self._final: list[tuple[Setting, int]] | None = None
@@ -142,13 +146,13 @@ class Ledger:
         seed = self.sweep.search.seed
         if seed not in self._trained:
             return None
-        searched = self._searched
-        if searched < len(self._initial):
-            setting = self._initial[searched]
-            self._study.adopt(len(self.records), setting)
-            return self._begin("baseline" if searched == 0 else "published", setting, seed)
-        if not self._search_is_over(searched):
-            return self._begin("search", self._study.suggest(len(self.records)), seed)
+        if self._first:
+            setting = self._first.popleft()
+            self._study.adopt(self._next_number, setting)
+            role: Role = "baseline" if setting == self._initial[0] else "published"
+            return self._begin(role, setting, seed)
+        if not self._search_is_over(self._searched):
+            return self._begin("search", self._study.suggest(self._next_number), seed)
         if self._search_is_running:
             return None
         remaining = self._remaining_finals()
@@ -173,23 +177,22 @@ class Ledger:
             return False
         if self.sweep.search.seed in self._without_encoder:
             return True
-        searched = self._searched
         return (
-            searched >= len(self._initial)
-            and self._search_is_over(searched)
+            not self._first
+            and self._search_is_over(self._searched)
             and not self._remaining_finals()
         )
 
     def result(self, number: int, metrics: dict[str, float]) -> None:
         """Take in the metrics of an epoch; one that is known already changes nothing."""
-        record = self.records[number]
+        record = self._by_number[number]
         if record.add(metrics):
             del self._deaths[number]
             self._notify(record)
 
     def judge(self, number: int, entries: Iterable[dict[str, float]]) -> bool:
         """Whether a trial is to be stopped after these epochs: never the baseline or a finalist."""
-        record = self.records[number]
+        record = self._by_number[number]
         if not record.searched:
             return False
         poor = [self._stopper.judge(record, entry) for entry in entries]
@@ -207,7 +210,7 @@ class Ledger:
 
     def interrupted(self) -> None:
         """Nothing runs any more, by no trial's fault: those that ran come again."""
-        self._unfinished.extend(self.records[number] for number in sorted(self._live))
+        self._unfinished.extend(self._by_number[number] for number in sorted(self._live))
         self._live.clear()
 
     def died(self, number: int, at_fault: bool = True) -> None:
@@ -220,7 +223,7 @@ class Ledger:
             number: Of the trial.
             at_fault: Whether it may be.
         """
-        record = self.records[number]
+        record = self._by_number[number]
         self._deaths[number] += at_fault
         if self._deaths[number] > _MAX_DEATHS:
             deaths = f"its process died {self._deaths[number]} times in epoch {record.epochs + 1}"
@@ -231,7 +234,7 @@ class Ledger:
 
     def end(self, number: int, state: State, reason: str | None = None) -> None:
         """A trial ended."""
-        record = self.records[number]
+        record = self._by_number[number]
         record.state, record.ended = state, time.time()
         record.reason = redact(reason) if reason else reason  # it is kept, and shown in many places
         self._live.discard(number)
@@ -243,9 +246,17 @@ class Ledger:
             self._budget.learn(record)
         self._notify(record)
 
+    @property
+    def _next_number(self) -> int:
+        return self.records[-1].number + 1 if self.records else 0
+
+    def record(self, number: int) -> TrialRecord:
+        """The record of a trial."""
+        return self._by_number[number]
+
     def _begin(self, role: Role, setting: Setting, seed: int) -> TrialRecord:
         record = TrialRecord(
-            number=len(self.records),
+            number=self._next_number,
             role=role,
             loss=setting.loss,
             hyperparameters=setting.hyperparameters,
@@ -254,6 +265,7 @@ class Ledger:
         )
         self._save(record)
         self.records.append(record)
+        self._by_number[record.number] = record
         self._searched += record.searched
         if role == "finalist":
             self._finalists.append(record)
@@ -274,7 +286,7 @@ class Ledger:
 
     @property
     def _search_is_running(self) -> bool:
-        return any(self.records[number].searched for number in self._live)
+        return any(self._by_number[number].searched for number in self._live)
 
     def _remaining_finals(self) -> list[tuple[Setting, int]]:
         begun = {(record.setting, record.seed) for record in self._finalists}

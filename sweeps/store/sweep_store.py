@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import time
 import uuid
@@ -11,8 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from filelock import FileLock, Timeout
 
@@ -30,6 +32,9 @@ from trainables.storage import Folder, absolute
 _SECONDS_BETWEEN_TRIES = 2.0
 _BLOCK = 4096  # bytes
 _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
+
+T = TypeVar("T")
+logger = logging.getLogger("calsweep")
 
 
 class SweepStore:
@@ -110,7 +115,13 @@ class SweepStore:
         """What :meth:`create` was given of earlier sweeps."""
         if not self.folder.exists("warm_start.json"):
             return []
-        return [EarlierTrial(**v) for v in json.loads(self.folder.read("warm_start.json"))]
+        try:
+            return [EarlierTrial(**v) for v in json.loads(self.folder.read("warm_start.json"))]
+        except (ValueError, TypeError):
+            logger.warning(
+                "%s/warm_start.json is damaged; the sweep goes on without", self.folder.uri
+            )
+            return []
 
     def save_answer(self, answer: dict[str, Any], on_fault: Callable[[str], object]) -> None:
         """Write what the sweep came to; where that cannot be done now, wait until it can.
@@ -120,13 +131,21 @@ class SweepStore:
             on_fault: Told what is in the way, at each try.
         """
         data = json.dumps(finite(answer), indent=1).encode()
-        self._patiently(lambda: self.folder.write("answer.json", data), on_fault)
+        self.patiently(lambda: self.folder.write("answer.json", data), on_fault)
 
     def load_answer(self) -> dict[str, Any] | None:
         """What the sweep came to, less what is undefined; None until it has ended."""
         if not self.folder.exists("answer.json"):
             return None
-        answer: dict[str, Any] = json.loads(self.folder.read("answer.json"))
+        try:
+            answer: dict[str, Any] = json.loads(self.folder.read("answer.json"))
+        except ValueError:
+            logger.warning(
+                "%s/answer.json is damaged; `calsweep resume %s` writes it anew",
+                self.folder.uri,
+                self.name,
+            )
+            return None
         return answer
 
     def delete(self) -> None:
@@ -161,30 +180,47 @@ class SweepStore:
             record: The record.
             on_fault: Told what is in the way, at each try.
         """
-        self._patiently(lambda: self.save(record), on_fault)
+        self.patiently(partial(self.save, record), on_fault)
 
-    def _patiently(self, write: Callable[[], object], on_fault: Callable[[str], object]) -> None:
+    def patiently(self, act: Callable[[], T], on_fault: Callable[[str], object]) -> T:
+        """Do something with the storage; where that cannot be done now, wait until it can.
+
+        Args:
+            act: What to do.
+            on_fault: Told what is in the way, at each try.
+        """
         while True:
             try:
-                write()
-                return
+                return act()
             except OSError as error:
                 on_fault(storage_fault(self.storage, error))
                 time.sleep(_SECONDS_BETWEEN_TRIES)
 
-    def load_records(self) -> list[TrialRecord]:
-        """All records, by number. A trial that was still running has the history it had then."""
+    def load_records(
+        self, on_damaged: Callable[[str], object] = logger.warning
+    ) -> list[TrialRecord]:
+        """All records, by number. A trial that was still running has the history it had then.
+
+        Args:
+            on_damaged: Told of each file that cannot be understood. Its trial is left out: what is
+                lost with it is one trial, which a resumed sweep runs again.
+        """
         names = [name for name in self.trials_folder.names() if name.isdigit()]
+        load = partial(self._load_record, on_damaged=on_damaged)
         with ThreadPoolExecutor(16) as pool:
-            records = [r for r in pool.map(self._load_record, names) if r is not None]
+            records = [r for r in pool.map(load, names) if r is not None]
         return sorted(records, key=lambda record: record.number)
 
-    def _load_record(self, name: str) -> TrialRecord | None:
+    def _load_record(self, name: str, on_damaged: Callable[[str], object]) -> TrialRecord | None:
+        folder = self.trials_folder / name
         try:
-            values = json.loads((self.trials_folder / name).read("trial.json"))
+            record = TrialRecord(**json.loads(folder.read("trial.json")))
         except FileNotFoundError:
             return None
-        return TrialRecord(**values)
+        except (ValueError, TypeError):
+            on_damaged(f"{folder.uri}/trial.json is damaged; the trial is left out")
+            return None
+        return record
 
     @contextmanager
     def locked(self, on_wait: Callable[[str], None] = lambda _: None) -> Iterator[None]:

@@ -132,3 +132,19 @@ def test_a_click_on_a_heading_sorts_the_trials(page: Path, chromium: str) -> Non
         assert heading.get_attribute("aria-sort") == "descending"
         assert errors == []
         browser.close()
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 cut"])
+def test_damaged_predictions_are_named_and_do_without_their_diagram(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes
+) -> None:
+    records = [record(0, "cross_entropy"), record(1, "focal"), record(2, "focal")]
+    storage = make_store(tmp_path / "store", records)
+    store = SweepStore(storage, "shown")
+    for number in (1, 2):
+        store.trial_folder(number).write("predictions_test.parquet", content)
+    store.trial_folder(2).write("trial.json", b"")
+    path = Path(write_report("shown", storage, str(tmp_path / "page.html")))
+    assert "Leaderboard" in path.read_text()
+    assert "trial 1: predictions_test.parquet cannot be read" in caplog.text
+    assert "00002/trial.json is damaged" in caplog.text

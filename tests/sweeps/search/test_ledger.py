@@ -355,3 +355,25 @@ def test_the_last_trial_too_comes_again(tmp_path: Path) -> None:
             assert ledger.next() is last
     assert last.role == "finalist"
     assert last.state == "finished"
+
+
+@pytest.mark.parametrize("damaged", [0, 1, 4, 9])
+def test_a_sweep_goes_on_without_the_records_that_are_damaged(tmp_path: Path, damaged: int) -> None:
+    sweep = simulated()
+    store = new_store(tmp_path, sweep)
+    ledger = ledger_of(sweep, store)
+    initial = list(ledger._initial)
+    for _ in zip(range(24), steps(ledger), strict=False):
+        pass
+    store.trial_folder(damaged).write("trial.json", b"")
+    resumed = ledger_of(sweep, store)
+    for _ in steps(resumed):
+        pass
+    assert resumed.exhausted
+    numbers = [record.number for record in resumed.records]
+    assert numbers == sorted(set(numbers))
+    searched = [record for record in resumed.records if record.searched]
+    assert len(searched) == sweep.search.trials
+    assert {record.setting for record in searched} >= set(initial)
+    assert [record.role for record in searched].count("baseline") == 1
+    assert all(resumed.record(n).number == n for n in numbers)

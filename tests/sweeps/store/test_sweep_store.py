@@ -17,7 +17,7 @@ from sweeps.search.record import TrialRecord
 from sweeps.store import lease
 from sweeps.store.driver_log import driver_log
 from sweeps.store.sweep_store import SweepStore, check_storage, sweep_names
-from tests.builders import make_sweep
+from tests.builders import baseline, make_sweep, new_store, trial
 from trainables.storage import Folder
 
 
@@ -298,3 +298,42 @@ def test_a_log_that_cannot_be_written_says_nothing(
     with driver_log(store):
         logging.getLogger("calsweep").error("told to nobody")
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("content", [b"", b'{"number": 1', b"[]", b'{"number": 1}', b"\xff"])
+def test_a_damaged_record_is_named_and_left_out(tmp_path: Path, content: bytes) -> None:
+    store = new_store(tmp_path, make_sweep("kept"), [baseline(), trial(1), trial(2)])
+    store.trial_folder(1).write("trial.json", content)
+    told: list[str] = []
+    assert [record.number for record in store.load_records(told.append)] == [0, 2]
+    file = f"{tmp_path}/sweeps/kept/trials/00001/trial.json"
+    assert told == [f"{file} is damaged; the trial is left out"]
+
+
+def test_other_files_that_are_damaged_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = new_store(tmp_path, make_sweep("kept"))
+    for name in ("answer.json", "warm_start.json"):
+        store.folder.write(name, b"")
+    assert store.load_answer() is None
+    assert store.load_earlier() == []
+    assert "answer.json is damaged" in caplog.text
+    assert "warm_start.json is damaged" in caplog.text
+
+
+def test_reading_waits_while_the_storage_is_away(
+    store: SweepStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweeps.store.sweep_store._SECONDS_BETWEEN_TRIES", 0.0)
+    answers = iter([OSError("HTTP response code 503"), OSError(5, "Input/output error"), None])
+
+    def read() -> int:
+        if (fault := next(answers)) is not None:
+            raise fault
+        return 42
+
+    told: list[str] = []
+    assert store.patiently(read, told.append) == 42
+    assert "503" in told[0]
+    assert "Input/output error" in told[1]
