@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_breast_cancer
 
 from trainables.config import TrainingConfig
 from trainables.data import Dataset, load_dataset
@@ -36,11 +37,29 @@ def texts(folder: Path) -> dict[str, Any]:
     return {"name": "csv", "train": str(folder / "a.csv"), "text": "review"}
 
 
+def breast_cancer(folder: Path) -> dict[str, Any]:
+    """A real table: 569 rows of 30 numbers, as scikit-learn has it."""
+    frame = load_breast_cancer(as_frame=True).frame
+    frame["target"] = frame["target"].map({0: "malignant", 1: "benign"})
+    frame.to_csv(folder / "cancer.csv", index=False)
+    return {"name": "csv", "train": str(folder / "cancer.csv"), "label": "target"}
+
+
+def arrays(folder: Path) -> dict[str, Any]:
+    """The outcome is told by which half of a noisy signal is the higher one."""
+    draw = np.random.default_rng(0)
+    kinds = draw.integers(0, 2, 400)
+    signals = draw.normal(size=(400, 2, 16))
+    signals[:, 1, :8] += np.where(kinds, 1.5, -1.5)[:, None]
+    np.savez(folder / "a.npz", x=signals, y=kinds)
+    return {"name": "npz", "train": str(folder / "a.npz")}
+
+
 def images(folder: Path) -> dict[str, Any]:
     return {"name": "digits", "train_samples": 400}
 
 
-@pytest.mark.parametrize("make_data", [table, texts, images])
+@pytest.mark.parametrize("make_data", [table, breast_cancer, texts, arrays, images])
 def test_a_default_model_learns(tmp_path: Path, make_data: Any) -> None:
     dataset: Dataset = load_dataset(seed=0, **make_data(tmp_path))
     torch.manual_seed(0)

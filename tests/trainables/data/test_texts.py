@@ -125,3 +125,13 @@ def test_20_newsgroups(shared_data: Path) -> None:
     assert dataset.num_classes == 20
     assert len(dataset.test) == 7532 - sum("test=" in note for note in dataset.notes)
     assert dataset.input_shape == (256,)
+
+
+def test_ag_news(shared_data: Path) -> None:
+    folder = shared_data / "ag_news"
+    dataset = load(
+        "csv", folder / "dev.csv", test=folder / "test.csv", text="content", validation=800
+    )
+    assert dataset.classes == ("1", "2", "3", "4")
+    assert [len(dataset.train), len(dataset.validation), len(dataset.test)] == [7200, 800, 7600]
+    np.testing.assert_array_equal(np.bincount(dataset.validation.labels), np.full(4, 200))
