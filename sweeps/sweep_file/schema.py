@@ -105,7 +105,7 @@ class _NamedPart(BaseModel):
 
 _TELL_NOTHING = {
     *("data", "dataset", "datasets", "images", "raw", "processed", "csv", "parquet"),
-    *("train", "training", "test", "testing", "val", "validation", "valid"),
+    *("train", "training", "test", "testing", "val", "validation", "valid", "dev"),
 }
 
 
@@ -129,6 +129,8 @@ class DatasetSection(_NamedPart):
             place = without_credentials(place)
             path = PurePosixPath(place.partition("://")[2] or place)
             folders = [part for part in (path.parent if path.suffix else path).parts if part != "/"]
+            if self.name in ("csv", "npz") and path.suffix and "*" not in path.stem:
+                folders.append(path.stem)  # tables in one folder are different data
             telling = [folder for folder in folders if folder.lower() not in _TELL_NOTHING]
             folder = (telling or folders or [""])[-1]
             return f"{self.name}:{folder}" if folder else self.name
