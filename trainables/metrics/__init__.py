@@ -13,6 +13,7 @@ from trainables.metrics.calibration import (
     reliability_bins,
 )
 from trainables.metrics.debiased import debiased_calibration_error, sweep_calibration_error
+from trainables.metrics.detectable import detectable_difference
 from trainables.metrics.differences import COMPARABLE, Difference, difference
 from trainables.metrics.evaluation import evaluate
 from trainables.metrics.intervals import interval
@@ -48,6 +49,7 @@ __all__ = [
     "calibrated_reference",
     "classwise_calibration_error",
     "debiased_calibration_error",
+    "detectable_difference",
     "difference",
     "e_aurc",
     "error_rate",
