@@ -154,6 +154,7 @@ def _entry(sweep: TrackedSweep, chosen: Candidate, ambiguous: set[str]) -> dict[
 def _split(chosen: Candidate, split: str, metric: str) -> dict[str, float]:
     """A split's metrics, with interval and value after scaling of ECE, NLL and ``metric``."""
     shown = dict.fromkeys((*_METRICS, metric))
-    more = [f"{m}_{end}" for m in ("ece", "nll", metric) for end in ("low", "high", "scaled")]
+    ends = ("low", "high", "scaled", "calibrated", "calibrated_high")
+    more = [f"{m}_{end}" for m in ("ece", "nll", metric) for end in ends]
     values = {name: chosen.mean(f"{split}_{name}") for name in (*shown, *more)}
     return {name: value for name, value in values.items() if not math.isnan(value)}

@@ -54,13 +54,24 @@ def explain_choice(
             f"The cross-entropy baseline has {baseline.objective:.4f}, validation error "
             f"{baseline.val_error:.4f} (chosen: {chosen.val_error:.4f})."
         )
-    lines += in_words(comparisons)
+    lines += [*_context(chosen, objective), *in_words(comparisons)]
     if adapt_share:
         lines.append(
             f"{adapt_share:.0%} of the validation split is kept for what adapts to it (some "
             "losses, the temperature); the rest judges."
         )
     return [*lines, _on_the_test_split(chosen, objective_metric(objective)), *_elsewhere(chosen)]
+
+
+def _context(chosen: Candidate, objective: str) -> list[str]:
+    """What a calibration error of so many samples means."""
+    mean, most = (chosen.mean(f"{objective}_{end}") for end in ("calibrated", "calibrated_high"))
+    if math.isnan(mean):
+        return []
+    return [
+        "On so many validation samples a perfectly calibrated model with these confidences would "
+        f"show {mean:.4f}, up to {most:.4f}."
+    ]
 
 
 def _on_the_test_split(chosen: Candidate, metric: str) -> str:

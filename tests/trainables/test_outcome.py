@@ -37,6 +37,10 @@ def test_every_metric_is_there_raw_and_scaled() -> None:
             assert values[f"{split}_{name}_scaled"] == pytest.approx(scaled[name], abs=1e-4)
         for ending, each in (("", logits), ("_scaled", calibrated)):
             ends = [values[f"{split}_ece{ending}_{end}"] for end in ("low", "high")]
+            reference = M.calibrated_reference("ece", torch.softmax(each, 1))
+            assert values[f"{split}_ece{ending}_calibrated"] == pytest.approx(reference[0])
+            assert values[f"{split}_ece{ending}_calibrated_high"] == pytest.approx(reference[2])
+            assert f"{split}_nll{ending}_calibrated" not in values
             assert ends == pytest.approx(M.interval("ece", torch.softmax(each, 1), labels)[1:])
         assert values[f"{split}_ece_scaled"] < 0.5 * values[f"{split}_ece"]
         assert values[f"{split}_error_scaled"] == values[f"{split}_error"]

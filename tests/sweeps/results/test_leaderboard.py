@@ -94,6 +94,13 @@ def test_what_is_shown_and_judged_follows_the_objective() -> None:
     assert row[2:6] == [".1000", ".1000", ".1000", ".2000"]
 
 
+def test_what_a_calibrated_model_would_show_stands_beside() -> None:
+    known = {"val_ece_calibrated": 0.019, "val_ece_calibrated_high": 0.027}
+    records = [baseline(val_ece=0.05), trial(1, "focal", val_ece=0.03, **known)]
+    lines = explain_choice(ranked(records))
+    assert any("would show 0.0190, up to 0.0270" in line for line in lines)
+
+
 def test_a_chosen_baseline_is_not_compared_with_itself() -> None:
     records = [baseline(val_ece=0.01), trial(1, "focal", val_ece=0.03)]
     lines = explain_choice(ranked(records))
