@@ -37,7 +37,8 @@ class TrainingConfig:
         warmup_epochs: Epochs over which the learning rate rises linearly from zero.
         clip_grad_norm: Largest gradient norm, or None for no clipping.
         augmentation: ``none``, ``crop``, ``crop_flip``; None takes the dataset's own.
-        precision: ``auto`` is bfloat16 autocast on a GPU that has it, float32 elsewhere. Losses,
+        precision: ``auto`` is bfloat16 autocast on a GPU that has it, float32 elsewhere; a sweep
+            settles it when it starts. Losses,
             batch statistics and evaluation are float32 always.
         layout: How images lie in memory: ``auto`` is channels last for models with convolutions.
         fused_optimizer: Whether one kernel updates all weights.

@@ -1,14 +1,15 @@
 """Which device trials get where the sweep file leaves it to the cluster.
 
-``scaling.gpus_per_worker: auto`` is made a number once, when the sweep starts, and is kept with it.
+``scaling.gpus_per_worker: auto`` and ``training.precision: auto`` are settled once, when the sweep
+starts, and kept with it, so that all its trials are alike, also after a resume.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from sweeps.cluster.connection import all_nodes, worker_room
 from sweeps.sweep_file.schema import ScalingSection, SweepFile
@@ -28,30 +29,44 @@ class Gpu:
     Attributes:
         name: As its maker calls it.
         memory: In bytes.
+        bfloat16: Whether it computes in bfloat16, not just emulates it.
     """
 
     name: str
     memory: int
+    bfloat16: bool
 
 
 def settle_devices(sweep: SweepFile, dataset: Dataset) -> tuple[SweepFile, str | None]:
-    """The sweep with ``gpus_per_worker`` as a number, and what was decided, in words.
+    """The sweep with what it leaves to the cluster settled, and what was decided, in words.
 
-    A sweep that says a number stays as it is, and nothing is looked at.
+    ``gpus_per_worker`` becomes a number, and ``precision`` bfloat16 where all GPUs have it, else
+    float32. What the sweep says itself stays, and where it says all nothing is looked at.
     """
-    if sweep.scaling.gpus_per_worker != "auto":
-        return sweep, None
+    share = sweep.scaling.gpus_per_worker
+    open_precision = any(recipe.precision == "auto" for _, recipe in sweep.recipes)
     nodes = all_nodes()
-    gpu = _smallest_gpu(nodes) if any(node.get("GPU", 0.0) >= 1 for node in nodes) else None
-    if gpu is None:
-        share, said = 0.0, None
-        if any(node.get("GPU", 0.0) >= 1 for node in nodes):
-            said = "The cluster has GPUs that its PyTorch cannot use; trials train on CPUs."
-    else:
+    there_are = any(node.get("GPU", 0.0) >= 1 for node in nodes)
+    wanted = share == "auto" or (share > 0 and open_precision)
+    gpu = _weakest_gpu(nodes) if wanted and there_are else None
+    said = None
+    if share == "auto" and gpu is not None:
         share = gpu_share(sweep, _workload(sweep, dataset), gpu, nodes)
         said = _in_words(share, gpu)
+    elif share == "auto":
+        share = 0.0
+        if there_are:
+            said = "The cluster has GPUs that its PyTorch cannot use; trials train on CPUs."
     scaling = sweep.scaling.model_copy(update={"gpus_per_worker": share})
-    return sweep.model_copy(update={"scaling": scaling}), said
+    update: dict[str, Any] = {"scaling": scaling}
+    precision = "bfloat16" if share > 0 and gpu is not None and gpu.bfloat16 else "float32"
+    if sweep.training.precision == "auto":
+        update["training"] = sweep.training.model_copy(update={"precision": precision})
+    encoder = sweep.encoder
+    if encoder is not None and encoder.training.precision == "auto":
+        recipe = encoder.training.model_copy(update={"precision": precision})
+        update["encoder"] = encoder.model_copy(update={"training": recipe})
+    return sweep.model_copy(update=update), said
 
 
 def gpu_share(
@@ -87,8 +102,8 @@ def _workload(sweep: SweepFile, dataset: Dataset) -> Workload:
     return measure(sweep.model.name, sweep.model.options, dataset)
 
 
-def _smallest_gpu(nodes: Iterable[Mapping[str, float]]) -> Gpu | None:
-    """The GPU with the least memory among one of each type; None if PyTorch can use none.
+def _weakest_gpu(nodes: Iterable[Mapping[str, float]]) -> Gpu | None:
+    """What all GPUs have, by one of each type; None if PyTorch can use none.
 
     Where all nodes with GPUs are still to come, this makes the autoscaler bring one.
     """
@@ -105,17 +120,21 @@ def _smallest_gpu(nodes: Iterable[Mapping[str, float]]) -> Gpu | None:
     tasks = [look.options(resources={name: 0.001}).remote() for name in sorted(types)]
     found = ray.get(tasks or [look.remote()], timeout=_SECONDS_FOR_A_GPU)
     gpus = [Gpu(*gpu) for gpu in found if gpu is not None]
-    return min(gpus, key=lambda gpu: gpu.memory, default=None)
+    if not gpus:
+        return None
+    smallest = min(gpus, key=lambda gpu: gpu.memory)
+    return replace(smallest, bfloat16=all(gpu.bfloat16 for gpu in gpus))
 
 
-def _look() -> tuple[str, int] | None:
+def _look() -> tuple[str, int, bool] | None:
     """Runs on a node with a GPU."""
     import torch
 
     if not torch.cuda.is_available():
         return None
     properties = torch.cuda.get_device_properties(0)
-    return properties.name, properties.total_memory
+    bfloat16 = torch.cuda.is_bf16_supported(including_emulation=False)
+    return properties.name, properties.total_memory, bfloat16
 
 
 def _in_words(share: float, gpu: Gpu) -> str:

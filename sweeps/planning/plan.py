@@ -7,7 +7,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 from sweeps.formatting import format_hyperparameters, format_value
 from sweeps.search.space import SearchSpace
 from sweeps.search.stopping import make_stopper
-from sweeps.sweep_file.schema import DEFAULT_MODEL, SweepFile
+from sweeps.sweep_file.schema import DEFAULT_MODEL, SweepFile, TrainingSection
 
 ANY_NUMBER_OF_CLASSES = 10
 
@@ -65,9 +65,20 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
         ),
         **({"learns from": ", ".join(earlier)} if (earlier := sweep.search.warm_start) else {}),
         "each trial uses": each,
+        "computes in": _precision(sweep.training),
         "at once": "as many trials as there is room for"
         + (f", at most {scaling.max_concurrent}" if scaling.max_concurrent else ""),
     }
+
+
+def _precision(training: TrainingSection) -> str:
+    precision = {
+        "auto": "bfloat16 where all the GPUs have it, else float32 (settled at the start)",
+        "bfloat16": "bfloat16; losses, statistics and evaluation in float32",
+        "float32": "float32",
+    }[training.precision]
+    layout = "as PyTorch lays them out" if training.layout == "contiguous" else "channels last"
+    return f"{precision}; images {layout}"
 
 
 def _encoder_facts(sweep: SweepFile) -> dict[str, str]:

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from sweeps.cluster import connection, devices
 from sweeps.cluster.devices import Gpu, gpu_share, settle_devices
+from sweeps.cluster.internals import agents_may_be_slow
 from sweeps.errors import SweepFailedError
 from sweeps.runner import load_data, run_sweep
 from sweeps.store.sweep_store import SweepStore
@@ -42,19 +43,20 @@ def test_shares(
     workload: Workload, memory: int, node: dict[str, float], scaling: dict[str, Any], share: float
 ) -> None:
     sweep = make_sweep(scaling=scaling)
-    assert gpu_share(sweep, workload, Gpu("G", memory * GIB), [{"CPU": 4}, node]) == share
+    assert gpu_share(sweep, workload, Gpu("G", memory * GIB, True), [{"CPU": 4}, node]) == share
 
 
 @pytest.fixture(scope="module")
 def fake_gpus() -> Iterator[None]:
     """A Ray that believes in two GPUs, which are not there."""
-    ray.init(num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False)
+    with agents_may_be_slow():
+        ray.init(num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False)
     yield
     ray.shutdown()
 
 
 def test_a_number_in_the_sweep_file_stands(fake_gpus: None) -> None:
-    sweep = make_sweep(scaling={"gpus_per_worker": 0.5})
+    sweep = make_sweep(scaling={"gpus_per_worker": 0.5}, training={"precision": "bfloat16"})
     assert settle_devices(sweep, load_data(sweep)) == (sweep, None)
 
 
@@ -62,16 +64,33 @@ def test_auto_takes_the_gpus_of_the_cluster(
     fake_gpus: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A module that Ray's workers import sees no patch; a function that Ray ships by value does.
-    monkeypatch.setattr(devices, "_look", lambda: ("H200", 139 * 2**30))
+    monkeypatch.setattr(devices, "_look", lambda: ("H200", 139 * 2**30, True))
     sweep, said = settle_devices(make_sweep(), load_data(make_sweep()))
     assert sweep.scaling.gpus_per_worker == 1.0  # two CPUs beside two GPUs
     assert said == "scaling.gpus_per_worker = 1: each worker gets a GPU (H200, 139 GiB)"
     assert connection.concurrent_trials(sweep.scaling) == 2
+    assert sweep.training.precision == "bfloat16"
+
+
+@pytest.mark.parametrize(("bfloat16", "precision"), [(True, "bfloat16"), (False, "float32")])
+def test_precision_follows_the_gpus(
+    monkeypatch: pytest.MonkeyPatch, bfloat16: bool, precision: str
+) -> None:
+    monkeypatch.setattr(devices, "all_nodes", lambda: [{"CPU": 2.0, "GPU": 2.0}])
+    monkeypatch.setattr(devices, "_weakest_gpu", lambda nodes: Gpu("T4", 15 * GIB, bfloat16))
+    sweep = make_sweep(scaling={"gpus_per_worker": 0.5}, encoder={"training": {"epochs": 2}})
+    settled, said = settle_devices(sweep, load_data(sweep))
+    assert said is None
+    assert settled.encoder is not None
+    assert {settled.training.precision, settled.encoder.training.precision} == {precision}
+    on_cpus = make_sweep(scaling={"gpus_per_worker": 0})
+    assert settle_devices(on_cpus, load_data(sweep))[0].training.precision == "float32"
 
 
 def test_gpus_that_torch_cannot_use_are_told_of_and_left(fake_gpus: None) -> None:
     sweep, said = settle_devices(make_sweep(), load_data(make_sweep()))
     assert sweep.scaling.gpus_per_worker == 0.0
+    assert sweep.training.precision == "float32"
     assert said is not None and "that its PyTorch cannot use" in said
 
 
@@ -88,4 +107,5 @@ def test_what_was_settled_is_kept_with_the_sweep(fake_gpus: None, tmp_path: Path
         "kept", training={"epochs": 1}, search={"trials": 1}, selection={"finalists": 0}
     )
     run_sweep(sweep, str(tmp_path), console=Console(quiet=True))
-    assert SweepStore(str(tmp_path), "kept").load_sweep().scaling.gpus_per_worker == 0.0
+    kept = SweepStore(str(tmp_path), "kept").load_sweep()
+    assert (kept.scaling.gpus_per_worker, kept.training.precision) == (0.0, "float32")
