@@ -172,7 +172,7 @@ def _carry_out(
 ) -> SweepResult:
     writer = MlflowWriter(Mirror(sweep, store))
     records = store.patiently(partial(_load_records, sweep, store, progress), progress.fault)
-    encoder = encoder_setup(sweep, store.storage, dataset)
+    encoder = store.patiently(partial(encoder_setup, sweep, store, dataset), progress.fault)
     ledger = Ledger(
         sweep,
         partial(store.save_patiently, on_fault=progress.fault),
@@ -180,7 +180,7 @@ def _carry_out(
         records,
         store.load_earlier(),
         listeners=(writer.submit, progress.tick),
-        trained_encoders=trained_encoders(sweep, encoder),
+        trained_encoders=store.patiently(partial(trained_encoders, sweep, encoder), progress.fault),
         on_fault=progress.fault,
     )
     for record in records:

@@ -67,23 +67,43 @@ def encoder_folder(uri: str, seed: int) -> Folder:
 
 def is_trained(folder: Folder) -> bool:
     """Whether a complete encoder lies there."""
-    return folder.exists(_INDEX)
+    return bool(_read_index(folder))
+
+
+def encoder_file(folder: Folder, name: str) -> str:
+    """The name under which a file of a complete encoder lies there: it carries its digest.
+
+    Args:
+        folder: The encoder's.
+        name: ``encoder.pt`` (a state dict) or ``features_<split>.npy`` (N, D) float32.
+
+    Raises:
+        FileNotFoundError: No complete encoder lies there.
+    """
+    index = _read_index(folder)
+    if not index:
+        raise FileNotFoundError(f"no complete encoder lies in {folder.uri}")
+    return _with_digest(name, index[name])
 
 
 def save_encoder(folder: Folder, encoder: nn.Module, frozen: Dataset) -> None:
     """Write a trained encoder's weights and the features that it makes of the dataset.
 
-    Files: ``encoder.pt`` (a state dict), ``features_<split>.npy`` (N, D) float32, and at the end
-    ``encoder.json`` with the digest of each.
+    Files: those of :func:`encoder_file`, and at the end ``encoder.json`` with the digest of each.
+    Several sweeps may train the same encoder side by side: the first one that is complete stays.
+    Should two end at the same moment, each index names files that nobody overwrites.
 
     Raises:
         OSError: The folder cannot be written.
     """
+    if is_trained(folder):
+        return
     digests = {}
     for name, data in _files(encoder, frozen):
-        folder.write(name, data)
         digests[name] = _digest(data)
-    folder.write(_INDEX, json.dumps(digests, indent=1).encode())
+        folder.write(_with_digest(name, digests[name]), data)
+    if not is_trained(folder):
+        folder.write(_INDEX, json.dumps(digests, indent=1).encode())
 
 
 def load_features(folder: Folder) -> dict[str, np.ndarray]:
@@ -95,18 +115,21 @@ def load_features(folder: Folder) -> dict[str, np.ndarray]:
         FileNotFoundError: No complete encoder lies there.
         ValueError: A file is damaged.
     """
-    digests: dict[str, str] = json.loads(folder.read(_INDEX))
+    index = _read_index(folder)
+    if not index:
+        raise FileNotFoundError(f"no complete encoder lies in {folder.uri}")
     features = {}
     for split in SPLITS:
-        name = f"features_{split}.npy"
+        digest = index[f"features_{split}.npy"]
+        name = _with_digest(f"features_{split}.npy", digest)
         if folder.is_local:
             path = Path(folder.path) / name
             with open(path, "rb") as stream:
-                whole = hashlib.file_digest(stream, _blake2b).hexdigest() == digests[name]
+                whole = hashlib.file_digest(stream, _blake2b).hexdigest() == digest
             array = np.load(path, mmap_mode="r", allow_pickle=False) if whole else None
         else:
             data = folder.read(name)
-            whole = _digest(data) == digests[name]
+            whole = _digest(data) == digest
             array = np.load(io.BytesIO(data), allow_pickle=False) if whole else None
         if array is None:
             raise ValueError(
@@ -125,6 +148,20 @@ def _files(encoder: nn.Module, frozen: Dataset) -> Any:
         buffer = io.BytesIO()
         np.save(buffer, getattr(frozen, split).inputs)
         yield f"features_{split}.npy", buffer.getvalue()
+
+
+def _read_index(folder: Folder) -> dict[str, str]:
+    """The digest of each file; empty where there is no encoder, or the index is damaged."""
+    try:
+        index = json.loads(folder.read(_INDEX))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return index if isinstance(index, dict) else {}
+
+
+def _with_digest(name: str, digest: str) -> str:
+    stem, _, ending = name.rpartition(".")
+    return f"{stem}-{digest}.{ending}"
 
 
 def _blake2b() -> Any:

@@ -1,16 +1,20 @@
 """The encoders of two-stage sweeps: which there are, and where they lie.
 
 An encoder is kept in the storage under what it is made of: the data, the model, its loss, its
-recipe and its seed. So sweeps that differ in the heads only share it.
+recipe and its seed, the number of workers, the user's own code and the packages' versions. So
+sweeps that differ in the heads only share it, and a sweep that goes on with other versions keeps
+the one that it began with.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from sweeps.store.environment import describe_environment
+from sweeps.store.identity import own_modules
+from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from trainables.config import EncoderSetup
 from trainables.storage import Folder
@@ -18,21 +22,43 @@ from trainables.storage import Folder
 if TYPE_CHECKING:
     from trainables.data.base import Dataset
 
+_NAME = "encoders"  # a file of the sweep's: where its encoders lie
 
-def encoder_setup(sweep: SweepFile, storage: str, dataset: Dataset) -> EncoderSetup | None:
+
+def encoder_setup(sweep: SweepFile, store: SweepStore, dataset: Dataset) -> EncoderSetup | None:
     """How the sweep's encoders are trained and where they are kept; None for a single stage."""
     if sweep.encoder is None:
         return None
+    folder = Folder(store.storage) / "encoders" / _kept_name(sweep, store.folder, dataset)
+    return EncoderSetup(training=sweep.encoder.training.config(), uri=folder.uri)
+
+
+def _kept_name(sweep: SweepFile, folder: Folder, dataset: Dataset) -> str:
+    """The name that is kept with the sweep, once it has one."""
+    try:
+        kept = folder.read(_NAME).decode()
+    except FileNotFoundError:
+        kept = ""
+    name = kept or _name(sweep, dataset)
+    if not kept:
+        folder.write(_NAME, name.encode())
+    return name
+
+
+def _name(sweep: SweepFile, dataset: Dataset) -> str:
+    assert sweep.encoder is not None
+    environment = describe_environment()
     made_of = {
-        "calsweep": version("calsweep"),
+        "versions": {"python": environment["python"], **environment["packages"]},
+        "modules": own_modules((sweep.model.name, sweep.encoder.loss.name)),
         "dataset": dataset.digest(),
         "model": sweep.model.model_dump(),
         "encoder": sweep.encoder.model_dump(mode="json"),
+        "num_workers": sweep.scaling.num_workers,
     }
     text = json.dumps(made_of, sort_keys=True, default=str)
-    name = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-    folder = Folder(storage) / "encoders" / f"{sweep.model_label.replace('/', '-')}-{name}"
-    return EncoderSetup(training=sweep.encoder.training.config(), uri=folder.uri)
+    digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    return f"{sweep.model_label.replace('/', '-')}-{digest}"
 
 
 def trained_encoders(sweep: SweepFile, setup: EncoderSetup | None) -> frozenset[int]:

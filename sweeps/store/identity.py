@@ -13,7 +13,7 @@ import hashlib
 import importlib.util
 import json
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -58,7 +58,7 @@ def identify(sweep: SweepFile, dataset: Dataset) -> Identity:
         digest=dataset.digest(),
         samples={name: len(getattr(dataset, name)) for name in ("train", "validation", "test")},
         num_classes=dataset.num_classes,
-        modules=_own_modules(sweep),
+        modules=own_modules(_named(sweep)),
     )
 
 
@@ -164,13 +164,20 @@ def _changes(before: Mapping[str, str | None], now: Mapping[str, str | None]) ->
     return lines
 
 
-def _own_modules(sweep: SweepFile) -> dict[str, str]:
-    """A digest of each file of the modules that a sweep names and of those that they import.
+def _named(sweep: SweepFile) -> list[str]:
+    """What a sweep names that may be the user's own."""
+    encoder = [sweep.encoder.loss.name] if sweep.encoder is not None else []
+    return [sweep.dataset.name, sweep.model.name, *(s.name for s in sweep.losses), *encoder]
+
+
+def own_modules(named: Iterable[str]) -> dict[str, str]:
+    """A digest of each file of the modules that are named and of those that they import.
 
     Installed packages are left out: they have versions.
+
+    Args:
+        named: Names of losses, models and so on; ``module:Name`` for the user's own.
     """
-    encoder = [sweep.encoder.loss.name] if sweep.encoder is not None else []
-    named = (sweep.dataset.name, sweep.model.name, *(s.name for s in sweep.losses), *encoder)
     waiting = [name.partition(":")[0].partition(".")[0] for name in named if ":" in name]
     seen: set[str] = set()
     digests: dict[str, str] = {}
