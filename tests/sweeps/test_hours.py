@@ -1,0 +1,50 @@
+"""A sweep's hours end while trials run."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from sweeps.runner import resume_sweep, run_sweep
+from tests.builders import make_sweep
+
+SLOW_LOSS = """
+import time
+from torch.nn.functional import cross_entropy
+from trainables.losses import CalibrationLoss
+
+class Slow(CalibrationLoss):
+    looks_across_batch = False
+    def compute(self, logits, targets, indices, features):
+        time.sleep(0.05)
+        return cross_entropy(logits, targets)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_what_runs_when_the_hours_are_over_goes_on_after_a_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "slow_loss.py").write_text(SLOW_LOSS)
+    sweep = make_sweep(
+        "late",
+        dataset={"name": "digits", "train_samples": 300},
+        model={"name": "small_cnn", "width": 4},
+        losses=["slow_loss:Slow"],
+        training={"epochs": 2000, "batch_size": 64},
+        search={"trials": 2, "max_hours": 60 / 3600},
+        scheduler={"name": "none"},
+        selection={"finalists": 0},
+    )
+    storage = str(tmp_path / "store")
+    begun = time.time()
+    result = run_sweep(sweep, storage)
+    assert "The time is up" in result.answer["why"][-1]
+    assert {record.state for record in result.records} == {"running"}
+    assert any(record.epochs for record in result.records)
+    again = resume_sweep("late", storage)
+    for before, after in zip(result.records, again.records, strict=False):
+        assert after.started == before.started >= begun
+        assert after.epochs > before.epochs
