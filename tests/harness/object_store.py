@@ -8,11 +8,16 @@ from typing import Any
 
 import boto3
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-from werkzeug.serving import make_server
+from werkzeug.serving import WSGIRequestHandler, make_server
 
 from tests.harness.ray_cluster import free_port
 
 BUCKET = "sweeps"
+
+
+class _Quiet(WSGIRequestHandler):
+    def log(self, type: str, message: str, *args: Any) -> None:
+        """Nothing."""
 
 
 class ObjectStore:
@@ -27,7 +32,9 @@ class ObjectStore:
         self.refuses_readers = False
         self._app = DomainDispatcherApplication(create_backend_app)
         port = free_port()
-        self._server = make_server("127.0.0.1", port, self._answer, threaded=True)
+        self._server = make_server(
+            "127.0.0.1", port, self._answer, threaded=True, request_handler=_Quiet
+        )
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         self.environment = {
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",

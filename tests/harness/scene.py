@@ -94,7 +94,7 @@ class MlflowServer:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while True:
             with suppress(UserError):
                 check_answers(self.uri)
