@@ -238,7 +238,8 @@ class SweepStore:
             if not (self.folder.is_local and self._lock(held)):
                 self._lease = held.enter_context(lease(self.folder, on_wait))
                 held.callback(setattr, self, "_lease", None)
-            self.folder.tidy()
+            with suppress(OSError):  # it is away: there will be another time
+                self.folder.tidy()
             yield
 
     def _lock(self, held: ExitStack) -> bool:
