@@ -20,6 +20,7 @@ from sweeps.redaction import redact
 if TYPE_CHECKING:
     from sweeps.cluster.shipping import Shipment
     from sweeps.runner import SweepResult
+    from sweeps.sweep_file.schema import SweepFile
 
 app = typer.Typer(
     name="calsweep",
@@ -180,8 +181,15 @@ def stop(
 
 
 @app.command()
-def check(file: File, overrides: Overrides = None, name: NewName = None) -> None:
-    """Read a sweep file and print the plan; start nothing."""
+def check(
+    file: File,
+    overrides: Overrides = None,
+    name: NewName = None,
+    no_data: Annotated[
+        bool, typer.Option("--no-data", help="Do not load the data, which may take a while.")
+    ] = False,
+) -> None:
+    """Read a sweep file and its data and print the plan; start nothing."""
     from sweeps.planning.checks import check_sweep
     from sweeps.sweep_file.loading import load_sweep
     from sweeps.terminal.console import plain_console
@@ -189,7 +197,20 @@ def check(file: File, overrides: Overrides = None, name: NewName = None) -> None
 
     sweep = load_sweep(file, overrides or (), name)
     check_sweep(sweep)
-    plain_console().print(*plan_tables(sweep), sep="\n")
+    of_data = {} if no_data else _facts_of_data(sweep)
+    plain_console().print(*plan_tables(sweep, of_data), sep="\n")
+
+
+def _facts_of_data(sweep: SweepFile) -> dict[str, str]:
+    from sweeps.planning.data_facts import data_facts
+    from sweeps.planning.data_fit import fit_to_data
+    from sweeps.runner import load_data
+
+    try:
+        dataset = load_data(sweep)
+    except UserError as error:  # they may lie on the cluster alone
+        return {"data": f"not looked at, as they cannot be loaded here: {error}"}
+    return data_facts(fit_to_data(sweep, dataset), dataset)
 
 
 @app.command()

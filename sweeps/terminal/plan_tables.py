@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rich.console import RenderableType
 
 from sweeps.planning.plan import ANY_NUMBER_OF_CLASSES, describe_range, plan_facts
@@ -10,8 +12,13 @@ from sweeps.sweep_file.schema import SweepFile
 from sweeps.terminal.style import facts_table, new_table
 
 
-def plan_tables(sweep: SweepFile) -> list[RenderableType]:
-    """The plan as a list of facts and the table of what is searched."""
+def plan_tables(sweep: SweepFile, of_data: Mapping[str, str] | None = None) -> list[RenderableType]:
+    """The plan as a list of facts and the table of what is searched.
+
+    Args:
+        sweep: The sweep.
+        of_data: What is known of its data, by heading.
+    """
     space = new_table()
     for heading in ("loss", "hyperparameter", "search range", "published settings"):
         space.add_column(heading, overflow="fold")
@@ -23,4 +30,4 @@ def plan_tables(sweep: SweepFile) -> list[RenderableType]:
         for index, (name, values) in enumerate(rows):
             first = index == 0
             space.add_row(loss if first else "", name, values, str(count) if first else "")
-    return ["", facts_table(plan_facts(sweep)), "", space, ""]
+    return ["", facts_table(plan_facts(sweep) | dict(of_data or {})), "", space, ""]

@@ -5,16 +5,9 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import UserError
-from sweeps.runner import (
-    delete_sweep,
-    load_data,
-    overviews,
-    read_answer,
-    resume_sweep,
-    run_sweep,
-    write_report,
-)
+from sweeps.runner import load_data, resume_sweep, run_sweep
 from sweeps.store.sweep_store import SweepStore
+from sweeps.upkeep import delete_sweep, overviews, read_answer, write_report
 from tests.builders import baseline, make_sweep, new_store, trial
 
 

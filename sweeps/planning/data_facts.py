@@ -1,0 +1,51 @@
+"""What a sweep's data allow to be told, before the money is spent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sweeps.formatting import metric_heading
+from sweeps.sweep_file.schema import SweepFile
+
+if TYPE_CHECKING:
+    from trainables.data.base import Dataset
+
+_USUAL_DIFFERENCE = 0.02  # of the ECE of two calibration losses, in most rows of the papers' tables
+_COMPARED = ("ece", "adaptive_ece")
+
+
+def data_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
+    """How much data there are, the model for them, and what can be told apart, by heading.
+
+    Args:
+        sweep: The sweep, its model named.
+        dataset: Its data.
+    """
+    from trainables.metrics import detectable_difference
+    from trainables.trial import validation_parts
+
+    sizes = ", ".join(
+        f"{len(split):,} {name}"
+        for name, split in (
+            ("training", dataset.train),
+            ("validation", dataset.validation),
+            ("test", dataset.test),
+        )
+    )
+    judging, _ = validation_parts(dataset, sweep.training.adapt_share)
+    count = len(judging)
+    facts = {"data": f"{sizes} samples of {dataset.num_classes} classes"}
+    facts["model"] = sweep.model.name
+    if sweep.search.objective.removeprefix("val_").removesuffix("_scaled") not in _COMPARED:
+        return facts
+    smallest = detectable_difference(count)
+    told = (
+        f"differences in {metric_heading('ece')} of {smallest:.3f} or more, by {count:,} "
+        "validation samples (at an error of 0.1)"
+    )
+    if smallest > _USUAL_DIFFERENCE:
+        told += (
+            f"; calibration losses mostly differ by less than {_USUAL_DIFFERENCE:g}: expect "
+            "“not supported”, or give dataset.validation more samples"
+        )
+    return {**facts, "can tell apart": told}
