@@ -1,7 +1,7 @@
 """All that leans on parts of MLflow that its documentation does not promise, in one place.
 
-Each entry says what it is, why it is needed, and the oldest MLflow for which it is known to hold.
-``tests/sweeps/tracking/test_internals.py`` fails when one of them changes.
+Each entry says what it leans on, why nothing public would do, since which version that holds, and
+the test that fails when it changes.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-# Environment variables of MLflow (3.17), set unless the user has set them. Those without a word in
-# its reference are among them; an unknown one would be ignored without a word.
 ENVIRONMENT = {
     # Its own retries would hold a sweep up for minutes; the writer retries by itself.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
@@ -24,28 +22,58 @@ ENVIRONMENT = {
     "MLFLOW_CONFIGURE_LOGGING": "false",  # its messages go into our log
     "GIT_PYTHON_REFRESH": "quiet",  # of GitPython, which MLflow imports
 }
+"""Environment variables of MLflow, where the user has not set them.
 
-# Tags of an experiment that MLflow's pages read (3.17): that it is shown in the pages for training
-# models instead of those for language models, and views of its runs that somebody shared.
+Leans on: their names and meanings, of which MLflow's pages describe some.
+Why: its client and its server have no arguments for them; an unknown one is ignored.
+Since: MLflow 3.17, the oldest that is allowed.
+Test: tests/sweeps/tracking/test_internals.py::test_mlflow_knows_the_variable
+"""
+
 EXPERIMENT_KIND = {"mlflow.experimentKind": "custom_model_development"}
+"""Tag of an experiment that is shown in the pages for training models.
+
+Leans on: the tag's name and value, which MLflow's pages read.
+Why: else its runs are shown as those of language models; nothing public chooses.
+Since: MLflow 3.17, the oldest that is allowed.
+Test: tests/sweeps/tracking/test_internals.py::test_mlflows_pages_know_views_and_kinds
+"""
+
 _SHARED_VIEW = "mlflow.sharedViewState."
 # Of the link to an experiment: the pages for training models, and which shared view.
 VIEW_LINK = "runs?workflowType=machine_learning&viewStateShareKey={key}"
 
 
 def set_environment() -> None:
-    """Set :data:`ENVIRONMENT`; before MLflow is imported, as it reads some of it then."""
+    """Set :data:`ENVIRONMENT`.
+
+    Leans on: that MLflow reads some of it when it is imported.
+    Why: so it has to be done before, and the user's own values stay.
+    Since: MLflow 3.17, the oldest that is allowed.
+    Test: tests/sweeps/tracking/test_internals.py::test_mlflow_knows_the_variable
+    """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
 
 
 def view_tag(key: str) -> str:
-    """Name of the experiment's tag that holds a shared view."""
+    """Name of the experiment's tag that holds a shared view.
+
+    Leans on: how MLflow's pages keep a view that somebody shared.
+    Why: nothing public makes such a view.
+    Since: MLflow 3.17, the oldest that is allowed.
+    Test: tests/sweeps/tracking/test_internals.py::test_mlflows_pages_know_views_and_kinds
+    """
     return _SHARED_VIEW + key
 
 
 def table_view(columns: dict[str, int], order_by: str) -> dict[str, Any]:
-    """The part of a shared view that is the table of runs (3.17).
+    """The part of a shared view that is the table of runs.
+
+    Leans on: the form in which MLflow's pages write it.
+    Why: nothing public makes such a view.
+    Since: MLflow 3.17, the oldest that is allowed.
+    Test: tests/sweeps/tracking/test_internals.py::test_mlflows_pages_know_views_and_kinds
 
     Args:
         columns: Names and widths in pixels, in their order.
@@ -63,7 +91,13 @@ def table_view(columns: dict[str, int], order_by: str) -> dict[str, Any]:
 
 
 def chart_view(charts: list[dict[str, Any]], section: str) -> dict[str, Any]:
-    """The part of a shared view that is the charts, of all runs, in one section (3.17)."""
+    """The part of a shared view that is the charts, of all runs, in one section.
+
+    Leans on: the form in which MLflow's pages write it.
+    Why: nothing public makes such a view.
+    Since: MLflow 3.17, the oldest that is allowed.
+    Test: tests/sweeps/tracking/test_internals.py::test_mlflows_pages_know_views_and_kinds
+    """
     common = {"metricSectionId": section, "deleted": False, "isGenerated": False}
     lines = {"scaleType": "linear", "xAxisKey": "step", "lineSmoothness": 0, "yAxisKey": "metric"}
     return {
@@ -87,9 +121,12 @@ def chart_view(charts: list[dict[str, Any]], section: str) -> dict[str, Any]:
 def sqlite_uri(path: Path) -> str:
     """The address of a SQLite file, for any path.
 
-    SQLAlchemy (2.1) reads what follows a ``?`` as options and decodes percent signs. MLflow (3.17)
-    makes the folder of a ``sqlite:///`` address without decoding it, which would leave an empty
-    folder of the encoded name; it does not where the driver is named.
+    Leans on: SQLAlchemy reads what follows a ``?`` as options and decodes percent signs. MLflow
+        makes the folder of a ``sqlite:///`` address without decoding it, which would leave an empty
+        folder of the encoded name; it does not where the driver is named.
+    Why: MLflow has no function for it.
+    Since: MLflow 3.17 with SQLAlchemy 2.0.
+    Test: tests/sweeps/tracking/test_internals.py::test_sqlalchemy_reads_the_path_that_was_meant
     """
     encoded = quote(str(path), safe=" +/")
     driver = "" if encoded == str(path) else "+pysqlite"
@@ -97,7 +134,13 @@ def sqlite_uri(path: Path) -> str:
 
 
 def sqlite_path(uri: str) -> Path | None:
-    """The file of a SQLite address; None for others."""
+    """The file of a SQLite address; None for others.
+
+    Leans on: what :func:`sqlite_uri` leans on.
+    Why: a file that is not there is not to be made by connecting.
+    Since: MLflow 3.17 with SQLAlchemy 2.0.
+    Test: tests/sweeps/tracking/test_internals.py::test_sqlalchemy_reads_the_path_that_was_meant
+    """
     scheme, mark, place = uri.partition(":///")
     if not mark or scheme.partition("+")[0] != "sqlite":
         return None
@@ -105,13 +148,25 @@ def sqlite_path(uri: str) -> Path | None:
 
 
 def make_tables(path: Path) -> None:
-    """Make MLflow's tables in a SQLite file: connecting does that (3.17)."""
+    """Make MLflow's tables in a SQLite file.
+
+    Leans on: that connecting makes them.
+    Why: the command for it migrates tables that are there already.
+    Since: MLflow 3.17, the oldest that is allowed.
+    Test: tests/sweeps/tracking/test_address.py::test_mlflows_database_is_made_whole_or_not_at_all
+    """
     from mlflow import MlflowClient
 
     MlflowClient(sqlite_uri(path)).search_experiments(max_results=1)
 
 
 def deleted(entity: Any) -> bool:
-    """Whether an experiment or a run lies in MLflow's trash."""
+    """Whether an experiment or a run lies in MLflow's trash.
+
+    Leans on: the word for it.
+    Why: MLflow has a name for the word in a private module only.
+    Since: MLflow 3.17, the oldest that is allowed.
+    Test: tests/sweeps/tracking/test_writer.py::test_a_deleted_run_stops_no_other
+    """
     stage = entity.info.lifecycle_stage if hasattr(entity, "info") else entity.lifecycle_stage
     return bool(stage == "deleted")

@@ -18,7 +18,7 @@ def test_mlflow_knows_the_variable(name: str) -> None:
     assert getattr(environment_variables, name).name == name
 
 
-def test_mlflows_pages_know_views_and_kinds_of_experiments() -> None:
+def test_mlflows_pages_know_views_and_kinds() -> None:
     folder = Path(mlflow.__file__).parent / "server" / "js" / "build" / "static" / "js"
     (main,) = (path.read_text(errors="replace") for path in folder.glob("main.*.js"))
     for word in (internals.view_tag(""), "viewStateShareKey", *internals.EXPERIMENT_KIND):

@@ -79,9 +79,7 @@ def test_a_trial_whose_files_are_damaged_holds_up_no_other(
     assert set(statuses.values()) == {"FINISHED"}
 
 
-def test_a_run_deleted_in_mlflow_stops_no_other_and_stays_deleted(
-    fresh: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_deleted_run_stops_no_other(fresh: Path, caplog: pytest.LogCaptureFixture) -> None:
     sweep, records = make_sweep("pruned"), make_records()[:3]
     store = make_store(fresh, sweep, records)
     mirror = Mirror(sweep, store)
