@@ -29,12 +29,13 @@ TABLE = "digits.csv"
 _KEPT_FREE = 4 * 2**30  # bytes: what a cluster and a sweep may take
 _EAT = """
 import sys, time
+import psutil
 eaten = []
-for _ in range(int(sys.argv[1]) // 2**27):
+while psutil.virtual_memory().available > float(sys.argv[1]):
     eaten.append(bytearray(b"x") * 2**27)
     time.sleep(0.05)
 time.sleep(120)
-"""
+"""  # until no more than that is left
 
 
 @dataclass
@@ -224,18 +225,20 @@ def busy_start(scene: Scene, rng: random.Random) -> CutOff | None:
 def low_memory(scene: Scene, rng: random.Random) -> CutOff | None:
     """Another program takes what memory Ray leaves free, until a trial's process was killed."""
 
-    def trials() -> set[int]:
-        return {p.pid for p in scene.processes_of("ray::ResourceTrainable", scene.cluster.nodes)}
+    def kills() -> int:
+        told = scene.calsweep("logs", scene.job, "--address", scene.cluster.url)
+        return told.count("runs low on memory")
 
-    before, cut_off = trials(), _cut_off(scene)
-    hog = subprocess.Popen([sys.executable, "-c", _EAT, str(_KEPT_FREE + 2**30)])
+    before, cut_off = kills(), _cut_off(scene)
+    share = float(scene.cluster.of_nodes["RAY_memory_usage_threshold"])
+    left = (1 - share) * psutil.virtual_memory().total - 2**30
+    hog = subprocess.Popen([sys.executable, "-c", _EAT, str(left)])
     until = time.monotonic() + 60
-    while not before - trials() and time.monotonic() < until:
-        time.sleep(0.1)
+    while not (killed := kills() > before) and time.monotonic() < until:
+        time.sleep(0.5)
     hog.kill()
     hog.wait()
-    killed = before - trials()
-    return {trial: pid for trial, pid in cut_off.items() if pid in killed} if killed else None
+    return cut_off if killed else None
 
 
 def readers_refused(scene: Scene, rng: random.Random) -> CutOff:

@@ -120,7 +120,7 @@ class RayCluster:
             **({"RAY_AUTH_TOKEN": token} if token else {}),
             **(variables or {}),
         }
-        self._of_nodes = of_nodes or {}
+        self.of_nodes = of_nodes or {}
         self.nodes: list[Node] = []
         self.head_cpus = head_cpus
         self.head = self.start_head()
@@ -166,7 +166,7 @@ class RayCluster:
                 f"--num-cpus={cpus}",
                 "--object-store-memory=200000000",
             ],
-            {**self.environment, **self._of_nodes},
+            {**self.environment, **self.of_nodes},
         )
         self.nodes.append(node)
         return node
