@@ -272,7 +272,7 @@ def test_if_every_trial_fails_the_sweep_fails_with_the_reasons(workplace: Path) 
             "hopeless",
             losses=["focal"],
             search={"trials": 2},
-            training={"epochs": 1, "lr": 1e30, "batch_size": 64},
+            training={"epochs": 1, "lr": 1e6, "batch_size": 64},
         )
     records = SweepStore(str(workplace / "store"), "hopeless").load_records()
     assert [record.state for record in records] == ["failed", "failed"]
