@@ -1,10 +1,18 @@
 """What all tests share."""
 
+import os
 from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import settings
+
+from sweeps.cluster.internals import LOCAL_SETTINGS
+
+# Ray reads some of them when it is imported, as tests do before any sweep has set them: under
+# `uv run pytest` its workers would get a second environment.
+for name, value in LOCAL_SETTINGS.items():
+    os.environ.setdefault(name, value)
 
 # Several threads on a small machine only get into each other's way.
 torch.set_num_threads(1)
