@@ -74,9 +74,9 @@ def run_to_end(digits: Dataset, setup: TrialSetup, config: TrialConfig) -> dict[
 @pytest.fixture(scope="module")
 def trained(digits: Dataset, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrialSetup]:
     folder = tmp_path_factory.mktemp("two_stage")
-    setup = make_setup(folder, epochs=12)
+    setup = make_setup(folder, epochs=16)
     result = run_to_end(digits, setup, ENCODER)
-    assert result["epoch"] == 12
+    assert result["epoch"] == 16
     return folder, setup
 
 
@@ -91,7 +91,7 @@ def test_a_head_on_a_good_encoder_is_accurate_and_leaves_it_alone(
     folder, setup = trained
     encoder = read(folder_of(setup), "encoder.pt")
     result = run_to_end(digits, setup, head_of(1, gamma=1.0))
-    assert result["val_accuracy"] > 0.85
+    assert result["val_accuracy"] > 0.9
     assert {"test_ece", "temperature", "val_ece_low"} <= result.keys()
     assert read(folder_of(setup), "encoder.pt") == encoder
     checkpoint = next((folder / "trials/00001/checkpoints").iterdir())
