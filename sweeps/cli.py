@@ -15,6 +15,7 @@ import typer
 
 from sweeps.cluster.internals import is_driver_of_a_job
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
+from sweeps.formatting import counted
 from sweeps.redaction import redact
 
 if TYPE_CHECKING:
@@ -297,7 +298,7 @@ def sync(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
     from sweeps.upkeep import sync_sweep
 
     done = sync_sweep(name, storage)
-    print(f"MLflow is up to date: {done.trials} trials of {name}")
+    print(f"MLflow is up to date: {counted(done.trials, 'trial')} of {name}")
     if done.deleted:
         print(
             f"the runs of {done.deleted} of them were deleted in MLflow, and stay so until they "
@@ -420,7 +421,9 @@ def _print_places(result: SweepResult, name: str, storage: str) -> None:
         soft_wrap=True,
     )
     if result.fault is not None:
-        lacking = f"lacks {result.unsynced} trials" if result.unsynced else "is not up to date"
+        lacking = (
+            f"lacks {counted(result.unsynced, 'trial')}" if result.unsynced else "is not up to date"
+        )
         console.print(
             f"\nMLflow {lacking}: {redact(result.fault)}\nThe sweep store has all of it; "
             f"`calsweep sync {name}{where}` tries again and says what is wrong.",

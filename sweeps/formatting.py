@@ -35,6 +35,11 @@ def format_hyperparameters(hyperparameters: dict[str, Any]) -> str:
     return " ".join(parts) or "–"
 
 
+def counted(number: int, noun: str) -> str:
+    """``1 seed``, ``3 seeds``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def metric_heading(metric: str) -> str:
     """``ECE``, ``adaptive ECE``, ``NLL``, ``error``: a metric's name as a table has it."""
     words = metric.removesuffix("_scaled").split("_")

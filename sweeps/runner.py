@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.cluster import connection
 from sweeps.cluster.devices import settle_devices
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
+from sweeps.formatting import counted
 from sweeps.planning.checks import check_sweep
 from sweeps.planning.data_fit import fit_to_data
 from sweeps.planning.quick_checks import check_at_once_if_doubtful
@@ -209,7 +210,7 @@ def _carry_out(
         progress.end()
         on_answer(ending.answer)
     if writer.behind:
-        progress.stage(f"Writing {writer.behind} trials to MLflow")
+        progress.stage(f"Writing {counted(writer.behind, 'trial')} to MLflow")
     unsynced = writer.close(_PATIENCE_SECONDS, ending)
     if failed:
         raise SweepFailedError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 
-from sweeps.formatting import format_hyperparameters, format_value
+from sweeps.formatting import counted, format_hyperparameters, format_value
 from sweeps.search.space import SearchSpace
 from sweeps.search.stopping import make_stopper
 from sweeps.sweep_file.schema import DEFAULT_MODEL, SweepFile, TrainingSection
@@ -21,7 +21,7 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
     fixed = min(first, trials)
     seeds = sweep.selection.seeds if sweep.selection.finalists else 0
     again = min(sweep.selection.finalists + 1, trials) * seeds
-    cut = "" if first <= trials else f"; {first - trials} published settings do not fit"
+    cut = "" if first <= trials else f"; {counted(first - trials, 'published setting')} left out"
     if trials < sweep.search.trials and space.sizes:
         cut = f"; there are no other settings, so search.trials = {sweep.search.trials} is not met"
     stages = f"{trials}: the baseline, {fixed - 1} published, {trials - fixed} searched{cut}"
@@ -49,8 +49,8 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
         else sweep.model.name,
         **_encoder_facts(sweep),
         "trials": stages,
-        "finalists": f"at most {again} more: {sweep.selection.finalists} settings and the "
-        f"baseline, {seeds} new seeds each"
+        "finalists": f"at most {again} more: {counted(sweep.selection.finalists, 'setting')} and "
+        f"the baseline, {counted(seeds, 'new seed')} each"
         if again
         else "none",
         "epochs": f"at most {epochs} a trial"
@@ -89,8 +89,8 @@ def _encoder_facts(sweep: SweepFile) -> dict[str, str]:
     name = " ".join(part for part in (loss.name, given) if part)
     seeds = len(sweep.seeds)
     return {
-        "encoder": f"{name}, {epochs} epochs, trained once for each of {seeds} seeds and frozen; "
-        "the trials train a linear head on its features"
+        "encoder": f"{name}, {counted(epochs, 'epoch')}, trained once for each of "
+        f"{counted(seeds, 'seed')} and frozen; the trials train a linear head on its features"
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from sweeps.formatting import metric_heading
+from sweeps.formatting import counted, metric_heading
 from sweeps.results.columns import objective_metric
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
@@ -158,7 +158,7 @@ def in_words(comparisons: Sequence[Comparison]) -> list[str]:
     lines = [
         f"Better than {each.theirs}? {said[each.verdict]}: {metric_heading(each.metric)} "
         f"{each.value:+.4f} [{each.low:+.4f}, {each.high:+.4f}] on the validation split, "
-        f"over samples and {each.seeds} seeds, corrected for the choice."
+        f"over samples and {counted(each.seeds, 'seed')}, corrected for the choice."
         for each in comparisons
     ]
     if verdict(comparisons) in ("not supported", "worse"):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from sweeps.formatting import format_hyperparameters, metric_heading
+from sweeps.formatting import counted, format_hyperparameters, metric_heading
 from sweeps.results.columns import objective_metric
 from sweeps.results.comparison import Comparison, in_words, verdict
 from sweeps.results.leaderboard import leaderboard
@@ -33,7 +33,7 @@ def explain_choice(
         ]
     objective = ranking.rule.objective
     over = (
-        f"mean over {chosen.seeds} new seeds"
+        f"mean over {counted(chosen.seeds, 'new seed')}"
         if chosen.seeds
         else "one seed; set selection.finalists and selection.seeds to be surer"
     )

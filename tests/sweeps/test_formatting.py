@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.formatting import format_fraction, format_hyperparameters, format_value
+from sweeps.formatting import counted, format_fraction, format_hyperparameters, format_value
 from tests.builders import baseline, trial
 
 
@@ -29,6 +29,14 @@ def test_values_read_well(value: Any, text: str) -> None:
 )
 def test_fractions_read_well(value: float, text: str) -> None:
     assert format_fraction(value) == text
+
+
+def test_numbers_of_things_read_well() -> None:
+    assert [counted(n, "new seed") for n in (0, 1, 2)] == [
+        "0 new seeds",
+        "1 new seed",
+        "2 new seeds",
+    ]
 
 
 def test_names_of_settings_and_runs() -> None:

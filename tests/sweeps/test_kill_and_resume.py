@@ -11,10 +11,9 @@ import pytest
 
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
-from sweeps.tracking.address import tracking_uri
-from sweeps.tracking.reader import tracked_sweeps
 from tests.builders import facts
 from tests.harness.command import start_calsweep
+from tests.harness.tracked import runs_of
 
 SWEEP = """
 name: fragile
@@ -86,10 +85,11 @@ def test_a_sweep_killed_again_and_again_resumes_to_the_same_trials(
     for number, ended in ended_before.items():
         assert records[number].ended == ended, "a finished trial was run again"
 
-    (tracked,) = tracked_sweeps(tracking_uri(store.storage))
-    assert [record.number for record in tracked.records] == [r.number for r in records]
-    assert [record.state for record in tracked.records] == [r.state for r in records]
-    assert len(tracked.run_ids) == len(records)
+    runs = runs_of(tmp_path / "calsweep-store", "fragile")
+    del runs[""]  # the sweep's own
+    assert {int(number): run.data.tags["state"] for number, run in runs.items()} == {
+        record.number: record.state for record in records
+    }
     json.dumps([record.outcome for record in records], allow_nan=False)
 
 
