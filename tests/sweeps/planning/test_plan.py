@@ -25,8 +25,7 @@ from tests.builders import make_sweep, shown
         (
             {"search": {"trials": 5}, "selection": {"finalists": 0}},
             {
-                "trials": "5: the baseline, 4 published, 0 searched; 2 published settings do not "
-                "fit",
+                "trials": "5: the baseline, 4 published, 0 searched; 2 published settings left out",
                 "finalists": "none",
                 "in all": "at most 45 epochs",
             },
