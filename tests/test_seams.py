@@ -30,7 +30,7 @@ from trainables.losses import CalibrationLoss, make_loss
 from trainables.metrics import METRICS, Metric, evaluate
 from trainables.models import make_model
 from trainables.models.base import Classifier
-from trainables.posthoc import registry
+from trainables.posthoc import table
 
 
 class Tempered(CalibrationLoss):
@@ -186,11 +186,11 @@ class Sharpening:
 
 
 def test_a_post_hoc_method_is_a_class_and_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry._METHODS, Sharpening.name, Sharpening)
+    monkeypatch.setitem(table._METHODS, Sharpening.name, Sharpening)
     logits = torch.randn(4, 3)
-    fitted = registry.make_posthoc("sharpening").fit(logits, torch.zeros(4, dtype=torch.int64))
+    fitted = table.make_posthoc("sharpening").fit(logits, torch.zeros(4, dtype=torch.int64))
     assert torch.equal(fitted(logits), 2 * logits)
-    assert "sharpening" in registry.available_posthoc()
+    assert "sharpening" in table.available_posthoc()
 
 
 def test_a_command_is_a_function(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ import torch
 from trainables import metrics as M
 from trainables import two_stage
 from trainables.checkpoints import load_checkpoint, save_checkpoint
-from trainables.config import TrialSetup, trial_folder, trial_setting
+from trainables.config import EncoderSetup, TrainingConfig, TrialSetup, trial_folder, trial_setting
 from trainables.data.base import Dataset
 from trainables.data.splits import stratified_split
 from trainables.distributed import from_first_worker, rank
@@ -55,8 +55,8 @@ class TrialRun:
     ) -> None:
         self.dataset = dataset
         self.setup = setup
-        self.training = setup.training
         self.config = config
+        self.training = self._recipe()
         self.device = device
         self.folder = Folder(setup.trials_uri) / trial_folder(config.number)
         self.history: list[Entry] = []
@@ -159,6 +159,9 @@ class TrialRun:
             self.history = state["history"]
         return trainer
 
+    def _recipe(self) -> TrainingConfig:
+        return self.setup.training
+
     def _make_model(self) -> Classifier:
         return make_model(
             self.setup.model,
@@ -229,22 +232,13 @@ class TrialRun:
 class EncoderRun(TrialRun):
     """The first of two stages: trains the encoder of a seed and keeps it with its features."""
 
-    def __init__(
-        self,
-        dataset: Dataset,
-        setup: TrialSetup,
-        config: TrialConfig,
-        device: torch.device = CPU,
-    ) -> None:
-        super().__init__(dataset, setup, config, device)
-        assert setup.encoder is not None
-        self.encoder = setup.encoder
-        self.training = setup.encoder.training
+    def _recipe(self) -> TrainingConfig:
+        return _encoder(self.setup).training
 
     def _evaluate(self, trainer: Trainer) -> dict[str, float]:
         if trainer.epoch == self.training.epochs:
             frozen = two_stage.frozen_features(trainer)
-            folder = two_stage.encoder_folder(self.encoder.uri, self.config.seed)
+            folder = two_stage.encoder_folder(_encoder(self.setup).uri, self.config.seed)
             encoder = trainer.model.encoder
             self._unsaved.append(partial(two_stage.save_encoder, folder, encoder, frozen))
         return {}
@@ -253,25 +247,21 @@ class EncoderRun(TrialRun):
 class HeadRun(TrialRun):
     """The second of two stages: trains a linear head on the frozen encoder of its seed."""
 
-    def __init__(
-        self,
-        dataset: Dataset,
-        setup: TrialSetup,
-        config: TrialConfig,
-        device: torch.device = CPU,
-    ) -> None:
-        super().__init__(dataset, setup, config, device)
-        assert setup.encoder is not None
-        self.encoder = setup.encoder
-        self.training = replace(setup.training, augmentation="none")
+    def _recipe(self) -> TrainingConfig:
+        return replace(self.setup.training, augmentation="none")
 
     def _read(self) -> None:
         super()._read()
-        folder = two_stage.encoder_folder(self.encoder.uri, self.config.seed)
+        folder = two_stage.encoder_folder(_encoder(self.setup).uri, self.config.seed)
         self.dataset = two_stage.with_features(self.dataset, _features(folder))
 
     def _make_model(self) -> Classifier:
         return two_stage.linear_head(self.dataset)
+
+
+def _encoder(setup: TrialSetup) -> EncoderSetup:
+    assert setup.encoder is not None
+    return setup.encoder
 
 
 def make_run(

@@ -10,6 +10,7 @@ from typing import Any
 
 from sweeps.redaction import redact
 from sweeps.search.budget import Budget
+from sweeps.search.encoder_plan import EncoderPlan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import State, TrialRecord
 from sweeps.search.setting import Setting
@@ -78,16 +79,13 @@ class Ledger:
         # Kept, as counting over all records at every step of Tune would cost a long sweep dear.
         self._searched = sum(record.searched for record in self.records)
         self._finalists = [record for record in self.records if record.role == "finalist"]
-        self._trained = set(trained_encoders if sweep.encoder else sweep.seeds)
-        ended_badly = (r.seed for r in self.records if r.role == "encoder" and r.state == "failed")
-        self._without_encoder = set(ended_badly) - self._trained
-        begun = {r.seed for r in self._unfinished if r.role == "encoder"}
-        self._untrained = deque(
-            s for s in sweep.seeds if s not in self._trained | self._without_encoder | begun
-        )
+        self._encoders = EncoderPlan(sweep, self.records, trained_encoders)
         self._budget = Budget(sweep.search.max_hours)
         self._most_live = 0
-        searched = [record for record in self.records if record.searched]
+        self._take_up([record for record in self.records if record.searched])
+
+    def _take_up(self, searched: Sequence[TrialRecord]) -> None:
+        """Tell study and stopper of the trials that an earlier run of the sweep left behind."""
         for record in searched:
             self._study.adopt(record.number, record.setting)
             # By the last epoch of a trial that was cut off it may not have been judged: it reports
@@ -110,7 +108,7 @@ class Ledger:
     def planned(self) -> int:
         """How many trials there will be in all, as far as is known by now."""
         begun = len(self.records) - self._searched - len(self._finalists)
-        encoders = begun + len(self._untrained)
+        encoders = begun + len(self._encoders.untrained)
         if self._final is not None:
             return encoders + self._searched + len(self._finals())
         return encoders + self._most_searched + self._most_finals
@@ -138,13 +136,12 @@ class Ledger:
             record = self._unfinished.popleft()
             self._goes(record)
             return record
-        if self._untrained:
-            assert self.sweep.encoder is not None
-            loss = self.sweep.encoder.loss
-            setting = Setting(loss.name, dict(loss.hyperparameters))
-            return self._begin("encoder", setting, self._untrained.popleft())
+        if self._encoders.untrained:
+            return self._begin(
+                "encoder", self._encoders.setting, self._encoders.untrained.popleft()
+            )
         seed = self.sweep.search.seed
-        if seed not in self._trained:
+        if seed not in self._encoders.ready:
             return None
         if self._first:
             setting = self._first.popleft()
@@ -156,7 +153,7 @@ class Ledger:
         if self._search_is_running:
             return None
         remaining = self._remaining_finals()
-        if not remaining or remaining[0][1] not in self._trained:
+        if not remaining or remaining[0][1] not in self._encoders.ready:
             return None
         return self._begin("finalist", *remaining[0])
 
@@ -173,9 +170,9 @@ class Ledger:
     @property
     def _complete(self) -> bool:
         """Whether no trial is running (which may have to be tried again) and none will come."""
-        if self._live or self._unfinished or self._untrained:
+        if self._live or self._unfinished or self._encoders.untrained:
             return False
-        if self.sweep.search.seed in self._without_encoder:
+        if self.sweep.search.seed in self._encoders.failed:
             return True
         return (
             not self._first
@@ -240,7 +237,7 @@ class Ledger:
         self._live.discard(number)
         self._save(record)
         if record.role == "encoder":
-            (self._trained if state == "finished" else self._without_encoder).add(record.seed)
+            self._encoders.ended(record)
         elif record.searched:
             self._study.observe(record)
             self._budget.learn(record)
@@ -299,7 +296,7 @@ class Ledger:
             selection = self.sweep.selection
             again = ranking.finalists(selection.finalists if selection.seeds else 0)
             self._final = [(c.setting, seed) for seed in self.sweep.seeds[1:] for c in again]
-        return [final for final in self._final if final[1] not in self._without_encoder]
+        return [final for final in self._final if final[1] not in self._encoders.failed]
 
     def _notify(self, record: TrialRecord) -> None:
         for listener in self._listeners:

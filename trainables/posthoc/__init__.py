@@ -5,7 +5,7 @@ from trainables.posthoc.base import PostHoc
 from trainables.posthoc.crossfit import cross_fitted
 from trainables.posthoc.meta_calibration import MetaCalibration
 from trainables.posthoc.one_vs_rest import HistogramBinning, IsotonicCalibration
-from trainables.posthoc.registry import available_posthoc, make_posthoc
+from trainables.posthoc.table import available_posthoc, make_posthoc
 from trainables.posthoc.temperature import TemperatureScaling
 
 __all__ = [

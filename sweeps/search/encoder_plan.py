@@ -1,0 +1,37 @@
+"""Which encoders a sweep has and which it is still to train, where training has two stages."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from sweeps.search.record import TrialRecord
+from sweeps.search.setting import Setting
+from sweeps.sweep_file.schema import SweepFile
+
+
+class EncoderPlan:
+    """The encoders of a sweep, one for each of its seeds.
+
+    Args:
+        sweep: The sweep; without an ``encoder`` section every seed is ready.
+        records: What an earlier run of this sweep left behind.
+        trained: Seeds whose encoders lie in the store already.
+    """
+
+    def __init__(
+        self, sweep: SweepFile, records: Sequence[TrialRecord], trained: Iterable[int]
+    ) -> None:
+        own = [record for record in records if record.role == "encoder"]
+        self.ready = set(trained if sweep.encoder else sweep.seeds)
+        self.failed = {record.seed for record in own if record.state == "failed"} - self.ready
+        begun = {record.seed for record in own if record.state == "running"}
+        known = self.ready | self.failed | begun
+        self.untrained = deque(seed for seed in sweep.seeds if seed not in known)
+        if sweep.encoder:
+            loss = sweep.encoder.loss
+            self.setting = Setting(loss.name, dict(loss.hyperparameters))
+
+    def ended(self, record: TrialRecord) -> None:
+        """An encoder's trial ended."""
+        (self.ready if record.state == "finished" else self.failed).add(record.seed)
