@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,11 @@ import torch
 from hypothesis import settings
 
 from sweeps.cluster.internals import LOCAL_SETTINGS
+
+# Tests start hundreds of processes: where Python may not keep its byte code, as in many containers,
+# each would compile PyTorch, Ray and MLflow anew, which takes longer than all else it does.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Ray reads some of them when it is imported, as tests do before any sweep has set them: under
 # `uv run pytest` its workers would get a second environment.

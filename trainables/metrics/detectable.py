@@ -2,7 +2,7 @@
 
 import math
 
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from trainables.arguments import check_number
 from trainables.metrics._inputs import check_count, check_level
@@ -57,5 +57,5 @@ def detectable_difference(
     share = error
     if disagreement is not None:
         share = check_number("disagreement", disagreement, 0, 1, open_low=True)
-    quantiles = norm.isf((1 - confidence) / (2 * candidates)) + norm.ppf(power)
+    quantiles = ndtri(power) - ndtri((1 - confidence) / (2 * candidates))
     return float(min(1.0, _NEAR_CALIBRATION * quantiles * math.sqrt(share / num_samples)))

@@ -8,8 +8,7 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import norm
-from scipy.stats import t as student
+from scipy.special import ndtri, stdtrit  # scipy.stats takes a second and more to import
 from torch import Tensor
 
 from trainables.metrics._inputs import check_count, check_level, check_probs
@@ -124,10 +123,10 @@ def _over_seeds(values: Sequence[Sequence[float]]) -> tuple[float, int]:
 def _quantile(samples: Array, seeds: float, freedom: int, level: float) -> Array:
     """Two-sided quantile for a sum of variances of which the seeds' is estimated from few runs."""
     if seeds == 0:
-        return np.full_like(samples, norm.ppf(0.5 + level / 2))
+        return np.full_like(samples, ndtri(0.5 + level / 2))
     total = samples + seeds
     satterthwaite = freedom * (total / seeds) ** 2
-    return np.asarray(student.ppf(0.5 + level / 2, satterthwaite))
+    return np.asarray(stdtrit(satterthwaite, 0.5 + level / 2))
 
 
 def _of_means(
