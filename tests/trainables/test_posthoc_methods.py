@@ -24,7 +24,7 @@ from trainables.posthoc import (
     available_posthoc,
     cross_fitted,
     make_posthoc,
-    registry,
+    table,
 )
 
 NAMES = ("temperature", "vector", "dirichlet", "isotonic", "histogram", "meta_calibration")
@@ -92,7 +92,7 @@ def test_a_new_method_is_one_class_and_one_line(
         def __call__(self, logits: Tensor) -> Tensor:
             return self.shares.log().expand_as(logits)
 
-    monkeypatch.setitem(registry._METHODS, "prior", Prior)
+    monkeypatch.setitem(table._METHODS, "prior", Prior)
     assert available_posthoc()[-1] == "prior"
     fitted = make_posthoc("prior").fit(logits, labels)
     assert M.evaluate(fitted(logits), labels, ["classwise_ece"])["classwise_ece"] < 1e-6
