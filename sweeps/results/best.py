@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sweeps.formatting import finite
 from sweeps.results.columns import objective_metric
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
@@ -156,5 +156,4 @@ def _split(chosen: Candidate, split: str, metric: str) -> dict[str, float]:
     shown = dict.fromkeys((*_METRICS, metric))
     ends = ("low", "high", "scaled", "calibrated", "calibrated_high")
     more = [f"{m}_{end}" for m in ("ece", "nll", metric) for end in ends]
-    values = {name: chosen.mean(f"{split}_{name}") for name in (*shown, *more)}
-    return {name: value for name, value in values.items() if not math.isnan(value)}
+    return dict(finite({name: chosen.mean(f"{split}_{name}") for name in (*shown, *more)}))

@@ -52,7 +52,7 @@ def leaderboard_table(rows: Sequence[dict[str, Any]], objective: str) -> Table:
 
 def overview_table(overviews: Sequence[Overview]) -> Table:
     """The sweeps of a storage, one line each."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = new_table()
     table.add_column("sweep", no_wrap=True)
     for heading in ("dataset", "model", "started", "trials", "best so far"):
         table.add_column(heading, overflow="fold")

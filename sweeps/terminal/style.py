@@ -16,7 +16,8 @@ def new_table(*, gap: int = 2) -> Table:
 
 def facts_table(facts: dict[str, str]) -> Table:
     """One line per fact: its name in bold, and what it is."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table = new_table()
+    table.show_header = False
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in facts.items():
