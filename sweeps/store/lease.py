@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import json
 import logging
 import os
@@ -78,7 +77,7 @@ class Lease:
                 self.renew()
             except UserError as error:  # we were away for so long that somebody took over
                 logger.error("stopped: %s", error)
-                _thread.interrupt_main(signal.SIGTERM)  # SIGINT is ignored in shells' background
+                _wake_main_thread()
                 return
             except OSError as error:
                 logger.warning("the lease could not be renewed: %s", error)
@@ -137,6 +136,16 @@ def _wait_until_free(folder: Folder, on_wait: Callable[[str], None]) -> None:
                 f"the sweep in {folder.uri} is being run by {_who(now)}; wait for it or stop it "
                 "first"
             )
+
+
+def _wake_main_thread() -> None:
+    """End the main thread by SIGTERM, also if it sleeps; in the background SIGINT is ignored.
+
+    ``_thread.interrupt_main`` would let it sleep on.
+    """
+    main = threading.main_thread().ident
+    assert main is not None
+    signal.pthread_kill(main, signal.SIGTERM)
 
 
 def _who(holder: dict[str, Any]) -> str:

@@ -88,7 +88,7 @@ def stopped_by(folder: Folder, happens: Callable[[], object]) -> None:
     try:
         with pytest.raises(KeyboardInterrupt), lease(folder, print):
             happens()
-            time.sleep(30)
+            time.sleep(1000)  # longer than a test may take: the signal is to wake it
     finally:
         signal.signal(signal.SIGTERM, before)
 
