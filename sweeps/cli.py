@@ -8,7 +8,6 @@ import shlex
 import sys
 from contextlib import suppress
 from enum import StrEnum
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -61,6 +60,14 @@ class Format(StrEnum):
     table = "table"
     json = "json"
     yaml = "yaml"
+
+
+class ReportFormat(StrEnum):
+    """What ``calsweep report`` writes."""
+
+    html = "html"
+    markdown = "markdown"
+    latex = "latex"
 
 
 def _print_version(asked: bool) -> None:
@@ -217,7 +224,7 @@ def _facts_of_data(sweep: SweepFile) -> dict[str, str]:
 @app.command()
 def show(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
     """Print a sweep's answer once more, or what is known of it so far."""
-    from sweeps.upkeep import read_answer
+    from sweeps.looking import read_answer
 
     answer, finished = read_answer(name, storage)
     _print_answer(answer)
@@ -228,8 +235,8 @@ def show(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
 @app.command("list")
 def list_sweeps(storage: Storage = DEFAULT_STORAGE) -> None:
     """List the sweeps of a storage: how far each is, and what is best so far."""
+    from sweeps.looking import overviews
     from sweeps.terminal.answers import overview_table
-    from sweeps.upkeep import overviews
 
     found = overviews(storage)
     _print(overview_table(found) if found else f"no sweep in {redact(storage)} yet")
@@ -262,20 +269,12 @@ def best(
     objective: Annotated[str | None, typer.Option(help="Only sweeps that minimised this.")] = None,
     output: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.table,
 ) -> None:
-    """Print the best hyperparameters per dataset and model, from MLflow."""
-    from sweeps.results.best import best_settings
+    """Print the best hyperparameters per dataset and model, of all sweeps in storage or MLflow."""
+    from sweeps.looking import find_best
     from sweeps.terminal.answers import render_best
-    from sweeps.tracking.address import tracking_uri
-    from sweeps.tracking.reader import read_sweep_file, tracked_sweeps
 
-    uri = tracking_uri(storage)
-    sweeps = tracked_sweeps(uri, dataset, model)
-    entries = best_settings([s for s in sweeps if objective in (None, s.objective)])
-    if not entries:
-        given = {"dataset": dataset, "model": model, "objective": objective}
-        wanted = " ".join(f"{key}={value}" for key, value in given.items() if value)
-        raise UserError(f"{uri} has no finished sweep{f' of {wanted}' if wanted else ''} yet")
-    render_best(entries, output.value, partial(read_sweep_file, uri))
+    found = find_best(storage, dataset, model, objective)
+    render_best(found.entries, output.value, found.read_sweep_file)
 
 
 @app.command()
@@ -283,13 +282,26 @@ def report(
     name: SweepName,
     storage: Storage = DEFAULT_STORAGE,
     output: Annotated[
-        str | None, typer.Option(help="The file; default <NAME>-report.html.")
+        str | None,
+        typer.Option(help="The file; default <NAME>-report.html, and to print for a table."),
     ] = None,
+    form: Annotated[
+        ReportFormat,
+        typer.Option("--format", help="A page, or the papers' table for an article."),
+    ] = ReportFormat.html,
 ) -> None:
-    """Write one HTML file that shows what a sweep found."""
-    from sweeps.upkeep import write_report
+    """Write one HTML file that shows what a sweep found, or print the papers' table of it."""
+    from sweeps.looking import paper_table_of, write_report, write_text
 
-    print(f"written: {write_report(name, storage, output)}")
+    if form is ReportFormat.html:
+        print(f"written: {write_report(name, storage, output)}")
+        return
+    latex = form is ReportFormat.latex
+    table = paper_table_of(name, storage, "latex" if latex else "markdown")
+    if output is None:
+        print(table, end="")
+    else:
+        print(f"written: {write_text(table, output)}")
 
 
 @app.command()

@@ -1,7 +1,9 @@
-"""``calsweep best``: the best hyperparameters per dataset and model, over all sweeps in MLflow."""
+"""``calsweep best``: the best hyperparameters per dataset and model, over all sweeps."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +12,7 @@ from sweeps.formatting import finite
 from sweeps.results.columns import objective_metric
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
-from sweeps.sweep_file.schema import Rule
+from sweeps.sweep_file.schema import Rule, SweepFile
 
 _METRICS = ("error", "ece", "nll", "brier", "adaptive_ece", "classwise_ece", "auroc", "aurc")
 
@@ -19,7 +21,7 @@ DIGITS = 6  # of a digest, to tell data apart
 
 @dataclass(frozen=True)
 class TrackedSweep:
-    """The trials of one sweep, as MLflow has them.
+    """The trials of one sweep, as MLflow or the sweep store has them.
 
     Attributes:
         name: The sweep's name.
@@ -32,10 +34,10 @@ class TrackedSweep:
         guard: Its tolerance of validation error.
         verdict: Whether its choice beats cross-entropy with a temperature; None before its end, or
             where that could not be asked.
-        records: Its trials, with the metrics of their last epoch as only history. Of a long sweep
-            those are left out that cannot change what is chosen.
-        run_ids: MLflow's id of each trial, by number.
-        parent_id: MLflow's id of the sweep's own run.
+        records: Its trials. Of MLflow they have the metrics of their last epoch as only history,
+            and of a long sweep those are left out that cannot change what is chosen.
+        run_ids: MLflow's id of each trial that it is known of, by number.
+        parent_id: MLflow's id of the sweep's own run; None where it is not known.
     """
 
     name: str
@@ -48,7 +50,7 @@ class TrackedSweep:
     verdict: str | None
     records: list[TrialRecord]
     run_ids: dict[int, str]
-    parent_id: str
+    parent_id: str | None
 
     @property
     def full_names(self) -> dict[str, str]:
@@ -57,6 +59,36 @@ class TrackedSweep:
             "dataset": f"{self.dataset}-{self.data[:DIGITS]}",
             "model": self.model + self.model_options,
         }
+
+
+def named(
+    sweeps: Sequence[TrackedSweep], dataset: str | None, model: str | None
+) -> list[TrackedSweep]:
+    """Those on a dataset and a model of these names: where that is a full name, just these.
+
+    Names are compared here: MLflow's filters know no way to write one with both kinds of quotes.
+    """
+    found = list(sweeps)
+    for kind, name in (("dataset", dataset), ("model", model)):
+        if name is not None:
+            full = [sweep for sweep in found if sweep.full_names[kind] == name]
+            found = full or [sweep for sweep in found if getattr(sweep, kind) == name]
+    return found
+
+
+def data_as_said(sweep: SweepFile) -> str:
+    """What tells the data of a sweep from others, from before a digest of them was kept."""
+    said = [sweep.dataset.model_dump(mode="json"), sweep.search.seed]
+    return _digest(json.dumps(said, sort_keys=True))
+
+
+def data_unlike_all(sweep_id: str) -> str:
+    """What tells the data of a sweep from all others, as nothing is known of them."""
+    return _digest(sweep_id)
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def best_settings(sweeps: Sequence[TrackedSweep]) -> list[dict[str, Any]]:
@@ -68,12 +100,13 @@ def best_settings(sweeps: Sequence[TrackedSweep]) -> list[dict[str, Any]]:
     objective.
 
     Args:
-        sweeps: What MLflow has.
+        sweeps: What MLflow or the store has.
 
     Returns:
         One entry each: ``dataset`` and ``model`` (with a part of the digest, or the options, where
         there are others of that name), ``data`` (the digest), ``sweep``, ``loss``,
-        ``hyperparameters``, ``seed`` and ``run_id`` (of the search's trial), ``seeds`` (new seeds
+        ``hyperparameters``, ``trial``, ``seed`` and ``run_id`` (of the search; MLflow's id, None
+        where that is not known, as is ``parent_run_id``, the sweep's own), ``seeds`` (new seeds
         it was judged by), ``verdict`` (whether it beats cross-entropy with a temperature:
         supported, not supported, worse, or None), ``objective``, ``val`` and ``test`` (means over
         them, with ``ece_low`` and ``ece_high``, and ``ece_scaled``), ``temperature``.
@@ -141,7 +174,8 @@ def _entry(sweep: TrackedSweep, chosen: Candidate, ambiguous: set[str]) -> dict[
         "loss": chosen.loss,
         "hyperparameters": trial.hyperparameters,
         "seed": trial.seed,
-        "run_id": sweep.run_ids[trial.number],
+        "trial": trial.number,
+        "run_id": sweep.run_ids.get(trial.number),
         "seeds": chosen.seeds,
         "verdict": sweep.verdict,
         "val": _split(chosen, "val", metric),

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import UserError
 from sweeps.search.ranking import guard_excess, guard_reference
 from sweeps.search.record import TrialRecord
 from sweeps.search.setting import Setting
-from sweeps.search.space import SearchSpace
 from sweeps.sweep_file.schema import SweepFile
+
+if TYPE_CHECKING:
+    from sweeps.search.space import SearchSpace
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ def earlier_trials(
     Raises:
         UserError: None of the trials fits.
     """
+    from sweeps.search.space import SearchSpace  # Optuna takes a quarter of a second
+
     space = SearchSpace(sweep)
     named = sweep.search.warm_start
     found = [trial for name in named for trial in _fitting(records[name], sweep, space)]

@@ -148,6 +148,19 @@ class SweepStore:
             return None
         return answer
 
+    def save_run_ids(self, parent: str, trials: Mapping[int, str]) -> None:
+        """Remember what MLflow calls the sweep's own run, and those of its trials by number."""
+        data = json.dumps({"parent": parent, "trials": dict(trials)}, indent=1).encode()
+        self.folder.write("mlflow_runs.json", data)
+
+    def load_run_ids(self) -> tuple[str | None, dict[int, str]]:
+        """The last of :meth:`save_run_ids`; None and nothing before MLflow had the answer."""
+        try:
+            kept = json.loads(self.folder.read("mlflow_runs.json"))
+            return kept["parent"], {int(number): run for number, run in kept["trials"].items()}
+        except (OSError, ValueError, KeyError):  # it can be done without
+            return None, {}
+
     def delete(self) -> None:
         """Delete the sweep with all its trials."""
         self.folder.delete("sweep.yaml")  # first: what is left of it is no sweep

@@ -146,6 +146,11 @@ class ModelSection(_NamedPart):
 
     name: str = DEFAULT_MODEL
 
+    @property
+    def options_in_words(self) -> str:
+        """``,width=8``; nothing where there are none."""
+        return "".join(f",{name}={value}" for name, value in sorted(self.options.items()))
+
 
 class SpaceSection(_Section):
     """The range of one hyperparameter: ``low`` and ``high`` (with ``log``), or ``choices``."""

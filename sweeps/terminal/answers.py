@@ -107,14 +107,14 @@ def _with_interval(values: dict[str, float], metric: str) -> str:
 
 
 def render_best(
-    entries: Sequence[dict[str, Any]], form: str, read_sweep_file: Callable[[str], str]
+    entries: Sequence[dict[str, Any]], form: str, read_sweep_file: Callable[[dict[str, Any]], str]
 ) -> None:
     """Print the entries as ``table``, ``json`` or ``yaml``: a sweep file that trains just that one.
 
     Args:
         entries: Of :func:`~sweeps.results.best.best_settings`.
         form: How to print them.
-        read_sweep_file: Gives the resolved sweep file of a sweep, by the id of its own run.
+        read_sweep_file: Gives the resolved sweep file of the sweep that found an entry.
 
     Raises:
         UserError: A sweep file is wanted of several entries.
@@ -143,8 +143,8 @@ def _only(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return entries[0]
 
 
-def _yaml(entry: dict[str, Any], read_sweep_file: Callable[[str], str]) -> str:
-    text = read_sweep_file(entry["parent_run_id"])
+def _yaml(entry: dict[str, Any], read_sweep_file: Callable[[dict[str, Any]], str]) -> str:
+    text = read_sweep_file(entry)
     resolved = read_resolved(text, f"sweep.yaml of {entry['sweep']}").model_dump(mode="json")
     metric = objective_metric(entry["objective"])
     found = ", ".join(

@@ -194,6 +194,9 @@ class Mirror:
             for name, text in files.items():
                 self._client.log_text(self._parent_id, text, name)
             self._client.set_terminated(self._parent_id, ending.status)
+        with suppress(OSError):  # of the storage; the ids are a convenience
+            there = {n: run for n, run in self._run_ids.items() if n not in self._deleted}
+            self._store.save_run_ids(self._parent_id, there)
 
     def _put(self, number: int, place: str) -> None:
         run_id = self._run_ids.get(number)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import tempfile
 from collections.abc import Iterator
@@ -11,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.errors import UserError, first_line
-from sweeps.results.best import TrackedSweep
+from sweeps.results.best import TrackedSweep, data_as_said, data_unlike_all, named
 from sweeps.search.ranking import guard_excess, guard_reference
 from sweeps.search.record import TrialRecord
 from sweeps.sweep_file.loading import read_resolved
 from sweeps.tracking.address import check_answers, make_client
 from sweeps.tracking.experiment import our_experiments
 from sweeps.tracking.internals import sqlite_path
-from sweeps.tracking.run import options_in_words
 
 _RUNS_PER_PAGE = 100
 
@@ -47,7 +45,7 @@ def tracked_sweeps(
         client = make_client(uri)
         runs = {run.info.run_id: run for run in _parent_runs(client)}
         parents = [_about(uri, run) for run in runs.values()]
-        wanted = _named(_named(parents, "dataset", dataset), "model", model)
+        wanted = named(parents, dataset, model)
         found = [
             _with_trials(client, sweep, runs[sweep.parent_id].info.experiment_id)
             for sweep in wanted
@@ -108,26 +106,12 @@ def _said_in_its_file(uri: str, parent_id: str) -> dict[str, str]:
     try:
         sweep = read_resolved(read_sweep_file(uri, parent_id), parent_id)
     except UserError:
-        return {"data": hashlib.blake2b(parent_id.encode(), digest_size=8).hexdigest()} | {
-            "model_options": ""
-        }
-    said = json.dumps([sweep.dataset.model_dump(mode="json"), sweep.search.seed], sort_keys=True)
+        return {"data": data_unlike_all(parent_id), "model_options": ""}
     return {
         "dataset": sweep.dataset.label,
-        "data": hashlib.blake2b(said.encode(), digest_size=8).hexdigest(),
-        "model_options": options_in_words(sweep),
+        "data": data_as_said(sweep),
+        "model_options": sweep.model.options_in_words,
     }
-
-
-def _named(sweeps: list[TrackedSweep], kind: str, name: str | None) -> list[TrackedSweep]:
-    """Those of a name: where that is somebody's full name, just these.
-
-    Names are compared here: MLflow's filters know no way to write one with both kinds of quotes.
-    """
-    if name is None:
-        return sweeps
-    full = [sweep for sweep in sweeps if sweep.full_names[kind] == name]
-    return full or [sweep for sweep in sweeps if getattr(sweep, kind) == name]
 
 
 def _with_trials(client: Any, sweep: TrackedSweep, experiment: str) -> TrackedSweep:

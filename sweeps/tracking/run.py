@@ -119,18 +119,13 @@ def sweep_parameters(sweep: SweepFile, digest: str | None) -> dict[str, str]:
         "dataset": sweep.dataset.label,
         **known,
         "model": sweep.model_label,
-        "model_options": options_in_words(sweep),
+        "model_options": sweep.model.options_in_words,
         "losses": " ".join(section.name for section in sweep.losses),
         "trials": str(sweep.search.trials),
         "seed": str(sweep.search.seed),
         "objective": sweep.search.objective,
         "guard": str(sweep.search.guard),
     }
-
-
-def options_in_words(sweep: SweepFile) -> str:
-    """The options of a sweep's model: ``,width=8``; nothing where there are none."""
-    return "".join(f",{name}={value}" for name, value in sorted(sweep.model.options.items()))
 
 
 def run_metrics(

@@ -111,9 +111,16 @@ def test_lists_of_what_there_is(tmp_path: Path, command: str, names: list[str]) 
     ],
 )
 def test_imports_pull_in_no_more_than_they_need(statement: str, absent: set[str]) -> None:
-    code = f"{statement}; import sys, json; print(json.dumps(list(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert absent & set(json.loads(done.stdout)) == set()
+    assert absent & imported_by(statement) == set()
+
+
+def imported_by(code: str, folder: Path | None = None) -> set[str]:
+    """The modules that there are after running code in a process of its own."""
+    code += "\nimport sys, json; print(json.dumps(list(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=folder
+    )
+    return set(json.loads(done.stdout.splitlines()[-1]))
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +140,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_answer_as_table_json_and_yaml(finished: Path) -> None:
     assert "small_cnn" in calsweep(finished, "best").stdout
     (entry,) = json.loads(calsweep(finished, "best", "--format", "json").stdout)
+    assert isinstance(entry["run_id"], str)
     wanted = {"dataset", "model", "loss", "hyperparameters", "seed", "run_id", "temperature"}
     assert wanted <= entry.keys()
     assert {"error", "ece", "nll"} <= entry["val"].keys() & entry["test"].keys()
@@ -142,6 +150,13 @@ def test_the_answer_as_table_json_and_yaml(finished: Path) -> None:
     check = calsweep(finished, "check", "best.yaml")
     assert check.returncode == 0, yaml.stdout + check.stderr
     assert "quickstart-best" in check.stdout
+
+
+@pytest.mark.parametrize("command", ["best", "best --format yaml", "show quickstart", "list"])
+def test_answers_import_nothing_that_takes_long(finished: Path, command: str) -> None:
+    code = f"from sweeps.cli import app; app({command.split()!r}, standalone_mode=False)"
+    slow = {"mlflow", "ray", "torch", "numpy", "scipy", "optuna", "matplotlib", "pyarrow"}
+    assert slow & imported_by(code, finished) == set()
 
 
 def test_the_report_is_written(finished: Path) -> None:

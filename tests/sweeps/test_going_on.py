@@ -6,10 +6,10 @@ import pytest
 from rich.console import Console
 
 from sweeps.errors import UserError
+from sweeps.looking import write_report
 from sweeps.runner import resume_sweep, run_sweep
 from sweeps.store.identity import read_environment
 from sweeps.store.sweep_store import SweepStore
-from sweeps.upkeep import write_report
 from tests.builders import facts, make_sweep
 
 OWN_DATA = """

@@ -13,6 +13,7 @@ import pytest
 from mlflow import MlflowClient
 
 from sweeps.errors import SweepFailedError, UserError
+from sweeps.looking import write_report
 from sweeps.planning.checks import check_sweep
 from sweeps.planning.portability import check_reachable
 from sweeps.redaction import is_redacted, redact
@@ -22,7 +23,7 @@ from sweeps.sweep_file.loading import load_sweep
 from sweeps.sweep_file.yaml_text import shortened
 from sweeps.tracking.address import artifact_location, check_answers
 from sweeps.tracking.mirror import Mirror
-from sweeps.upkeep import sync_sweep, write_report
+from sweeps.upkeep import sync_sweep
 from tests.builders import baseline, make_sweep, new_store, trial
 from tests.harness.scene import MlflowServer
 

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from sweeps.cluster import connection as cluster
 from sweeps.errors import SweepFailedError, UserError
+from sweeps.looking import write_report
 from sweeps.results.best import best_settings
 from sweeps.runner import SweepResult, _fitted_data, resume_sweep, run_sweep
 from sweeps.search.ranking import Ranking
@@ -20,7 +21,6 @@ from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.tracking.address import tracking_uri
 from sweeps.tracking.reader import tracked_sweeps
-from sweeps.upkeep import write_report
 
 OWN_LOSSES = '''
 import os, signal

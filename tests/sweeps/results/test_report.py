@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from sweeps.errors import UserError
+from sweeps.looking import write_report
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
-from sweeps.upkeep import write_report
 from tests.builders import baseline, make_sweep, new_store, trial
 from trainables.metrics import METRIC_NAMES
 from trainables.outcome import write_predictions

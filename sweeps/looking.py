@@ -1,0 +1,163 @@
+"""What is read of sweeps, finished or not: their answers, the best of them, the report."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweeps.errors import UserError
+from sweeps.results.best import best_settings
+from sweeps.results.explanation import answer
+from sweeps.results.overview import Overview, overview
+from sweeps.results.paper_table import Form, paper_table
+from sweeps.search.ranking import Ranking
+from sweeps.store.identity import read_environment
+from sweeps.store.stored_sweeps import (
+    load_comparisons,
+    read_stored_file,
+    readable_sweeps,
+    stored_sweeps,
+)
+from sweeps.store.sweep_store import SweepStore, sweep_names
+from sweeps.tracking.address import tracking_uri
+
+
+def read_answer(name: str, storage: str) -> tuple[dict[str, Any], bool]:
+    """What a sweep came to (see :func:`~sweeps.results.explanation.answer`), and whether for good.
+
+    Raises:
+        UserError: There is no such sweep, or none of its trials has begun.
+    """
+    store = SweepStore(storage, name)
+    sweep = store.load_sweep()
+    records = store.load_records()
+    if not records:
+        raise UserError(f"sweep {name!r} has no trial yet; `calsweep resume {name}` begins")
+    finished = store.load_answer() is not None
+    return answer(Ranking(records, sweep.rule), sweep, load_comparisons(store)), finished
+
+
+@dataclass(frozen=True)
+class Best:
+    """What :func:`find_best` found.
+
+    Attributes:
+        entries: See :func:`~sweeps.results.best.best_settings`.
+        read_sweep_file: Gives the resolved sweep file of the sweep that found an entry.
+    """
+
+    entries: list[dict[str, Any]]
+    read_sweep_file: Callable[[dict[str, Any]], str]
+
+
+def find_best(
+    storage: str, dataset: str | None = None, model: str | None = None, objective: str | None = None
+) -> Best:
+    """The best setting of each dataset, model and objective.
+
+    Of the sweeps of the storage. Where it has none, or ``MLFLOW_TRACKING_URI`` names a place that
+    others write to as well, of those in MLflow.
+
+    Args:
+        storage: Path or URI of the sweep store.
+        dataset: Only this one.
+        model: Only this one.
+        objective: Only sweeps that minimised this.
+
+    Raises:
+        UserError: There is none, or MLflow does not answer.
+    """
+    if sweep_names(storage) and not os.environ.get("MLFLOW_TRACKING_URI"):
+        place = storage
+        sweeps = stored_sweeps(storage, dataset, model)
+        read = _read_from_store(storage)
+    else:
+        from sweeps.tracking.reader import tracked_sweeps
+
+        place = tracking_uri(storage)
+        sweeps = tracked_sweeps(place, dataset, model)
+        read = _read_from_mlflow(place)
+    entries = best_settings([s for s in sweeps if objective in (None, s.objective)])
+    if not entries:
+        given = {"dataset": dataset, "model": model, "objective": objective}
+        wanted = " ".join(f"{key}={value}" for key, value in given.items() if value)
+        raise UserError(f"{place} has no finished sweep{f' of {wanted}' if wanted else ''} yet")
+    return Best(entries, read)
+
+
+def _read_from_store(storage: str) -> Callable[[dict[str, Any]], str]:
+    return lambda entry: read_stored_file(storage, entry["sweep"])
+
+
+def _read_from_mlflow(uri: str) -> Callable[[dict[str, Any]], str]:
+    from sweeps.tracking.reader import read_sweep_file
+
+    return lambda entry: read_sweep_file(uri, entry["parent_run_id"])
+
+
+def overviews(storage: str) -> list[Overview]:
+    """The sweeps of a storage, the latest first."""
+    found = [
+        overview(sweep, store.load_records(), store.load_answer() is not None)
+        for store, sweep in readable_sweeps(storage)
+    ]
+    return sorted(found, key=lambda each: each.started or math.inf, reverse=True)
+
+
+def paper_table_of(name: str, storage: str, form: Form) -> str:
+    """The papers' table of a sweep, finished or not.
+
+    Raises:
+        UserError: There is no such sweep.
+    """
+    store = SweepStore(storage, name)
+    sweep = store.load_sweep()
+    return paper_table(Ranking(store.load_records(), sweep.rule), sweep, form)
+
+
+def write_text(text: str, output: str) -> str:
+    """Write a text to a file, whole or not at all; the path.
+
+    Raises:
+        UserError: It cannot be written.
+    """
+    path = Path(output).absolute()
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise UserError(f"--output {path}: cannot be written: {error.strerror}") from None
+    return str(path)
+
+
+def write_report(name: str, storage: str, output: str | None = None) -> str:
+    """Write the report of a sweep, finished or not.
+
+    Args:
+        name: Name of the sweep.
+        storage: Path or URI of the sweep store.
+        output: Path of the HTML file; ``<name>-report.html`` here if None.
+
+    Returns:
+        The path written.
+
+    Raises:
+        UserError: There is no such sweep, or the file cannot be written.
+    """
+    from sweeps.results.report import render_report  # what it draws with takes a second to import
+
+    store = SweepStore(storage, name)
+    sweep = store.load_sweep()
+    page = render_report(
+        sweep,
+        store.load_records(),
+        load_comparisons(store),
+        lambda number: store.trial_folder(number).read("predictions_test.parquet"),
+        read_environment(store.folder),
+    )
+    return write_text(page, output or f"{name}-report.html")

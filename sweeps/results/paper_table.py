@@ -1,0 +1,223 @@
+"""The papers' table of a sweep, before and after temperature scaling, as Markdown or LaTeX."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from sweeps.formatting import counted, format_hyperparameters, metric_heading
+from sweeps.results.columns import objective_metric
+from sweeps.search.ranking import Candidate, Ranking
+from sweeps.search.setting import BASELINE_LOSS
+from sweeps.sweep_file.schema import SweepFile
+
+Form = Literal["markdown", "latex"]
+
+_NOT_PERCENT: Final = ("nll",)
+_LATEX: Final = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        **{character: f"\\{character}" for character in "&%$#_{}"},
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        **{
+            greek: f"$\\{name}$"
+            for greek, name in {
+                "γ": "gamma",
+                "λ": "lambda",
+                "α": "alpha",
+                "ε": "varepsilon",
+                "τ": "tau",
+                "ρ": "rho",
+                "β": "beta",
+            }.items()
+        },
+        "–": "--",
+        "†": r"$^\dagger$",
+    }
+)
+_MARKDOWN: Final = str.maketrans({character: f"\\{character}" for character in "\\`*_|<>[]"})
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """A metric of one setting on the test split, as it is shown."""
+
+    value: float
+    low: float
+    high: float
+    digits: int
+    temperature: float | None = None
+
+    @property
+    def shown(self) -> str:
+        return "–" if math.isnan(self.value) else f"{self.value:.{self.digits}f}"
+
+    @property
+    def more(self) -> str:
+        """Interval, and the temperature where one was used."""
+        ends = "" if math.isnan(self.low) else f" [{self.low:.{self.digits}f}, "
+        ends += "" if math.isnan(self.high) else f"{self.high:.{self.digits}f}]"
+        return ends + ("" if self.temperature is None else f" (T = {self.temperature:.2f})")
+
+
+def paper_table(ranking: Ranking, sweep: SweepFile, form: Form) -> str:
+    """The best setting of each loss on the test split, as the papers print it.
+
+    Error, and ECE, NLL and the objective's metric, each before and after temperature scaling, with
+    their 95% intervals and the temperature; means over the new seeds where there are any. Bold is
+    the lowest of each column among the settings that the guard lets pass.
+
+    Args:
+        ranking: The sweep's.
+        sweep: The sweep.
+        form: What to write; LaTeX needs the package ``booktabs``.
+
+    Returns:
+        The text; of a sweep without a finished trial, a table without rows.
+    """
+    candidates = [c for loss in _losses(ranking) if (c := ranking.best_of(loss)) is not None]
+    metrics = tuple(dict.fromkeys(("ece", objective_metric(ranking.rule.objective), "nll")))
+    rows = [_cells(candidate, metrics) for candidate in candidates]
+    bold = _bold(rows, [candidate.feasible for candidate in candidates])
+    write = _latex if form == "latex" else _markdown
+    return write(candidates, metrics, rows, bold, _caption(ranking, sweep, candidates))
+
+
+def _losses(ranking: Ranking) -> list[str]:
+    """The baseline first, as in the papers, then best first."""
+    found = dict.fromkeys(candidate.loss for candidate in ranking.candidates)
+    return sorted(found, key=lambda loss: loss != BASELINE_LOSS)
+
+
+def _cells(candidate: Candidate, metrics: Sequence[str]) -> list[_Cell]:
+    cells = [_cell(candidate, "error", "")]
+    for metric in metrics:
+        cells += [_cell(candidate, metric, ""), _cell(candidate, metric, "_scaled")]
+    cells[2] = replace(cells[2], temperature=candidate.mean("temperature"))  # once in a row
+    return cells
+
+
+def _cell(candidate: Candidate, metric: str, ending: str) -> _Cell:
+    scale, digits = (1.0, 3) if metric in _NOT_PERCENT else (100.0, 2)
+    name = f"test_{metric}{ending}"
+    value, low, high = (scale * candidate.mean(f"{name}{end}") for end in ("", "_low", "_high"))
+    return _Cell(value, low, high, digits)
+
+
+def _bold(rows: Sequence[Sequence[_Cell]], feasible: Sequence[bool]) -> list[list[bool]]:
+    """Which cells are the lowest of their column, as far as the shown digits tell."""
+    columns = list(zip(*rows, strict=True))
+    best = [
+        min(
+            (c.value for c, fits in zip(column, feasible, strict=True) if fits and c.value >= 0),
+            default=math.nan,
+        )
+        for column in columns
+    ]
+    return [
+        [
+            passes and cell.shown == f"{lowest:.{cell.digits}f}"
+            for cell, lowest in zip(row, best, strict=True)
+        ]
+        for row, passes in zip(rows, feasible, strict=True)
+    ]
+
+
+def _caption(ranking: Ranking, sweep: SweepFile, candidates: Sequence[Candidate]) -> str:
+    seeds = {candidate.seeds for candidate in candidates}
+    parts = [
+        f"{sweep.dataset.label}, {sweep.model_label}, test split: the setting of each loss with "
+        f"the lowest {ranking.rule.objective}, before and after temperature scaling.",
+        "In percent but for NLL and T, with 95% intervals.",
+    ]
+    if most := max(seeds, default=0):
+        parts.append(
+            f"Means over {counted(most, 'new seed')} where it was a finalist, else one seed."
+        )
+    if not all(candidate.feasible for candidate in candidates):
+        parts.append(
+            f"† validation error more than {100 * ranking.rule.guard:g} points above "
+            "cross-entropy's."
+        )
+    return " ".join(parts)
+
+
+def _name(candidate: Candidate) -> str:
+    return candidate.loss.rpartition(":")[2] + ("" if candidate.feasible else "†")
+
+
+def _setting(candidate: Candidate) -> str:
+    return format_hyperparameters(candidate.setting.hyperparameters)
+
+
+def _markdown(
+    candidates: Sequence[Candidate],
+    metrics: Sequence[str],
+    rows: Sequence[Sequence[_Cell]],
+    bold: Sequence[Sequence[bool]],
+    caption: str,
+) -> str:
+    heads = ["loss", "setting", "error"]
+    for metric in metrics:
+        heads += [f"{metric_heading(metric)} {when}" for when in ("pre T", "post T")]
+    lines = [heads, ["---", "---", *["---:"] * (len(heads) - 2)]]
+    for candidate, cells, strong in zip(candidates, rows, bold, strict=True):
+        shown = [_strong(c, "**{}**", b, _plain) for c, b in zip(cells, strong, strict=True)]
+        names = [_name(candidate), _setting(candidate)]
+        lines.append([*(name.translate(_MARKDOWN) for name in names), *shown])
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"{table}\n\n{caption.translate(_MARKDOWN)}\n"
+
+
+def _latex(
+    candidates: Sequence[Candidate],
+    metrics: Sequence[str],
+    rows: Sequence[Sequence[_Cell]],
+    bold: Sequence[Sequence[bool]],
+    caption: str,
+) -> str:
+    groups = [metric_heading(metric).translate(_LATEX) for metric in metrics]
+    heads = ["Loss", "Setting", "Error", *["pre $T$", "post $T$"] * len(metrics)]
+    above = " & ".join(["", "", "", *(f"\\multicolumn{{2}}{{c}}{{{name}}}" for name in groups)])
+    rules = " ".join(f"\\cmidrule(lr){{{4 + 2 * i}-{5 + 2 * i}}}" for i in range(len(groups)))
+    lines = []
+    for candidate, cells, strong in zip(candidates, rows, bold, strict=True):
+        shown = [_strong(c, r"\textbf{{{}}}", b, _tiny) for c, b in zip(cells, strong, strict=True)]
+        names = [_name(candidate).translate(_LATEX), _setting(candidate).translate(_LATEX)]
+        lines.append(f"{' & '.join([*names, *shown])} \\\\")
+    return "\n".join(
+        [
+            "% needs \\usepackage{booktabs}",
+            "\\begin{table*}",
+            "\\centering\\small",
+            f"\\caption{{{caption.translate(_LATEX)}}}",
+            f"\\begin{{tabular}}{{ll{'r' * (1 + 2 * len(groups))}}}",
+            "\\toprule",
+            f"{above} \\\\",
+            rules,
+            f"{' & '.join(heads)} \\\\",
+            "\\midrule",
+            *lines,
+            "\\bottomrule",
+            "\\end{tabular}",
+            "\\end{table*}",
+            "",
+        ]
+    )
+
+
+def _strong(cell: _Cell, form: str, is_best: bool, more: Callable[[str], str]) -> str:
+    shown = form.format(cell.shown) if is_best else cell.shown
+    return shown + more(cell.more)
+
+
+def _plain(text: str) -> str:
+    return text.translate(_MARKDOWN)
+
+
+def _tiny(text: str) -> str:
+    inner = text.strip().replace("T =", "$T$ =")
+    return f" {{\\scriptsize {inner}}}" if inner else ""

@@ -1,0 +1,82 @@
+"""The sweeps of a storage, as ``calsweep best`` compares them; MLflow is not asked."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+
+from sweeps.errors import UserError
+from sweeps.redaction import redact
+from sweeps.results.best import TrackedSweep, data_as_said, data_unlike_all, named
+from sweeps.results.comparison import Comparison
+from sweeps.store.identity import read_identity
+from sweeps.store.sweep_store import SweepStore, sweep_names
+from sweeps.sweep_file.schema import SweepFile
+
+logger = logging.getLogger("calsweep")
+
+
+def readable_sweeps(storage: str) -> Iterator[tuple[SweepStore, SweepFile]]:
+    """The sweeps of a storage; one whose file is damaged is told, and passed over."""
+    for name in sweep_names(storage):
+        store = SweepStore(storage, name)
+        try:
+            yield store, store.load_sweep()
+        except UserError as error:
+            logger.warning("%s", error)
+
+
+def stored_sweeps(
+    storage: str, dataset: str | None = None, model: str | None = None
+) -> list[TrackedSweep]:
+    """All sweeps of a storage that have trials, or those on a dataset and model.
+
+    Args:
+        storage: Path or URI of the sweep store.
+        dataset: Only this dataset, by its label or its full name.
+        model: Only this model, by its name or its full name.
+    """
+    wanted = named([_about(*each) for each in readable_sweeps(storage)], dataset, model)
+    found = [
+        replace(sweep, records=SweepStore(storage, sweep.name).load_records()) for sweep in wanted
+    ]
+    return [sweep for sweep in found if sweep.records]
+
+
+def load_comparisons(store: SweepStore) -> list[Comparison]:
+    """Those that a sweep made at its end; none before."""
+    kept = store.load_answer() or {}
+    return [Comparison(**values) for values in kept.get("comparisons", ())]
+
+
+def read_stored_file(storage: str, name: str) -> str:
+    """The resolved sweep file of a sweep, without credentials."""
+    return redact(SweepStore(storage, name).folder.read("sweep.yaml").decode())
+
+
+def _about(store: SweepStore, sweep: SweepFile) -> TrackedSweep:
+    """What is known of a sweep but for its trials."""
+    parent, trials = store.load_run_ids()
+    return TrackedSweep(
+        name=sweep.name,
+        dataset=sweep.dataset.label,
+        data=_data(store, sweep),
+        model=sweep.model_label,
+        model_options=sweep.model.options_in_words,
+        objective=sweep.search.objective,
+        guard=sweep.search.guard,
+        verdict=(store.load_answer() or {}).get("verdict"),
+        records=[],
+        run_ids=trials,
+        parent_id=parent,
+    )
+
+
+def _data(store: SweepStore, sweep: SweepFile) -> str:
+    try:
+        identity = read_identity(store.folder)
+    except UserError as error:
+        logger.warning("%s", error)
+        return data_unlike_all(store.sweep_id())
+    return data_as_said(sweep) if identity is None else identity.digest
