@@ -105,6 +105,33 @@ def _elsewhere(chosen: Candidate) -> list[str]:
     return lines
 
 
+def elsewhere_rows(ranking: Ranking) -> list[dict[str, Any]]:
+    """What the choice and the baseline did on the sets of ``evaluation``, a row each metric.
+
+    Returns:
+        Rows ``set``, ``metric`` and ``numbers``: of the choice, of it after temperature scaling,
+        and the same of cross-entropy; NaN where they are not known.
+    """
+    chosen, baseline = ranking.chosen, ranking.baseline
+    rows: list[dict[str, Any]] = []
+    for key in chosen.judged[0].outcome if chosen is not None else ():
+        if shift := _SHIFT.match(key):
+            name = " of severity ".join(part for part in shift.groups() if part)
+            shown = {"ECE": key, "error": key.removesuffix("ece") + "error"}
+        elif ood := _OOD.match(key):
+            name, shown = ood[1], {"AUROC": key}
+        else:
+            continue
+        for metric, column in shown.items():
+            numbers = [
+                math.nan if each is None else each.mean(f"{column}{ending}")
+                for each in (chosen, baseline)
+                for ending in ("", "_scaled")
+            ]
+            rows.append({"set": name, "metric": metric, "numbers": numbers})
+    return rows
+
+
 def _baseline_reason(ranking: Ranking) -> str:
     reasons = [r.reason for r in ranking.records if r.role == "baseline" and r.reason]
     return f" ({reasons[0]})" if reasons else ""

@@ -1,165 +1,291 @@
-"""The report's figures, as inline SVG."""
+"""The report's figures of what trials reported, as inline SVG."""
 
 from __future__ import annotations
 
-import io
 import math
-import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from matplotlib import rc_context
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from scipy.stats import spearmanr
-
-from sweeps.formatting import metric_heading
+from sweeps.formatting import format_fraction, format_hyperparameters, metric_heading
 from sweeps.results.columns import objective_metric
+from sweeps.results.comparison import Comparison
+from sweeps.results.svg import COLOURS, GREY, Axis, Chart, Mark, axis, marks
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import make_stopper
 from sweeps.sweep_file.schema import SweepFile
 
-# Okabe and Ito's colours, which the colour-blind can tell apart, and two markers.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
-_MARKERS = ("o", "s", "^", "D")
-_FEWEST_TRIALS = 5
+_BEYOND_GUARD = 3.0  # times what the guard allows of error is shown, else one trial spoils the view
+_FEWEST_IN_SLICE, _FEWEST_IN_MAP = 4, 6  # trials, below which there is nothing to see
+_DASHES = ("", "5 3", "2 2", "8 2 2 2")
+_SEARCHED = Mark(COLOURS[0])
+_PUBLISHED = Mark(COLOURS[1], "diamond", size=5.5)
+_SHADES = ("#08306b", "#2171b5", "#6baed6", "#bdd7e7", "#eff3ff")  # from the best fifth
 
 
 def error_against_objective(ranking: Ranking) -> str:
-    """The objective's metric against the validation error of every trial, and the guard's limit."""
-    records = [record for record in ranking.records if record.role != "encoder"]
+    """The objective against the validation error: every trial, the guard, the Pareto front."""
+    records = [r for r in ranking.records if r.role != "encoder"]
     objective = ranking.rule.objective
-    metric = f"val_{objective_metric(objective)}" + "_scaled" * objective.endswith("_scaled")
-    name = metric_heading(objective_metric(objective)) + " scaled" * metric.endswith("_scaled")
-    figure = Figure(figsize=(8, 4.2), layout="constrained")
-    axis = figure.subplots()
-    for loss, style in _styles(records).items():
-        for state, full in (("finished", True), ("stopped", False)):
-            shown = [
-                r for r in records if r.loss == loss and r.state == state and metric in r.outcome
-            ]
-            axis.plot(
-                [r.outcome["val_error"] for r in shown],
-                [r.outcome[metric] for r in shown],
-                linestyle="none",
-                fillstyle="full" if full else "none",
-                label=loss.rpartition(":")[2] if full else None,
-                **style,
+    name = _objective_heading(objective)
+    shown = [
+        r
+        for r in records
+        if r.state in ("finished", "stopped") and {objective, "val_error"} <= r.outcome.keys()
+    ]
+    errors = [r.outcome["val_error"] for r in shown]
+    limit = None if ranking.reference is None else ranking.reference + ranking.rule.guard
+    most = max(errors, default=1.0)
+    if limit is not None:
+        most = min(most, max(_BEYOND_GUARD * limit, limit + 0.02))
+    near = [e for e in errors if e <= most]
+    chart = Chart(
+        f"Validation {name} against validation error; hollow marks were stopped early",
+        axis("validation error", near if limit is None else [*near, limit]),
+        axis(f"validation {name}", [r.outcome[objective] for r in shown], log=True),
+    )
+    if limit is not None:
+        chart.band(limit, chart.x.high)
+        chart.vertical(limit, "guard")
+    if further := len(errors) - len(near):
+        chart.note(f"{further} further right")
+    front = pareto_front(ranking)
+    chart.line(*_staircase(front), GREY, width=1.2, dash="3 3")
+    kinds = marks(list(dict.fromkeys(r.loss for r in records)))
+    for loss, mark in kinds.items():
+        for state in ("stopped", "finished"):
+            own = [r for r in shown if (r.loss, r.state) == (loss, state)]
+            own = [r for r in own if r.outcome["val_error"] <= most]
+            chart.points(
+                [r.outcome["val_error"] for r in own],
+                [r.outcome[objective] for r in own],
+                replace(mark, hollow=state == "stopped"),
+                [_tip(r, objective) for r in own],
             )
-    if ranking.reference is not None:
-        limit = ranking.reference + ranking.rule.guard
-        axis.axvline(limit, color="#555", linestyle="--", linewidth=1)
-        axis.annotate(
-            " guard",
-            (limit, 1),
-            xycoords=("data", "axes fraction"),
-            va="top",
-            color="#555",
+        chart.name(mark, loss.rpartition(":")[2])
+    if ranking.chosen is not None:
+        ring = Mark("var(--ink,#222)", hollow=True, size=8)
+        own = list(ranking.chosen.trials)
+        chart.points(
+            [r.outcome["val_error"] for r in own],
+            [r.outcome[objective] for r in own],
+            ring,
+            [f"chosen: {_tip(r, objective)}" for r in own],
         )
-    axis.set(xlabel="validation error", ylabel=f"validation {name}", yscale="log")
-    figure.legend(loc="outside right upper", frameon=False, fontsize=9)
-    title = f"Validation {name} against validation error; hollow marks were stopped early"
-    return _svg(figure, title)
+        chart.name(replace(ring, size=6), "chosen")
+    chart.name_line(GREY, "best for its error", "3 3")
+    return chart.svg()
+
+
+def pareto_front(ranking: Ranking) -> list[tuple[float, float]]:
+    """Error and objective of the finished trials that none beats in both, by error."""
+    objective = ranking.rule.objective
+    points = sorted(
+        (r.outcome["val_error"], r.outcome[objective])
+        for r in ranking.records
+        if r.state == "finished" and {objective, "val_error"} <= r.outcome.keys()
+    )
+    front: list[tuple[float, float]] = []
+    for error, value in points:
+        if not front or value < front[-1][1]:
+            front.append((error, value))
+    return front
+
+
+def _staircase(front: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    xs: list[float] = []
+    ys: list[float] = []
+    for error, value in front:
+        if ys:
+            xs.append(error)
+            ys.append(ys[-1])
+        xs.append(error)
+        ys.append(value)
+    return xs, ys
 
 
 def curves(records: Sequence[TrialRecord], sweep: SweepFile) -> str:
-    """The scheduler's metric by epoch: stopped trials grey, rungs as vertical lines."""
-    figure = Figure(figsize=(8, 3.8), layout="constrained")
-    axis = figure.subplots()
-    metric, styles = sweep.scheduler.metric, _styles(records)
-    for record in records:
-        epochs = [entry["epoch"] for entry in record.history]
-        values = [entry.get(metric, math.nan) for entry in record.history]
-        if record.state == "finished":
-            axis.plot(epochs, values, color=styles[record.loss]["color"], linewidth=1, alpha=0.8)
-        elif epochs:
-            axis.plot(epochs, values, color="#bbb", linewidth=0.8, zorder=1)
-            axis.plot(epochs[-1], values[-1], "x", color="#888", markersize=4, zorder=1)
+    """The scheduler's metric by epoch: stopped trials grey, rungs as dotted lines."""
+    metric = sweep.scheduler.metric
+    heading = _objective_heading(metric)
+    drawn = [r for r in records if r.history]
+    values = [entry.get(metric, math.nan) for r in drawn for entry in r.history]
+    last = max((r.epochs for r in drawn), default=1)
+    chart = Chart(
+        f"Validation {heading} by epoch; grey: stopped early, dotted: where trials are compared",
+        Axis("epoch", 0, float(max(last, 1))),
+        axis(f"validation {heading}", values, log=True),
+    )
     for rung in make_stopper(sweep).rungs:
-        axis.axvline(rung, color="#555", linestyle=":", linewidth=1)
-    axis.set(xlabel="epoch", ylabel=metric, yscale="log")
-    return _svg(figure, f"{metric} by epoch; grey: stopped early, dotted: rungs")
+        chart.vertical(rung, dash="1 3")
+    losses = dict.fromkeys(r.loss for r in drawn)
+    looks = {
+        loss: (COLOURS[i % len(COLOURS)], _DASHES[i // len(COLOURS) % len(_DASHES)])
+        for i, loss in enumerate(losses)
+    }
+    for r in sorted(drawn, key=lambda r: r.state == "finished"):
+        whole = r.state == "finished"
+        epochs = [entry["epoch"] for entry in r.history]
+        own = [entry.get(metric, math.nan) for entry in r.history]
+        colour, dash = looks[r.loss] if whole else (GREY, "")
+        width, tip = 1.2 if whole else 0.7, f"{r.label}: {r.state}"
+        chart.line(epochs, own, colour, width=width, dash=dash, tip=tip)
+    for loss, (colour, dash) in looks.items():
+        chart.name_line(colour, loss.rpartition(":")[2], dash)
+    if any(r.state == "stopped" for r in drawn):
+        chart.name_line(GREY, "stopped early")
+    return chart.svg()
 
 
-def importances(records: Sequence[TrialRecord], sweep: SweepFile) -> list[dict[str, Any]]:
-    """How strongly each hyperparameter goes with the objective: Spearman's rank correlation.
+def saved_by_stopping(records: Sequence[TrialRecord], sweep: SweepFile) -> str:
+    """What stopping trials early saved, in words."""
+    full = sweep.training.epochs
+    ended = [r for r in records if r.state in ("finished", "stopped")]
+    stopped = [r for r in ended if r.state == "stopped"]
+    if not stopped:
+        return "No trial was stopped early."
+    spared = sum(full - r.epochs for r in stopped)
+    whole = full * len(ended)
+    return (
+        f"{len(stopped)} of {len(ended)} trials were stopped early, which saved {spared:,} of "
+        f"{whole:,} epochs ({spared / whole:.0%})."
+    )
 
-    Returns:
-        Rows ``loss``, ``hyperparameter``, ``trials``, ``correlation`` (None where there are too
-        few trials or values to tell).
+
+@dataclass(frozen=True)
+class Searched:
+    """The finished trials of the search with one loss, along one of its hyperparameters.
+
+    Attributes:
+        loss: Name of the loss.
+        name: Name of the hyperparameter.
+        trials: They all have a number there.
     """
-    rows = []
-    for loss, name, values, objective in _searched(records, sweep):
-        enough = len(values) >= _FEWEST_TRIALS and len(set(values)) > 2
-        correlation = float(spearmanr(values, objective).statistic) if enough else None
-        rows.append(
-            {
-                "loss": loss.rpartition(":")[2],
-                "hyperparameter": name,
-                "trials": len(values),
-                "correlation": correlation,
-            }
-        )
-    return sorted(rows, key=lambda row: -abs(row["correlation"] or 0.0))
+
+    loss: str
+    name: str
+    trials: tuple[TrialRecord, ...]
+
+    @property
+    def values(self) -> list[float]:
+        """The hyperparameter's."""
+        return [float(r.hyperparameters[self.name]) for r in self.trials]
 
 
-def slices(records: Sequence[TrialRecord], sweep: SweepFile) -> list[tuple[str, str]]:
-    """The objective against each hyperparameter of each loss, as small figures."""
-    drawings = []
-    for loss, name, values, objective in _searched(records, sweep):
-        figure = Figure(figsize=(2.6, 2.0), layout="constrained")
-        axis: Axes = figure.subplots()
-        axis.plot(values, objective, "o", color=_COLOURS[0], markersize=4, alpha=0.8)
-        positive = min(values) > 0 and max(values) / min(values) > 20
-        axis.set(xlabel=name, xscale="log" if positive else "linear")
-        axis.set_title(loss.rpartition(":")[2], fontsize=9)
-        axis.tick_params(labelsize=7)
-        label = f"{sweep.search.objective} against {name} of {loss}"
-        drawings.append((label, _svg(figure, label)))
-    return drawings
+def searched(records: Iterable[TrialRecord], objective: str) -> list[Searched]:
+    """What was searched, as far as there is something to see.
 
-
-def _searched(
-    records: Sequence[TrialRecord], sweep: SweepFile
-) -> list[tuple[str, str, list[float], list[float]]]:
-    """Per loss and numeric hyperparameter: its values and the objective, over trials that ended."""
+    Only trials that ran to their end: an early ECE says nothing of a late one.
+    """
+    usable = [r for r in records if r.state == "finished" and r.searched and objective in r.outcome]
     found = []
-    usable = [
-        r
-        for r in records
-        if r.state in ("finished", "stopped")
-        and r.role != "finalist"
-        and sweep.search.objective in r.outcome
-    ]
     for loss in dict.fromkeys(r.loss for r in usable):
-        own = [r for r in usable if r.loss == loss]
+        own = tuple(r for r in usable if r.loss == loss)
         for name in own[0].hyperparameters:
             values = [r.hyperparameters.get(name) for r in own]
-            numbers = [float(v) for v in values if isinstance(v, int | float)]
-            if len(numbers) == len(own) and len(set(numbers)) > 1:
-                objective = [r.outcome[sweep.search.objective] for r in own]
-                found.append((loss, name, numbers, objective))
+            numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+            if numbers and len(own) >= _FEWEST_IN_SLICE and len(set(values)) > 1:
+                found.append(Searched(loss, name, own))
     return found
 
 
-def _styles(records: Sequence[TrialRecord]) -> dict[str, dict[str, Any]]:
-    losses = dict.fromkeys(record.loss for record in records)
-    return {
-        loss: {
-            "color": _COLOURS[i % len(_COLOURS)],
-            "marker": _MARKERS[i // len(_COLOURS) % len(_MARKERS)],
-            "markersize": 6,
-        }
-        for i, loss in enumerate(losses)
-    }
+def slices(groups: Sequence[Searched], objective: str) -> list[str]:
+    """The objective against each hyperparameter of each loss, as small charts."""
+    return [_slice(group, objective) for group in groups]
 
 
-def _svg(figure: Figure, title: str) -> str:
-    """A figure as an SVG element with a title for those who cannot see it."""
-    buffer = io.StringIO()
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": title, "font.family": "sans-serif"}):
-        figure.savefig(buffer, format="svg", metadata={"Title": title, "Date": None})
-    svg = buffer.getvalue()
-    svg = svg[svg.index("<svg") :]
-    return re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+def _slice(group: Searched, objective: str) -> str:
+    heading = f"{group.loss.rpartition(':')[2]}: {_symbol(group.name)}"
+    chart = Chart(
+        f"{objective} against {group.name} of {group.loss}",
+        _hyperparameter_axis(group, heading),
+        axis(_objective_heading(objective), [r.outcome[objective] for r in group.trials]),
+        width=300,
+        height=200,
+    )
+    for mark, published in ((_SEARCHED, False), (_PUBLISHED, True)):
+        own = [r for r in group.trials if (r.role == "published") == published]
+        chart.points(
+            [float(r.hyperparameters[group.name]) for r in own],
+            [r.outcome[objective] for r in own],
+            mark,
+            [_tip(r, objective) for r in own],
+        )
+    return chart.svg()
+
+
+def maps(groups: Sequence[Searched], objective: str) -> list[str]:
+    """Of each loss with two hyperparameters or more the first two, the better the darker."""
+    drawn = []
+    for loss in dict.fromkeys(group.loss for group in groups):
+        own = [group for group in groups if group.loss == loss]
+        if len(own) > 1 and len(own[0].trials) >= _FEWEST_IN_MAP:
+            drawn.append(_map(own[0], own[1], objective))
+    return drawn
+
+
+def _map(across: Searched, up: Searched, objective: str) -> str:
+    name = across.loss.rpartition(":")[2]
+    chart = Chart(
+        f"{objective} over {across.name} and {up.name} of {across.loss}, the better the darker",
+        _hyperparameter_axis(across, f"{name}: {_symbol(across.name)}"),
+        _hyperparameter_axis(up, _symbol(up.name)),
+        width=300,
+        height=220,
+    )
+    ranked = sorted(across.trials, key=lambda r: r.outcome[objective])
+    for place, record in enumerate(ranked):
+        shade = _SHADES[len(_SHADES) * place // len(ranked)]
+        shape = "diamond" if record.role == "published" else "circle"
+        where = [float(record.hyperparameters[group.name]) for group in (across, up)]
+        for mark in (Mark(shade, shape, size=6), Mark(GREY, shape, hollow=True, size=6)):
+            chart.points([where[0]], [where[1]], mark, [_tip(record, objective)])
+    return chart.svg()
+
+
+def differences(comparisons: Sequence[Comparison]) -> str:
+    """The differences to cross-entropy with their intervals; nothing where there are none."""
+    if not comparisons:
+        return ""
+    metric = metric_heading(comparisons[0].metric)
+    ends = [end for c in comparisons for end in (c.low, c.high)]
+    chart = Chart(
+        f"Difference of the choice in {metric}, with 95% intervals; left of 0 it is better",
+        axis(f"difference in validation {metric}: left of 0 the choice is better", [0.0, *ends]),
+        Axis("", 0, len(comparisons) + 1, silent=True),
+        left=14,
+        height=70 + 44 * len(comparisons),
+    )
+    chart.vertical(0.0, dash="")
+    for row, each in enumerate(comparisons):
+        height = float(len(comparisons) - row)
+        tip = (
+            f"{each.ours} less {each.theirs}: {each.value:+.4f} [{each.low:+.4f}, {each.high:+.4f}]"
+        )
+        chart.line([each.low, each.high], [height, height], COLOURS[0], width=3, tip=tip)
+        chart.points([each.value], [height], Mark(COLOURS[1], size=5), [tip])
+        chart.text(each.low, height + 0.28, f"against {each.theirs}")
+    return chart.svg()
+
+
+def _hyperparameter_axis(group: Searched, label: str) -> Axis:
+    low, high = min(group.values), max(group.values)
+    return axis(label, group.values, log=low > 0 and high / low > 20)
+
+
+def _symbol(name: str) -> str:
+    return format_hyperparameters({name: 0}).partition("=")[0]
+
+
+def _objective_heading(metric: str) -> str:
+    scaled = " scaled" * metric.endswith("_scaled")
+    return metric_heading(metric.removeprefix("val_").removesuffix("_scaled")) + scaled
+
+
+def _tip(record: TrialRecord, objective: str) -> str:
+    value, error = record.outcome[objective], record.outcome["val_error"]
+    name = metric_heading(objective_metric(objective))
+    return (
+        f"{record.number}: {record.label}, {record.state} – {name} {format_fraction(value)}, "
+        f"error {format_fraction(error)}"
+    )

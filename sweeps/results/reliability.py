@@ -16,11 +16,12 @@ _SIZE = 240  # of a diagram's square, in pixels
 _MARGIN = 44
 _WHISKER = 0.008  # half the width of the line that spans what a calibrated model would give
 _STYLE = (
-    "text{font:12px system-ui,sans-serif;fill:#333}.title{font-size:14px;font-weight:600}"
+    "text{font:12px system-ui,sans-serif;fill:var(--ink,#333)}"
+    ".title{font-size:14px;font-weight:600}"
     ".accuracy{fill:#3b6fb6}.gap{fill:#d1495b;fill-opacity:.35;stroke:#d1495b;stroke-width:.6}"
-    ".share{fill:none;stroke:#8a8f98}.axis{fill:none;stroke:#555}"
-    ".band{fill:#111}.count{font-size:7px;text-anchor:middle}"
-    ".ideal{stroke:#222;stroke-dasharray:4 3}"
+    ".share{fill:none;stroke:#8a8f98}.axis{fill:none;stroke:var(--dim,#555)}"
+    ".band{fill:var(--ink,#111)}.count{font-size:7px;text-anchor:middle}"
+    ".ideal{stroke:var(--dim,#222);stroke-dasharray:4 3}"
 )
 
 
@@ -48,7 +49,7 @@ def reliability_svg(logits: Tensor, labels: Tensor, temperature: float, title: s
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}" role="img"><title>{escape(title)}</title>'
-        f'<style>{_STYLE}</style><rect width="100%" height="100%" fill="white"/>'
+        f'<style>{_STYLE}</style><rect width="100%" height="100%" fill="var(--paper,#fff)"/>'
         f'<text class="title" x="{_MARGIN}" y="22">{escape(title)} · test split</text>'
         f"{''.join(panels)}</svg>"
     )

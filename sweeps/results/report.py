@@ -8,27 +8,33 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from sweeps.errors import first_line
-from sweeps.formatting import format_hyperparameters
+from sweeps.formatting import counted, format_hyperparameters, metric_heading
 from sweeps.redaction import redact
 from sweeps.results import figures
-from sweeps.results.columns import one_line, shown_metrics
+from sweeps.results.columns import objective_metric, one_line, shown_metrics
 from sweeps.results.comparison import Comparison
-from sweeps.results.explanation import explain_choice, failure_summary
+from sweeps.results.explanation import elsewhere_rows, explain_choice, failure_summary
+from sweeps.results.headline import headline
+from sweeps.results.importance import importances
 from sweeps.results.leaderboard import leaderboard
-from sweeps.search.ranking import Ranking
+from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.sweep_file.loading import dump_sweep
 from sweeps.sweep_file.schema import SweepFile
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 logger = logging.getLogger("calsweep")
 
 _FACTS = ("number", "role", "loss", "setting", "seed", "state", "epochs")
+_MOST_IN_A_MATRIX = 15  # classes
 
 _UNKNOWN = "not known: the sweep was begun by a calsweep that did not keep it"
 
@@ -39,6 +45,7 @@ def render_report(
     comparisons: Sequence[Comparison],
     read_predictions: Callable[[int], bytes],
     environment: Mapping[str, Any] | None,
+    classes: Sequence[str] = (),
 ) -> str:
     """One HTML page that shows what a sweep found, finished or not.
 
@@ -49,54 +56,72 @@ def render_report(
         read_predictions: Gives a trial's predictions on the test split, a Parquet file's content;
             raises OSError where there are none.
         environment: What it ran on; None where that is not known.
+        classes: Their names; where they are not known, they are numbered.
     """
     ranking = Ranking(records, sweep.rule)
-    metrics = {name: one_line(h) for name, h in shown_metrics(sweep.search.objective).items()}
+    objective = sweep.search.objective
+    metrics = {name: one_line(h) for name, h in shown_metrics(objective).items()}
     templates = Environment(
         loader=PackageLoader("sweeps.results", "."), autoescape=True, undefined=StrictUndefined
     )
     templates.filters["fraction"] = _fraction
-    classifiers = [record for record in records if record.role != "encoder"]
     templates.filters["hyperparameters"] = format_hyperparameters
+    classifiers = [record for record in records if record.role != "encoder"]
+    groups = figures.searched(classifiers, objective)
+    predictions = _Predictions(read_predictions)
     page = templates.get_template("report.html.j2").render(
         sweep=sweep,
+        objective=metric_heading(objective_metric(objective)),
         states=Counter(record.state for record in records),
         records=records,
         when=time.strftime(
             "%Y-%m-%d %H:%M", time.localtime(min((r.started for r in records), default=0))
         ),
         minutes=_minutes(records),
+        headline=headline(ranking, comparisons) if records else None,
+        differences=Markup(figures.differences(comparisons)),
         why=explain_choice(ranking, sweep.training.adapt_share, comparisons) if records else [],
+        warnings=_warnings(ranking, environment) if records else [],
         failures=failure_summary(records),
         rows=leaderboard(ranking),
         metrics=metrics,
         columns=[*_FACTS, *metrics.values()],
         trials=[_trial_row(record, metrics) for record in records],
-        diagrams=[Markup(svg) for svg in _diagrams(ranking, read_predictions)],
+        diagrams=[Markup(svg) for svg in _diagrams(ranking, predictions)],
         scatter=Markup(figures.error_against_objective(ranking)),
         curves=Markup(figures.curves(classifiers, sweep)),
-        importances=figures.importances(classifiers, sweep),
-        slices=[(label, Markup(svg)) for label, svg in figures.slices(classifiers, sweep)],
+        saved=figures.saved_by_stopping(classifiers, sweep),
+        importances=importances(classifiers, sweep),
+        slices=[Markup(svg) for svg in figures.slices(groups, objective)],
+        maps=[Markup(svg) for svg in figures.maps(groups, objective)],
+        on_test=_on_test(ranking, predictions, classes),
+        elsewhere=elsewhere_rows(ranking),
         sweep_yaml=dump_sweep(sweep),
         environment=_UNKNOWN if environment is None else json.dumps(environment, indent=1),
     )
     return redact(page)
 
 
-def _diagrams(ranking: Ranking, read: Callable[[int], bytes]) -> list[str]:
-    """Reliability diagrams of the best setting of each loss, the chosen one first."""
-    from sweeps.results.reliability import reliability_svg
-    from trainables.outcome import read_predictions
+class _Predictions:
+    """Logits and labels of trials on the test split, each read once."""
 
-    drawings = []
-    for loss in dict.fromkeys(candidate.loss for candidate in ranking.candidates):
-        best = ranking.best_of(loss)
-        assert best is not None
-        record = best.judged[0]
+    def __init__(self, read: Callable[[int], bytes]) -> None:
+        self._read = read
+        self._kept: dict[int, tuple[Tensor, Tensor] | None] = {}
+
+    def of(self, record: TrialRecord) -> tuple[Tensor, Tensor] | None:
+        """None where there are none, as the trial was stopped before it made any; or damaged."""
+        if record.number not in self._kept:
+            self._kept[record.number] = self._load(record)
+        return self._kept[record.number]
+
+    def _load(self, record: TrialRecord) -> tuple[Tensor, Tensor] | None:
+        from trainables.outcome import read_predictions
+
         try:
-            logits, labels = read_predictions(read(record.number))
-        except FileNotFoundError:  # it was stopped before it made any
-            continue
+            return read_predictions(self._read(record.number))
+        except FileNotFoundError:
+            return None
         except (OSError, ValueError, KeyError) as error:  # pyarrow's complaints are ValueErrors
             logger.warning(
                 "trial %d: predictions_test.parquet cannot be read (%s); the report is without its "
@@ -104,10 +129,102 @@ def _diagrams(ranking: Ranking, read: Callable[[int], bytes]) -> list[str]:
                 record.number,
                 first_line(error),
             )
-            continue
-        title = record.label + (" (chosen)" if best == ranking.chosen else "")
-        drawings.append(reliability_svg(logits, labels, record.outcome["temperature"], title))
+            return None
+
+
+def _diagrams(ranking: Ranking, predictions: _Predictions) -> list[str]:
+    """Reliability diagrams of the best setting of each loss: the chosen one, the baseline, others.
+
+    The others in the order of the leaderboard.
+    """
+    from sweeps.results.reliability import reliability_svg
+
+    losses = dict.fromkeys(candidate.loss for candidate in ranking.candidates)
+    best = [each for loss in losses if (each := ranking.best_of(loss)) is not None]
+    drawings = []
+    for candidate in sorted(best, key=lambda c: (c != ranking.chosen, c != ranking.baseline)):
+        record = candidate.judged[0]
+        found = predictions.of(record)
+        if found is not None:
+            title = record.label + (" (chosen)" if candidate == ranking.chosen else "")
+            drawings.append(reliability_svg(*found, record.outcome["temperature"], title))
     return drawings
+
+
+def _on_test(
+    ranking: Ranking, predictions: _Predictions, classes: Sequence[str]
+) -> dict[str, Any] | None:
+    """What the chosen classifier does on the test split; None where its predictions are missing."""
+    from sweeps.results import on_test
+
+    chosen, baseline = ranking.chosen, ranking.baseline
+    found = predictions.of(chosen.judged[0]) if chosen is not None else None
+    if chosen is None or found is None:
+        return None
+    logits, labels = found
+    probs = logits.double().softmax(dim=1)
+    known = len(classes) == probs.shape[1]
+    names = list(classes) if known else [str(index) for index in range(probs.shape[1])]
+    counts = on_test.confusion(probs, labels)
+    curves = {chosen.judged[0].label: (probs, labels)}
+    theirs = predictions.of(baseline.judged[0]) if baseline not in (None, chosen) else None
+    if baseline is not None and theirs is not None:
+        curves[baseline.judged[0].label] = theirs[0].double().softmax(dim=1), theirs[1]
+    confidence, predicted = probs.max(dim=1)
+    return {
+        "label": chosen.judged[0].label,
+        "samples": len(labels),
+        "sure": float(confidence.mean()),
+        "right": float((predicted == labels).double().mean()),
+        "classes": Markup(on_test.class_chart(on_test.by_class(probs, labels, names))),
+        "coverage": Markup(on_test.coverage_chart(curves)),
+        "names": names,
+        "matrix": counts if len(names) <= _MOST_IN_A_MATRIX else None,
+        "pairs": on_test.confused_pairs(counts, names),
+        "mistakes": on_test.mistakes(probs, labels, names),
+    }
+
+
+def _warnings(ranking: Ranking, environment: Mapping[str, Any] | None) -> list[str]:
+    """What the reader should know before trusting the answer."""
+    found = []
+    failed = sum(record.state == "failed" for record in ranking.records)
+    if failed:
+        found.append(f"{counted(failed, 'trial')} failed; the reasons are below.")
+    if ranking.baseline is None:
+        found.append(
+            "The cross-entropy baseline did not finish: the guard compares with the lowest "
+            "validation error instead, and nothing says whether the choice is worth having."
+        )
+    chosen = ranking.chosen
+    if chosen is not None:
+        found += _of_choice(chosen, ranking.rule.objective)
+    resumed = (environment or {}).get("resumed", ())
+    if resumed:
+        found.append(
+            "The sweep went on with other versions than it was begun with (see the environment "
+            "below): trials may differ for that alone."
+        )
+    return found
+
+
+def _of_choice(chosen: Candidate, objective: str) -> list[str]:
+    found = []
+    if not chosen.seeds:
+        found.append(
+            "The chosen setting was trained with one seed: the best of many is lucky, expect it to "
+            "do worse when trained again."
+        )
+    if any(record.outcome.get("temperature_at_bound") for record in chosen.judged):
+        found.append("Its temperature ran into a bound of the fit: do not rely on it.")
+    perfect = chosen.mean(f"{objective}_calibrated_high")
+    if chosen.objective <= perfect:
+        found.append(
+            f"There are too few validation samples to tell its {objective}, "
+            f"{chosen.objective:.4f}, from that of a perfectly calibrated model (up to "
+            f"{perfect:.4f})."
+        )
+    return found
 
 
 def _trial_row(record: TrialRecord, metrics: Iterable[str]) -> list[tuple[Any, str]]:

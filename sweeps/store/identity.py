@@ -44,12 +44,14 @@ class Identity:
         samples: How many there are in each split, for people.
         num_classes: The same.
         modules: A digest of each file of the user's own code.
+        classes: Their names; none of a sweep from before they were kept.
     """
 
     digest: str
     samples: dict[str, int]
     num_classes: int
     modules: dict[str, str]
+    classes: tuple[str, ...] = ()
 
 
 def identify(sweep: SweepFile, dataset: Dataset) -> Identity:
@@ -59,6 +61,7 @@ def identify(sweep: SweepFile, dataset: Dataset) -> Identity:
         samples={name: len(getattr(dataset, name)) for name in ("train", "validation", "test")},
         num_classes=dataset.num_classes,
         modules=own_modules(_named(sweep)),
+        classes=dataset.classes,
     )
 
 
@@ -73,7 +76,9 @@ def identity_files(identity: Identity) -> dict[str, bytes]:
 def read_identity(folder: Folder) -> Identity | None:
     """What was kept in a sweep's folder; None of a sweep that was made before there was that."""
     values = _read(folder, _NAME)
-    return Identity(**values) if values is not None else None
+    if values is None:
+        return None
+    return Identity(**{**values, "classes": tuple(values.get("classes", ()))})
 
 
 def read_environment(folder: Folder) -> dict[str, Any] | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from sweeps.errors import UserError
@@ -53,6 +54,15 @@ def load_comparisons(store: SweepStore) -> list[Comparison]:
 def read_stored_file(storage: str, name: str) -> str:
     """The resolved sweep file of a sweep, without credentials."""
     return redact(SweepStore(storage, name).folder.read("sweep.yaml").decode())
+
+
+def class_names(store: SweepStore) -> Sequence[str]:
+    """Of a sweep's data; none where they are not known."""
+    with suppress(UserError):  # damaged, which is told where it matters
+        identity = read_identity(store.folder)
+        if identity is not None:
+            return identity.classes
+    return ()
 
 
 def _about(store: SweepStore, sweep: SweepFile) -> TrackedSweep:

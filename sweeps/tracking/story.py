@@ -18,6 +18,7 @@ from sweeps.results.columns import one_line, shown_metrics
 from sweeps.results.comparison import Comparison
 from sweeps.search.ranking import Ranking
 from sweeps.store.identity import Identity, read_environment
+from sweeps.store.stored_sweeps import class_names
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import to_yaml
 from sweeps.sweep_file.schema import SweepFile
@@ -81,7 +82,7 @@ def story_files(sweep: SweepFile, store: SweepStore, ending: Ending) -> dict[str
 
     A picture that cannot be drawn, say as a trial's predictions are damaged, is left out.
     """
-    from sweeps.results import figures  # matplotlib takes a second
+    from sweeps.results import figures
     from sweeps.results.report import render_report
 
     ranking, answer = ending.ranking, ending.answer
@@ -95,6 +96,7 @@ def story_files(sweep: SweepFile, store: SweepStore, ending: Ending) -> dict[str
             ending.comparisons,
             lambda number: store.trial_folder(number).read("predictions_test.parquet"),
             read_environment(store.folder),
+            class_names(store),
         ),
     }
     files = {}

@@ -26,7 +26,7 @@ from trainables.metrics.proper_scores import (
     negative_log_likelihood,
     root_brier_score,
 )
-from trainables.metrics.ranking import aurc, e_aurc, failure_auroc, multiclass_auroc
+from trainables.metrics.ranking import aurc, e_aurc, failure_auroc, multiclass_auroc, risk_coverage
 from trainables.metrics.reference import REFERENCED_METRICS, calibrated_reference
 from trainables.metrics.resampling import bootstrap
 from trainables.metrics.smooth import smooth_calibration_error
@@ -63,6 +63,7 @@ __all__ = [
     "negative_log_likelihood",
     "ood_metrics",
     "reliability_bins",
+    "risk_coverage",
     "root_brier_score",
     "smooth_calibration_error",
     "sweep_calibration_error",

@@ -85,8 +85,24 @@ def e_aurc(probs: Tensor, labels: Tensor, confidence: Confidence = "max_probabil
     return float(area - perfect_ranking_area(correct))
 
 
+def risk_coverage(
+    probs: Tensor, labels: Tensor, confidence: Confidence = "max_probability"
+) -> Tensor:
+    """The error of the i surest samples for i = 1 … N, float64 (N,), whose mean is :func:`aurc`.
+
+    Arguments and errors as in `failure_auroc`.
+    """
+    probs, labels = check_probs(probs, labels)
+    _, correct = top_label(probs, labels)
+    return _risks(confidence_scores(probs, confidence), correct)
+
+
 def risk_coverage_area(scores: Tensor, correct: Tensor) -> Tensor:
     """AURC of scores (N,) and correctness (N,), a float64 scalar."""
+    return _risks(scores, correct).mean()
+
+
+def _risks(scores: Tensor, correct: Tensor) -> Tensor:
     ordered, order = scores.sort(descending=True)
     starts = torch.cat([ordered.new_ones(1, dtype=torch.bool), ordered[1:] != ordered[:-1]])
     group = starts.cumsum(0) - 1
@@ -95,7 +111,7 @@ def risk_coverage_area(scores: Tensor, correct: Tensor) -> Tensor:
     errors.index_add_(0, group, (~correct[order]).double())
     # The expected number of errors grows by the group's share with each of its samples.
     expected = (errors / size)[group].cumsum(0)
-    return (expected / torch.arange(1, len(expected) + 1, device=scores.device)).mean()
+    return expected / torch.arange(1, len(expected) + 1, device=scores.device)
 
 
 def perfect_ranking_area(correct: Tensor) -> Tensor:

@@ -57,13 +57,16 @@ def test_it_shows_choice_leaderboard_figures_and_reproduction(page: Path) -> Non
         "Leaderboard",
         "ECE scaled",
         "Calibration against error",
-        "When trials were stopped",
-        "rank correlation",
+        "What stopping saved",
+        "1 of 9 trials were stopped early",
+        "Which hyperparameters matter",
+        "If it may decline to answer",
+        "The mistakes it is surest of",
         "calsweep run sweep.yaml",
         "objective: val_ece",
     ):
         assert part in text, part
-    assert text.count("<svg") >= 3 + 2
+    assert text.count("<svg") >= 3 + 5
     assert "8 finished" in text and "1 stopped" in text
 
 

@@ -1,0 +1,124 @@
+"""The answer in words that can be repeated to somebody who knows nothing of calibration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sweeps.formatting import counted, format_hyperparameters, metric_heading
+from sweeps.results.comparison import Comparison, verdict
+from sweeps.search.ranking import Candidate, Ranking
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The answer.
+
+    Attributes:
+        advice: What to do, one sentence.
+        facts: What it is based on, a sentence each.
+    """
+
+    advice: str
+    facts: tuple[str, ...]
+
+
+def headline(ranking: Ranking, comparisons: Sequence[Comparison]) -> Headline:
+    """What a sweep comes to, as far as it has come.
+
+    Args:
+        ranking: Its trials.
+        comparisons: Of the choice with cross-entropy; empty before the sweep's end.
+    """
+    chosen, baseline = ranking.chosen, ranking.baseline
+    if chosen is None:
+        return Headline(
+            "There is nothing to recommend yet: no setting ran to its end with few enough errors.",
+            (),
+        )
+    facts = [_how_far_off(chosen, baseline), _how_often_wrong(chosen, baseline)]
+    facts += [_supported(each) for each in comparisons]
+    advice = _advice(chosen, baseline, comparisons, ranking.rule.objective)
+    return Headline(advice, tuple(fact[0].upper() + fact[1:] for fact in facts if fact))
+
+
+def _advice(
+    chosen: Candidate,
+    baseline: Candidate | None,
+    comparisons: Sequence[Comparison],
+    objective: str,
+) -> str:
+    told = verdict(comparisons)
+    if told in ("not supported", "worse") and baseline is not None:
+        temperature = baseline.mean("temperature")
+        rest = "shown to be better" if told == "not supported" else "better"
+        if chosen.loss == baseline.loss:
+            return (
+                "Use plain cross-entropy, with or without a temperature: nothing else that was "
+                f"tried is {rest}."
+            )
+        return (
+            f"Use plain cross-entropy and divide its logits by T = {temperature:.2f}: nothing "
+            f"that was tried is {rest}. Best of the rest: {_name(chosen)}."
+        )
+    if told == "supported":
+        return (
+            f"Train with {_name(chosen)}: its confidence is more honest than that of "
+            "cross-entropy with a temperature, which is what most people use."
+        )
+    lowest = metric_heading(objective.removeprefix("val_"))
+    return f"{_name(chosen)} has the lowest validation {lowest}."
+
+
+def _how_far_off(chosen: Candidate, baseline: Candidate | None) -> str:
+    value = chosen.mean("test_ece")
+    if math.isnan(value):
+        return ""
+    low, high = (chosen.mean(f"test_ece_{end}") for end in ("low", "high"))
+    ends = "" if math.isnan(low) else f" (in the long run {100 * low:.1f} to {100 * high:.1f})"
+    text = (
+        f"When {_name(chosen)} says how sure it is, it is off by {100 * value:.1f} percentage "
+        f"points on average{ends}"
+    )
+    if baseline is not None and baseline != chosen:
+        plain, scaled = (100 * baseline.mean(f"test_ece{end}") for end in ("", "_scaled"))
+        text += f"; cross-entropy by {plain:.1f}, with a temperature by {scaled:.1f}"
+    return text + ", measured on test samples that chose nothing."
+
+
+def _how_often_wrong(chosen: Candidate, baseline: Candidate | None) -> str:
+    value = chosen.mean("test_error")
+    if math.isnan(value):
+        return ""
+    text = f"It is wrong on {_of_100(value)} of 100 such samples"
+    if baseline is not None and baseline != chosen:
+        text += f", cross-entropy on {_of_100(baseline.mean('test_error'))}"
+    return text + "."
+
+
+def _supported(each: Comparison) -> str:
+    said = {
+        "supported": "is better than {}, by more than chance",
+        "not supported": "is not shown to be better than {}: the difference may be chance",
+        "worse": "is worse than {}",
+    }[each.verdict]
+    return (
+        f"{_words(each.ours)} {said.format(_words(each.theirs))} ({metric_heading(each.metric)} "
+        f"{each.value:+.4f} [{each.low:+.4f}, {each.high:+.4f}] on validation samples, over "
+        f"{counted(each.seeds, 'seed')})."
+    )
+
+
+def _words(loss: str) -> str:
+    return loss.rpartition(":")[2].replace("_", "-")
+
+
+def _of_100(share: float) -> str:
+    return f"{100 * share:.1f}".removesuffix(".0")
+
+
+def _name(candidate: Candidate) -> str:
+    given = candidate.setting.hyperparameters
+    name = _words(candidate.loss)
+    return f"{name} ({format_hyperparameters(given)})" if given else name

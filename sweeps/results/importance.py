@@ -1,0 +1,62 @@
+"""Which hyperparameters mattered, where there were trials enough to tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from sweeps.search.record import TrialRecord
+from sweeps.search.space import SearchSpace
+from sweeps.sweep_file.schema import SweepFile
+
+_TARGET: Final = 0.25
+_FEWEST: Final = 20
+"""Optuna asks for at least 5 trials within the target quantile: a quarter of 20."""
+
+
+def importances(records: Iterable[TrialRecord], sweep: SweepFile) -> dict[str, dict[str, float]]:
+    """How much each hyperparameter had to do with being among the best quarter.
+
+    By PED-ANOVA (Watanabe et al. 2023), over the finished trials of one loss at a time.
+
+    Args:
+        records: The sweep's trials.
+        sweep: The sweep.
+
+    Returns:
+        Loss → hyperparameter → its share, the largest first; they sum to 1. Losses with fewer than
+        20 such trials, or with a single hyperparameter to search, are left out.
+    """
+    try:
+        space = SearchSpace(sweep)
+    except ValueError:  # of a loss of the user's own that has changed since
+        return {}
+    objective = sweep.search.objective
+    usable = [r for r in records if r.state == "finished" and r.searched and objective in r.outcome]
+    found = {}
+    for loss, branch in space.branches.items():
+        own = [r for r in usable if r.loss == loss and space.contains(r.setting)]
+        if len(branch) > 1 and len(own) >= _FEWEST:
+            found[loss] = _of_loss(own, space, loss, objective)
+    return found
+
+
+def _of_loss(
+    records: list[TrialRecord], space: SearchSpace, loss: str, objective: str
+) -> dict[str, float]:
+    import optuna
+    from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    branch = space.branches[loss]
+    study = optuna.create_study(direction="minimize")
+    for record in records:
+        study.add_trial(
+            optuna.trial.create_trial(
+                params={name: record.hyperparameters[name] for name in branch},
+                distributions=branch,
+                value=record.outcome[objective],
+            )
+        )
+    evaluator = PedAnovaImportanceEvaluator(target_quantile=_TARGET)
+    return get_param_importances(study, evaluator=evaluator)

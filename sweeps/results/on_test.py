@@ -1,0 +1,150 @@
+"""What one classifier does on the test split: class by class, by coverage, its worst mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sweeps.results.svg import COLOURS, Axis, Chart, Mark, axis
+from trainables.metrics import risk_coverage
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_MOST_CLASSES = 20
+_MOST_MISTAKES = 10
+_MOST_PAIRS = 15
+_POINTS = 300  # of a line
+
+
+@dataclass(frozen=True)
+class OfClass:
+    """The samples that were said to be of one class.
+
+    Attributes:
+        name: Of the class.
+        count: How many they are.
+        confidence: How sure the classifier was, in the mean.
+        right: Which share is of that class.
+    """
+
+    name: str
+    count: int
+    confidence: float
+    right: float
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A sample that the classifier is wrong on.
+
+    Attributes:
+        row: Its place in the test split, from 0.
+        said: The class that it was taken for.
+        true: The class that it is of.
+        confidence: How sure the classifier was.
+    """
+
+    row: int
+    said: str
+    true: str
+    confidence: float
+
+
+def by_class(probs: Tensor, labels: Tensor, names: Sequence[str]) -> list[OfClass]:
+    """Confidence and share of right answers, class by class as predicted.
+
+    Args:
+        probs: (N, K) float.
+        labels: (N,) int64.
+        names: Of the classes, K of them.
+    """
+    confidence, predicted = probs.max(dim=1)
+    found = []
+    for index, name in enumerate(names):
+        own = predicted == index
+        if count := int(own.sum()):
+            right = float((labels[own] == index).double().mean())
+            found.append(OfClass(name, count, float(confidence[own].mean()), right))
+    return found
+
+
+def confusion(probs: Tensor, labels: Tensor) -> list[list[int]]:
+    """How many samples of each class, row, were taken for each class, column."""
+    classes = probs.shape[1]
+    pairs = (labels * classes + probs.argmax(dim=1)).bincount(minlength=classes**2)
+    counts: list[list[int]] = pairs.reshape(classes, classes).tolist()
+    return counts
+
+
+def confused_pairs(
+    counts: Sequence[Sequence[int]], names: Sequence[str]
+) -> list[tuple[str, str, int]]:
+    """The commonest mistakes: true class, class that it was taken for, how often."""
+    pairs = [
+        (names[i], names[j], count)
+        for i, row in enumerate(counts)
+        for j, count in enumerate(row)
+        if i != j and count
+    ]
+    return sorted(pairs, key=lambda pair: -pair[2])[:_MOST_PAIRS]
+
+
+def mistakes(probs: Tensor, labels: Tensor, names: Sequence[str]) -> list[Mistake]:
+    """The mistakes that the classifier was surest of, the surest first."""
+    confidence, predicted = probs.max(dim=1)
+    wrong = (predicted != labels).nonzero().flatten()
+    worst = wrong[confidence[wrong].argsort(descending=True, stable=True)][:_MOST_MISTAKES]
+    return [
+        Mistake(row, names[int(predicted[row])], names[int(labels[row])], float(confidence[row]))
+        for row in worst.tolist()
+    ]
+
+
+def class_chart(classes: Sequence[OfClass]) -> str:
+    """Confidence beside the share of right answers; of many classes those with the widest gaps."""
+    shown = sorted(classes, key=lambda c: -c.count * abs(c.confidence - c.right))[:_MOST_CLASSES]
+    ends = [end for c in shown for end in (c.confidence, c.right)]
+    chart = Chart(
+        "Mean confidence and share of right answers for each predicted class of the test split",
+        axis("share of the test samples said to be of the class", ends),
+        Axis("", 0, len(shown) + 1, silent=True),
+        height=64 + 24 * len(shown),
+        left=110,
+    )
+    sure, right = Mark(COLOURS[1], "diamond"), Mark(COLOURS[0])
+    for row, each in enumerate(shown):
+        height = float(len(shown) - row)
+        tip = (
+            f"{each.name}: {each.count} samples, {each.confidence:.1%} sure, {each.right:.1%} right"
+        )
+        chart.line([each.confidence, each.right], [height] * 2, "var(--dim,#667085)", width=1)
+        chart.points([each.confidence], [height], sure, [tip])
+        chart.points([each.right], [height], right, [tip])
+        chart.name_row(height, each.name)
+    chart.name(sure, "how sure")
+    chart.name(right, "how often right")
+    return chart.svg()
+
+
+def coverage_chart(curves: Mapping[str, tuple[Tensor, Tensor]]) -> str:
+    """Error of the surest samples against how many of them are answered.
+
+    Args:
+        curves: Name → probabilities (N, K) and labels (N,).
+    """
+    risks = {name: risk_coverage(*each).tolist() for name, each in curves.items()}
+    highest = max(max(risk) for risk in risks.values())
+    chart = Chart(
+        "Error on the answered test samples by coverage",
+        Axis("share of the test samples answered, the surest first", 0.0, 1.0),
+        Axis("error on these", 0.0, 1.1 * highest or 0.01),
+    )
+    for (name, risk), colour in zip(risks.items(), COLOURS, strict=False):
+        step = max(1, len(risk) // _POINTS)
+        places = sorted({*range(0, len(risk), step), len(risk) - 1})
+        xs = [(place + 1) / len(risk) for place in places]
+        chart.line(xs, [risk[place] for place in places], colour, tip=name)
+        chart.name_line(colour, name)
+    return chart.svg()

@@ -1,0 +1,52 @@
+"""The answer in words that a manager can repeat."""
+
+from typing import Any
+
+import pytest
+
+from sweeps.results.comparison import SCALED, Comparison, Verdict
+from sweeps.results.headline import headline
+from tests.builders import baseline, ranked, trial
+
+
+def compared(verdict: Verdict, ours: str = "focal") -> list[Comparison]:
+    return [
+        Comparison(ours, f"cross_entropy{ending}", "ece", -0.01, -0.03, 0.01, verdict, 2)
+        for ending in ("", SCALED)
+    ]
+
+
+RECORDS = [
+    baseline(val_ece=0.05, temperature=1.62, test_ece=0.061, test_ece_scaled=0.033),
+    trial(1, val_ece=0.02, test_ece=0.021, test_ece_low=0.0, test_ece_high=0.04, test_error=0.125),
+]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "advice"),
+    [
+        ("supported", "Train with focal (γ=1): its confidence is more honest"),
+        ("not supported", "Use plain cross-entropy and divide its logits by T = 1.62"),
+        ("worse", "Use plain cross-entropy and divide its logits by T = 1.62"),
+    ],
+)
+def test_what_to_do_follows_the_verdict(verdict: Any, advice: str) -> None:
+    found = headline(ranked(RECORDS), compared(verdict))
+    assert found.advice.startswith(advice)
+    off, wrong, against, with_temperature = found.facts
+    assert "off by 2.1 percentage points on average (in the long run 0.0 to 4.0)" in off
+    assert "cross-entropy by 6.1, with a temperature by 3.3" in off
+    assert wrong == "It is wrong on 12.5 of 100 such samples, cross-entropy on 10."
+    assert "cross-entropy + temperature scaling" in with_temperature
+    assert "(ECE -0.0100 [-0.0300, +0.0100] on validation samples, over 2 seeds)" in against
+
+
+def test_without_an_end_a_baseline_or_a_choice() -> None:
+    assert headline(ranked(RECORDS), []).advice == "focal (γ=1) has the lowest validation ECE."
+    alone = headline(ranked(RECORDS[1:]), [])
+    assert "cross-entropy" not in " ".join([alone.advice, *alone.facts])
+    nothing = headline(ranked([baseline(state="failed", history=[])]), [])
+    assert nothing.advice.startswith("There is nothing to recommend yet")
+    assert nothing.facts == ()
+    chosen = headline(ranked(RECORDS[:1]), compared("not supported", "cross_entropy")[1:])
+    assert chosen.advice.startswith("Use plain cross-entropy, with or without a temperature")
