@@ -5,14 +5,19 @@ whose law is the pool itself, the labels). A repetition draws n samples of it an
 interval covers if it holds the metric's value on the whole law.
 
 Run `python -m benchmarks.intervals` (hours on one core; `--repetitions`, `--metrics`, `--samples`,
-`--classes` and `--laws` make it shorter). `--predictions FILE.npz` (arrays `logits` and `labels`)
-adds real predictions. `--rivals` compares ways to make an interval of ECE instead.
+`--classes` and `--laws` make it shorter). Each row is written to `--results` as soon as it is
+measured, and what is there is not measured again, so a run that was broken off goes on; `--print`
+makes the table of what there is. `--predictions FILE.npz` (arrays `logits` and `labels`) adds real
+predictions. `--rivals` compares ways to make an interval of ECE instead.
 """
 
 import argparse
+import json
+import os
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +26,11 @@ from numpy.typing import NDArray
 from scipy.fft import dct, idct
 
 from trainables import metrics as M
-from trainables.metrics._inversion import Cells, DrawnErrors, ErrorOfGaps, invert
+from trainables.metrics._inversion import Cells, invert
+from trainables.metrics._ranked import equal_width_boundaries, rank_top_label
+from trainables.metrics._sampled_errors import sampled_errors
+from trainables.metrics._top_label_gaps import binned_error_of_gaps
+from trainables.metrics.intervals import OF_GAPS, top_label_interval
 
 Array = NDArray[np.float64]
 
@@ -35,13 +44,16 @@ TEMPERATURES = {
 }
 CALIBRATION = (
     "ece",
+    "smooth_ece",
     "adaptive_ece",
+    "debiased_ece",
     "classwise_ece",
     "classwise_adaptive_ece",
-    "smooth_ece",
     "kde_ece",
-    "debiased_ece",
 )
+LEVEL = 0.95
+RESAMPLES = 400
+RESAMPLED_CELLS = 300  # of confidence, in which a bootstrap resamples right and wrong predictions
 
 
 @dataclass(frozen=True)
@@ -53,11 +65,31 @@ class Law:
     truth: Array
     is_real: bool = False
 
+    @cached_property
+    def top(self) -> tuple[Array, Array]:
+        """Confidence and true probability of the predicted class, (P,) each."""
+        rows, top = np.arange(len(self.probs)), self.probs.argmax(axis=1)
+        return self.probs[rows, top], self.truth[rows, top]
+
+    @cached_property
+    def _steps(self) -> Array:
+        return self.truth.cumsum(axis=1)
+
     def draw(self, count: int, random: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+        """Probabilities (N, K) and labels (N,)."""
         chosen = random.integers(0, len(self.probs), count)
-        below = self.truth[chosen].cumsum(axis=1) < random.random(count)[:, None]
+        below = self._steps[chosen] < random.random(count)[:, None]
         labels = np.minimum(below.sum(axis=1), self.probs.shape[1] - 1)
         return torch.from_numpy(self.probs[chosen]), torch.from_numpy(labels)
+
+    def draw_top_label(
+        self, count: int, random: np.random.Generator
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Confidences (N,) and correctness (N,)."""
+        confidence, accuracy = self.top
+        chosen = random.integers(0, len(confidence), count)
+        correct = random.random(count) < accuracy[chosen]
+        return torch.from_numpy(confidence[chosen]), torch.from_numpy(correct)
 
 
 def simulated(name: str, num_classes: int, size: int) -> Law:
@@ -88,9 +120,7 @@ def population_value(metric: str, law: Law) -> float:
         return float(OF_CLASSES[metric](law.probs, law.truth))
     if metric == "kde_ece" and law.is_real:  # nobody knows the accuracy given a confidence
         return float("nan")
-    top = law.probs.argmax(axis=1)
-    rows = np.arange(len(top))
-    return float(OF_TOP_LABEL[metric](law.probs[rows, top], law.truth[rows, top]))
+    return float(OF_TOP_LABEL[metric](*law.top))
 
 
 def brier(probs: Array, truth: Array) -> float:
@@ -173,97 +203,124 @@ OF_TOP_LABEL: dict[str, Callable[[Array, Array], float]] = {
 }
 
 
-@dataclass(frozen=True)
-class Coverage:
-    """Shares of repetitions whose interval covers, lies below, lies above; mean width, seconds."""
+Ends = tuple[float, float]
 
+
+@dataclass(frozen=True)
+class Interval:
+    """A way to an interval: of confidences and correctness, or of probabilities and labels."""
+
+    ends: Callable[[torch.Tensor, torch.Tensor], Ends]
+    of_top_label: bool = True
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was measured of one interval on samples of one size of one law.
+
+    Shares are of the repetitions in which the interval is defined: it covers, lies below the truth,
+    lies above it. Mean width; seconds for one.
+    """
+
+    classes: int
+    law: str
+    interval: str
+    truth: float
+    samples: int
+    repetitions: int
     covers: float
     below: float
     above: float
     width: float
     seconds: float
 
-
-Interval = Callable[[torch.Tensor, torch.Tensor], tuple[float, float]]
+    @property
+    def key(self) -> tuple[int, str, str, int]:
+        """What it is a measurement of."""
+        return self.classes, self.law, self.interval, self.samples
 
 
 def measure(
     law: Law,
-    intervals: dict[str, tuple[float, Interval]],
-    count: int,
+    name: str,
+    interval: Interval,
+    truth: float,
+    samples: int,
     repetitions: int,
     seed: int,
-) -> dict[str, Coverage]:
-    """Coverage of intervals, each with the truth, over the same samples of `count`.
-
-    Repetitions in which an interval is undefined are left out of its coverage.
-    """
+) -> Row:
+    """Coverage of an interval; the same seed draws the same samples for each."""
     random = np.random.default_rng(seed)
-    ends: dict[str, list[tuple[float, float]]] = {name: [] for name in intervals}
-    seconds = dict.fromkeys(intervals, 0.0)
+    draw = law.draw_top_label if interval.of_top_label else law.draw
+    ends, seconds = [], 0.0
     for _ in range(repetitions):
-        sample = law.draw(count, random)
-        for name, (_, interval) in intervals.items():
-            start = time.perf_counter()
-            ends[name].append(interval(*sample))
-            seconds[name] += (time.perf_counter() - start) / repetitions
-    return {
-        name: summarise(np.array(ends[name]), truth, seconds[name])
-        for name, (truth, _) in intervals.items()
-    }
-
-
-def summarise(ends: Array, truth: float, seconds: float) -> Coverage:
-    low, high = ends[~np.isnan(ends[:, 0])].T
-    if len(low) == 0:
-        return Coverage(*[float("nan")] * 4, seconds)
+        sample = draw(samples, random)
+        start = time.perf_counter()
+        ends.append(interval.ends(*sample))
+        seconds += (time.perf_counter() - start) / repetitions
+    low, high = np.array([pair for pair in ends if not np.isnan(pair[0])]).reshape(-1, 2).T
     below, above = high < truth - 1e-9, low > truth + 1e-9
-    return Coverage(
-        1 - float((below | above).mean()),
-        float(below.mean()),
-        float(above.mean()),
-        float((high - low).mean()),
+    shares = (np.nan,) * 4
+    if len(low):
+        covers = 1 - (below | above).mean()
+        shares = (covers, below.mean(), above.mean(), (high - low).mean())
+    return Row(
+        law.probs.shape[1],
+        law.name,
+        name,
+        truth,
+        samples,
+        repetitions,
+        *(float(share) for share in shares),
         seconds,
     )
 
 
 def of_metric(name: str) -> Interval:
-    return lambda probs, labels: M.interval(name, probs, labels)[1:]
+    """The interval that is shown."""
+    if name in OF_GAPS:
+        return Interval(lambda scores, right: top_label_interval(name, scores, right, LEVEL))
+    return Interval(lambda probs, labels: M.interval(name, probs, labels)[1:], False)
 
 
-def percentile(probs: torch.Tensor, labels: torch.Tensor) -> tuple[float, float]:
-    return M.bootstrap(M.expected_calibration_error, probs, labels, num_resamples=400)[1:]
+def resampled_errors(confidence: torch.Tensor, correct: torch.Tensor) -> tuple[float, Array]:
+    """ECE, and that of bootstrap samples: a multinomial draw of right and wrong ones per cell."""
+    scores, right = confidence.numpy(), correct.numpy()
+    cell = np.minimum((scores * RESAMPLED_CELLS).astype(int), RESAMPLED_CELLS - 1)
+    bins = np.maximum(np.ceil(scores * NUM_BINS).astype(int) - 1, 0)
+    kind, place = np.unique(np.stack([bins, cell, right]), axis=1, return_inverse=True)
+    count = np.bincount(place)
+    gaps = np.bincount(place, scores - right) / count
+    drawn = np.random.default_rng(0).multinomial(len(scores), count / len(scores), size=RESAMPLES)
+    in_bin = (kind[0][:, None] == np.arange(NUM_BINS)).astype(float)
+    sums = np.vstack([count, drawn]) * gaps @ in_bin / len(scores)
+    errors = np.abs(sums).sum(axis=1)
+    return float(errors[0]), errors[1:]
 
 
-def basic(probs: torch.Tensor, labels: torch.Tensor) -> tuple[float, float]:
-    value, low, high = M.bootstrap(M.expected_calibration_error, probs, labels, num_resamples=400)
-    return max(0.0, 2 * value - high), max(0.0, 2 * value - low)
+def percentile(confidence: torch.Tensor, correct: torch.Tensor) -> Ends:
+    _, drawn = resampled_errors(confidence, correct)
+    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
 
 
-def cells_of(probs: torch.Tensor, labels: torch.Tensor) -> Cells:
-    bins = M.reliability_bins(probs, labels)
-    filled = bins.count.numpy() > 0
-    count, confidence, accuracy = (
-        t.numpy()[filled] for t in (bins.count, bins.confidence, bins.accuracy)
-    )
-    return Cells(count, confidence, accuracy * count, np.arange(len(count)))
-
-
-ABSOLUTE = ErrorOfGaps(
-    lambda gaps: np.abs(gaps).sum(axis=1), lambda gaps: float(np.abs(gaps).sum())
-)
+def basic(confidence: torch.Tensor, correct: torch.Tensor) -> Ends:
+    value, drawn = resampled_errors(confidence, correct)
+    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return max(0.0, 2 * value - float(high)), max(0.0, 2 * value - float(low))
 
 
 def along(direction: Callable[[Cells], Array]) -> Interval:
     """The same inversion, along another line than the fitted curve."""
 
-    def interval(probs: torch.Tensor, labels: torch.Tensor) -> tuple[float, float]:
-        cells = cells_of(probs, labels)
+    def ends(confidence: torch.Tensor, correct: torch.Tensor) -> Ends:
+        ranked = rank_top_label(confidence, correct)
+        cells, error = binned_error_of_gaps(ranked, equal_width_boundaries(ranked, NUM_BINS))
         observed = float(np.abs(cells.gaps).sum())
-        model = DrawnErrors(cells, ABSOLUTE, 0)
-        return invert(model, observed, 0.95, (direction(cells), -cells.confidence))
+        lines = direction(cells), -cells.confidence
+        return invert(sampled_errors(cells, error), observed, LEVEL, lines)
 
-    return interval
+    return Interval(ends)
 
 
 def observed_gaps(cells: Cells) -> Array:
@@ -272,9 +329,7 @@ def observed_gaps(cells: Cells) -> Array:
 
 def true_gaps(law: Law) -> Callable[[Cells], Array]:
     """Gaps of the law in the bins: what nobody knows, for the least width there can be."""
-    top = law.probs.argmax(axis=1)
-    rows = np.arange(len(top))
-    confidence, accuracy = law.probs[rows, top], law.truth[rows, top]
+    confidence, accuracy = law.top
     cell = np.maximum(np.ceil(confidence * NUM_BINS).astype(int) - 1, 0)
     gaps = np.bincount(cell, accuracy - confidence, NUM_BINS)
     gaps /= np.maximum(np.bincount(cell, minlength=NUM_BINS), 1)
@@ -285,65 +340,115 @@ def true_gaps(law: Law) -> Callable[[Cells], Array]:
     return direction
 
 
-def table(
-    laws: Sequence[Law],
-    samples: Sequence[int],
-    repetitions: int,
-    intervals_of: Callable[[Law], dict[str, tuple[float, Interval]]],
-) -> None:
-    """Print a row per law and interval: coverage in percent and mean width by n."""
-    print("| K | law | interval | truth |", " | ".join(f"n = {n:,}" for n in samples), "|")
-    print("| --- | --- | --- | --- |" + " --- |" * len(samples), flush=True)
-    for law in laws:
-        intervals = intervals_of(law)
-        results = [measure(law, intervals, count, repetitions, seed=count) for count in samples]
-        for name, (truth, _) in intervals.items():
-            cells = [f"{100 * r[name].covers:.1f} / {r[name].width:.3g}" for r in results]
-            row = [str(law.probs.shape[1]), law.name, name, f"{truth:.4f}", *cells]
-            print("|", " | ".join(row), "|", flush=True)
+RIVALS: dict[str, Callable[[Law], Interval]] = {
+    "percentile bootstrap": lambda _: Interval(percentile),
+    "basic bootstrap": lambda _: Interval(basic),
+    "inversion along the observed gaps": lambda _: along(observed_gaps),
+    "inversion along the true gaps": lambda law: along(true_gaps(law)),
+}
+"""Other ways to an interval of ECE, made for a law."""
+
+
+def intervals_of(law: Law, names: Iterable[str]) -> dict[str, tuple[float, Interval]]:
+    """Truth and interval of each name: a metric, or a rival for the interval of ECE."""
+    found = {}
+    for name in names:
+        truth = population_value("ece" if name in RIVALS else name, law)
+        interval = RIVALS[name](law) if name in RIVALS else of_metric(name)
+        if not np.isnan(truth):
+            found[name] = truth, interval
+    return found
+
+
+class Results:
+    """Rows in a file, one JSON object per line."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.rows: dict[tuple[int, str, str, int], Row] = {}
+        if path.exists():
+            rows = [Row(**json.loads(line)) for line in path.read_text().splitlines()]
+            self.rows = {row.key: row for row in rows}
+
+    def add(self, row: Row) -> None:
+        """Keep a row, in place of one with the same key."""
+        self.rows[row.key] = row
+        text = "".join(json.dumps(asdict(row)) + "\n" for row in self.rows.values())
+        unfinished = self.path.with_suffix(".unfinished")
+        unfinished.write_text(text)
+        os.replace(unfinished, self.path)
+
+    def table(self) -> str:
+        """A line per law and interval: coverage in percent and mean width by number of samples.
+
+        Where there are not as many repetitions as in most rows, their number stands behind.
+        """
+        samples = sorted({row.samples for row in self.rows.values()})
+        numbers = [row.repetitions for row in self.rows.values()]
+        usual = max(set(numbers), key=numbers.count)
+        lines = [
+            "| K | law | interval | truth | " + " | ".join(f"n = {n:,}" for n in samples) + " |",
+            "| --- | --- | --- | --- |" + " --- |" * len(samples),
+        ]
+        for classes, law, interval in dict.fromkeys(key[:3] for key in self.rows):
+            found = [self.rows.get((classes, law, interval, n)) for n in samples]
+            truth = next(row.truth for row in found if row)
+            cells = [_cell(row, usual) if row else "" for row in found]
+            first = [str(classes), law, interval, f"{truth:.4f}"]
+            lines.append("| " + " | ".join([*first, *cells]) + " |")
+        return "\n".join(lines)
+
+
+def _cell(row: Row, usual: int) -> str:
+    text = f"{100 * row.covers:.1f} / {row.width:.3g}"
+    return text if row.repetitions == usual else f"{text} ({row.repetitions:,})"
 
 
 def main() -> None:
-    """Print the table."""
+    """Measure what is not in the results yet, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repetitions", type=int, default=1000)
-    parser.add_argument("--metrics", nargs="+", default=[n for n in M.METRIC_NAMES if n != "mce"])
+    known = [name for name in M.METRIC_NAMES if name != "mce"]
+    parser.add_argument("--metrics", nargs="+", default=list(CALIBRATION), choices=known)
     parser.add_argument("--samples", type=int, nargs="+", default=[200, 500, 2000, 10_000, 50_000])
-    parser.add_argument("--classes", type=int, nargs="*", default=[2, 10, 100])
+    parser.add_argument("--classes", type=int, nargs="*", default=[10, 2, 100])
     parser.add_argument("--laws", nargs="+", default=list(TEMPERATURES), choices=list(TEMPERATURES))
     parser.add_argument("--predictions", type=Path, nargs="*", default=[])
     parser.add_argument("--pool", type=int, default=60_000, help="samples of a simulated law")
     parser.add_argument("--rivals", action="store_true", help="ways to make an interval of ECE")
+    parser.add_argument("--results", type=Path, default=Path("intervals.jsonl"))
+    parser.add_argument("--print", action="store_true", help="only print what there is")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    laws = [
-        simulated(name, num_classes, arguments.pool)
-        for num_classes in arguments.classes
-        for name in arguments.laws
-    ]
-    laws += [real(path) for path in arguments.predictions]
+    results = Results(arguments.results)
+    if not arguments.print:
+        laws = [
+            simulated(name, num_classes, arguments.pool)
+            for num_classes in arguments.classes
+            for name in arguments.laws
+        ]
+        laws += [real(path) for path in arguments.predictions]
+        names = [*RIVALS, "ece"] if arguments.rivals else arguments.metrics
+        fill(results, laws, names, arguments.samples, arguments.repetitions)
+    print(results.table())
 
-    def rivals(law: Law) -> dict[str, tuple[float, Interval]]:
-        truth = population_value("ece", law)
-        methods = {
-            "percentile bootstrap": percentile,
-            "basic bootstrap": basic,
-            "inversion along the observed gaps": along(observed_gaps),
-            "inversion along the true gaps": along(true_gaps(law)),
-            "inversion along the fitted curve": of_metric("ece"),
-        }
-        return {name: (truth, method) for name, method in methods.items()}
 
-    def all_metrics(law: Law) -> dict[str, tuple[float, Interval]]:
-        truths = {name: population_value(name, law) for name in arguments.metrics}
-        return {n: (truth, of_metric(n)) for n, truth in truths.items() if not np.isnan(truth)}
-
-    table(
-        laws,
-        arguments.samples,
-        arguments.repetitions,
-        rivals if arguments.rivals else all_metrics,
-    )
+def fill(
+    results: Results, laws: list[Law], names: list[str], samples: list[int], repetitions: int
+) -> None:
+    """Measure what is not in the results with as many repetitions: a metric at a time."""
+    for name in names:
+        intervals = [intervals_of(law, [name]) for law in laws]
+        for count in samples:
+            for law, known in zip(laws, intervals, strict=True):
+                key = law.probs.shape[1], law.name, name, count
+                there = results.rows.get(key)
+                if name not in known or (there and there.repetitions >= repetitions):
+                    continue
+                truth, interval = known[name]
+                row = measure(law, name, interval, truth, count, repetitions, seed=count)
+                results.add(row)
+                print(row, flush=True)
 
 
 if __name__ == "__main__":

@@ -6,32 +6,30 @@ the question is turned round: which sizes of the true gaps would show an error l
 
 The true gaps are taken along a line: none at size 0, those of a calibration curve fitted to the
 data at size 1. The curve is a logistic recalibration and, bin by bin, as much of what it leaves as
-exceeds noise. For each size, errors of other samples are drawn (a binomial number of right
-predictions per cell, or a normal one where it is large); a size belongs to the interval if the
-observed error lies between the outer quantiles of the drawn ones.
+exceeds noise. A size belongs to the interval if the observed error lies between the outer quantiles
+of the errors that other samples would show there (`_sampled_errors`).
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import expit, logit, ndtr
+from scipy.special import expit, logit, ndtri
 
 Array = NDArray[np.float64]
 
-_NUM_DRAWS = 400
 _NEWTON_STEPS = 15
+_NEWTON_PRECISION = 1e-6
 _LARGEST_STEP = 2.0
 _LARGEST_SIZE = 2.0**20
+_NEVER = 1e-12
 _PRECISION = 4e-3  # of the size at an end of the interval
 _SMALLEST_PROBABILITY = 1e-6
-_SMOOTHING = 0.1  # of the drawn errors' deviation: makes their distribution function continuous
 _POWER_CONSTRAINT = 0.16
-_RARE = 10  # expected number of a cell's right, or wrong, predictions
-_FEW_CELLS = 64
 _TINY = 1e-300
 
 
@@ -72,11 +70,14 @@ class ErrorOfGaps:
             any rising function of them.
         population: Of the same sums without noise, (G,), the error itself.
         power: 1 where the statistic grows with the gaps, 2 with their squares.
+        terms: Of such sums (..., G), what each cell adds to the statistic, (..., G), if it is a sum
+            over cells.
     """
 
     statistic: Callable[[Array], Array]
     population: Callable[[Array], float]
     power: int = 1
+    terms: Callable[[Array], Array] | None = None
 
 
 class Model(Protocol):
@@ -113,38 +114,45 @@ def invert(
     """
     tail = (1 - level) / 2
     low = 0.0
-    if model.share_above(observed, directions[0], 0) < tail:
-        low = _population_at(model, observed, tail, directions)
-    observed = max(observed, model.quantile_without_gaps(_POWER_CONSTRAINT))
-    return low, max(low, _population_at(model, observed, 1 - tail, directions))
+    lines = [_Line(model, observed, direction) for direction in directions]
+    if lines[0].share_above(0.0) < tail:
+        low = _population_at(lines, tail)
+    least = model.quantile_without_gaps(_POWER_CONSTRAINT)
+    if observed < least:
+        lines = [_Line(model, least, direction) for direction in directions]
+    return low, max(low, _population_at(lines, 1 - tail))
 
 
-def _population_at(
-    model: Model, observed: float, share: float, directions: Sequence[Array]
-) -> float:
-    """The population's error with which a share of samples shows more than `observed`."""
-    for line in directions:
-        size = _crossing(lambda s: model.share_above(observed, line, s) - share)  # noqa: B023
+class _Line:
+    """Sizes of the gaps along a direction, and how likely each shows more than was observed."""
+
+    def __init__(self, model: Model, observed: float, direction: Array) -> None:
+        self.population = partial(model.population, direction)
+        self.share_above = cache(partial(model.share_above, observed, direction))
+
+    def crossing(self, share: float) -> float | None:
+        """The size from which on a share of samples shows more; None if there is none."""
+
+        def rising(size: float) -> float:  # almost linear
+            return float(ndtri(np.clip(self.share_above(size), _NEVER, 1 - _NEVER)) - ndtri(share))
+
+        low, high = 0.0, 1.0
+        if rising(low) >= 0:
+            return low
+        while rising(high) < 0:
+            low, high = high, 4 * high
+            if high > _LARGEST_SIZE:
+                return None
+        return float(brentq(rising, low, high, rtol=_PRECISION))
+
+
+def _population_at(lines: Sequence[_Line], share: float) -> float:
+    """The population's error with which a share of samples shows more than was observed."""
+    for line in lines:
+        size = line.crossing(share)
         if size is not None:
-            return model.population(line, size)
-    return max(model.population(line, _LARGEST_SIZE) for line in directions)
-
-
-def invert_cells(
-    cells: Cells, error: ErrorOfGaps, level: float, seed: int = 0
-) -> tuple[float, float]:
-    """Both ends of the interval of an error of cells, by drawn samples.
-
-    Args:
-        cells: The samples.
-        error: What is made of the gaps.
-        level: Level of the interval, in (0, 1).
-        seed: Seed of the draws.
-    """
-    # Along the second line every error below the mean confidence is reached.
-    observed = float(error.statistic(cells.gaps[None])[0])
-    directions = fit_curve(cells) - cells.confidence, -cells.confidence
-    return invert(DrawnErrors(cells, error, seed), observed, level, directions)
+            return line.population(size)
+    return max(line.population(_LARGEST_SIZE) for line in lines)
 
 
 def fit_curve(cells: Cells) -> Array:
@@ -163,75 +171,6 @@ def fit_curve(cells: Cells) -> Array:
     return curve
 
 
-class DrawnErrors:
-    """Errors of drawn samples of cells."""
-
-    def __init__(
-        self, cells: Cells, error: ErrorOfGaps, seed: int, num_draws: int = _NUM_DRAWS
-    ) -> None:
-        self.cells, self.error, self.seed = cells, error, seed
-        generator = np.random.default_rng(seed)
-        self.deviates = generator.standard_normal((num_draws, len(cells.count)))
-
-    def population(self, direction: Array, size: float) -> float:
-        return self.error.population(self._gaps(self._accuracy(direction, size)))
-
-    def share_above(self, observed: float, direction: Array, size: float) -> float:
-        """Probability that a sample shows more than `observed`."""
-        accuracy = self._accuracy(direction, size)
-        drawn = self.error.statistic(self._draw(accuracy))
-        # Other samples hold other confidences too: that spreads the mean of the gaps.
-        per_sample = np.abs(self.cells.confidence - accuracy) ** self.error.power
-        weights = self.cells.count / self.cells.num_samples
-        spread = weights @ per_sample**2 - (weights @ per_sample) ** 2
-        deviation = np.sqrt(
-            max(spread, 0) / self.cells.num_samples + (_SMOOTHING * drawn.std()) ** 2
-        )
-        return float(ndtr((drawn - observed) / (deviation + _TINY)).mean())
-
-    def quantile_without_gaps(self, share: float) -> float:
-        return float(np.quantile(self.error.statistic(self.draw_without_gaps()), share))
-
-    def draw_without_gaps(self) -> Array:
-        """Sums of (confidence - correct) per cell, over N, of calibrated samples, (R, G)."""
-        return self._draw(np.clip(self.cells.confidence, 0, 1))
-
-    def _draw(self, accuracy: Array) -> Array:
-        cells = self.cells
-        noise = np.sqrt(cells.count * accuracy * (1 - accuracy)) / cells.num_samples
-        drawn = self._gaps(accuracy) + noise * self.deviates
-        # Where few are expected to be right, or wrong, their number is not normal. Fine cells of a
-        # few samples each are: what counts there are sums of cells.
-        expected = cells.count * np.minimum(accuracy, 1 - accuracy)
-        rare = (expected < _RARE) & ((cells.count >= _RARE) | (len(cells.count) <= _FEW_CELLS))
-        if rare.any():
-            count = cells.count[rare]
-            generator = np.random.default_rng(self.seed)
-            positives = generator.binomial(
-                count.astype(np.int64), accuracy[rare], (len(drawn), len(count))
-            )
-            drawn[:, rare] = (count * cells.confidence[rare] - positives) / cells.num_samples
-        return drawn
-
-    def _gaps(self, accuracy: Array) -> Array:
-        gaps: Array = self.cells.count * (self.cells.confidence - accuracy)
-        return gaps / self.cells.num_samples
-
-    def _accuracy(self, direction: Array, size: float) -> Array:
-        accuracy: Array = np.clip(self.cells.confidence + size * direction, 0, 1)
-        return accuracy
-
-
-def _crossing(rising: Callable[[float], float]) -> float | None:
-    """Where a rising function of a size above 0 crosses 0; None if it does nowhere."""
-    high = 1.0
-    while rising(high) < 0:
-        high *= 4
-        if high > _LARGEST_SIZE:
-            return None
-    return float(brentq(rising, 0, high, rtol=_PRECISION)) if rising(0) < 0 else 0.0
-
-
 def _logistic_recalibration(cells: Cells) -> Array:
     """expit(a + b logit(confidence)), most likely under a prior of one sample at a = 0, b = 1."""
     score = logit(np.clip(cells.confidence, _SMALLEST_PROBABILITY, 1 - _SMALLEST_PROBABILITY))
@@ -245,6 +184,9 @@ def _logistic_recalibration(cells: Cells) -> Array:
         probs = expit(weights @ basis)
         slope = basis @ (cells.positives - cells.count * probs) - prior @ (weights - start)
         curvature = (basis * (cells.count * probs * (1 - probs))) @ basis.T + prior
-        weights += np.clip(np.linalg.solve(curvature, slope), -_LARGEST_STEP, _LARGEST_STEP)
+        step = np.linalg.solve(curvature, slope)
+        weights += np.clip(step, -_LARGEST_STEP, _LARGEST_STEP)
+        if np.abs(step).max() < _NEWTON_PRECISION:
+            break
     fitted: Array = expit(weights @ basis)
     return fitted

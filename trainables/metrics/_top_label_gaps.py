@@ -1,21 +1,23 @@
 """Calibration errors of the top label as what each makes of gaps in cells."""
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.fft import dct, idct
-from scipy.special import gammaln
 from torch import Tensor
 
+from trainables.metrics._beta_kernel import equal_mass_cells, log_densities
 from trainables.metrics._inversion import Array, Cells, ErrorOfGaps
 from trainables.metrics._ranked import RankedScores
 
 _NUM_GROUPS = 15
 _FINEST_CELLS = 2048
 _MAX_CELLS, _MIN_CELLS = 1024, 64
-_CELLS_PER_WIDTH = 4
+_CELLS_PER_WIDTH = 2
 _LEAST_WIDTH = 1e-3
 _BISECTION_STEPS = 20
-_MAX_KERNEL_CELLS = 256
+_MAX_KERNEL_CELLS = 128
+_LOWEST_LOG = -600.0  # of a kernel, relative to its largest: below, exp is slow
 _TINY = 1e-300
 
 
@@ -27,6 +29,7 @@ def binned_error_of_gaps(ranked: RankedScores, boundaries: Tensor) -> Problem:
     error = ErrorOfGaps(
         statistic=lambda gaps: np.abs(gaps).sum(axis=1),
         population=lambda gaps: float(np.abs(gaps).sum()),
+        terms=np.abs,
     )
     return cells_of_bins(ranked, boundaries), error
 
@@ -36,17 +39,18 @@ def debiased_error_of_gaps(ranked: RankedScores, boundaries: Tensor) -> Problem:
     cells = cells_of_bins(ranked, boundaries)
     share = cells.count / cells.num_samples
 
-    def debiased_square(gaps: Array) -> Array:
+    def debiased_squares(gaps: Array) -> Array:
         gap = gaps / share
         accuracy = np.clip(cells.confidence - gap, 0, 1)
         noise = accuracy * (1 - accuracy) / np.maximum(cells.count - 1, 1)
-        square: Array = np.where(cells.count > 1, gap**2 - noise, 0) @ share
-        return square
+        squares: Array = np.where(cells.count > 1, gap**2 - noise, 0) * share
+        return squares
 
     return cells, ErrorOfGaps(
-        statistic=debiased_square,
+        statistic=lambda gaps: debiased_squares(gaps).sum(axis=1),
         population=lambda gaps: float(np.sqrt((gaps**2 / share).sum())),
         power=2,
+        terms=debiased_squares,
     )
 
 
@@ -67,14 +71,18 @@ def smooth_error_of_gaps(confidence: Array, correct: Array) -> Problem:
     )
 
 
-def kernel_error_of_gaps(confidence: Array, correct: Array, bandwidth: float) -> Problem:
+def kernel_error_of_gaps(confidence: Tensor, correct: Tensor, bandwidth: float) -> Problem:
     """The mean of |confidence - accuracy given the confidence|.
 
-    The statistic is the kernel estimate of the top label on at most 256 cells of equal mass.
+    The statistic is the kernel estimate of the top label on at most 128 cells of equal mass.
     """
-    cells = _equal_mass_cells(confidence, correct)
-    count, num_samples = cells.count, cells.num_samples
-    kernel = _kernel(cells, bandwidth)
+    parts = equal_mass_cells(confidence, correct, _MAX_KERNEL_CELLS)
+    count, confidences, positives = (part.cpu().numpy() for part in parts)
+    group = np.arange(len(count)) * min(_NUM_GROUPS, len(count)) // len(count)
+    cells = Cells(count, confidences, positives, group)
+    num_samples, mean = cells.num_samples, torch.from_numpy(cells.confidence)
+    log_kernel = log_densities(mean, mean, bandwidth)
+    kernel: Array = log_kernel.sub_(log_kernel.amax(dim=0)).clamp_(min=_LOWEST_LOG).exp_().numpy()
     kernel -= np.diag(np.diag(kernel) / count)  # leave one out
     kernel /= np.maximum(count @ kernel, _TINY)
 
@@ -108,17 +116,6 @@ def even_cells(confidence: Array, correct: Array, size: int) -> tuple[Cells, NDA
     return Cells(count, mean, positives, (middle * _NUM_GROUPS).astype(np.int64)), filled
 
 
-def _equal_mass_cells(confidence: Array, correct: Array) -> Cells:
-    num_samples = len(confidence)
-    size = min(num_samples, _MAX_KERNEL_CELLS)
-    order = np.argsort(confidence, kind="stable")
-    cell = np.arange(num_samples) * size // num_samples
-    count = np.bincount(cell, minlength=size).astype(np.float64)
-    mean = np.bincount(cell, confidence[order], size) / count
-    positives = np.bincount(cell, correct[order], size).astype(np.float64)
-    return Cells(count, mean, positives, np.arange(size) * _NUM_GROUPS // size)
-
-
 def _waves(gaps: Array, position: NDArray[np.intp], size: int) -> NDArray[np.float32]:
     """Gaps (..., G) as cosines: cells at the middles of even intervals reflect as a DCT does."""
     spread = np.zeros((*gaps.shape[:-1], size), dtype=np.float32)  # for speed
@@ -146,16 +143,3 @@ def fixed_widths(gaps: Array, position: NDArray[np.intp], size: int) -> Array:
         larger = _smoothed_size(waves, middle) > middle
         low, high = np.where(larger, middle, low), np.where(larger, high, middle)
     return np.where(least <= _LEAST_WIDTH, least, high)
-
-
-def _kernel(cells: Cells, bandwidth: float) -> Array:
-    """Kernel of each cell (first axis) at each cell, up to a factor per column."""
-    mean = cells.confidence
-    tiny = np.finfo(np.float64).tiny
-    log_kernel = np.outer(mean, np.log(np.maximum(mean, tiny)))
-    log_kernel += np.outer(1 - mean, np.log(np.maximum(1 - mean, tiny)))
-    log_kernel /= bandwidth
-    log_beta = gammaln(mean / bandwidth + 1) + gammaln((1 - mean) / bandwidth + 1)
-    log_kernel -= log_beta[:, None]
-    kernel: Array = np.exp(log_kernel - log_kernel.max(axis=0))
-    return kernel

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from functools import partial
 
-import torch
 from torch import Tensor
 
+from trainables.metrics._beta_kernel import most_likely_bandwidth
 from trainables.metrics._classwise_inversion import classwise_interval
 from trainables.metrics._influence import (
     NO_INTERVAL,
@@ -17,14 +17,14 @@ from trainables.metrics._influence import (
     proportion_interval,
 )
 from trainables.metrics._inputs import check_level, check_probs
-from trainables.metrics._inversion import invert_cells
+from trainables.metrics._inversion import Array
 from trainables.metrics._predictions import NUM_BINS
 from trainables.metrics._ranked import (
-    RankedScores,
     equal_mass_boundaries,
     equal_width_boundaries,
     rank_top_label,
 )
+from trainables.metrics._sampled_errors import invert_cells
 from trainables.metrics._top_label import top_label
 from trainables.metrics._top_label_gaps import (
     Problem,
@@ -35,7 +35,6 @@ from trainables.metrics._top_label_gaps import (
 )
 from trainables.metrics.calibration import Binning
 from trainables.metrics.evaluation import check_metric_name
-from trainables.metrics.kernel_density import most_likely_bandwidth
 from trainables.metrics.proper_scores import log_losses, squared_errors
 from trainables.metrics.table import METRICS
 
@@ -81,36 +80,32 @@ def interval(
 Method = Callable[[Tensor, Tensor, float], Ends]
 
 
-def _ranked(probs: Tensor, labels: Tensor) -> RankedScores:
-    return rank_top_label(*top_label(probs, labels))
-
-
-def _ece(probs: Tensor, labels: Tensor) -> Problem:
-    ranked = _ranked(probs, labels)
+def _ece(confidence: Tensor, correct: Tensor) -> Problem:
+    ranked = rank_top_label(confidence, correct)
     return binned_error_of_gaps(ranked, equal_width_boundaries(ranked, NUM_BINS))
 
 
-def _adaptive_ece(probs: Tensor, labels: Tensor) -> Problem:
-    ranked = _ranked(probs, labels)
+def _adaptive_ece(confidence: Tensor, correct: Tensor) -> Problem:
+    ranked = rank_top_label(confidence, correct)
     return binned_error_of_gaps(ranked, equal_mass_boundaries(ranked, NUM_BINS))
 
 
-def _debiased_ece(probs: Tensor, labels: Tensor) -> Problem:
-    ranked = _ranked(probs, labels)
+def _debiased_ece(confidence: Tensor, correct: Tensor) -> Problem:
+    ranked = rank_top_label(confidence, correct)
     return debiased_error_of_gaps(ranked, equal_mass_boundaries(ranked, NUM_BINS))
 
 
-def _smooth_ece(probs: Tensor, labels: Tensor) -> Problem:
-    confidence, correct = (t.double().cpu().numpy() for t in top_label(probs, labels))
-    return smooth_error_of_gaps(confidence, correct)
+def _smooth_ece(confidence: Tensor, correct: Tensor) -> Problem:
+    return smooth_error_of_gaps(_to_numpy(confidence), _to_numpy(correct))
 
 
-def _kde_ece(probs: Tensor, labels: Tensor) -> Problem:
-    confidence, correct = top_label(probs, labels)
-    bandwidth = most_likely_bandwidth(torch.stack([confidence, 1 - confidence], dim=1))
-    return kernel_error_of_gaps(
-        confidence.double().cpu().numpy(), correct.double().cpu().numpy(), bandwidth
-    )
+def _kde_ece(confidence: Tensor, correct: Tensor) -> Problem:
+    return kernel_error_of_gaps(confidence, correct, most_likely_bandwidth(confidence))
+
+
+def _to_numpy(values: Tensor) -> Array:
+    array: Array = values.double().cpu().numpy()
+    return array
 
 
 def two_classes(probs: Tensor, labels: Tensor, binning: Binning) -> Problem:
@@ -130,8 +125,13 @@ OF_GAPS: dict[str, Callable[[Tensor, Tensor], Problem]] = {
 """Calibration errors of the top label, as what they make of gaps in cells."""
 
 
+def top_label_interval(name: str, confidence: Tensor, correct: Tensor, level: float) -> Ends:
+    """Both ends of the interval of one of `OF_GAPS`, of confidences (N,) and correctness (N,)."""
+    return invert_cells(*OF_GAPS[name](confidence, correct), level)
+
+
 def _by_inversion(name: str) -> Method:
-    return lambda probs, labels, level: invert_cells(*OF_GAPS[name](probs, labels), level)
+    return lambda p, y, level: top_label_interval(name, *top_label(p, y), level)
 
 
 def _classwise_ece(probs: Tensor, labels: Tensor, level: float, binning: Binning) -> Ends:

@@ -6,15 +6,13 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from trainables.metrics._beta_kernel import BANDWIDTHS, top_label_kernel_error
 from trainables.metrics._inputs import check_probs
 from trainables.metrics._top_label import top_label
 
 Kind = Literal["canonical", "top_label"]
 
 MAX_EVALUATED = 2048
-BANDWIDTHS: list[float] = torch.cat(
-    [torch.logspace(-5, -1, 15), torch.linspace(0.2, 1, 5)]
-).tolist()
 _CENTRES_PER_BLOCK = 1024
 _POINTS_PER_BLOCK = 256
 
@@ -28,13 +26,15 @@ def kde_calibration_error(
     w_ij is proportional to the density of Dirichlet(p_i / bandwidth + 1) at p_j. Popordanoska et
     al. 2022, eq. 9. In full it costs O(N^2 K), so beyond 2,048 samples the mean over j is taken
     over 2,048 samples spread evenly, while all N samples remain kernel centres: the estimate of
-    each r_j is exact and only the outer mean is sampled. Memory does not grow with N^2.
+    each r_j is exact and only the outer mean is sampled. Memory does not grow with N^2. Of the top
+    label, beyond 1,024 samples those next to one another in confidence share one of 1,024 cells.
 
     Args:
         probs: Probabilities, shape (N, K), rows sum to one.
         labels: True classes, shape (N,), integers.
         bandwidth: Kernel bandwidth, above 0; None takes, of the authors' 20 candidates in
-            [1e-5, 1], the one of largest leave-one-out likelihood (over those 2,048 samples).
+            [1e-5, 1], the one of largest leave-one-out likelihood (over those 2,048 samples; of
+            the top label, over 1,024).
             Their code mixes up the normalisation and may answer -1; this does neither.
         kind: "canonical", all K probabilities jointly, or "top_label", the largest one and
             whether it is right.
@@ -54,14 +54,6 @@ def kde_calibration_error(
     if kind == "canonical":
         return float(kernel_error(probs, labels, bandwidth))
     return float(top_label_kernel_error(*top_label(probs, labels), bandwidth))
-
-
-def top_label_kernel_error(
-    confidence: Tensor, correct: Tensor, bandwidth: float | None = None
-) -> Tensor:
-    """The error of confidences (N,) and correctness (N,), a float64 scalar."""
-    binary = torch.stack([confidence, 1 - confidence], dim=1)
-    return kernel_error(binary, (~correct).long(), bandwidth) / 2
 
 
 def kernel_error(probs: Tensor, labels: Tensor, bandwidth: float | None = None) -> Tensor:

@@ -9,9 +9,10 @@ from torch import Tensor
 from trainables.arguments import did_you_mean
 from trainables.metrics._classwise_inversion import classwise_moments
 from trainables.metrics._inputs import check_level, check_probs
-from trainables.metrics._inversion import Array, Cells, DrawnErrors, ErrorOfGaps
+from trainables.metrics._inversion import Array, Cells, ErrorOfGaps
 from trainables.metrics._predictions import NUM_BINS
 from trainables.metrics._ranked import equal_width_boundaries, rank_top_label
+from trainables.metrics._sampled_errors import DrawnErrors
 from trainables.metrics._top_label import top_label
 from trainables.metrics._top_label_gaps import cells_of_bins, even_cells, fixed_widths
 from trainables.metrics.calibration import Binning
@@ -78,7 +79,7 @@ def _gaps(cells: Cells, seed: int, num_draws: int = _NUM_DRAWS) -> Array:
 
 def _statistics(name: str) -> Callable[[Tensor, Tensor, int], Array]:
     def draw(probs: Tensor, placeholder: Tensor, seed: int) -> Array:
-        cells, error = OF_GAPS[name](probs, placeholder)
+        cells, error = OF_GAPS[name](*top_label(probs, placeholder))
         return error.statistic(_gaps(cells, seed))
 
     return draw

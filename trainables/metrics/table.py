@@ -6,6 +6,7 @@ from functools import partial
 
 from torch import Tensor
 
+from trainables.metrics._beta_kernel import top_label_kernel_error
 from trainables.metrics._predictions import NUM_BINS, Predictions
 from trainables.metrics.calibration import (
     adaptive_calibration_error,
@@ -15,7 +16,7 @@ from trainables.metrics.calibration import (
     maximum_gap,
 )
 from trainables.metrics.debiased import debiased_calibration_error, debiased_error
-from trainables.metrics.kernel_density import kde_calibration_error, top_label_kernel_error
+from trainables.metrics.kernel_density import kde_calibration_error
 from trainables.metrics.proper_scores import (
     accuracy,
     brier_score,

@@ -2,15 +2,24 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
-from benchmarks.intervals import Law, measure, of_metric, population_value, simulated
+from benchmarks.intervals import (
+    Law,
+    Results,
+    fill,
+    intervals_of,
+    measure,
+    population_value,
+    resampled_errors,
+    simulated,
+)
 from trainables import metrics as M
 from trainables.metrics._influence import mean_interval, proportion_interval
 
@@ -29,9 +38,9 @@ def test_intervals_cover(kind: str, num_classes: int, laws: dict[tuple[str, int]
     # Of 40 intervals that cover in 95%, fewer than 33 cover once in 5,000 times.
     law = laws[kind, num_classes]
     names = ("ece", "adaptive_ece", "debiased_ece", "classwise_ece", "nll", "brier", "error")
-    intervals = {name: (population_value(name, law), of_metric(name)) for name in names}
-    for name, result in measure(law, intervals, 500, repetitions=40, seed=0).items():
-        assert result.covers >= 33 / 40, name
+    for name, (truth, interval) in intervals_of(law, names).items():
+        row = measure(law, name, interval, truth, 500, repetitions=40, seed=0)
+        assert row.covers >= 33 / 40, name
 
 
 @pytest.mark.slow
@@ -41,22 +50,47 @@ def test_intervals_of_every_metric_cover(
     kind: str, num_classes: int, laws: dict[tuple[str, int], Law]
 ) -> None:
     law = laws[kind, num_classes]
-    intervals = {name: (population_value(name, law), of_metric(name)) for name in WITH_INTERVAL}
-    for name, result in measure(law, intervals, 1000, repetitions=200, seed=1).items():
-        assert result.covers >= 0.9, name
+    for name, (truth, interval) in intervals_of(law, WITH_INTERVAL).items():
+        row = measure(law, name, interval, truth, 1000, repetitions=200, seed=1)
+        assert row.covers >= 0.9, name
 
 
 def test_the_percentile_bootstrap_of_a_calibrated_model_does_not_cover(
     laws: dict[tuple[str, int], Law],
 ) -> None:
-    def percentile(probs: Tensor, labels: Tensor) -> tuple[float, float]:
-        return M.bootstrap(M.expected_calibration_error, probs, labels, num_resamples=100)[1:]
-
     law = laws["calibrated", 10]
-    methods = {"bootstrap": (0.0, percentile), "interval": (0.0, of_metric("ece"))}
-    results = measure(law, methods, 500, repetitions=20, seed=0)
-    assert results["bootstrap"].covers == 0
-    assert results["interval"].covers >= 0.8
+    rows = {
+        name: measure(law, name, interval, truth, 500, repetitions=20, seed=0)
+        for name, (truth, interval) in intervals_of(law, ["percentile bootstrap", "ece"]).items()
+    }
+    assert rows["percentile bootstrap"].covers == 0
+    assert rows["ece"].covers >= 0.8
+
+
+def test_the_resampled_errors_of_the_benchmark_are_those_of_the_bootstrap(
+    laws: dict[tuple[str, int], Law],
+) -> None:
+    law = laws["slightly overconfident", 10]
+    probs, labels = law.draw(500, np.random.default_rng(0))
+    confidence, predicted = probs.max(dim=1)
+    value, drawn = resampled_errors(confidence, predicted == labels)
+    expected, low, high = M.bootstrap(M.expected_calibration_error, probs, labels)
+    assert value == pytest.approx(expected, abs=1e-12)
+    assert np.quantile(drawn, [0.025, 0.975]) == pytest.approx((low, high), abs=0.005)
+
+
+def test_the_benchmark_goes_on_where_it_was_broken_off(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    laws = [simulated(kind, 3, 300) for kind in ("calibrated", "much overconfident")]
+    fill(Results(path), laws[:1], ["ece"], [50], repetitions=2)
+    first = path.read_text()
+    again = Results(path)
+    fill(again, laws, ["ece"], [50], repetitions=2)
+    assert path.read_text().startswith(first)  # with its seconds, so it was not measured again
+    assert len(again.rows) == 2
+    fill(again, laws[:1], ["ece"], [50], repetitions=3)
+    assert Results(path).rows[3, "calibrated", "ece", 50].repetitions == 3
+    assert again.table().count("\n") == 3
 
 
 @settings(max_examples=25, deadline=None)

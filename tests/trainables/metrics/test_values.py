@@ -18,7 +18,7 @@ from sklearn.metrics import (
 from torch import Tensor
 
 from trainables import metrics as M
-from trainables.metrics import kernel_density
+from trainables.metrics import _beta_kernel, kernel_density
 
 
 def binary(confidence_in_first: list[float]) -> Tensor:
@@ -333,6 +333,44 @@ def test_default_bandwidth_has_the_largest_leave_one_out_likelihood(
     assert candidates[0] < best < candidates[-1]
     expected = M.kde_calibration_error(probs, labels, float(best))
     assert M.kde_calibration_error(probs, labels) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["spread", "ties", "saturated"])
+def test_the_top_labels_bandwidth_is_that_of_two_classes(kind: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    confidence = torch.rand(300, generator=generator, dtype=torch.float64)
+    if kind == "ties":
+        confidence = (confidence * 20).round() / 20
+    if kind == "saturated":
+        confidence[:200] = 1.0
+    pair = torch.stack([confidence, 1 - confidence], dim=1)
+    expected = kernel_density.most_likely_bandwidth(pair)
+    assert _beta_kernel.most_likely_bandwidth(confidence) == expected
+
+
+def test_cells_of_many_samples_hardly_change_the_top_labels_kernel_error() -> None:
+    generator = torch.Generator().manual_seed(0)
+    confidence = torch.rand(6000, generator=generator, dtype=torch.float64) ** 0.5
+    correct = torch.rand(6000, generator=generator, dtype=torch.float64) < confidence**2
+    pair = torch.stack([1 - confidence, confidence], dim=1)
+    for bandwidth in (0.001, 0.02):
+        expected = float(kernel_density.kernel_error(pair, correct.long(), bandwidth)) / 2
+        found = float(_beta_kernel.top_label_kernel_error(confidence, correct, bandwidth))
+        assert found == pytest.approx(expected, rel=0.02)
+    shuffled = torch.randperm(6000, generator=generator)
+    again = _beta_kernel.top_label_kernel_error(confidence[shuffled], correct[shuffled], 0.02)
+    assert float(again) == pytest.approx(found, rel=1e-12)
+
+
+def test_samples_of_one_confidence_share_their_outcomes() -> None:
+    confidence = torch.full((4000,), 0.75, dtype=torch.float64)
+    correct = torch.arange(4000) < 2000
+    count, mean, positives = _beta_kernel.equal_mass_cells(confidence, correct, 1024)
+    assert count.sum() == 4000
+    assert mean.unique().tolist() == [0.75]
+    torch.testing.assert_close(positives, count / 2)
+    value = _beta_kernel.top_label_kernel_error(confidence, correct)
+    assert float(value) == pytest.approx(0.25, abs=1e-3)
 
 
 def test_kernel_error_of_many_samples_averages_over_evenly_spread_ones(
