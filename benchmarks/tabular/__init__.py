@@ -1,0 +1,1 @@
+"""Recorded trials, on which any policy of search is replayed in seconds."""

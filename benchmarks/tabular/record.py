@@ -1,0 +1,151 @@
+"""Record trials: published and quasi-random settings of every loss, with several seeds.
+
+    python -m benchmarks.tabular.record benchmarks/tabular/digits.yaml          # hours
+    python -m benchmarks.tabular.record benchmarks/tabular/digits.yaml --pack
+
+Trains in this process, with one thread, and writes a file for each trial into the folder
+``digits.parts`` beside the sweep file; goes on where it was broken off, and several may run side by
+side. ``--pack`` moves them into ``digits.parquet``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import optuna
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from benchmarks.tabular.curves import as_table, read_trials
+from sweeps.runner import load_data
+from sweeps.search.setting import Setting
+from sweeps.search.space import SearchSpace
+from sweeps.sweep_file.loading import load_sweep
+from sweeps.sweep_file.schema import SweepFile
+from trainables.config import TrialSetup
+from trainables.data.base import Dataset
+from trainables.report import Entry, Failed, TrialConfig, Waits
+from trainables.trial import TrialRun
+
+SEEDS = (0, 1, 2)
+POINTS = {0: 0, 1: 16, 2: 28, 3: 40}  # quasi-random settings, by number of hyperparameters
+METRICS = ("nll", "error", "ece", "adaptive_ece", "smooth_ece", "debiased_ece", "brier")
+
+
+def settings(sweep: SweepFile, num_classes: int) -> list[Setting]:
+    """Those to record: the baseline, all published ones, and a Sobol sequence in each space."""
+    space = SearchSpace(sweep)
+    found = dict.fromkeys(space.initial_settings(num_classes))
+    for loss, branch in space.branches.items():
+        if not branch:
+            continue
+        sampler = optuna.samplers.QMCSampler(seed=0, scramble=True, warn_asynchronous_seeding=False)
+        study = optuna.create_study(sampler=sampler)
+        for _ in range(POINTS[len(branch)]):
+            trial = study.ask(branch)
+            study.tell(trial, 0.0)
+            found[Setting(loss, trial.params | space.fixed[loss])] = None
+    return list(found)
+
+
+def record(sweep: SweepFile, dataset: Dataset, setting: Setting, seed: int) -> list[Entry]:
+    """Train one trial; its history with all metrics after every epoch, short if it diverged."""
+    epochs = sweep.training.epochs
+    with tempfile.TemporaryDirectory(prefix="calsweep-tabular-") as folder:
+        setup = TrialSetup(
+            model=sweep.model.name,
+            model_options=sweep.model.options,
+            training=sweep.training.config(),
+            trials_uri=folder,
+            outcome_epochs=tuple(range(1, epochs + 1)),
+            rung_metrics=METRICS,
+        )
+        config = TrialConfig(0, "search", setting.loss, setting.hyperparameters, seed)
+        run = TrialRun(dataset, setup, config)
+        while True:
+            report = run.advance()
+            if isinstance(report, Waits):
+                raise OSError(report.reason)
+            if isinstance(report, Failed) or report.done:
+                return run.history
+
+
+def main() -> None:
+    """Record, or pack."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("sweep", type=Path)
+    parser.add_argument("--pack", action="store_true")
+    arguments = parser.parse_args()
+    packed = arguments.sweep.with_suffix(".parquet")
+    folder = arguments.sweep.with_suffix(".parts")
+    if arguments.pack:
+        pack(folder, packed)
+        return
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    folder.mkdir(exist_ok=True)
+    sweep = load_sweep(str(arguments.sweep))
+    dataset = load_data(sweep)
+    begun = time.monotonic()
+    for done, (path, setting, seed) in enumerate(_left(sweep, dataset, folder, packed), start=1):
+        history = record(sweep, dataset, setting, seed)
+        _write(as_table(setting, seed, history), path)
+        print(f"{done} trials, {(time.monotonic() - begun) / done:.1f} s each", flush=True)
+
+
+def _left(
+    sweep: SweepFile, dataset: Dataset, folder: Path, packed: Path
+) -> Iterator[tuple[Path, Setting, int]]:
+    """The trials that nobody has recorded or begun: seed by seed, settings in random order."""
+    known = {(setting, seed) for setting, seed, _ in read_trials(packed)} if packed.exists() else ()
+    wanted = settings(sweep, dataset.num_classes)
+    order = np.random.default_rng(0).permutation(len(wanted))
+    for seed in SEEDS:
+        for number in order.tolist():
+            path = folder / f"{number:04d}-{seed}.parquet"
+            begun = path.with_suffix(".begun")
+            if (wanted[number], seed) in known or path.exists() or not _claimed(begun):
+                continue
+            try:
+                yield path, wanted[number], seed
+            finally:
+                begun.unlink()
+
+
+def _claimed(path: Path) -> bool:
+    """Whether a trial is ours: not begun by another process that still runs."""
+    try:
+        path.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _write(table: pa.Table, path: Path) -> None:
+    new = path.with_suffix(".new")
+    pq.write_table(table, new, compression="zstd")
+    os.replace(new, path)
+
+
+def pack(folder: Path, file: Path) -> None:
+    """Move the trials of a folder into one file, beside those that it has, numbers in 32 bits."""
+    parts = sorted(folder.glob("*.parquet"))
+    tables = [pq.read_table(path) for path in ([file] if file.exists() else []) + parts]
+    table = pa.concat_tables(tables, promote_options="permissive")
+    for index, field in enumerate(table.schema):
+        if pa.types.is_floating(field.type):
+            table = table.set_column(index, field.name, pc.cast(table[index], pa.float32()))
+    _write(table, file)
+    for path in parts:
+        path.unlink()
+    print(f"{file}: {len(parts)} trials more, {file.stat().st_size / 1e6:.1f} MB")
+
+
+if __name__ == "__main__":
+    main()
