@@ -29,7 +29,7 @@ class AdaFocal(ClosedFormLoss):
 
     Args:
         num_classes: Number K of classes.
-        lam: Rate λ >= 0 of adaptation; 0 keeps γ.
+        lam: Rate λ in [0, 100] of adaptation; 0 keeps γ.
 
     Attributes:
         gamma: Buffer (15,), exponent of each bin.
@@ -44,7 +44,7 @@ class AdaFocal(ClosedFormLoss):
 
     def __init__(self, num_classes: int, lam: float = 1.0) -> None:
         super().__init__(num_classes)
-        self.lam = check_number("lam", lam, low=0)
+        self.lam = check_number("lam", lam, 0, 100)
         self.register_buffer("gamma", torch.ones(_NUM_BINS))
         self.register_buffer("edges", torch.linspace(0, 1, _NUM_BINS + 1)[1:-1].clone())
 
@@ -83,7 +83,7 @@ class AdaDualFocal(AdaFocal):
 
     Args:
         num_classes: Number K of classes.
-        lam: Rate λ >= 0 of adaptation; 0 keeps γ.
+        lam: Rate λ in [0, 100] of adaptation; 0 keeps γ.
     """
 
     source: ClassVar[str] = "Tao et al. 2023, section 5.2"

@@ -55,7 +55,7 @@ class AUCMargin(CalibrationLoss):
 
     Args:
         num_classes: Number K of classes.
-        margin: Wanted distance between mean scores, >= 0.
+        margin: Wanted distance between mean scores, in [0, 1000].
 
     Attributes:
         a: Parameter (K,), or (1,) for two classes: the positives' mean score.
@@ -70,7 +70,7 @@ class AUCMargin(CalibrationLoss):
 
     def __init__(self, num_classes: int, margin: float = 1.0) -> None:
         super().__init__(num_classes)
-        self.margin = check_number("margin", margin, low=0)
+        self.margin = check_number("margin", margin, 0, 1000)
         problems = 1 if num_classes == 2 else num_classes
         self.a = nn.Parameter(torch.zeros(problems))
         self.b = nn.Parameter(torch.zeros(problems))

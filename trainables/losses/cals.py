@@ -52,10 +52,11 @@ class AugmentedLagrangian(ClosedFormLoss):
 
     Args:
         num_classes: Number K of classes.
-        margin: Distance m > 0 to the largest logit from which on the constraint is violated.
+        margin: Distance m in (0, 1000] to the largest logit from which on the constraint is
+            violated.
         lam: Initial multiplier λ of each class, in [1e-6, 1e6].
-        rho: Initial penalty parameter ρ of each class, positive.
-        growth: Factor γ >= 1 by which ρ grows.
+        rho: Initial penalty parameter ρ of each class, in (0, 1000].
+        growth: Factor γ in [1, 100] by which ρ grows.
         improvement: Factor τ in (0, 1] by which a constraint has to fall.
         period: Number of epochs between updates of ρ.
         penalty: ``phr``, ``p2`` or ``p3``.
@@ -85,13 +86,13 @@ class AugmentedLagrangian(ClosedFormLoss):
         penalty: str = "phr",
     ) -> None:
         super().__init__(num_classes)
-        self.margin = check_number("margin", margin, low=0, open_low=True)
-        self.growth = check_number("growth", growth, low=1)
+        self.margin = check_number("margin", margin, 0, 1000, open_low=True)
+        self.growth = check_number("growth", growth, 1, 100)
         self.improvement = check_number("improvement", improvement, 0, 1, open_low=True)
         self.period = check_integer("period", period, low=1)
         self.penalty = check_choice("penalty", penalty, PENALTIES)
         lam = check_number("lam", lam, *_LAM_RANGE)
-        rho = check_number("rho", rho, low=0, open_low=True)
+        rho = check_number("rho", rho, 0, 1000, open_low=True)
         self.register_buffer("lam", torch.full((num_classes,), lam))
         self.register_buffer("rho", torch.full((num_classes,), rho))
         self.register_buffer("previous_constraint", torch.zeros(num_classes))
@@ -134,7 +135,7 @@ class HeuristicMultipliers(ClosedFormLoss):
 
     Args:
         num_classes: Number K of classes.
-        margin: Distance m >= 0 to the largest logit from which on a logit is penalised.
+        margin: Distance m in [0, 1000] to the largest logit from which on a logit is penalised.
         lam: Initial multiplier λ of each class, in [1e-6, 1e6]; 0.1 in the authors' code.
 
     Attributes:
@@ -150,7 +151,7 @@ class HeuristicMultipliers(ClosedFormLoss):
 
     def __init__(self, num_classes: int, margin: float = 10.0, lam: float = 0.1) -> None:
         super().__init__(num_classes)
-        self.margin = check_number("margin", margin, low=0)
+        self.margin = check_number("margin", margin, 0, 1000)
         lam = check_number("lam", lam, *_LAM_RANGE)
         self.register_buffer("lam", torch.full((num_classes,), lam))
         self.register_buffer("previous_score", torch.zeros(num_classes))

@@ -28,8 +28,8 @@ class PairwiseConstraints(ClosedFormLoss):
 
     Args:
         num_classes: Number K of classes.
-        lam_discrimination: Weight λ_d >= 0.
-        lam_exclusion: Weight λ_e >= 0.
+        lam_discrimination: Weight λ_d in [0, 1000].
+        lam_exclusion: Weight λ_e in [0, 1000].
     """
 
     source: ClassVar[str] = "Cheng and Vasconcelos 2022, eq. 11-14"
@@ -42,8 +42,8 @@ class PairwiseConstraints(ClosedFormLoss):
         self, num_classes: int, lam_discrimination: float = 10.0, lam_exclusion: float = 1.0
     ) -> None:
         super().__init__(num_classes)
-        self.lam_discrimination = check_number("lam_discrimination", lam_discrimination, low=0)
-        self.lam_exclusion = check_number("lam_exclusion", lam_exclusion, low=0)
+        self.lam_discrimination = check_number("lam_discrimination", lam_discrimination, 0, 1000)
+        self.lam_exclusion = check_number("lam_exclusion", lam_exclusion, 0, 1000)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         log_probs, classes = log_softmax(logits), targets.unsqueeze(1)

@@ -22,7 +22,7 @@ class CorrectnessRanking(CalibrationLoss):
 
     Args:
         num_classes: Number K of classes.
-        lam: Weight λ >= 0.
+        lam: Weight λ in [0, 1000].
 
     Attributes:
         times_right: Buffer (number of training samples,), in how many epochs each was right.
@@ -36,7 +36,7 @@ class CorrectnessRanking(CalibrationLoss):
 
     def __init__(self, num_classes: int, lam: float = 1.0) -> None:
         super().__init__(num_classes)
-        self.lam = check_number("lam", lam, low=0)
+        self.lam = check_number("lam", lam, 0, 1000)
         self.register_buffer("times_right", torch.zeros(0))
         self.register_buffer("epochs", torch.tensor(0.0))
         self.register_load_state_dict_pre_hook(_take_saved_size)  # type: ignore[no-untyped-call]

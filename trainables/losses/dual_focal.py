@@ -48,7 +48,7 @@ class DualFocal(ClosedFormLoss):
 
     Args:
         num_classes: Number K of classes.
-        gamma: Exponent γ >= 0; 0 is cross-entropy.
+        gamma: Exponent γ in [0, 100]; 0 is cross-entropy.
     """
 
     source: ClassVar[str] = "Tao et al. 2023, eq. 3"
@@ -57,7 +57,7 @@ class DualFocal(ClosedFormLoss):
 
     def __init__(self, num_classes: int, gamma: float = 5.0) -> None:
         super().__init__(num_classes)
-        self.gamma = check_number("gamma", gamma, low=0)
+        self.gamma = check_number("gamma", gamma, 0, 100)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         return dual_focal_and_gradient(log_softmax(logits), targets, self.gamma)

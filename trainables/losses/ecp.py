@@ -15,7 +15,7 @@ class ConfidencePenalty(ClosedFormLoss):
 
     Args:
         num_classes: Number K of classes.
-        lam: Weight λ >= 0.
+        lam: Weight λ in [0, 1000].
     """
 
     source: ClassVar[str] = "Pereyra et al. 2017, section 3"
@@ -24,7 +24,7 @@ class ConfidencePenalty(ClosedFormLoss):
 
     def __init__(self, num_classes: int, lam: float = 0.1) -> None:
         super().__init__(num_classes)
-        self.lam = check_number("lam", lam, low=0)
+        self.lam = check_number("lam", lam, 0, 1000)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         log_probs, classes = log_softmax(logits), targets.unsqueeze(1)

@@ -40,7 +40,7 @@ class Focal(ClosedFormLoss):
 
     Args:
         num_classes: Number K of classes.
-        gamma: Exponent γ >= 0; 0 is cross-entropy.
+        gamma: Exponent γ in [0, 100]; 0 is cross-entropy.
     """
 
     source: ClassVar[str] = "Lin et al. 2017, eq. 4; Mukhoti et al. 2020, eq. 1"
@@ -49,7 +49,7 @@ class Focal(ClosedFormLoss):
 
     def __init__(self, num_classes: int, gamma: float = 3.0) -> None:
         super().__init__(num_classes)
-        self.gamma = check_number("gamma", gamma, low=0)
+        self.gamma = check_number("gamma", gamma, 0, 100)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         log_probs, classes = log_softmax(logits), targets.unsqueeze(1)
@@ -88,7 +88,7 @@ class InverseFocal(ClosedFormLoss):
 
     Args:
         num_classes: Number K of classes.
-        gamma: Exponent γ >= 0; 0 is cross-entropy.
+        gamma: Exponent γ in [0, 100]; 0 is cross-entropy.
     """
 
     source: ClassVar[str] = "Wang et al. 2021, eq. 6; Zhou et al. (r-AURC), eq. 3"
@@ -97,7 +97,7 @@ class InverseFocal(ClosedFormLoss):
 
     def __init__(self, num_classes: int, gamma: float = 2.0) -> None:
         super().__init__(num_classes)
-        self.gamma = check_number("gamma", gamma, low=0)
+        self.gamma = check_number("gamma", gamma, 0, 100)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         log_probs, classes = log_softmax(logits), targets.unsqueeze(1)

@@ -15,8 +15,8 @@ class FocalCalibration(ClosedFormLoss):
 
     Args:
         num_classes: Number K of classes.
-        gamma: Exponent γ >= 0 of the focal loss.
-        lam: Weight λ >= 0 of the Brier score; 0 is focal loss.
+        gamma: Exponent γ in [0, 100] of the focal loss.
+        lam: Weight λ in [0, 1000] of the Brier score; 0 is focal loss.
     """
 
     source: ClassVar[str] = "Liang et al. 2024 (FCL), eq. 10-12"
@@ -25,8 +25,8 @@ class FocalCalibration(ClosedFormLoss):
 
     def __init__(self, num_classes: int, gamma: float = 3.0, lam: float = 0.5) -> None:
         super().__init__(num_classes)
-        self.gamma = check_number("gamma", gamma, low=0)
-        self.lam = check_number("lam", lam, low=0)
+        self.gamma = check_number("gamma", gamma, 0, 100)
+        self.lam = check_number("lam", lam, 0, 1000)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         log_probs, classes = log_softmax(logits), targets.unsqueeze(1)

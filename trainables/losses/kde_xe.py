@@ -23,8 +23,8 @@ class KernelCalibration(ClosedFormLoss):
 
     Args:
         num_classes: Number K of classes.
-        lam: Weight λ >= 0; r-AURC uses 0.3 on CIFAR-10 and 0.5 on CIFAR-100.
-        bandwidth: Width of the kernel, positive. Or ``likelihood``: after each epoch the one of
+        lam: Weight λ in [0, 1000]; r-AURC uses 0.3 on CIFAR-10 and 0.5 on CIFAR-100.
+        bandwidth: Width of the kernel, in [1e-5, 1]. Or ``likelihood``: after each epoch the one of
             largest leave-one-out likelihood of the validation predictions is taken, kept in
             [0.001, 0.5]; until then it is 0.02.
         p: Exponent of the error, 1 or 2.
@@ -43,7 +43,7 @@ class KernelCalibration(ClosedFormLoss):
         self, num_classes: int, lam: float = 0.3, bandwidth: float | str = 0.02, p: int = 1
     ) -> None:
         super().__init__(num_classes)
-        self.lam = check_number("lam", lam, low=0)
+        self.lam = check_number("lam", lam, 0, 1000)
         self.adapts = bandwidth == "likelihood"
         width = 0.02 if self.adapts else _check_width(bandwidth)
         self.register_buffer("width", torch.tensor(width, dtype=torch.float64))
@@ -97,8 +97,10 @@ class KernelCalibration(ClosedFormLoss):
 
 def _check_width(bandwidth: float | str) -> float:
     if isinstance(bandwidth, str):
-        raise ValueError(f"bandwidth must be likelihood or a number above 0, got {bandwidth!r}")
-    return check_number("bandwidth", bandwidth, low=0, open_low=True)
+        raise ValueError(
+            f"bandwidth must be likelihood or a number in [1e-05, 1], got {bandwidth!r}"
+        )
+    return check_number("bandwidth", bandwidth, 1e-5, 1)
 
 
 def _softmax_pullback(probs: Tensor, by_probs: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ class LogitNorm(ClosedFormLoss):
 
     Args:
         num_classes: Number K of classes.
-        temperature: τ > 0.
+        temperature: τ in [1e-4, 100].
     """
 
     source: ClassVar[str] = "Wei et al. 2022, eq. 5"
@@ -25,7 +25,7 @@ class LogitNorm(ClosedFormLoss):
 
     def __init__(self, num_classes: int, temperature: float = 0.04) -> None:
         super().__init__(num_classes)
-        self.temperature = check_number("temperature", temperature, low=0, open_low=True)
+        self.temperature = check_number("temperature", temperature, 1e-4, 100)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         classes = targets.unsqueeze(1)

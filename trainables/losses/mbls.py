@@ -36,8 +36,8 @@ class MarginLabelSmoothing(ClosedFormLoss):
 
     Args:
         num_classes: Number K of classes.
-        margin: Distance m >= 0 to the largest logit from which on a logit is penalised.
-        lam: Weight λ >= 0.
+        margin: Distance m in [0, 1000] to the largest logit from which on a logit is penalised.
+        lam: Weight λ in [0, 1000].
     """
 
     source: ClassVar[str] = "Liu et al. 2022; Liu et al. 2023 (CALS), eq. 3"
@@ -46,8 +46,8 @@ class MarginLabelSmoothing(ClosedFormLoss):
 
     def __init__(self, num_classes: int, margin: float = 10.0, lam: float = 0.1) -> None:
         super().__init__(num_classes)
-        self.margin = check_number("margin", margin, low=0)
-        self.lam = check_number("lam", lam, low=0)
+        self.margin = check_number("margin", margin, 0, 1000)
+        self.lam = check_number("lam", lam, 0, 1000)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         largest, largest_class = logits.max(1, keepdim=True)

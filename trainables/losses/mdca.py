@@ -16,8 +16,8 @@ class ClasswiseDifference(ClosedFormLoss):
 
     Args:
         num_classes: Number K of classes.
-        gamma: Exponent γ >= 0 of the focal loss; 0 is cross-entropy.
-        beta: Weight β >= 0.
+        gamma: Exponent γ in [0, 100] of the focal loss; 0 is cross-entropy.
+        beta: Weight β in [0, 1000].
     """
 
     source: ClassVar[str] = "Hebbalaguppe et al. 2022, eq. 4-5"
@@ -25,8 +25,8 @@ class ClasswiseDifference(ClosedFormLoss):
 
     def __init__(self, num_classes: int, gamma: float = 1.0, beta: float = 1.0) -> None:
         super().__init__(num_classes)
-        self.gamma = check_number("gamma", gamma, low=0)
-        self.beta = check_number("beta", beta, low=0)
+        self.gamma = check_number("gamma", gamma, 0, 100)
+        self.beta = check_number("beta", beta, 0, 1000)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         log_probs, classes = log_softmax(logits), targets.unsqueeze(1)

@@ -19,7 +19,7 @@ class Mixup(CalibrationLoss):
 
     Args:
         num_classes: Number K of classes.
-        alpha: Parameter α > 0 of the Beta distribution; the smaller, the less is mixed.
+        alpha: Parameter α in [0.001, 100] of the Beta distribution; the smaller, the less is mixed.
     """
 
     source: ClassVar[str] = "Zhang et al. 2018, eq. 1; Thulasidasan et al. 2019, section 2"
@@ -30,7 +30,7 @@ class Mixup(CalibrationLoss):
 
     def __init__(self, num_classes: int, alpha: float = 0.2) -> None:
         super().__init__(num_classes)
-        self.alpha = check_number("alpha", alpha, low=0, open_low=True)
+        self.alpha = check_number("alpha", alpha, 1e-3, 100)
 
     def compute(
         self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None

@@ -18,7 +18,7 @@ class MaximumMeanCalibration(ClosedFormLoss):
 
     Args:
         num_classes: Number K of classes.
-        lam: Weight λ >= 0.
+        lam: Weight λ in [0, 1000].
     """
 
     source: ClassVar[str] = "Kumar et al. 2018, eq. 3"
@@ -26,7 +26,7 @@ class MaximumMeanCalibration(ClosedFormLoss):
 
     def __init__(self, num_classes: int, lam: float = 2.0) -> None:
         super().__init__(num_classes)
-        self.lam = check_number("lam", lam, low=0)
+        self.lam = check_number("lam", lam, 0, 1000)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         log_probs, classes = log_softmax(logits), targets.unsqueeze(1)

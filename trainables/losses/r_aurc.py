@@ -22,8 +22,8 @@ class RegularizedAURC(ClosedFormLoss):
     Args:
         num_classes: Number K of classes.
         lam: Weight λ of the ranked part, in [0, 1]; 0 is cross-entropy.
-        epsilon: Strength ε > 0 of the soft rank's regularisation; the paper has 0.05 for
-            CIFAR-10 and 0.01 for 100 and more classes.
+        epsilon: Strength ε in [1e-6, 1000] of the soft rank's regularisation; the paper has 0.05
+            for CIFAR-10 and 0.01 for 100 and more classes.
         confidence: ``max_probability``, ``margin`` or ``negative_entropy``.
     """
 
@@ -39,7 +39,7 @@ class RegularizedAURC(ClosedFormLoss):
     ) -> None:
         super().__init__(num_classes)
         self.lam = check_number("lam", lam, 0, 1)
-        self.epsilon = check_number("epsilon", epsilon, low=0, open_low=True)
+        self.epsilon = check_number("epsilon", epsilon, 1e-6, 1000)
         self.confidence = check_choice("confidence", confidence, CONFIDENCES)
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

@@ -25,7 +25,7 @@ class SupervisedContrastive(CalibrationLoss):
 
     Args:
         num_classes: Number K of classes.
-        temperature: τ > 0.
+        temperature: τ in [1e-4, 100].
         base_temperature: If given, the loss is multiplied by τ / base_temperature; 0.07 gives the
             authors' code.
     """
@@ -42,10 +42,10 @@ class SupervisedContrastive(CalibrationLoss):
         base_temperature: float | None = None,
     ) -> None:
         super().__init__(num_classes)
-        self.temperature = check_number("temperature", temperature, low=0, open_low=True)
+        self.temperature = check_number("temperature", temperature, 1e-4, 100)
         self.scale = 1.0
         if base_temperature is not None:
-            base = check_number("base_temperature", base_temperature, low=0, open_low=True)
+            base = check_number("base_temperature", base_temperature, 1e-4, 100)
             self.scale = self.temperature / base
 
     def compute(

@@ -31,6 +31,14 @@ def losses(*sections: Any) -> dict[str, Any]:
             r"focal: 'lam' is not a hyperparameter of it; allowed: gamma",
         ),
         (
+            {"losses": [{"name": "focal", "hyperparameters": {"gamma": 1e5}}]},
+            r"^losses: loss 'focal': gamma must be in \[0, 100\], got 100000\.0$",
+        ),
+        (
+            {"losses": [{"name": "focal", "space": {"gamma": {"low": 0.0, "high": 1e5}}}]},
+            r"^losses: loss 'focal': gamma must be in \[0, 100\], got 100000\.0$",
+        ),
+        (
             {"losses": [{"name": "focal", "hyperparameters": {"gamma": -1.0}}]},
             r"losses: .*gamma.*-1",
         ),

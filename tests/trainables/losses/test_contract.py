@@ -1,5 +1,6 @@
 """What holds for every loss."""
 
+import re
 from collections.abc import Callable
 from itertools import product
 
@@ -8,7 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.losses import CalibrationLoss, available_losses, loss_class, make_loss
+from trainables.losses import (
+    CalibrationLoss,
+    available_losses,
+    hyperparameters,
+    loss_class,
+    make_loss,
+)
 
 BuildLoss = Callable[..., CalibrationLoss]
 Batch = dict[str, Tensor]
@@ -82,6 +89,29 @@ def test_finite_at_certainty(name: str, build: BuildLoss) -> None:
 
 
 @pytest.mark.parametrize("name", available_losses())
+def test_finite_at_the_ends_of_what_it_allows(name: str, build: BuildLoss) -> None:
+    for key, default in hyperparameters(name).items():
+        if not isinstance(default, float):
+            continue
+        with pytest.raises(ValueError, match=f"{key} must be in ") as refused:
+            make_loss(name, 7, **{key: 2e6})
+        bounds = re.search(r"([\[(])(.+), (.+)\], got 2000000.0$", str(refused.value))
+        assert bounds is not None, refused.value
+        low, high = float(bounds[2]), float(bounds[3])
+        assert high < 1e5 or (name.startswith("cals") and key == "lam")
+        for end in (low + (bounds[1] == "(") * 1e-9, high):
+            loss = build(name, 7, num_samples=16, **{key: end}).float()
+            logits = torch.randn(16, 7).mul_(10).requires_grad_()
+            features = torch.randn(16, 3).requires_grad_()
+            targets = torch.arange(16) % 7
+            value = loss(logits, targets, indices=torch.arange(16), features=features)
+            value.backward()
+            reached = features if loss.needs_features else logits
+            assert reached.grad is not None
+            assert torch.isfinite(value) and torch.isfinite(reached.grad).all(), (key, end)
+
+
+@pytest.mark.parametrize("name", available_losses())
 def test_half_precision_is_computed_in_float32(name: str, build: BuildLoss, batch: Batch) -> None:
     loss = build(name, 5).float()
     logits, features = batch["logits"].bfloat16(), batch["features"].bfloat16()
@@ -124,8 +154,8 @@ def test_adding_to_all_logits_does_not_matter(name: str, build: BuildLoss, batch
         ("kde_xe", {"lam": 0}),
         ("r_aurc", {"lam": 0}),
         ("mixup", {"alpha": 0.3}),
-        ("mbls", {"margin": 1e6}),
-        ("cals_hr", {"margin": 1e6}),
+        ("mbls", {"margin": 1e3}),
+        ("cals_hr", {"margin": 1e3}),
     ],
     ids=str,
 )
