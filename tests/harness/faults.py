@@ -145,9 +145,9 @@ def storage_full(scene: Scene, rng: random.Random) -> CutOff:
             stream.flush()
     before = len(scene.epochs())
     time.sleep(10)
-    log = scene.calsweep("logs", scene.job, "--address", scene.cluster.url)
+    said = scene.said()
     ballast.unlink()
-    if "; waiting" not in log:  # which is said every half minute
+    if "; waiting" not in said:  # which is said every half minute
         raise RuntimeError("nobody said that the storage is full")
     if len(scene.epochs()) - before > 2 * len(scene.cluster.nodes):
         raise RuntimeError("epochs were trained that could not be saved")
@@ -226,8 +226,7 @@ def low_memory(scene: Scene, rng: random.Random) -> CutOff | None:
     """Another program takes what memory Ray leaves free, until a trial's process was killed."""
 
     def kills() -> int:
-        told = scene.calsweep("logs", scene.job, "--address", scene.cluster.url)
-        return told.count("runs low on memory")
+        return scene.said().count("runs low on memory")
 
     before, cut_off = kills(), _cut_off(scene)
     share = float(scene.cluster.of_nodes["RAY_memory_usage_threshold"])
@@ -299,6 +298,11 @@ class Kind:
     remote: bool = False
     hungry: bool = False
 
+    @property
+    def needs(self) -> tuple[bool, bool]:
+        """Of the cluster; kinds that need the same may happen to one, one after the other."""
+        return (self.remote, self.hungry)
+
 
 _LONG: dict[str, Any] = {"search": {"trials": 100}}
 _TWO_WORKERS: dict[str, Any] = {"scaling": {"num_workers": 2}, "search": {"trials": 8}}
@@ -312,10 +316,11 @@ FAULTS = {
     "MLflow gone": Kind(mlflow_gone, server=True),
     "storage full": Kind(storage_full, _LONG, scarce=True),
     "damaged checkpoint": Kind(damaged_checkpoint, _LONG),
-    "low memory": Kind(low_memory, _LONG, hungry=True),
     "busy start": Kind(busy_start, _LONG),
     "data changed": Kind(data_changed, _LONG, table=True),
     "run deleted": Kind(run_deleted, _LONG, server=True),
+    "low memory": Kind(low_memory, _LONG, hungry=True),
+    "low memory, two workers": Kind(low_memory, _TWO_WORKERS, hungry=True),
     "readers refused": Kind(readers_refused, _LONG, remote=True),
     "second driver": Kind(second_driver, remote=True),
 }
@@ -431,11 +436,11 @@ def _folders(scarce: bool) -> Iterator[tuple[Path, Path]]:
 
 
 @contextmanager
-def running_cluster(kind: Kind | None = None) -> Iterator[RayCluster]:
-    """A head without CPUs and two nodes of one CPU each, as a kind of fault needs them."""
-    store = ObjectStore() if kind is not None and kind.remote else None
+def running_cluster(remote: bool = False, hungry: bool = False) -> Iterator[RayCluster]:
+    """A head without CPUs and two nodes of one CPU each, as :attr:`Kind.needs` says."""
+    store = ObjectStore() if remote else None
     variables = store.environment if store is not None else {}
-    of_nodes = _watched_memory() if kind is not None and kind.hungry else {}
+    of_nodes = _watched_memory() if hungry else {}
     cluster = RayCluster(head_cpus=0, variables=variables, of_nodes=of_nodes, object_store=store)
     before = dict(os.environ)
     os.environ.update(variables)

@@ -15,7 +15,7 @@ import psutil
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from sweeps.cluster.jobs import find_job
+from sweeps.cluster.jobs import find_job, logs
 from sweeps.errors import UserError
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
@@ -193,6 +193,11 @@ class Scene:
         """Of the job."""
         return find_job(self.job, self.cluster.url).state
 
+    def said(self) -> str:
+        """What the job has printed."""
+        url = self.cluster.url
+        return "".join(logs(find_job(self.job, url), url, follow=False))
+
     def wait(self, until: Callable[[], bool]) -> None:
         """Wait for something.
 
@@ -202,8 +207,8 @@ class Scene:
         deadline = time.monotonic() + _TIMEOUT_SECONDS
         while not until():
             if time.monotonic() > deadline:
-                raise TimeoutError(self.calsweep("logs", self.job, "--address", self.cluster.url))
-            time.sleep(0.2)
+                raise TimeoutError(self.said())
+            time.sleep(0.3)
 
     def has_ended(self) -> bool:
         """Whether the job ended."""
