@@ -15,7 +15,7 @@ import typer
 from sweeps.cluster.internals import is_driver_of_a_job
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
 from sweeps.formatting import counted
-from sweeps.redaction import redact
+from sweeps.redaction import redact, redact_what_python_prints
 
 if TYPE_CHECKING:
     from sweeps.cluster.shipping import Shipment
@@ -414,7 +414,7 @@ def _print_answer(answer: dict[str, Any]) -> None:
     console.print(leaderboard_table(answer["rows"], answer["objective"]))
     console.print()
     for line in answer["why"]:
-        console.print(line)
+        console.print(redact(line))
     console.file.flush()  # it comes before MLflow is written, which may take long
 
 
@@ -445,6 +445,7 @@ def _print_places(result: SweepResult, name: str, storage: str) -> None:
 
 def main() -> None:
     """Run the command and turn what went wrong into a message and an exit code."""
+    redact_what_python_prints()
     if is_driver_of_a_job():
         from sweeps.cluster.shipping import keep_what_was_sent
 
@@ -471,7 +472,7 @@ def main() -> None:
 
 
 def _fail(message: str, code: int) -> None:
-    for line in message.splitlines():
+    for line in redact(message).splitlines():
         prefix = "" if line.startswith(" ") else "calsweep: "
         print(f"{prefix}{line}", file=sys.stderr)
     sys.exit(code)

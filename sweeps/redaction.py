@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import sys
+import threading
+import traceback
+from types import TracebackType
 from urllib.parse import urlsplit, urlunsplit
 
 REDACTED = "***"
@@ -37,6 +42,30 @@ def without_credentials(uri: str) -> str:
     except ValueError:  # malformed, which is told elsewhere
         return redact(uri)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+class RedactingFormatter(logging.Formatter):
+    """Formats lines of a log, tracebacks included, without the credentials of addresses."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        return redact(super().format(record))
+
+
+def redact_what_python_prints() -> None:
+    """From now on tracebacks of what nobody expected, and warnings in no log, are redacted."""
+    sys.excepthook = _print_traceback
+    threading.excepthook = lambda told: _print_traceback(
+        told.exc_type, told.exc_value or told.exc_type(), told.exc_traceback
+    )
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(RedactingFormatter())
+
+
+def _print_traceback(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    print(redact("".join(traceback.format_exception(kind, error, trace))), end="", file=sys.stderr)
 
 
 def is_redacted(text: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from sweeps.formatting import format_hyperparameters
 from sweeps.search.setting import Setting
@@ -39,6 +39,42 @@ class TrialRecord:
     reason: str | None = None
     ended: float | None = None
     history: list[Entry] = field(default_factory=list)
+
+    @classmethod
+    def from_file(cls, number: int, values: Any) -> TrialRecord:
+        """A record as it was written, unless that was damaged since.
+
+        Args:
+            number: The trial's, by the file's name.
+            values: The file's content.
+
+        Raises:
+            ValueError: It is no record, or another trial's.
+            TypeError: It lacks values, or has some that no record has.
+        """
+        record = cls(**values) if isinstance(values, dict) else None
+        if record is None or not record._is_whole(number):
+            raise ValueError(f"not the record of trial {number}")
+        return record
+
+    def _is_whole(self, number: int) -> bool:
+        kinds = (
+            (self.hyperparameters, dict),
+            (self.loss, str),
+            (self.seed, int),
+            (self.started, int | float),
+            (self.ended, int | float | None),
+            (self.reason, str | None),
+            (self.history, list),
+        )
+        return (
+            self.number == number
+            and self.state in get_args(State)
+            and self.role in get_args(Role)
+            and all(isinstance(value, kind) for value, kind in kinds)
+            and all(_is_entry(entry) for entry in self.history)
+            and (self.state != "finished" or self.role == "encoder" or "val_error" in self.outcome)
+        )
 
     @property
     def searched(self) -> bool:
@@ -80,3 +116,12 @@ class TrialRecord:
             return False
         self.history.append(entry)
         return True
+
+
+def _is_entry(entry: Any) -> bool:
+    """Whether it may be the metrics of an epoch."""
+    return (
+        isinstance(entry, dict)
+        and "epoch" in entry
+        and all(isinstance(value, int | float) for value in entry.values())
+    )

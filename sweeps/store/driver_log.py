@@ -12,16 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sweeps.redaction import redact
+from sweeps.redaction import RedactingFormatter
 from sweeps.store.sweep_store import SweepStore
 
 _NOISY = ("ray", "mlflow", "alembic", "optuna")
-
-
-class _Formatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        """The line, tracebacks included, without the credentials of addresses."""
-        return redact(super().format(record))
 
 
 class _Handler(logging.FileHandler):
@@ -59,7 +53,7 @@ def driver_log(store: SweepStore) -> Iterator[Path]:
     """
     path = _path(store)
     handler = _Handler(path, encoding="utf-8")
-    handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     loggers = [logging.getLogger(name) for name in (*_NOISY, "calsweep", "py.warnings")]
     before = [(log.handlers, log.propagate, log.level) for log in loggers]
     for log in loggers:

@@ -13,8 +13,8 @@ import hashlib
 import importlib.util
 import json
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import MISSING, asdict, dataclass, fields
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,15 +75,17 @@ def identity_files(identity: Identity) -> dict[str, bytes]:
 
 def read_identity(folder: Folder) -> Identity | None:
     """What was kept in a sweep's folder; None of a sweep that was made before there was that."""
-    values = _read(folder, _NAME)
+    needed = [field.name for field in fields(Identity) if field.default is MISSING]
+    values = _read(folder, _NAME, needed)
     if values is None:
         return None
-    return Identity(**{**values, "classes": tuple(values.get("classes", ()))})
+    known = {field.name: values[field.name] for field in fields(Identity) if field.name in values}
+    return Identity(**{**known, "classes": tuple(values.get("classes", ()))})
 
 
 def read_environment(folder: Folder) -> dict[str, Any] | None:
     """The environment that a sweep was begun in; None as for :func:`read_identity`."""
-    return _read(folder, _ENVIRONMENT)
+    return _read(folder, _ENVIRONMENT, ["python"])
 
 
 def go_on(name: str, folder: Folder, identity: Identity) -> list[str]:
@@ -132,9 +134,11 @@ def go_on(name: str, folder: Folder, identity: Identity) -> list[str]:
     ]
 
 
-def _read(folder: Folder, name: str) -> dict[str, Any] | None:
+def _read(folder: Folder, name: str, keys: Collection[str]) -> dict[str, Any] | None:
     try:
-        values: dict[str, Any] = json.loads(folder.read(name))
+        values = json.loads(folder.read(name))
+        if not isinstance(values, dict) or not set(keys) <= values.keys():
+            raise ValueError(name)
     except FileNotFoundError:
         return None
     except ValueError:
@@ -142,7 +146,8 @@ def _read(folder: Folder, name: str) -> dict[str, Any] | None:
             f"{folder.uri}/{name} is damaged: it cannot be told what the sweep was begun with; "
             "delete it to go on without knowing"
         ) from None
-    return values
+    found: dict[str, Any] = values
+    return found
 
 
 def _data_in_words(identity: Identity) -> str:
@@ -151,7 +156,7 @@ def _data_in_words(identity: Identity) -> str:
 
 
 def _versions(environment: Mapping[str, Any]) -> dict[str, str]:
-    return {"python": environment["python"], **environment["packages"]}
+    return {"python": environment["python"], **environment.get("packages", {})}
 
 
 def _changes(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> list[str]:

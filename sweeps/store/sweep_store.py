@@ -6,6 +6,7 @@ import errno
 import json
 import logging
 import os
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +32,7 @@ from trainables.storage import Folder, absolute
 
 _SECONDS_BETWEEN_TRIES = 2.0
 _BLOCK = 4096  # bytes
+_SWEEP_ID = re.compile("[0-9a-f]{32}")
 _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
 
 T = TypeVar("T")
@@ -138,7 +140,9 @@ class SweepStore:
         if not self.folder.exists("answer.json"):
             return None
         try:
-            answer: dict[str, Any] = json.loads(self.folder.read("answer.json"))
+            answer = json.loads(self.folder.read("answer.json"))
+            if not isinstance(answer, dict):
+                raise ValueError("not an answer")
         except ValueError:
             logger.warning(
                 "%s/answer.json is damaged; `calsweep resume %s` writes it anew",
@@ -172,8 +176,18 @@ class SweepStore:
             (self.trials_folder / name / "checkpoints").delete_tree()
 
     def sweep_id(self) -> str:
-        """What tells this sweep from another of the same name."""
-        return self.folder.read("sweep_id").decode()
+        """What tells this sweep from another of the same name.
+
+        Raises:
+            UserError: It is damaged.
+        """
+        text = self.folder.read("sweep_id").decode(errors="replace")
+        if not _SWEEP_ID.fullmatch(text):
+            raise UserError(
+                f"{self.folder.uri}/sweep_id is damaged: it cannot be told which runs in MLflow "
+                "are the sweep's; write the tag calsweep.sweep_id of one of them there"
+            )
+        return text
 
     def save(self, record: TrialRecord) -> None:
         """Write a trial's record.
@@ -227,7 +241,7 @@ class SweepStore:
     def _load_record(self, name: str, on_damaged: Callable[[str], object]) -> TrialRecord | None:
         folder = self.trials_folder / name
         try:
-            record = TrialRecord(**json.loads(folder.read("trial.json")))
+            record = TrialRecord.from_file(int(name), json.loads(folder.read("trial.json")))
         except FileNotFoundError:
             return None
         except (ValueError, TypeError):

@@ -78,7 +78,7 @@ class Progress:
 
     def notice(self, text: str) -> None:
         """Say something that the user should know, to stay on the screen."""
-        self._console.print(text, highlight=False, soft_wrap=True, markup=False)
+        self._console.print(redact(text), highlight=False, soft_wrap=True, markup=False)
 
     def follow(self, ledger: Ledger) -> None:
         """From now on show the trials of a ledger."""

@@ -3,7 +3,9 @@
 import base64
 import http.client
 import http.server
+import io
 import logging
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -21,10 +23,13 @@ from sweeps.store.driver_log import driver_log
 from sweeps.store.identity import Identity, identity_files
 from sweeps.sweep_file.loading import load_sweep
 from sweeps.sweep_file.yaml_text import shortened
+from sweeps.terminal.console import plain_console
+from sweeps.terminal.progress import Progress
 from sweeps.tracking.address import artifact_location, check_answers
 from sweeps.tracking.mirror import Mirror
 from sweeps.upkeep import sync_sweep
 from tests.builders import baseline, make_sweep, new_store, trial
+from tests.harness.command import calsweep
 from tests.harness.scene import MlflowServer
 
 
@@ -76,6 +81,52 @@ def test_no_message_of_a_command_has_them(kind: type[Exception]) -> None:
     assert str(kind("storage = 's3://K:HUSH@b' cannot be used")) == (
         "storage = 's3://***@b' cannot be used"
     )
+
+
+def test_what_a_sweep_says_on_its_way_has_none_of_them() -> None:
+    text = io.StringIO()
+    with Progress(plain_console(file=text)) as progress:
+        progress.stage("at s3://K:HUSH@b")
+        progress.notice("trial 3: s3://K:HUSH@b/x is away")
+        progress.fault("s3://K:HUSH@b/x is away")
+    assert "HUSH" not in text.getvalue()
+    assert text.getvalue().count("s3://***@b") == 3
+
+
+CRASHES = """
+import logging, sys, threading
+from sweeps import cli
+
+def crash(name):
+    raise RuntimeError(f"a bug with {name}")
+
+def crashes_here_and_there(name: str) -> None:
+    logging.getLogger("calsweep").warning("near %s", name)
+    thread = threading.Thread(target=crash, args=[name])
+    thread.start()
+    thread.join()
+    crash(name)
+
+cli.app.command("crash")(crashes_here_and_there)
+cli.main()
+"""
+
+
+def test_a_crash_shows_where_it_was_and_none_of_them(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", CRASHES, "crash", "s3://K:HUSH@b"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("near s3://***@b")
+    assert done.stderr.count("RuntimeError: a bug with s3://***@b") == 2
+    assert "in crash" in done.stderr
+    assert "HUSH" not in done.stdout + done.stderr
+
+
+def test_a_complaint_about_the_command_line_has_none_of_them(tmp_path: Path) -> None:
+    done = calsweep(tmp_path, "run", "x.yaml", "s3://K:HUSH@b")
+    assert done.returncode == 2
+    assert "s3://***@b" in done.stderr
+    assert "HUSH" not in done.stderr
 
 
 def test_a_value_is_cut_short_without_them() -> None:
