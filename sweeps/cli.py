@@ -15,7 +15,7 @@ import typer
 from sweeps.cluster.internals import is_driver_of_a_job
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
 from sweeps.formatting import counted
-from sweeps.redaction import redact, redact_what_python_prints
+from sweeps.redaction import print_traceback, redact, redact_what_python_prints
 
 if TYPE_CHECKING:
     from sweeps.cluster.shipping import Shipment
@@ -468,7 +468,8 @@ def main() -> None:
     except Exception as error:
         if hasattr(error, "format_message"):  # typer's own complaints about the command line
             _fail(error.format_message(), 2)
-        raise
+        print_traceback(error)
+        sys.exit(1)
 
 
 def _fail(message: str, code: int) -> None:

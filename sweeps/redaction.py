@@ -7,7 +7,6 @@ import re
 import sys
 import threading
 import traceback
-from types import TracebackType
 from urllib.parse import urlsplit, urlunsplit
 
 REDACTED = "***"
@@ -53,19 +52,15 @@ class RedactingFormatter(logging.Formatter):
 
 
 def redact_what_python_prints() -> None:
-    """From now on tracebacks of what nobody expected, and warnings in no log, are redacted."""
-    sys.excepthook = _print_traceback
-    threading.excepthook = lambda told: _print_traceback(
-        told.exc_type, told.exc_value or told.exc_type(), told.exc_traceback
-    )
+    """From now on tracebacks of threads, and warnings that go into no log, are redacted."""
+    threading.excepthook = lambda told: print_traceback(told.exc_value or told.exc_type())
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(RedactingFormatter())
 
 
-def _print_traceback(
-    kind: type[BaseException], error: BaseException, trace: TracebackType | None
-) -> None:
-    print(redact("".join(traceback.format_exception(kind, error, trace))), end="", file=sys.stderr)
+def print_traceback(error: BaseException) -> None:
+    """What Python prints of an error that nobody expected, but redacted."""
+    print(redact("".join(traceback.format_exception(error))), end="", file=sys.stderr)
 
 
 def is_redacted(text: str) -> bool:

@@ -102,9 +102,9 @@ class SweepStore:
             UserError: There is no sweep of this name.
         """
         try:
-            text = self.folder.read("sweep.yaml").decode()
+            text = self.folder.read("sweep.yaml").decode(errors="replace")
         except FileNotFoundError:
-            names = sweep_names(self.storage)
+            names = self._neighbours()
             raise UserError(
                 f"no sweep named {self.name!r} in {self.storage}{did_you_mean(self.name, names)}; "
                 f"there {'are: ' + ', '.join(names) if names else 'is none'}"
@@ -112,6 +112,12 @@ class SweepStore:
         except (OSError, ValueError) as error:
             raise UserError(storage_fault(self.storage, error)) from None
         return read_resolved(text, self.name)
+
+    def _neighbours(self) -> list[str]:
+        """Names of the storage's sweeps, for a message."""
+        with suppress(OSError):
+            return sweep_names(self.storage)
+        return []
 
     def load_earlier(self) -> list[EarlierTrial]:
         """What :meth:`create` was given of earlier sweeps."""
@@ -291,12 +297,13 @@ class SweepStore:
 
 
 def sweep_names(storage: str) -> list[str]:
-    """Names of the sweeps in a storage folder."""
+    """Names of the sweeps in a storage folder.
+
+    Raises:
+        OSError: It cannot be read.
+    """
     folder = Folder(storage) / "sweeps"
-    try:
-        return [name for name in folder.names() if (folder / name).exists("sweep.yaml")]
-    except OSError:
-        return []
+    return [name for name in folder.names() if (folder / name).exists("sweep.yaml")]
 
 
 def check_storage(storage: str) -> None:

@@ -75,7 +75,10 @@ def read_resolved(text: str, origin: str) -> SweepFile:
     Raises:
         UserError: It is damaged.
     """
-    return parse_sweep(_read(text, origin)[0], default_origin=origin)
+    tree = _read(text, origin)[0]
+    if "tracking" not in tree:  # its last section; the others would silently get their defaults
+        raise UserError(f"{origin}: the sweep file is cut short")
+    return parse_sweep(tree, default_origin=origin)
 
 
 def parse_sweep(

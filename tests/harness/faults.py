@@ -193,7 +193,10 @@ def data_changed(scene: Scene, rng: random.Random) -> CutOff | None:
     del rows[rng.randrange(1, len(rows))]
     before = table.rename(table.with_suffix(".before"))
     table.write_text("\n".join(rows))
-    refused = calsweep(scene.folder, "resume", "fragile", "--storage", scene.storage)
+    place = ("--storage", scene.storage, "--address", scene.cluster.address)
+    refused = calsweep(
+        scene.folder, "resume", "fragile", *place, environment=scene.cluster.environment
+    )
     before.rename(table)
     if refused.returncode != 2 or "the data are not those" not in refused.stderr:
         raise RuntimeError(f"other data were not refused: {refused.stdout}{refused.stderr}")

@@ -116,6 +116,7 @@ class RayCluster:
             "RAY_gcs_server_port_wait_time_s": "120",
             "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "180",
             "OMP_NUM_THREADS": "1",
+            "RAY_worker_niceness": "0",  # other work on the machine would go before trials
             "RAY_AUTH_MODE": "token" if token else "disabled",
             **({"RAY_AUTH_TOKEN": token} if token else {}),
             **(variables or {}),

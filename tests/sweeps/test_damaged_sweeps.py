@@ -5,18 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.errors import CommandError
+from sweeps.errors import CommandError, UserError
 from sweeps.results.explanation import answer
 from sweeps.search.ranking import Ranking
 from sweeps.upkeep import overviews, read_answer, sync_sweep, write_report
-from tests.builders import make_sweep
+from tests.builders import make_sweep, new_store
 from tests.harness.tracked import make_records, make_store
 
 Damage = Callable[[Path], None]
-
-
-def empty(path: Path) -> None:
-    path.write_bytes(b"")
 
 
 def cut_short(path: Path) -> None:
@@ -26,10 +22,6 @@ def cut_short(path: Path) -> None:
 
 def no_text(path: Path) -> None:
     path.write_bytes(bytes(range(256)))
-
-
-def another_kind(path: Path) -> None:
-    path.write_text("[3]")
 
 
 def lacks_its_keys(path: Path) -> None:
@@ -42,7 +34,7 @@ def unreadable(path: Path) -> None:
     path.mkdir()
 
 
-DAMAGES = [empty, cut_short, no_text, another_kind, lacks_its_keys, unreadable]
+DAMAGES = [cut_short, no_text, lacks_its_keys, unreadable]
 FILES = [
     "answer.json",
     "environment.json",
@@ -52,19 +44,28 @@ FILES = [
     "trials/00002/trial.json",
     "trials/00002/predictions_test.parquet",
 ]
+TOLD_BY = {
+    "sweep.yaml": {"show", "report", "sync"},  # a list goes on without the sweep
+    "sweep_id": {"sync"},
+    "environment.json": {"report", "sync"},
+    "trials/00002/trial.json": {"sync"},  # the others go on, and log it
+}
 
 
-@pytest.fixture
-def storage(tmp_path: Path) -> Path:
-    """A sweep that has come to its answer."""
-    sweep, records = make_sweep("done", training={"epochs": 3}), make_records()
-    store = make_store(tmp_path, sweep, records, digest="d1")
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep that has come to its answer, and is in MLflow."""
+    folder = tmp_path_factory.mktemp("store")
+    sweep = make_sweep("done", training={"epochs": 3})
+    records = [record for record in make_records() if record.number in (0, 2, 5)]
+    store = make_store(folder, sweep, records, digest="d1")
     store.save_answer(answer(Ranking(records, sweep.rule), sweep), print)
-    return tmp_path
+    sync_sweep("done", str(folder))
+    return folder
 
 
 def all_readers(storage: Path) -> dict[str, str]:
-    """What each command that reads a sweep says against it."""
+    """What each command that reads a sweep says against it, if anything."""
     readers: dict[str, Callable[[], object]] = {
         "show": lambda: read_answer("done", str(storage)),
         "list": lambda: overviews(str(storage)),
@@ -86,8 +87,25 @@ def test_whatever_is_damaged_is_told(storage: Path, damage: Damage) -> None:
         path = storage / "sweeps/done" / name
         before = path.read_bytes()
         damage(path)
-        for command, message in all_readers(storage).items():
-            assert message and "\n\n" not in message, (name, command)
+        said = all_readers(storage)
+        assert all("done" in message for message in said.values()), (name, said)
+        if name in TOLD_BY:
+            assert TOLD_BY[name] <= said.keys(), (name, said)
         if path.is_dir():
             path.rmdir()
         path.write_bytes(before)
+
+
+def test_a_list_goes_on_without_a_damaged_sweep(
+    storage: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    new_store(storage, make_sweep("damaged"))
+    (storage / "sweeps/damaged/sweep.yaml").write_text("losses: [")
+    assert [found.name for found in overviews(str(storage))] == ["done"]
+    assert "sweep damaged is left out" in caplog.text
+
+
+def test_a_storage_that_cannot_be_read_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    (tmp_path / "sweeps").write_text("no folder")
+    with pytest.raises(UserError, match=r"storage = .* cannot be used"):
+        overviews(str(tmp_path))
