@@ -68,6 +68,7 @@ def test_any_metric_comes_back_exactly_or_not_at_all(
     tmp_path_factory: pytest.TempPathFactory, history: list[dict[str, float]], gamma: float
 ) -> None:
     store = SweepStore(str(tmp_path_factory.getbasetemp() / "any"), "kept")
+    history = [{**entry, "epoch": epoch} for epoch, entry in enumerate(history, 1)]
     record = TrialRecord(0, "search", "focal", {"gamma": gamma}, 0, 0.0, history=history)
     store.save(record)
     (read,) = store.load_records()
@@ -182,7 +183,7 @@ def test_an_empty_storage_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{'name': 'kept'}", "kept: dataset is missing"),
+        ("{'name': 'kept'}", "kept: the sweep file is cut short"),
         ("name: [kept", "kept, line 1: not valid YAML"),
         ("", "kept: a sweep file is a mapping of keys to values, found None"),
     ],
