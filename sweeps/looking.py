@@ -23,10 +23,11 @@ from sweeps.store.stored_sweeps import (
     readable_sweeps,
     stored_sweeps,
 )
-from sweeps.store.sweep_store import SweepStore, sweep_names
+from sweeps.store.sweep_store import SweepStore, sweep_names, tells_storage_faults
 from sweeps.tracking.address import tracking_uri
 
 
+@tells_storage_faults
 def read_answer(name: str, storage: str) -> tuple[dict[str, Any], bool]:
     """What a sweep came to (see :func:`~sweeps.results.explanation.answer`), and whether for good.
 
@@ -55,6 +56,7 @@ class Best:
     read_sweep_file: Callable[[dict[str, Any]], str]
 
 
+@tells_storage_faults
 def find_best(
     storage: str, dataset: str | None = None, model: str | None = None, objective: str | None = None
 ) -> Best:
@@ -100,6 +102,7 @@ def _read_from_mlflow(uri: str) -> Callable[[dict[str, Any]], str]:
     return lambda entry: read_sweep_file(uri, entry["parent_run_id"])
 
 
+@tells_storage_faults
 def overviews(storage: str) -> list[Overview]:
     """The sweeps of a storage, the latest first."""
     found = [
@@ -109,6 +112,7 @@ def overviews(storage: str) -> list[Overview]:
     return sorted(found, key=lambda each: each.started or math.inf, reverse=True)
 
 
+@tells_storage_faults
 def paper_table_of(name: str, storage: str, form: Form) -> str:
     """The papers' table of a sweep, finished or not.
 
@@ -136,6 +140,7 @@ def write_text(text: str, output: str) -> str:
     return str(path)
 
 
+@tells_storage_faults
 def write_report(name: str, storage: str, output: str | None = None) -> str:
     """Write the report of a sweep, finished or not.
 

@@ -8,7 +8,7 @@ from sweeps.errors import SweepFailedError, first_line
 from sweeps.results.explanation import answer
 from sweeps.search.ranking import Ranking
 from sweeps.store.stored_sweeps import load_comparisons
-from sweeps.store.sweep_store import SweepStore
+from sweeps.store.sweep_store import SweepStore, tells_storage_faults
 from sweeps.tracking.address import check_answers, tracking_uri
 from sweeps.tracking.artifacts import ArtifactError
 from sweeps.tracking.mirror import Mirror, RunDeletedError, RunRefusedError
@@ -28,6 +28,7 @@ class SyncResult:
     deleted: int
 
 
+@tells_storage_faults
 def sync_sweep(name: str, storage: str) -> SyncResult:
     """Bring MLflow up to date with what the sweep store knows.
 
@@ -71,6 +72,7 @@ def sync_sweep(name: str, storage: str) -> SyncResult:
     return SyncResult(len(records), deleted)
 
 
+@tells_storage_faults
 def delete_sweep(name: str, storage: str, checkpoints: bool = False) -> None:
     """Delete a sweep from the storage, or its checkpoints alone.
 

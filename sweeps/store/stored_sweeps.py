@@ -48,7 +48,11 @@ def stored_sweeps(
 def load_comparisons(store: SweepStore) -> list[Comparison]:
     """Those that a sweep made at its end; none before."""
     kept = store.load_answer() or {}
-    return [Comparison(**values) for values in kept.get("comparisons", ())]
+    try:
+        return [Comparison(**values) for values in kept.get("comparisons", ())]
+    except TypeError:
+        logger.warning("%s/answer.json is damaged; shown without comparisons", store.folder.uri)
+        return []
 
 
 def read_stored_file(storage: str, name: str) -> str:

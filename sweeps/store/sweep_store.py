@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import json
 import logging
 import os
@@ -13,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from filelock import FileLock, Timeout
 
@@ -35,6 +36,7 @@ _BLOCK = 4096  # bytes
 _SWEEP_ID = re.compile("[0-9a-f]{32}")
 _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
 
+P = ParamSpec("P")
 T = TypeVar("T")
 logger = logging.getLogger("calsweep")
 
@@ -168,7 +170,7 @@ class SweepStore:
         try:
             kept = json.loads(self.folder.read("mlflow_runs.json"))
             return kept["parent"], {int(number): run for number, run in kept["trials"].items()}
-        except (OSError, ValueError, KeyError):  # it can be done without
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):  # can be done without
             return None, {}
 
     def delete(self) -> None:
@@ -304,6 +306,21 @@ def sweep_names(storage: str) -> list[str]:
     """
     folder = Folder(storage) / "sweeps"
     return [name for name in folder.names() if (folder / name).exists("sweep.yaml")]
+
+
+def tells_storage_faults(function: Callable[P, T]) -> Callable[P, T]:
+    """Of a function with an argument ``storage``: what that refuses is told in one message."""
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def telling(*arguments: P.args, **options: P.kwargs) -> T:
+        try:
+            return function(*arguments, **options)
+        except OSError as error:
+            storage = signature.bind(*arguments, **options).arguments["storage"]
+            raise UserError(storage_fault(storage, error)) from None
+
+    return telling
 
 
 def check_storage(storage: str) -> None:
