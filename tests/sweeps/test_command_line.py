@@ -174,18 +174,18 @@ def test_a_second_run_of_the_same_name_is_refused(finished: Path) -> None:
 @pytest.fixture
 def ui(finished: Path) -> Iterator[str]:
     """The link that `calsweep ui` prints."""
-    process = start_calsweep(
+    with start_calsweep(
         finished, "ui", "--port", str(free_port()), stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    link = ""
-    for line in process.stdout:
-        link = line.split()[-1] if "experiments" in line and "CHART" not in line else link
-        if "is up" in line:
-            break
-    yield link
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=60) == 0
+    ) as process:
+        assert process.stdout is not None
+        link = ""
+        for line in process.stdout:
+            link = line.split()[-1] if "experiments" in line and "CHART" not in line else link
+            if "is up" in line:
+                break
+        yield link
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 0
 
 
 def test_runs_look_right_in_mlflows_own_ui(ui: str, chromium: str) -> None:

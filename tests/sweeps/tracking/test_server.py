@@ -18,16 +18,15 @@ def test_no_server_outlives_the_command(tmp_path: Path) -> None:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
     command = [sys.executable, "-m", "sweeps.cli", "ui", "--storage", str(tmp_path)]
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [*command, "--port", str(port)], cwd=tmp_path, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout is not None
-        assert any("MLflow is up" in line for line in process.stdout)
-        assert listens(port)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 0
-        assert not listens(port)
-    finally:
-        process.kill()
-        process.wait()
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert any("MLflow is up" in line for line in process.stdout)
+            assert listens(port)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=60) == 0
+            assert not listens(port)
+        finally:
+            process.kill()
