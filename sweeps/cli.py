@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="calsweep",
     help="Finds the hyperparameters that make a classifier's confidence honest.",
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -50,8 +49,24 @@ Url = Annotated[
 ]
 JobName = Annotated[str | None, typer.Argument(help="A job's id, or the name of its sweep.")]
 File = Annotated[str, typer.Argument(help="A sweep file, or the name of a ready-made sweep.")]
-SweepName = Annotated[str, typer.Argument(help="Name of a sweep in the storage.")]
 DEFAULT_STORAGE = "calsweep-store"
+
+
+def _complete_name(context: typer.Context, incomplete: str) -> list[str]:
+    """The names of the sweeps in the storage, for the shell."""
+    from sweeps.store.sweep_store import sweep_names
+
+    storage = context.params.get("storage") or DEFAULT_STORAGE
+    return [name for name in sweep_names(storage) if name.startswith(incomplete)]
+
+
+SweepName = Annotated[
+    str, typer.Argument(help="Name of a sweep in the storage.", autocompletion=_complete_name)
+]
+SweepNames = Annotated[
+    list[str],
+    typer.Argument(help="Names of sweeps in the storage.", autocompletion=_complete_name),
+]
 
 
 class Format(StrEnum):
@@ -240,6 +255,64 @@ def list_sweeps(storage: Storage = DEFAULT_STORAGE) -> None:
 
     found = overviews(storage)
     _print(overview_table(found) if found else f"no sweep in {redact(storage)} yet")
+
+
+@app.command()
+def compare(names: SweepNames, storage: Storage = DEFAULT_STORAGE) -> None:
+    """Show what several sweeps chose, and the best setting of each loss in each of them."""
+    from sweeps.looking import side_by_side
+    from sweeps.terminal.answers import side_by_side_tables
+
+    first, second = side_by_side_tables(side_by_side(names, storage))
+    _print(first)
+    print()
+    _print(second)
+
+
+@app.command()
+def watch(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
+    """Follow a sweep that runs elsewhere until it has come to its answer (Ctrl-C ends the view)."""
+    from sweeps.looking import look_at, read_answer
+    from sweeps.terminal.console import plain_console
+    from sweeps.terminal.watching import watch as follow
+
+    follow(lambda: look_at(name, storage), plain_console())
+    _print_answer(read_answer(name, storage)[0])
+
+
+@app.command()
+def init(
+    file: Annotated[str | None, typer.Argument(help="The file; default <NAME>.yaml.")] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="Your data, a folder or file, or the name of a dataset; asked if left out."
+        ),
+    ] = None,
+    name: NewName = None,
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="How many settings to try; asked if left out.")
+    ] = None,
+) -> None:
+    """Write a commented sweep file that fits your data, to begin with."""
+    from sweeps.looking import write_new_sweep_file
+    from sweeps.planning.draft import draft_for
+
+    asked = data is None
+    if data is None:
+        data = typer.prompt(
+            "Your data: a folder or file, or a name that `calsweep datasets` lists",
+            default="digits",
+        )
+    draft = draft_for(data)
+    if asked:
+        print(draft.seen)
+        name = name or typer.prompt("Name of the sweep", default=draft.name)
+        trials = trials or typer.prompt("How many settings to try", default=40, type=int)
+    name = name or draft.name
+    path = write_new_sweep_file(draft, name, trials or 40, file or f"{name}.yaml")
+    print(f"written: {path}")
+    print(f"`calsweep check {path}` prints the plan, `calsweep run {path}` starts it")
 
 
 @app.command()

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import UserError
 from sweeps.results.best import best_settings
 from sweeps.results.explanation import answer
 from sweeps.results.overview import Overview, overview
 from sweeps.results.paper_table import Form, paper_table
+from sweeps.results.side_by_side import Beside
 from sweeps.search.ranking import Ranking
 from sweeps.store.identity import read_environment
 from sweeps.store.stored_sweeps import (
@@ -24,7 +25,12 @@ from sweeps.store.stored_sweeps import (
     stored_sweeps,
 )
 from sweeps.store.sweep_store import SweepStore, sweep_names, tells_storage_faults
+from sweeps.sweep_file.loading import read_resolved
+from sweeps.terminal.watching import Glimpse
 from sweeps.tracking.address import tracking_uri
+
+if TYPE_CHECKING:
+    from sweeps.planning.draft import Draft
 
 
 @tells_storage_faults
@@ -41,6 +47,53 @@ def read_answer(name: str, storage: str) -> tuple[dict[str, Any], bool]:
         raise UserError(f"sweep {name!r} has no trial yet; `calsweep resume {name}` begins")
     finished = store.load_answer() is not None
     return answer(Ranking(records, sweep.rule), sweep, load_comparisons(store)), finished
+
+
+@tells_storage_faults
+def look_at(name: str, storage: str) -> Glimpse:
+    """What there is to see of a sweep now, wherever it runs.
+
+    Raises:
+        UserError: There is no such sweep.
+    """
+    from sweeps.planning.plan import planned_trials  # Optuna takes a quarter of a second
+
+    store = SweepStore(storage, name)
+    sweep = store.load_sweep()
+    records = store.load_records(lambda _: None)  # it may be written just now
+    full = sweep.training.epochs
+    encoder = sweep.encoder.training.epochs if sweep.encoder else full
+    running = [
+        (r.label, store.epochs_done(r.number), encoder if r.role == "encoder" else full)
+        for r in records
+        if r.state == "running"
+    ]
+    done = sum(r.epochs for r in records if r.state != "running")
+    return Glimpse(
+        overview(sweep, records, store.load_answer() is not None),
+        planned_trials(sweep),
+        running,
+        done + sum(epochs for _, epochs, _ in running),
+    )
+
+
+@tells_storage_faults
+def side_by_side(names: Sequence[str], storage: str) -> list[Beside]:
+    """Several sweeps of a storage, to be compared.
+
+    Raises:
+        UserError: There is no sweep of one of the names, or it has no trial yet.
+    """
+    found = []
+    for name in names:
+        store = SweepStore(storage, name)
+        sweep = store.load_sweep()
+        records = store.load_records()
+        if not records:
+            raise UserError(f"sweep {name!r} has no trial yet")
+        verdict = (store.load_answer() or {}).get("verdict")
+        found.append(Beside(sweep, Ranking(records, sweep.rule), verdict))
+    return found
 
 
 @dataclass(frozen=True)
@@ -124,8 +177,13 @@ def paper_table_of(name: str, storage: str, form: Form) -> str:
     return paper_table(Ranking(store.load_records(), sweep.rule), sweep, form)
 
 
-def write_text(text: str, output: str) -> str:
+def write_text(text: str, output: str, option: str = "--output ") -> str:
     """Write a text to a file, whole or not at all; the path.
+
+    Args:
+        text: The text.
+        output: The file.
+        option: What gave it, for messages.
 
     Raises:
         UserError: It cannot be written.
@@ -136,8 +194,30 @@ def write_text(text: str, output: str) -> str:
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)
     except OSError as error:
-        raise UserError(f"--output {path}: cannot be written: {error.strerror}") from None
+        raise UserError(f"{option}{path}: cannot be written: {error.strerror}") from None
     return str(path)
+
+
+def write_new_sweep_file(draft: Draft, name: str, trials: int, file: str) -> str:
+    """Write a commented sweep file that a sweep can be run by; the path.
+
+    Args:
+        draft: What it says of the data.
+        name: Of the sweep.
+        trials: How many settings to try.
+        file: Where to write it.
+
+    Raises:
+        UserError: There is such a file, it cannot be written, or a name or number is not allowed.
+    """
+    from sweeps.planning.checks import check_sweep
+    from sweeps.planning.draft import sweep_file_text
+
+    if os.path.lexists(file):
+        raise UserError(f"{file}: is there already; name another file, or delete it")
+    text = sweep_file_text(draft, name, trials)
+    check_sweep(read_resolved(text, file))
+    return os.path.relpath(write_text(text, file, ""))
 
 
 @tells_storage_faults

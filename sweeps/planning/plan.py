@@ -12,6 +12,15 @@ from sweeps.sweep_file.schema import DEFAULT_MODEL, SweepFile, TrainingSection
 ANY_NUMBER_OF_CLASSES = 10
 
 
+def planned_trials(sweep: SweepFile) -> int:
+    """How many trials a sweep has in all, if every finalist passes the guard."""
+    space = SearchSpace(sweep)
+    trials = space.most_trials(sweep.search.trials, space.initial_settings(ANY_NUMBER_OF_CLASSES))
+    seeds = sweep.selection.seeds if sweep.selection.finalists else 0
+    encoders = len(sweep.seeds) if sweep.encoder else 0
+    return trials + min(sweep.selection.finalists + 1, trials) * seeds + encoders
+
+
 def plan_facts(sweep: SweepFile) -> dict[str, str]:
     """The plan in words, by heading."""
     space = SearchSpace(sweep)

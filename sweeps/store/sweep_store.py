@@ -183,6 +183,15 @@ class SweepStore:
         for name in self.trials_folder.names():
             (self.trials_folder / name / "checkpoints").delete_tree()
 
+    def epochs_done(self, number: int) -> int:
+        """Epochs of a trial that runs: by its last checkpoint, as its record is written at its end.
+
+        0 before the first.
+        """
+        names = (self.trial_folder(number) / "checkpoints").names()
+        epochs = (name.removeprefix("epoch_").partition("-")[0] for name in names)
+        return max((int(epoch) for epoch in epochs if epoch.isdigit()), default=0)
+
     def sweep_id(self) -> str:
         """What tells this sweep from another of the same name.
 

@@ -38,9 +38,9 @@ def recipes() -> list[str]:
 
 
 def describe_recipe(name: str) -> str:
-    """Where a recipe comes from: the second line of its file."""
+    """Where a recipe comes from: the third line of its file."""
     lines = (READY_MADE / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
-    return lines[1].removeprefix("# ")
+    return lines[2].removeprefix("# ")
 
 
 def load_sweep(source: str, overrides: Sequence[str] = (), name: str | None = None) -> SweepFile:

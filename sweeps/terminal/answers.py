@@ -13,9 +13,11 @@ from rich.table import Table
 
 from sweeps.errors import UserError
 from sweeps.formatting import format_fraction, format_hyperparameters, metric_heading
+from sweeps.planning.json_schema import FIRST_LINE
 from sweeps.results.best import as_sweep_file
 from sweeps.results.columns import objective_metric, shown_metrics
 from sweeps.results.overview import Overview
+from sweeps.results.side_by_side import Beside, best_by_loss
 from sweeps.sweep_file.loading import read_resolved, to_yaml
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.style import new_table
@@ -106,6 +108,53 @@ def _with_interval(values: dict[str, float], metric: str) -> str:
     return f"{value}\n{'–'.join(ends)}"
 
 
+def side_by_side_tables(sweeps: Sequence[Beside]) -> list[Table]:
+    """What each sweep chose, and the best setting of each loss in each of them."""
+    chosen = new_table(gap=1)
+    for heading in ("sweep", "dataset", "model", "chosen"):
+        chosen.add_column(heading, overflow="fold", min_width=14 if heading == "chosen" else 8)
+    for heading in ("\nval", "error\nval", "\ntest", "\nscaled", "\nT"):
+        chosen.add_column(heading, justify="right", no_wrap=True)
+    chosen.add_column("beats\nCE + T?", overflow="fold", min_width=9)
+    for each in sweeps:
+        found = each.chosen
+        numbers = ("objective", "val_error", "test", "test_scaled")
+        setting = (
+            f"{found['loss'].rpartition(':')[2]} {format_hyperparameters(found['hyperparameters'])}"
+            if found
+            else "none"
+        )
+        chosen.add_row(
+            each.sweep.name,
+            each.sweep.dataset.label,
+            each.sweep.model_label,
+            setting,
+            *(format_fraction(found.get(name, math.nan)) for name in numbers),
+            f"{found['temperature']:.2f}" if found else "–",
+            each.verdict or "–",
+        )
+    return [chosen, _by_loss(sweeps)]
+
+
+def _by_loss(sweeps: Sequence[Beside]) -> Table:
+    table = new_table()
+    table.add_column("best of each loss", no_wrap=True)
+    for each in sweeps:
+        metric = metric_heading(each.sweep.search.objective.removeprefix("val_"))
+        table.add_column(f"{each.sweep.name}\n{metric} val", overflow="fold")
+    for loss, best in best_by_loss(sweeps).items():
+        cells = [
+            "–"
+            if c is None
+            else f"{format_fraction(c.objective)}  "
+            f"{format_hyperparameters(c.setting.hyperparameters)}"
+            f"{'' if c.feasible else ' (error too high)'}"
+            for c in best
+        ]
+        table.add_row(loss.rpartition(":")[2], *cells)
+    return table
+
+
 def render_best(
     entries: Sequence[dict[str, Any]], form: str, read_sweep_file: Callable[[dict[str, Any]], str]
 ) -> None:
@@ -150,7 +199,7 @@ def _yaml(entry: dict[str, Any], read_sweep_file: Callable[[dict[str, Any]], str
     found = ", ".join(
         f"{split} {metric_heading(metric)} {entry[split][metric]:.4f}" for split in ("val", "test")
     )
-    title = (
+    title = FIRST_LINE + (
         f"# {entry['loss']} {format_hyperparameters(entry['hyperparameters'])} on "
         f"{entry['dataset']}: {found}, temperature {entry['temperature']:.2f}\n"
     )

@@ -1,13 +1,16 @@
-"""`calsweep show`, `list`, `delete` and `metrics`, which read the store and start nothing."""
+"""`calsweep show`, `list`, `compare`, `watch`, `delete`, `metrics`: they start nothing."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from sweeps.looking import look_at
 from sweeps.results.explanation import answer
 from sweeps.search.ranking import Ranking
+from sweeps.store.sweep_store import SweepStore
 from tests.builders import baseline, make_sweep, new_store, trial
-from tests.harness.command import calsweep
+from tests.harness.command import calsweep, start_calsweep
 from trainables.metrics import METRIC_NAMES
 
 
@@ -40,6 +43,50 @@ def test_list_has_a_line_for_each_sweep(folder: Path) -> None:
     assert "1, not finished" in lines["cut-off"]
     assert "no sweep in" in calsweep(folder, "list", "--storage", "elsewhere").stdout
     assert not (folder / "elsewhere").exists()
+
+
+def test_compare_has_a_line_for_each_sweep_and_a_column_in_the_map(folder: Path) -> None:
+    done = calsweep(folder, "compare", "done", "cut-off")
+    assert done.returncode == 0, done.stderr
+    printed = [line.split() for line in done.stdout.splitlines() if line]
+    lines = {words[0]: words for words in reversed(printed)}  # the first of a kind
+    assert lines["done"][3:7] == ["focal", "γ=1", ".0200", ".1000"]
+    assert lines["focal"] == ["focal", ".0200", "γ=1", "–"]
+    assert lines["cross_entropy"] == ["cross_entropy", ".0500", "–", ".1000", "–"]
+    assert printed.index(lines["focal"]) < printed.index(lines["cross_entropy"])
+    assert "no sweep named 'dune' in" in calsweep(folder, "compare", "done", "dune").stderr
+
+
+def test_watch_follows_a_sweep_until_its_answer(folder: Path) -> None:
+    sweep = make_sweep("cut-off")
+    store = SweepStore(str(folder / "calsweep-store"), "cut-off")
+    for epoch in (3, 12):
+        (store.trial_folder(1) / "checkpoints").write(f"epoch_{epoch:06d}-0.pt", b"weights")
+    glimpse = look_at("cut-off", str(folder / "calsweep-store"))
+    assert glimpse.running == [("focal γ=1", 12, 200)]
+    assert (glimpse.ended, glimpse.epochs) == (1, 1 + 12)
+    assert glimpse.planned > 50
+    with start_calsweep(folder, "watch", "cut-off", stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("1/58 trials · 1 running · 0 stopped early")
+        records = [baseline(), trial(1, val_ece=0.02)]
+        store.save(records[1])
+        store.save_answer(answer(Ranking(records, sweep.rule), sweep), print)
+        rest = process.stdout.read()
+    assert "2/58 trials · 0 running" in rest
+    assert "Chosen: focal γ=1" in rest
+    assert process.returncode == 0
+
+
+def test_a_shell_completes_commands_and_names(folder: Path) -> None:
+    def completed(words: str) -> list[str]:
+        shell = {"_CALSWEEP_COMPLETE": "complete_bash", "COMP_WORDS": f"calsweep {words}"}
+        shell["COMP_CWORD"] = str(len(words.split(" ")))
+        return calsweep(folder, **shell).stdout.split()
+
+    assert completed("rep") == ["report"]
+    assert completed("show d") == ["done"]
+    assert sorted(completed("compare ")) == ["cut-off", "done"]
 
 
 def test_delete_asks_and_deletes_what_it_says(folder: Path) -> None:

@@ -167,7 +167,8 @@ def test_recipes_are_right(name: str) -> None:
     assert sweep.name == name.removeprefix("recipes/")
     check_sweep(sweep)
     text = (READY_MADE / f"{name}.yaml").read_text()
-    assert text.startswith(f"# calsweep run {name}\n# {describe_recipe(name)}\n")
+    _, _, rest = text.partition("\n")  # the first line names the schema
+    assert rest.startswith(f"# calsweep run {name}\n# {describe_recipe(name)}\n")
     short = text.split("# A short form: --set ")[1].splitlines()[0]
     assert sum(recipe.epochs for _, recipe in load_sweep(name, [short]).recipes) <= 120
 

@@ -1,0 +1,81 @@
+"""The JSON schema of sweep files, by which editors complete and check them.
+
+``python -m sweeps.planning.json_schema`` writes it anew; a test compares.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from sweeps.sweep_file.loading import READY_MADE
+from sweeps.sweep_file.schema import SweepFile
+
+PATH: Final = READY_MADE.with_name("sweep.schema.json")
+FIRST_LINE: Final = f"# yaml-language-server: $schema={PATH.as_uri()}\n"
+"""Of a sweep file that is written for somebody to edit on this machine."""
+
+_ADDRESS = "http://json-schema.org/draft-07/schema#"  # which all editors know
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema: made of :class:`SweepFile`, with the names that there are."""
+    schema = SweepFile.model_json_schema()
+    definitions = schema["$defs"]
+    names = _names()
+    for definition, known in names.items():
+        definitions[definition]["properties"]["name"] |= _one_of(known)
+    search, scheduler = (definitions[name]["properties"] for name in _WITH_TABLES)
+    search["sampler"]["enum"], scheduler["name"]["enum"] = _tables()
+    search["warm_start"] = {"anyOf": [{"type": "string"}, search["warm_start"]]}
+    short = {f"#/$defs/{name}": _one_of(known) for name, known in names.items()}
+    found: dict[str, Any] = _with_short_forms(schema, short)
+    return {"$schema": _ADDRESS, "title": "A calsweep sweep file", **found}
+
+
+_WITH_TABLES = ("SearchSection", "SchedulerSection")
+
+
+def _tables() -> tuple[list[str], list[str]]:
+    from sweeps.search.samplers import SAMPLERS
+    from sweeps.search.stopping import STOPPERS
+
+    return sorted(SAMPLERS), sorted(STOPPERS)
+
+
+def _names() -> dict[str, tuple[str, ...]]:
+    """Sections that may be written as a name alone, with the names that are known of each."""
+    from trainables.data import available_datasets
+    from trainables.losses import available_losses
+    from trainables.models import available_models
+
+    return {
+        "DatasetSection": available_datasets(),
+        "ModelSection": available_models(),
+        "LossSection": available_losses(),
+        "ElsewhereSection": (),
+    }
+
+
+def _one_of(known: tuple[str, ...]) -> dict[str, Any]:
+    """A name: a known one, which editors offer, or the user's own."""
+    return {"anyOf": [*([{"enum": list(known)}] if known else []), {"type": "string"}]}
+
+
+def _with_short_forms(tree: Any, short: dict[str, dict[str, Any]]) -> Any:
+    if isinstance(tree, list):
+        return [_with_short_forms(item, short) for item in tree]
+    if not isinstance(tree, dict):
+        return tree
+    if tree.get("$ref") in short:
+        return {"anyOf": [*short[tree["$ref"]]["anyOf"], {"$ref": tree["$ref"]}]}
+    return {key: _with_short_forms(item, short) for key, item in tree.items()}
+
+
+def schema_text() -> str:
+    """The file's content."""
+    return json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    PATH.write_text(schema_text(), encoding="utf-8")

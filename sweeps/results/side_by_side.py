@@ -1,0 +1,63 @@
+"""Several sweeps beside each other: what changes from one data set, or one model, to the next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sweeps.results.columns import objective_metric
+from sweeps.search.ranking import Candidate, Ranking
+from sweeps.sweep_file.schema import SweepFile
+
+
+@dataclass(frozen=True)
+class Beside:
+    """One sweep among others.
+
+    Attributes:
+        sweep: The sweep.
+        ranking: Of its trials.
+        verdict: Whether its choice beats cross-entropy with a temperature; None before its end.
+    """
+
+    sweep: SweepFile
+    ranking: Ranking
+    verdict: str | None
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The chosen setting: ``loss``, ``hyperparameters`` and numbers; empty where none is."""
+        chosen = self.ranking.chosen
+        if chosen is None:
+            return {}
+        metric = objective_metric(self.ranking.rule.objective)
+        return {
+            "loss": chosen.loss,
+            "hyperparameters": chosen.setting.hyperparameters,
+            "objective": chosen.objective,
+            "val_error": chosen.val_error,
+            "test": chosen.mean(f"test_{metric}"),
+            "test_scaled": chosen.mean(f"test_{metric}_scaled"),
+            "temperature": chosen.mean("temperature"),
+        }
+
+
+def best_by_loss(sweeps: Sequence[Beside]) -> dict[str, list[Candidate | None]]:
+    """Loss → its best setting in each of the sweeps; None where none of its trials finished.
+
+    The loss that does best over all comes first: by its mean rank where it was tried.
+    """
+    losses = dict.fromkeys(c.loss for each in sweeps for c in each.ranking.candidates)
+    found = {loss: [each.ranking.best_of(loss) for each in sweeps] for loss in losses}
+    return dict(sorted(found.items(), key=lambda item: _mean_rank(sweeps, item[1])))
+
+
+def _mean_rank(sweeps: Sequence[Beside], best: Sequence[Candidate | None]) -> float:
+    ranks = [
+        each.ranking.candidates.index(candidate)
+        for each, candidate in zip(sweeps, best, strict=True)
+        if candidate is not None
+    ]
+    return sum(ranks) / len(ranks) if ranks else math.inf

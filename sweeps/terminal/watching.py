@@ -1,0 +1,113 @@
+"""A sweep that runs elsewhere, looked at through its store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from sweeps.results.overview import Overview
+
+_SECONDS = 2.0  # between two looks, at least
+_REST = 5.0  # times as long as a look took
+_MOST_LINES = 8
+
+
+@dataclass(frozen=True)
+class Glimpse:
+    """What there is to see of a sweep at one moment.
+
+    Attributes:
+        overview: The sweep in short.
+        planned: How many trials there will be, about.
+        running: Trials that run, each with the epochs that it has done and those that it would.
+        epochs: Done by all trials together.
+    """
+
+    overview: Overview
+    planned: int
+    running: list[tuple[str, int, int]] = field(default_factory=list)
+    epochs: int = 0
+
+    @property
+    def ended(self) -> int:
+        """How many trials have ended."""
+        return sum(count for state, count in self.overview.states.items() if state != "running")
+
+
+def watch(look: Callable[[], Glimpse], console: Console) -> None:
+    """Show a sweep until it has come to its answer.
+
+    Args:
+        look: Reads it anew.
+        console: Where to show it: live on a terminal, else a line whenever something has changed.
+    """
+    if not console.is_terminal:
+        said = ""
+        for line in (_line(glimpse) for glimpse in _looks(look)):
+            if line != said:
+                console.print(Text(line), soft_wrap=True)
+                said = line
+        return
+    with Live(console=console, transient=True, refresh_per_second=4) as live:
+        first: tuple[float, int] | None = None
+        for glimpse in _looks(look):
+            first = first or (time.monotonic(), glimpse.epochs)
+            live.update(_view(glimpse, first))
+
+
+def _looks(look: Callable[[], Glimpse]) -> Iterator[Glimpse]:
+    while True:
+        began = time.monotonic()
+        glimpse = look()
+        yield glimpse
+        if glimpse.overview.finished:
+            return
+        time.sleep(max(_SECONDS, _REST * (time.monotonic() - began)))
+
+
+def _line(glimpse: Glimpse) -> str:
+    return " · ".join(_facts(glimpse))
+
+
+def _facts(glimpse: Glimpse) -> list[str]:
+    states = glimpse.overview.states
+    parts = [
+        f"{glimpse.ended}/{glimpse.planned} trials",
+        f"{states.get('running', 0)} running",
+        f"{states.get('stopped', 0)} stopped early",
+    ]
+    if "failed" in states:
+        parts.append(f"{states['failed']} failed")
+    best = glimpse.overview.best
+    return [*parts, f"best so far: {best}" if best else "best so far: none has finished yet"]
+
+
+def _view(glimpse: Glimpse, first: tuple[float, int]) -> RenderableType:
+    bar = Table.grid(padding=(0, 1))
+    *counts, best = _facts(glimpse)
+    passed = time.monotonic() - first[0]
+    rate = f"{(glimpse.epochs - first[1]) / passed:.1f} epochs/s" if passed > _SECONDS else ""
+    planned = max(1, glimpse.planned)
+    bar.add_row(
+        ProgressBar(total=planned, completed=min(glimpse.ended, planned), width=30),
+        Text(counts[0]),
+        Text(rate, style="dim"),
+    )
+    shown = glimpse.running[:_MOST_LINES]
+    lines = [f"  {label}: epoch {done}/{full}" for label, done, full in shown]
+    if len(glimpse.running) > len(shown):
+        lines.append(f"  and {len(glimpse.running) - len(shown)} more")
+    return Group(
+        Text(f"{glimpse.overview.name}: {glimpse.overview.dataset}, {glimpse.overview.model}"),
+        bar,
+        Text("  ".join(counts[1:]), style="dim"),
+        Text(best),
+        Text("\n".join(lines), style="dim"),
+    )

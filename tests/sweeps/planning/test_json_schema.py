@@ -1,0 +1,98 @@
+"""The schema for editors says of a sweep file what the loader says."""
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from jsonschema import Draft7Validator
+from ruamel.yaml import YAML
+
+from sweeps.errors import UserError
+from sweeps.planning.json_schema import FIRST_LINE, PATH, json_schema, schema_text
+from sweeps.sweep_file.loading import READY_MADE, dump_sweep, load_sweep, parse_sweep
+from tests.builders import make_sweep
+
+FILES = sorted(READY_MADE.rglob("*.yaml"))
+VALIDATOR = Draft7Validator(json_schema())
+
+
+def faults(tree: Any) -> list[str]:
+    return [error.message for error in VALIDATOR.iter_errors(tree)]
+
+
+def test_the_file_is_up_to_date() -> None:
+    assert PATH.read_text() == schema_text(), "python -m sweeps.planning.json_schema"
+    Draft7Validator.check_schema(json.loads(PATH.read_text()))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_every_file_that_we_ship_fits_and_names_it(file: Path) -> None:
+    text = file.read_text()
+    assert faults(YAML(typ="safe").load(text)) == []
+    name = text.splitlines()[0].removeprefix("# yaml-language-server: $schema=")
+    assert (file.parent / name).resolve() == PATH.resolve()
+    assert faults(YAML(typ="safe").load(dump_sweep(load_sweep(str(file))))) == []
+
+
+def test_the_first_line_leads_to_it() -> None:
+    uri = FIRST_LINE.strip().partition("$schema=")[2]
+    assert Path(unquote(urlsplit(uri).path)).read_text() == PATH.read_text()
+
+
+GOOD = {"name": "a", "dataset": "digits", "losses": ["focal"]}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"losses": ["focal", {"name": "mbls", "space": {"margin": {"low": 1, "high": 5}}}]},
+        {"losses": [{"name": "my.own:Loss", "space": {"kind": {"choices": ["a", "b"]}}}]},
+        {"dataset": {"name": "csv", "train": "a.csv", "title": "t"}, "model": "my.module:net"},
+        {"search": {"warm_start": "first"}},
+        {"search": {"warm_start": ["first", "second"], "max_hours": None}},
+        {"scaling": {"gpus_per_worker": "auto"}},
+        {"scaling": {"gpus_per_worker": 0.25}},
+        {"encoder": {"loss": "supcon", "training": {"epochs": 3}}},
+        {"evaluation": {"ood": ["svhn"], "shift": [{"name": "cifar10_c", "root": "x"}]}},
+        {"training": {"milestones": [0.5], "precision": "float32"}},
+    ],
+)
+def test_what_the_loader_takes_fits(change: dict[str, Any]) -> None:
+    parse_sweep({**GOOD, **change})
+    assert faults({**GOOD, **change}) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"losses": []},
+        {"losses": [{"nme": "focal"}]},
+        {"losses": [3]},
+        {"nmae": "a"},
+        {"name": "no spaces"},
+        {"name": None},
+        {"dataset": None},
+        {"training": {"epoch": 3}},
+        {"training": {"epochs": 0}},
+        {"training": {"epochs": "many"}},
+        {"training": {"optimizer": "sdg"}},
+        {"training": {"milestones": [2.0]}},
+        {"search": {"trials": 2.5}},
+        {"search": {"guard": 2}},
+        {"scaling": {"gpus_per_worker": "some"}},
+        {"scaling": {"num_workers": -1}},
+        {"selection": 3},
+        {"tracking": {"uri": 5}},
+    ],
+)
+def test_what_the_loader_refuses_does_not_fit(change: dict[str, Any]) -> None:
+    with pytest.raises(UserError):
+        parse_sweep({**GOOD, **change})
+    assert faults({**GOOD, **change})
+
+
+def test_a_sweep_from_memory_fits_too() -> None:
+    assert faults(YAML(typ="safe").load(dump_sweep(make_sweep()))) == []

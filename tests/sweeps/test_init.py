@@ -1,0 +1,126 @@
+"""`calsweep init`: the sweep file that it writes loads the data that it was shown."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from sweeps.errors import UserError
+from sweeps.looking import write_new_sweep_file
+from sweeps.planning.draft import draft_for
+from sweeps.runner import load_data
+from sweeps.sweep_file.loading import load_sweep
+from tests.harness.command import CALSWEEP, calsweep
+
+WORDS = "a text of some more words than a category would have, number"
+
+
+def images(folder: Path) -> Path:
+    for part in ("train", "test"):
+        for name in ("owl", "wren"):
+            place = folder / "birds" / part / name
+            place.mkdir(parents=True)
+            for number in range(20):
+                Image.new("RGB", (70, 50 + number), (number, 9, 9)).save(place / f"{number}.png")
+    return folder / "birds"
+
+
+def table(folder: Path) -> Path:
+    rows = [f"{i},{i / 3:.2f},{'red' if i % 3 else 'blue'},{i % 2}" for i in range(60)]
+    for name in ("train.csv", "test.csv"):
+        (folder / name).write_text("\n".join(["a,b,colour,outcome", *rows]))
+    return folder / "train.csv"
+
+
+def texts(folder: Path) -> Path:
+    columns = {
+        "id": list(range(60)),
+        "what_was_said": [f"{WORDS} {i}" for i in range(60)],
+        "Topic": ["sport" if i % 2 else "money" for i in range(60)],
+    }
+    pq.write_table(pa.table(columns), folder / "news.parquet")
+    return folder / "news.parquet"
+
+
+def parts(folder: Path) -> Path:
+    (folder / "parts").mkdir()
+    for part in range(2):
+        columns = {"a": np.arange(60.0), "kind": ["x" if i % 3 else "y" for i in range(60)]}
+        pq.write_table(pa.table(columns), folder / "parts" / f"part-{part}.parquet")
+    return folder / "parts"
+
+
+def arrays(folder: Path) -> Path:
+    inputs = np.random.default_rng(0).normal(size=(60, 5)).astype(np.float32)
+    np.savez(folder / "signals.npz", X=inputs, y=np.arange(60) % 3)
+    return folder / "signals.npz"
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "dataset", "classes"),
+    [
+        (images, "birds", {"name": "image_folder", "image_size": 64}, 2),
+        (table, "mine", {"name": "csv", "label": "outcome", "test": "test.csv"}, 2),
+        (texts, "news", {"name": "parquet", "label": "Topic", "text": "what_was_said"}, 2),
+        (parts, "parts", {"name": "parquet", "label": "kind"}, 2),
+        (arrays, "signals", {"name": "npz", "inputs": "X", "label": "y"}, 3),
+    ],
+)
+def test_the_file_fits_the_data(
+    tmp_path: Path, make: Any, name: str, dataset: dict[str, Any], classes: int
+) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    draft = draft_for(str(make(folder)))
+    assert draft.name == name
+    path = write_new_sweep_file(draft, draft.name, 7, str(tmp_path / "sweep.yaml"))
+    sweep = load_sweep(path)
+    assert (sweep.name, sweep.search.trials) == (name, 7)
+    given = {"name": sweep.dataset.name, **sweep.dataset.options}
+    assert all(str(given[key]).endswith(str(value)) for key, value in dataset.items())
+    assert load_data(sweep).num_classes == classes
+    with pytest.raises(UserError, match="is there already"):
+        write_new_sweep_file(draft, name, 7, str(tmp_path / "sweep.yaml"))
+
+
+def test_what_is_not_understood_is_told(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "a.csv").write_text("a,b\n" + "\n".join(f"{i},{i}" for i in range(20)))
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1")
+    (tmp_path / "b.txt").write_text("?")
+    np.savez(tmp_path / "c.npz", one=np.zeros(3))
+    for data, message in (
+        ("digit", "did you mean 'digits'"),
+        ("empty", "a folder of images for each class"),
+        ("a.csv", r"none of its columns \(a, b\) looks like a label"),
+        ("broken.parquet", "broken.parquet: "),
+        ("b.txt", "allowed: a .csv, .parquet or .npz file"),
+        ("c.npz", r"which of its arrays \(one\)"),
+    ):
+        with pytest.raises(UserError, match=message):
+            draft_for(data if data == "digit" else str(tmp_path / data))
+
+
+def test_the_command_asks_what_is_left_out(tmp_path: Path) -> None:
+    asked = subprocess.run(
+        [CALSWEEP, "init"],
+        input="\nfirst\n12\n",
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "written: first.yaml" in asked.stdout
+    sweep = load_sweep(str(tmp_path / "first.yaml"))
+    assert (sweep.name, sweep.search.trials, sweep.dataset.name) == ("first", 12, "digits")
+    named = calsweep(tmp_path, "init", "second.yaml", "--data", "cifar10", "--trials", "5")
+    assert named.returncode == 0, named.stderr
+    assert load_sweep(str(tmp_path / "second.yaml")).dataset.options == {"root": "./root"}
+    bad = calsweep(tmp_path, "init", "--data", "digits", "--name", "no spaces")
+    assert (bad.returncode, bad.stdout) == (2, "")
+    assert not (tmp_path / "no spaces.yaml").exists()
