@@ -171,7 +171,7 @@ def _carry_out(
     on_answer: OnAnswer,
     log: Path,
 ) -> SweepResult:
-    writer = MlflowWriter(Mirror(sweep, store))
+    writer = MlflowWriter(store.patiently(partial(Mirror, sweep, store), progress.fault))
     records = store.patiently(partial(_load_records, sweep, store, progress), progress.fault)
     encoder = store.patiently(partial(encoder_setup, sweep, store, dataset), progress.fault)
     ledger = Ledger(
@@ -179,7 +179,7 @@ def _carry_out(
         partial(store.save_patiently, on_fault=progress.fault),
         dataset.num_classes,
         records,
-        store.load_earlier(),
+        store.patiently(store.load_earlier, progress.fault),
         listeners=(writer.submit, progress.tick),
         trained_encoders=store.patiently(partial(trained_encoders, sweep, encoder), progress.fault),
         on_fault=progress.fault,
@@ -202,7 +202,7 @@ def _carry_out(
             f"interrupted; `calsweep resume {sweep.name}` goes on from here"
         ) from None
     progress.stage("Comparing the choice with cross-entropy")
-    ending = _ending(ledger, store)
+    ending = _ending(ledger, store, progress)
     if not ledger.cut_short:
         store.save_answer(ending.answer, progress.fault)
     failed = ending.status == "FAILED"
@@ -221,9 +221,9 @@ def _carry_out(
     return SweepResult(ledger.records, ending.answer, unsynced, writer.fault, uri)
 
 
-def _ending(ledger: Ledger, store: SweepStore) -> Ending:
+def _ending(ledger: Ledger, store: SweepStore, progress: Progress) -> Ending:
     ranking = Ranking(ledger.records, ledger.sweep.rule)
-    comparisons = _comparisons(ranking, store)
+    comparisons = _comparisons(ranking, store, progress)
     found = answer(ranking, ledger.sweep, comparisons)
     if ledger.cut_short:
         ended = sum(record.state != "running" for record in ledger.records)
@@ -236,13 +236,17 @@ def _ending(ledger: Ledger, store: SweepStore) -> Ending:
     return Ending("FAILED" if failed else "FINISHED", ranking, comparisons, found)
 
 
-def _comparisons(ranking: Ranking, store: SweepStore) -> list[Comparison]:
-    """What the choice is worth, as far as the predictions can be read."""
+def _comparisons(ranking: Ranking, store: SweepStore, progress: Progress) -> list[Comparison]:
+    """What the choice is worth, as far as the predictions are there and whole."""
+
+    def read(number: int) -> bytes:
+        folder, name = store.trial_folder(number), "predictions_validation.parquet"
+        if not store.patiently(partial(folder.exists, name), progress.fault):
+            raise FileNotFoundError(f"{folder.uri}/{name} is not there")
+        return store.patiently(partial(folder.read, name), progress.fault)
+
     try:
-        return compare(
-            ranking,
-            lambda number: store.trial_folder(number).read("predictions_validation.parquet"),
-        )
+        return compare(ranking, read)
     except (OSError, ValueError) as error:  # pyarrow's complaints are ValueErrors
         logger.error("the choice cannot be compared with cross-entropy: %s", error)
         return []

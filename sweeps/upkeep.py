@@ -10,7 +10,7 @@ from sweeps.search.ranking import Ranking
 from sweeps.store.stored_sweeps import load_comparisons
 from sweeps.store.sweep_store import SweepStore, tells_storage_faults
 from sweeps.tracking.address import check_answers, tracking_uri
-from sweeps.tracking.artifacts import ArtifactError
+from sweeps.tracking.artifacts import ArtifactError, FilesAwayError
 from sweeps.tracking.mirror import Mirror, RunDeletedError, RunRefusedError
 from sweeps.tracking.story import Ending
 
@@ -52,7 +52,7 @@ def sync_sweep(name: str, storage: str) -> SyncResult:
                     mirror.sync(record)
                 except RunDeletedError:
                     deleted += 1
-                except (ArtifactError, RunRefusedError) as error:
+                except (ArtifactError, FilesAwayError, RunRefusedError) as error:
                     left.append(str(error))
             if all(record.state != "running" for record in records):
                 ranking, comparisons = Ranking(records, sweep.rule), load_comparisons(store)

@@ -55,13 +55,14 @@ def tune(
     Raises:
         SweepFailedError: Tune ends again and again, and the sweep gets no further.
     """
+    sweep_id = store.patiently(store.sweep_id, logger.warning)
     slots = Slots(partial(concurrent_trials, ledger.sweep.scaling))
     callback = LedgerCallback(ledger, slots.out_of_memory, on_notice)
     faults, progress = 0, ledger.progress
     while True:
         try:
             with killed_for_memory(callback.out_of_memory):
-                _tuner(ledger, store, dataset, encoder, slots, callback).fit()
+                _tuner(ledger, store, sweep_id, dataset, encoder, slots, callback).fit()
             fault = "it ended before the sweep"
         except SweepOverError:
             break
@@ -89,6 +90,7 @@ def tune(
 def _tuner(
     ledger: Ledger,
     store: SweepStore,
+    sweep_id: str,
     dataset: Dataset,
     encoder: EncoderSetup | None,
     slots: Slots,
@@ -107,7 +109,7 @@ def _tuner(
         threads=sweep.scaling.cpus_per_worker,
         user_paths=(str(Path.cwd()),),
         encoder=encoder,
-        marker=(store.folder.uri, store.sweep_id()),
+        marker=(store.folder.uri, sweep_id),
     )
     several = sweep.scaling.num_workers > 1
     make_trainable = _of_several_workers if several else _of_one_process

@@ -13,6 +13,10 @@ class ArtifactError(Exception):
     """The files of one trial cannot be gathered, say as one is damaged: names trial and cause."""
 
 
+class FilesAwayError(Exception):
+    """The files of one trial cannot be gathered now, as the storage does not give them out."""
+
+
 def gather_artifacts(
     store: SweepStore, record: TrialRecord, shared: dict[str, str], folder: Path
 ) -> None:
@@ -20,14 +24,15 @@ def gather_artifacts(
 
     Raises:
         ArtifactError: Something went wrong.
+        FilesAwayError: It may go well another time.
     """
     try:
         collect_artifacts(store, record, shared, folder)
     except Exception as error:
+        away = isinstance(error, OSError) and not isinstance(error, FileNotFoundError)
         files = store.trial_folder(record.number).uri
-        raise ArtifactError(
-            f"trial {record.number}: its files in {files}: {first_line(error)}"
-        ) from error
+        kind = FilesAwayError if away else ArtifactError
+        raise kind(f"trial {record.number}: its files in {files}: {first_line(error)}") from error
 
 
 def collect_artifacts(

@@ -25,7 +25,7 @@ from sweeps.store.identity import read_environment, read_identity
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.address import make_client, make_database, tracking_uri
-from sweeps.tracking.artifacts import ArtifactError, gather_artifacts
+from sweeps.tracking.artifacts import ArtifactError, FilesAwayError, gather_artifacts
 from sweeps.tracking.experiment import dataset_experiment
 from sweeps.tracking.internals import deleted
 from sweeps.tracking.run import (
@@ -135,6 +135,7 @@ class Mirror:
         Raises:
             ArtifactError: The trial's files cannot be gathered. Its metrics are there; its run
                 stays open, so that a later sync tries again.
+            FilesAwayError: They cannot be gathered now.
             RunRefusedError: As above.
             Exception: As above.
         """
@@ -343,7 +344,7 @@ class Mirror:
             raise RunDeletedError(f"{who} was deleted in MLflow")
         try:
             yield
-        except ArtifactError:
+        except (ArtifactError, FilesAwayError):
             raise
         except Exception as error:
             experiment = self._client.get_experiment(self._experiment_id)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from sweeps.errors import first_line
 from sweeps.search.record import TrialRecord
-from sweeps.tracking.artifacts import ArtifactError
+from sweeps.tracking.artifacts import ArtifactError, FilesAwayError
 from sweeps.tracking.mirror import Mirror, RunDeletedError, RunRefusedError
 from sweeps.tracking.story import Ending
 
@@ -142,12 +142,19 @@ class MlflowWriter:
         until = time.monotonic() + seconds
         with self._lock:
             batch = list(self._unfiled.values())
+        away = None
         for record in batch:
-            if self._attempt(record, self._mirror.complete):
+            try:
+                done = self._attempt(record, self._mirror.complete)
+            except FilesAwayError as error:  # it comes again after the others, and a pause
+                done, away = False, error
+            if done:
                 with self._lock:
                     self._unfiled.pop(record.number, None)
             if time.monotonic() > until and self._left[0]:
-                return
+                break
+        if away is not None:
+            raise away
         if not self._closing:
             time.sleep(max(0.0, until - time.monotonic()))
 

@@ -2,6 +2,7 @@
 
 import re
 import socket
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,28 @@ def test_a_trial_whose_files_are_damaged_holds_up_no_other(
     assert sync_sweep("damaged", str(storage)).trials == 3
     statuses = {n: run.info.status for n, run in runs_of(storage, "damaged").items()}
     assert set(statuses.values()) == {"FINISHED"}
+
+
+def test_files_that_the_storage_does_not_give_out_now_come_later(fresh: Path) -> None:
+    sweep, records = make_sweep("patient"), make_records()[:3]
+    store = make_store(fresh, sweep, records)
+    path = Path(store.trial_folder(1).path) / "predictions_test.parquet"
+    aside = path.rename(path.with_suffix(".aside"))
+    path.mkdir()  # which cannot be read, as a storage that answers 503
+    writer = MlflowWriter(Mirror(sweep, store))
+    for record in records:
+        writer.submit(record)
+    until = time.monotonic() + 60
+    while writer.fault is None:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert "trial 1: its files in" in writer.fault
+    path.rmdir()
+    aside.rename(path)
+    assert writer.close(60, ending_of(records, sweep)) == 0
+    assert writer.fault is None
+    statuses = {n: run.info.status for n, run in runs_of(fresh, "patient").items()}
+    assert statuses == dict.fromkeys(("", "0", "1", "2"), "FINISHED")
 
 
 def test_a_deleted_run_stops_no_other(fresh: Path, caplog: pytest.LogCaptureFixture) -> None:
