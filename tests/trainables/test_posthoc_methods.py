@@ -1,7 +1,9 @@
 """The methods of calibration after training behind one interface, and cross-fitting."""
 
+import json
 import math
 from functools import partial
+from pathlib import Path
 from typing import ClassVar, Self
 
 import numpy as np
@@ -13,6 +15,7 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
+from tests.golden import make_posthoc as make_posthoc_values
 from trainables import metrics as M
 from trainables.posthoc import (
     DirichletCalibration,
@@ -207,6 +210,60 @@ def test_isotonic_calibration_is_scikit_learns(logits: Tensor, labels: Tensor) -
     expected = torch.from_numpy(shares / shares.sum(axis=1, keepdims=True))
     found = torch.softmax(IsotonicCalibration().fit(logits, labels)(fresh), dim=1)
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+
+
+LIBRARIES = json.loads((Path(make_posthoc_values.__file__).parent / "posthoc.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("recorded", "method", "tolerance"),
+    [
+        ("netcal temperature", TemperatureScaling(), 2e-4),  # their search stops early
+        ("probmetrics temperature", TemperatureScaling(), 1e-6),
+        ("probmetrics vector", VectorScaling(regularisation=0), 1e-4),  # likewise
+        ("netcal isotonic", IsotonicCalibration(), 1e-6),
+        ("netcal histogram, equal width", HistogramBinning(8, "equal_width"), 1e-9),
+        ("probmetrics histogram, equal mass", HistogramBinning(8, "equal_mass"), 1e-9),
+    ],
+)
+def test_methods_agree_with_other_libraries(
+    recorded: str, method: PostHoc, tolerance: float
+) -> None:
+    # tests/golden/make_posthoc.py wrote what they give. They take probabilities, of which vector
+    # scaling, which the paper fits on logits, takes the logarithm.
+    (first, targets), (second, _) = (make_posthoc_values.make_inputs(seed) for seed in (0, 1))
+    logits = torch.log_softmax(torch.from_numpy(first), dim=1)
+    fresh = torch.log_softmax(torch.from_numpy(first if "mass" in recorded else second), dim=1)
+    labels = torch.from_numpy(targets)
+    expected = torch.tensor(LIBRARIES[recorded], dtype=torch.float64)
+    found = torch.softmax(method.fit(logits, labels)(fresh), dim=1)[: len(expected)]
+    torch.testing.assert_close(found, expected, atol=tolerance, rtol=0)
+
+
+def test_dirichlet_calibration_is_the_minimum_of_its_penalised_loss(
+    logits: Tensor, labels: Tensor
+) -> None:
+    off_diagonal, intercept = 0.5, 0.2
+    method = DirichletCalibration(off_diagonal, intercept).fit(logits, labels)
+    log_probs = torch.log_softmax(logits, dim=1).numpy()
+    rows = np.arange(len(labels))
+
+    def loss(weights: np.ndarray, offsets: np.ndarray) -> float:
+        """Kull et al. 2019, section 3: K (K - 1) weights off the diagonal, K intercepts."""
+        scores = log_probs @ weights.T + offsets
+        likelihood = scores[rows, labels.numpy()] - np.log(np.exp(scores).sum(axis=1))
+        off = weights[~np.eye(5, dtype=bool)]
+        penalty = off_diagonal * (off**2).sum() / 20 + intercept * (offsets**2).sum() / 5
+        return float(penalty - likelihood.mean())
+
+    weights, offsets = method.weights.numpy(), method.offsets.numpy()
+    least = loss(weights, offsets)
+    random = np.random.default_rng(0)
+    for _ in range(20):
+        step = 1e-3 * random.standard_normal((5, 6))
+        ahead, behind = (loss(weights + s * step[:, :5], offsets + s * step[:, 5]) for s in (1, -1))
+        assert min(ahead, behind) > least
+        assert abs(ahead - behind) < 1e-2 * (ahead + behind - 2 * least)
 
 
 @pytest.mark.parametrize("binning", ["equal_mass", "equal_width"])
