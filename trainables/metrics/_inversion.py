@@ -188,7 +188,7 @@ def _logistic_recalibration(cells: Cells) -> Array:
         weights += np.clip(step, -_LARGEST_STEP, _LARGEST_STEP)
         if np.abs(step).max() < _NEWTON_PRECISION:
             break
-    # Of each parameter, what noise does not explain, relative to the other: a curve of noise crosses
+    # Of each parameter what noise does not explain, relative to the other: a curve of noise crosses
     # the diagonal, and around it small gaps show as larger ones.
     variance = np.diag(np.linalg.inv(curvature))
     kept = np.maximum(0, 1 - variance / np.maximum((weights - start) ** 2, _TINY))
