@@ -8,9 +8,14 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
+from benchmarks.tabular.curves import Curves
+from benchmarks.tabular.replay import replay
 from sweeps.search.record import TrialRecord
+from sweeps.search.space import SearchSpace
 from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.loading import parse_sweep
 from tests.builders import facts
 from tests.harness.command import start_calsweep
 from tests.harness.tracked import runs_of
@@ -29,8 +34,8 @@ selection: {finalists: 1, seeds: 1}
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    said = (folder / "stderr.txt").open("ab")
-    return start_calsweep(folder, *arguments, stdout=subprocess.DEVNULL, stderr=said)
+    with (folder / "stderr.txt").open("ab") as said:
+        return start_calsweep(folder, *arguments, stdout=subprocess.DEVNULL, stderr=said)
 
 
 def finish(folder: Path, *arguments: str) -> None:
@@ -44,6 +49,16 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[TrialRecord]:
     (folder / "sweep.yaml").write_text(SWEEP)
     finish(folder, "run", "sweep.yaml")
     return SweepStore(str(folder / "calsweep-store"), "fragile").load_records()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_replay_of_its_curves_comes_to_the_same(undisturbed: list[TrialRecord]) -> None:
+    sweep = parse_sweep(yaml.safe_load(SWEEP))
+    trials = ((record.setting, record.seed, record.history) for record in undisturbed)
+    curves = Curves(trials, SearchSpace(sweep))
+    replayed = replay(sweep, curves, 10, sweep.seeds)
+    assert [facts(record) for record in replayed] == [facts(record) for record in undisturbed]
 
 
 def in_the_first_trial(store: SweepStore) -> bool:
