@@ -34,7 +34,7 @@ def test_what_runs_when_the_hours_are_over_goes_on_after_a_resume(
         model={"name": "small_cnn", "width": 4},
         losses=["slow_loss:Slow"],
         training={"epochs": 2000, "batch_size": 64},
-        search={"trials": 2, "max_hours": 60 / 3600},
+        search={"trials": 2, "max_hours": 40 / 3600},
         scheduler={"name": "none"},
         selection={"finalists": 0},
     )
