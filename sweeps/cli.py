@@ -57,7 +57,9 @@ def _complete_name(context: typer.Context, incomplete: str) -> list[str]:
     from sweeps.store.sweep_store import sweep_names
 
     storage = context.params.get("storage") or DEFAULT_STORAGE
-    return [name for name in sweep_names(storage) if name.startswith(incomplete)]
+    with suppress(OSError):  # it cannot be read, which the command itself will tell
+        return [name for name in sweep_names(storage) if name.startswith(incomplete)]
+    return []
 
 
 SweepName = Annotated[

@@ -82,11 +82,17 @@ def test_a_shell_completes_commands_and_names(folder: Path) -> None:
     def completed(words: str) -> list[str]:
         shell = {"_CALSWEEP_COMPLETE": "complete_bash", "COMP_WORDS": f"calsweep {words}"}
         shell["COMP_CWORD"] = str(len(words.split(" ")))
-        return calsweep(folder, **shell).stdout.split()
+        done = calsweep(folder, **shell)
+        assert not done.stderr
+        return done.stdout.split()
 
     assert completed("rep") == ["report"]
     assert completed("show d") == ["done"]
     assert sorted(completed("compare ")) == ["cut-off", "done"]
+    (folder / "calsweep-store").rename(folder / "elsewhere")
+    (folder / "calsweep-store").mkdir()
+    (folder / "calsweep-store/sweeps").write_text("cannot be read")
+    assert completed("show d") == []
 
 
 def test_delete_asks_and_deletes_what_it_says(folder: Path) -> None:
