@@ -26,6 +26,7 @@ def summarise(
     adapting: Predictions | None = None,
     names: Sequence[str] | None = None,
     intervals: Sequence[str] = (),
+    references: Sequence[str] = (),
 ) -> dict[str, float]:
     """The metrics of one trained classifier.
 
@@ -38,7 +39,8 @@ def summarise(
         test: The same of the test split.
         adapting: The same of what the temperature is fitted on, if that is apart.
         names: Which metrics; None for all of them.
-        intervals: Which of them get an interval.
+        intervals: Which of them get an interval; calibration errors among them a reference too.
+        references: Which calibration errors get a reference, besides.
 
     Returns:
         ``val_<metric>`` and ``test_<metric>`` for all names of :func:`trainables.metrics.evaluate`,
@@ -67,6 +69,7 @@ def summarise(
                 _, low, high = M.interval(name, probs, labels)
                 values[f"{split}_{name}{ending}_low"] = low
                 values[f"{split}_{name}{ending}_high"] = high
+            for name in dict.fromkeys((*intervals, *references)):
                 if name in M.REFERENCED_METRICS:
                     mean, _, most = M.calibrated_reference(name, probs)
                     values[f"{split}_{name}{ending}_calibrated"] = mean

@@ -203,6 +203,7 @@ class TrialRun:
         if trainer.epoch in self.setup.outcome_epochs:
             test = trainer.predict(self.dataset.test)
             last = trainer.epoch >= self.training.epochs
+            finalist = self.config.role == "finalist"
             names = tuple(dict.fromkeys((*M.EPOCH_METRICS, *self.setup.rung_metrics)))
             found |= summarise(
                 validation,
@@ -210,8 +211,10 @@ class TrialRun:
                 adapting if self.training.adapt_share else None,
                 names=None if last else names,
                 intervals=names if last else (),
+                # Of all calibration errors that costs as much as all metrics together.
+                references=M.REFERENCED_METRICS if last and finalist else (),
             )
-            if self.config.role == "finalist" and last:
+            if finalist and last:
                 found |= self._try_elsewhere(trainer, test, found["temperature"])
             for split, predictions in (("validation", validation), ("test", test)):
                 self._unsaved.append(partial(write_predictions, self.folder, split, predictions))

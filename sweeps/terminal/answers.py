@@ -96,16 +96,22 @@ def best_table(entries: Sequence[dict[str, Any]]) -> Table:
             f"{entry['temperature']:.2f}",
             entry["verdict"] or "–",
         )
+    table.caption = (
+        "Below a value: its 95% interval, and behind 0: up to what a perfectly calibrated model "
+        "would show on so many samples"
+    )
     return table
 
 
 def _with_interval(values: dict[str, float], metric: str) -> str:
-    """A metric's value, and below it the 95 % interval where there is one."""
-    value = format_fraction(values.get(metric, math.nan))
-    if f"{metric}_low" not in values:
-        return value
-    ends = (format_fraction(values[f"{metric}_{end}"]) for end in ("low", "high"))
-    return f"{value}\n{'–'.join(ends)}"
+    """A metric's value, below it the 95% interval, and up to what a calibrated model would show."""
+    lines = [format_fraction(values.get(metric, math.nan))]
+    if f"{metric}_low" in values:
+        ends = (format_fraction(values[f"{metric}_{end}"]) for end in ("low", "high"))
+        lines.append("–".join(ends))
+    if f"{metric}_calibrated_high" in values:
+        lines.append(f"0: ≤{format_fraction(values[f'{metric}_calibrated_high'])}")
+    return "\n".join(lines)
 
 
 def side_by_side_tables(sweeps: Sequence[Beside]) -> list[Table]:

@@ -48,6 +48,27 @@ def test_every_metric_is_there_raw_and_scaled() -> None:
     assert values["temperature_at_bound"] == 0.0
 
 
+def test_every_interval_comes_from_one_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(M, "interval", lambda name, probs, labels: (0.0, 0.25, 0.75))
+    values = summarise(overconfident(80, 0), overconfident(80, 1), intervals=METRIC_NAMES)
+    low = {value for name, value in values.items() if name.endswith("_low")}
+    high = {v for n, v in values.items() if n.endswith("_high") and "calibrated" not in n}
+    assert (low, high) == ({0.25}, {0.75})
+    assert sum(name.endswith("_low") for name in values) == 4 * len(METRIC_NAMES)
+
+
+def test_calibration_errors_may_have_a_reference_without_an_interval() -> None:
+    validation, test = overconfident(80, 0), overconfident(80, 1)
+    values = summarise(validation, test, intervals=["nll"], references=["smooth_ece", "ece"])
+    probs = torch.softmax(test[0].double(), dim=1)
+    for name in ("smooth_ece", "ece"):
+        mean, _, most = M.calibrated_reference(name, probs)
+        assert values[f"test_{name}_calibrated"] == mean
+        assert values[f"test_{name}_calibrated_high"] == most
+        assert f"test_{name}_low" not in values
+        assert f"val_{name}_scaled_calibrated" in values
+
+
 def test_what_the_temperature_is_fitted_on_may_be_apart() -> None:
     validation, test, apart = (overconfident(500, seed) for seed in range(3))
     values = summarise(validation, test, apart)

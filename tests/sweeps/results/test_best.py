@@ -54,6 +54,15 @@ def test_the_best_of_several_sweeps() -> None:
         assert part in text
 
 
+def test_beside_a_calibration_error_stands_what_a_calibrated_model_would_show() -> None:
+    perfect = {"val_ece_calibrated": 0.0123, "val_ece_calibrated_high": 0.0321}
+    found = best_settings([tracked([baseline(val_ece=0.02, **perfect)])])
+    assert found[0]["val"]["ece_calibrated"] == 0.0123
+    text = shown(best_table(found))
+    assert "0: ≤.0321" in text
+    assert "a perfectly calibrated model would show" in " ".join(text.split())
+
+
 def test_only_what_is_comparable_is_ranked() -> None:
     low = [baseline(val_ece=0.01, val_nll=0.5)]
     high = [baseline(val_ece=0.02, val_nll=0.4)]
