@@ -348,6 +348,15 @@ def test_the_top_labels_bandwidth_is_that_of_two_classes(kind: str) -> None:
     assert _beta_kernel.most_likely_bandwidth(confidence) == expected
 
 
+@pytest.mark.parametrize("power", [0.02, 0.3, 1.0])
+def test_half_of_the_samples_tell_which_bandwidths_to_try(power: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    confidence = torch.rand(900, generator=generator, dtype=torch.float64) ** power
+    pair = torch.stack([confidence, 1 - confidence], dim=1)
+    expected = kernel_density.most_likely_bandwidth(pair)
+    assert _beta_kernel.most_likely_bandwidth(confidence) == expected
+
+
 def test_cells_of_many_samples_hardly_change_the_top_labels_kernel_error() -> None:
     generator = torch.Generator().manual_seed(0)
     confidence = torch.rand(6000, generator=generator, dtype=torch.float64) ** 0.5
