@@ -10,6 +10,7 @@ STATEMENTS = (
     "import trainables.metrics",
     "import search_spaces",
     "import sweeps.cli",
+    "import calsweep",
 )
 HEAVY = ("torch", "ray", "mlflow", "torchvision", "matplotlib", "sklearn")
 RUNS = 3

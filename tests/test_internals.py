@@ -12,7 +12,7 @@ import mlflow.environment_variables
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("search_spaces", "sweeps", "trainables")
+PACKAGES = ("calsweep", "search_spaces", "sweeps", "trainables")
 SOURCES = {
     path.relative_to(ROOT): ast.parse(path.read_text(encoding="utf-8"))
     for package in PACKAGES

@@ -14,6 +14,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from trainables.arguments import describe_error, did_you_mean
+from trainables.kept import is_kept, load_kept
 
 
 class _Required:
@@ -71,7 +72,7 @@ class Catalogue:
         return tuple(sorted(self._paths()))
 
     def find(self, name: str) -> Any:
-        """Imports what is behind a name or behind ``package.module:thing``.
+        """Imports what is behind a name or ``package.module:thing``, or reads what was kept.
 
         Raises:
             ValueError: The name is unknown, there is nothing at the path, or it cannot be called.
@@ -83,9 +84,8 @@ class Catalogue:
                 f"unknown {self.kind} {name!r}{did_you_mean(name, paths)}; available: "
                 f"{', '.join(known)}, or your own as package.module:{self.form}"
             )
-        module_name, _, attribute = paths.get(name, name).partition(":")
         try:
-            found = getattr(importlib.import_module(module_name), attribute)
+            found = load_kept(name) if is_kept(name) else _imported(paths.get(name, name))
         except Exception as error:  # a module may fail in any way while it is imported
             raise ValueError(
                 f"{self.kind} {name!r} cannot be imported: {describe_error(error)}"
@@ -96,6 +96,11 @@ class Catalogue:
 
     def _paths(self) -> Mapping[str, str]:
         return {**_installed(self.group), **self.ours}
+
+
+def _imported(path: str) -> Any:
+    module_name, _, attribute = path.partition(":")
+    return getattr(importlib.import_module(module_name), attribute)
 
 
 @cache
@@ -164,8 +169,9 @@ def check_options(
 
 def type_hints(function: Callable[..., Any]) -> dict[str, Any]:
     """The types of a function's arguments, or none of them where one cannot be told."""
+    called = function.__init__ if inspect.isclass(function) else getattr(function, "func", function)
     try:
-        return get_type_hints(getattr(function, "func", function), include_extras=True)
+        return get_type_hints(called, include_extras=True)
     except (NameError, TypeError):
         # A user's function may name types that it imports for type checkers only.
         return {}

@@ -60,6 +60,11 @@ def linear_head(dataset: Dataset) -> Classifier:
     return Classifier(UnitLength(), nn.Linear(dataset.input_shape[0], dataset.num_classes))
 
 
+def whole(network: Classifier) -> Classifier:
+    """Both stages as one network, the head's weights still those that it was built with."""
+    return Classifier(nn.Sequential(network.encoder, UnitLength()), network.head)
+
+
 def encoder_folder(uri: str, seed: int) -> Folder:
     """The folder of a seed's encoder among those of a sweep."""
     return Folder(uri) / f"seed_{seed}"
@@ -104,6 +109,21 @@ def save_encoder(folder: Folder, encoder: nn.Module, frozen: Dataset) -> None:
         folder.write(_with_digest(name, digests[name]), data)
     if not is_trained(folder):
         folder.write(_INDEX, json.dumps(digests, indent=1).encode())
+
+
+def load_encoder(folder: Folder) -> dict[str, Tensor]:
+    """The weights in the folder of a trained encoder, on the CPU.
+
+    Raises:
+        FileNotFoundError: No complete encoder lies there.
+        ValueError: The file is damaged.
+    """
+    name = encoder_file(folder, "encoder.pt")
+    data = folder.read(name)
+    if name != _with_digest("encoder.pt", _digest(data)):
+        raise ValueError(f"{folder.uri}/{name} is damaged; delete that folder")
+    weights: dict[str, Tensor] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    return weights
 
 
 def load_features(folder: Folder) -> dict[str, np.ndarray]:

@@ -32,7 +32,7 @@ _LARGEST_TOTAL = 10 * 2**20  # bytes
 _SKIPPED = ("node_modules", "site-packages", "__pycache__")
 _CALSWEEP = Path(__file__).resolve().parents[2]
 _COPY = "calsweep-job-"
-_PACKAGES = ("search_spaces", "sweeps", "trainables")
+_PACKAGES = ("calsweep", "search_spaces", "sweeps", "trainables")
 
 
 @dataclass(frozen=True)

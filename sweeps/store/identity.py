@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _NAME = "identity.json"
 _ENVIRONMENT = "environment.json"
-_OURS = ("search_spaces", "sweeps", "trainables")
+_OURS = ("calsweep", "search_spaces", "sweeps", "trainables")
 _INSTALLED = tuple(
     Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib")
 )

@@ -43,12 +43,14 @@ def describe_recipe(name: str) -> str:
     return lines[2].removeprefix("# ")
 
 
-def load_sweep(source: str, overrides: Sequence[str] = (), name: str | None = None) -> SweepFile:
+def load_sweep(
+    source: str, overrides: Sequence[str] | Mapping[str, Any] = (), name: str | None = None
+) -> SweepFile:
     """Read the sweep file at a path, or the ready-made one of that name.
 
     Args:
         source: Path of a YAML file, or a name of :func:`ready_made_sweeps` or :func:`recipes`.
-        overrides: ``key=value`` texts; the key is dotted, the value is YAML.
+        overrides: ``key=value`` texts, the key dotted, the value YAML; or values by dotted key.
         name: Replaces the name in the file.
 
     Raises:
@@ -57,12 +59,40 @@ def load_sweep(source: str, overrides: Sequence[str] = (), name: str | None = No
     path = _find(source)
     tree, lines = _read(_read_text(path), str(path))
     origins = {location: f"{path}, line {line}" for location, line in lines.items()}
-    for override in overrides:
-        origins[_apply(tree, override)] = f"--set {override}"
+    return override_sweep(tree, overrides, name, origins, str(path))
+
+
+def override_sweep(
+    tree: dict[str, Any],
+    overrides: Sequence[str] | Mapping[str, Any] = (),
+    name: str | None = None,
+    origins: Mapping[Location, str] | None = None,
+    default_origin: str = "sweep",
+) -> SweepFile:
+    """Check a sweep given as plain Python values, some of them replaced.
+
+    Args:
+        tree: As for :func:`parse_sweep`; it is changed.
+        overrides: As for :func:`load_sweep`.
+        name: As for :func:`load_sweep`.
+        origins: As for :func:`parse_sweep`.
+        default_origin: As for :func:`parse_sweep`.
+
+    Raises:
+        UserError: See :func:`load_sweep`.
+    """
+    found = dict(origins or {})
+    if isinstance(overrides, Mapping):
+        for key, value in overrides.items():
+            origin = f"set {key!r}"
+            found[_replace(tree, key.split("."), value, origin)] = origin
+    else:
+        for override in overrides:
+            found[_apply(tree, override)] = f"--set {override}"
     if name is not None:
         tree["name"] = name
-        origins[("name",)] = "--name"
-    return parse_sweep(tree, origins, default_origin=str(path))
+        found[("name",)] = "name" if isinstance(overrides, Mapping) else "--name"
+    return parse_sweep(tree, found, default_origin)
 
 
 def read_resolved(text: str, origin: str) -> SweepFile:
@@ -184,13 +214,18 @@ def _apply(tree: dict[str, Any], override: str) -> Location:
     if not separator or not all(keys):
         raise UserError(f"--set {override}: write KEY=VALUE, such as training.epochs=5")
     value, _ = _parse(text, f"--set {override}")
+    return _replace(tree, keys, value, f"--set {override}")
+
+
+def _replace(tree: dict[str, Any], keys: list[str], value: Any, origin: str) -> Location:
     node = tree
     for depth, key in enumerate(keys[:-1]):
         child = node.setdefault(key, {})
         if isinstance(child, str):
-            child = node[key] = {"name": child}
+            child = {"name": child}
         if not isinstance(child, dict):
-            raise UserError(f"--set {override}: {'.'.join(keys[: depth + 1])} has no keys inside")
+            raise UserError(f"{origin}: {'.'.join(keys[: depth + 1])} has no keys inside")
+        child = node[key] = dict(child)  # the caller's own stays as it is
         node = child
     node[keys[-1]] = value
     return tuple(keys)

@@ -143,14 +143,13 @@ def dataset_from_arrays(
         ValueError: Shapes, labels or numbers of samples are wrong.
     """
     pairs = [train] if test is None else [train, test]
-    inputs = [_inputs(pair[0], part) for pair, part in zip(pairs, where, strict=False)]
-    labels = [_labels(pair[1], part) for pair, part in zip(pairs, where, strict=False)]
+    inputs, labels = [], []
+    for pair, part in zip(pairs, where, strict=False):
+        samples, values = as_arrays(pair, part)
+        inputs.append(samples)
+        labels.append(values)
     bad = []
-    for samples, values, part in zip(inputs, labels, where, strict=False):
-        if values.shape != samples.shape[:1]:
-            raise ValueError(
-                f"{part}: there are {samples.shape[0]} samples, and labels of shape {values.shape}"
-            )
+    for samples, part in zip(inputs, where, strict=False):
         bad.append(BadSamples(len(samples), partial(_name_row, part)))
         if samples.dtype == np.float32:
             finite = np.isfinite(samples).reshape(len(samples), -1).all(1)
@@ -181,11 +180,40 @@ def dataset_from_arrays(
     )
 
 
+def as_arrays(pair: Pair, where: str) -> tuple[Inputs, Values]:
+    """Samples as uint8 (N, C, H, W) or float32 (N, ...), labels as int64 or text (N,).
+
+    Args:
+        pair: See :func:`dataset_from_arrays`.
+        where: What it is called, for messages.
+
+    Raises:
+        TypeError: These are no arrays of numbers, or no labels.
+        ValueError: Their shapes are wrong.
+    """
+    samples, labels = as_inputs(pair[0], where), as_labels(pair[1], where)
+    if labels.shape != samples.shape[:1]:
+        raise ValueError(
+            f"{where}: there are {samples.shape[0]} samples, and labels of shape {labels.shape}"
+        )
+    return samples, labels
+
+
 def _name_row(part: str, row: int) -> str:
     return f"{part}, row {row} (from 0)"
 
 
-def _inputs(raw: Any, part: str) -> Inputs:
+def as_inputs(raw: Any, part: str) -> Inputs:
+    """Samples as uint8 (N, C, H, W) or float32 (N, ...).
+
+    Args:
+        raw: Numbers (N, ...); uint8 of shape (N, H, W), (N, C, H, W) or (N, H, W, C).
+        part: What they are called, for messages.
+
+    Raises:
+        TypeError: They are no numbers.
+        ValueError: They have one axis only, or there are none.
+    """
     array = np.asarray(raw)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{part}: samples must be numbers, not {array.dtype}")
@@ -206,7 +234,16 @@ def _channels_first(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     return images
 
 
-def _labels(raw: Any, part: str) -> Values:
+def as_labels(raw: Any, part: str) -> Values:
+    """Labels (N,) as int64 or text.
+
+    Args:
+        raw: Integers, truth values or words.
+        part: What they are called, for messages.
+
+    Raises:
+        TypeError: They are something else.
+    """
     labels = np.asarray(raw)
     if labels.dtype.kind in "US":
         return labels.astype(np.str_)

@@ -36,10 +36,12 @@ class Samples(ABC):
         mixable: Whether there is a sample between any two, as Mixup needs it.
         encodes: Whether rows depend on the training part: on its words, or its levels.
         augmentation: The usual training augmentation of this data, one of ``augmentations``.
+        model_dtype: Of what the model gets.
     """
 
     shape: tuple[int, ...]
     default_model: ClassVar[str]
+    model_dtype: ClassVar[str] = "float32"
     augmentations: ClassVar[tuple[AugmentationName, ...]] = ("none",)
     mixable: ClassVar[bool] = True
     encodes: ClassVar[bool] = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -121,6 +121,24 @@ class TableRows(Samples):
         return torch.cat(
             [numbers.nan_to_num(nan=0.0), missing[:, told].to(batch.dtype), categories], dim=1
         )
+
+
+def as_table(frame: Any) -> pa.Table:
+    """A data frame (pandas, polars, Arrow) as a table, without its index.
+
+    Raises:
+        TypeError: It is no data frame.
+        ValueError: A column cannot be read.
+    """
+    if isinstance(frame, pa.Table):
+        return frame
+    if hasattr(frame, "to_arrow"):
+        return frame.to_arrow()
+    if not hasattr(frame, "columns"):
+        raise TypeError(f"a data frame is wanted, not a {type(frame).__name__}")
+    if not all(isinstance(name, str) for name in frame.columns):
+        frame = frame.rename(columns=str)
+    return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
 
 
 def _numbers(columns: Columns, name: str) -> npt.NDArray[np.float64]:

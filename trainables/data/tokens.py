@@ -48,6 +48,7 @@ class Tokens(Samples):
     vocabulary: tuple[str, ...]
 
     default_model: ClassVar[str] = "gpool_cnn"
+    model_dtype: ClassVar[str] = "int32"
     mixable: ClassVar[bool] = False
     encodes: ClassVar[bool] = True
 

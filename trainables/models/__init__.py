@@ -1,8 +1,9 @@
 """Models by name, from timm, or by the dotted path of the user's own builder.
 
 A builder is one function ``(*, input_shape, num_classes, ...options)`` that returns a
-:class:`Classifier` with freshly drawn weights. Instead of ``input_shape``, or besides, it may ask
-for ``samples``, what a sample is; the types of these arguments say which samples the model takes.
+:class:`Classifier` with freshly drawn weights, or any module that ends in a linear layer to the
+logits. Instead of ``input_shape``, or besides, it may ask for ``samples``, what a sample is; the
+types of these arguments say which samples the model takes. What it does not name it is not given.
 To add one, write its file and name it in the table below; an installed package offers its own by
 an entry point of the group ``calsweep.models``. Weights come from torch's default generator alone:
 seed that for equal weights.
@@ -64,7 +65,7 @@ CATALOGUE: Final = Catalogue(
         "wide_resnet28_10_cifar": "trainables.models.thin_resnets_cifar:wide_resnet28_10_cifar",
     },
 )
-_INPUTS = ("input_shape", "samples")
+_GIVEN = ("input_shape", "samples", "num_classes")
 
 
 def available_models() -> tuple[str, ...]:
@@ -91,7 +92,7 @@ def model_options(name: str) -> dict[str, Any]:
     Raises:
         ValueError: There is no such model.
     """
-    return options_of(model_builder(name), (*_INPUTS, "num_classes"))
+    return options_of(model_builder(name), _GIVEN)
 
 
 def check_model_options(name: str, **options: Any) -> None:
@@ -101,7 +102,7 @@ def check_model_options(name: str, **options: Any) -> None:
         ValueError: There is no such model, or its options are wrong; says what is allowed.
     """
     builder = model_builder(name)
-    check_options(f"model {name!r}", builder, options, (*_asked(builder), "num_classes"))
+    check_options(f"model {name!r}", builder, options, _asked(builder))
 
 
 def check_model_fits(name: str, samples: Samples) -> None:
@@ -138,7 +139,7 @@ def make_model(
     Args:
         name: One of :func:`available_models`, ``timm/<name>`` for any model of timm, or
             ``package.module:function`` for a builder of the user's own. That is called with
-            ``num_classes``, whichever it asks for of ``input_shape`` and ``samples``, and the
+            whichever it asks for of ``input_shape``, ``samples`` and ``num_classes``, and the
             options.
         input_shape: Of one sample: channels, height and width of an image.
         num_classes: At least 2.
@@ -146,10 +147,13 @@ def make_model(
         **options: See :func:`model_options`.
 
     Raises:
-        ValueError: The name, an option, the samples or the number of classes is wrong.
-        TypeError: A user's builder returned something else than a :class:`Classifier`.
+        ValueError: The name, an option, the samples or the number of classes is wrong; or what a
+            user's builder returned does not end in a linear layer to the logits.
+        TypeError: A user's builder returned no module.
     """
-    from trainables.models.base import Classifier
+    from torch import nn
+
+    from trainables.models.splitting import as_classifier, no_input
 
     check_model_options(name, **options)
     if not input_shape or not min(input_shape) >= 1:
@@ -162,19 +166,23 @@ def make_model(
         check_model_fits(name, samples)
     elif "samples" in asked:
         raise ValueError(f"model {name!r} asks for samples=, what a sample is")
-    inputs = {"input_shape": input_shape, "samples": samples}
-    model = builder(**{key: inputs[key] for key in asked}, num_classes=num_classes, **options)
-    if not isinstance(model, Classifier):
-        raise TypeError(
-            f"model {name!r} returned {type(model).__name__}, not a Classifier(encoder, head)"
-        )
-    return model
+    given = {"input_shape": input_shape, "samples": samples, "num_classes": num_classes}
+    model = builder(**{key: given[key] for key in asked}, **options)
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model {name!r} returned {type(model).__name__}, not a torch module")
+    try:
+        return as_classifier(model, no_input(input_shape, samples), num_classes)
+    except ValueError as error:
+        raise ValueError(f"model {name!r}: {error}") from error
 
 
 def _asked(builder: Callable[..., Any]) -> tuple[str, ...]:
-    """What of the samples a builder asks for; their shape where that cannot be told."""
+    """What a builder asks for; one that takes whatever it is given, the number of classes."""
     parameters = inspect.signature(builder).parameters
-    return tuple(name for name in _INPUTS if name in parameters) or _INPUTS[:1]
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    return tuple(
+        name for name in _GIVEN if name in parameters or (takes_any and name == "num_classes")
+    )
 
 
 def _alternatives(hint: Any) -> tuple[Any, ...]:

@@ -114,7 +114,7 @@ def sent_to(cluster: RayCluster) -> set[str]:
     [*_, package] = Path(cluster.temporary).glob("session_2*/runtime_resources/*/_ray_pkg_*[!k]")
     assert (package / "sweeps/results/report.html.j2").is_file()
     assert (package / "calsweep-0.1.0.dist-info/METADATA").is_file()
-    own = ("sweeps", "trainables", "search_spaces", "calsweep-0.1.0.dist-info")
+    own = ("calsweep", "sweeps", "trainables", "search_spaces", "calsweep-0.1.0.dist-info")
     names = {path.relative_to(package) for path in package.rglob("*") if path.is_file()}
     return {str(name) for name in names if name.parts[0] not in own and name.suffix != ".pyc"}
 

@@ -1,0 +1,66 @@
+"""calsweep from Python: sweeps, their results, and losses and metrics on their own.
+
+``import calsweep`` takes some milliseconds: what is named here is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from calsweep import losses as losses
+    from calsweep import metrics as metrics
+    from calsweep.result import Best as Best
+    from calsweep.result import Result as Result
+    from calsweep.result import best as best
+    from calsweep.result import load as load
+    from calsweep.running import loss as loss
+    from calsweep.running import resume as resume
+    from calsweep.running import run as run
+    from sweeps.errors import SweepFailedError as SweepFailedError
+    from sweeps.errors import SweepInterruptedError as SweepInterruptedError
+    from sweeps.errors import UserError as UserError
+
+_HOMES: Final = {
+    "Best": "calsweep.result",
+    "Result": "calsweep.result",
+    "SweepFailedError": "sweeps.errors",
+    "SweepInterruptedError": "sweeps.errors",
+    "UserError": "sweeps.errors",
+    "best": "calsweep.result",
+    "load": "calsweep.result",
+    "loss": "calsweep.running",
+    "resume": "calsweep.running",
+    "run": "calsweep.running",
+}
+_MODULES: Final = ("losses", "metrics")
+
+__all__ = [
+    "Best",
+    "Result",
+    "SweepFailedError",
+    "SweepInterruptedError",
+    "UserError",
+    "best",
+    "load",
+    "loss",
+    "losses",
+    "metrics",
+    "resume",
+    "run",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"calsweep.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'calsweep' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

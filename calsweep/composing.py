@@ -1,0 +1,225 @@
+"""A sweep file of what a program has in memory: arrays, functions, classes."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import io
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from sweeps.errors import UserError
+from sweeps.store.sweep_store import storage_fault, sweep_names
+from trainables.storage import Folder, absolute
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Section: TypeAlias = dict[str, Any]
+_LABEL, _TEXT = "label", "text"
+
+
+class Composer:
+    """Puts what is in memory where all processes find it, and names it.
+
+    Arrays lie in ``<storage>/data``, objects in ``<storage>/code``. Their names carry a digest, so
+    that what is there already is not written again, and nothing is ever overwritten.
+
+    Args:
+        storage: Path or URI of the sweep store.
+
+    Raises:
+        UserError: By each method: what it is given cannot be used, or the storage not be written.
+    """
+
+    def __init__(self, storage: str) -> None:
+        self.storage = absolute(storage)
+
+    def free_name(self) -> str:
+        """``sweep-1``, or the first number that no sweep of the storage has."""
+        taken = set(sweep_names(self.storage))
+        number = 1
+        while f"sweep-{number}" in taken:
+            number += 1
+        return f"sweep-{number}"
+
+    def dataset(self, given: Any) -> str | Section:
+        """The section ``dataset`` of a name, a section, a loader, or samples and labels."""
+        if isinstance(given, str):
+            return given
+        if isinstance(given, Mapping):
+            return dict(given)
+        if callable(given):
+            return self._named("dataset", given)
+        if not isinstance(given, tuple) or len(given) != 2:
+            raise UserError(
+                f"dataset is a {type(given).__name__}; allowed: samples and labels (X, y), two "
+                "such pairs ((X, y), (X_test, y_test)), the name of a dataset, a section of a "
+                "sweep file, or a function that loads one"
+            )
+        parts = given if isinstance(given[0], tuple) else (given,)
+        found = [self._kept_data(*part) for part in zip(("train", "test"), parts, strict=False)]
+        if len(found) == 2 and found[0]["name"] != found[1]["name"]:
+            raise UserError("dataset: training and test samples are of different kinds")
+        return {**found[-1], **found[0]}
+
+    def model(self, given: Any) -> str | Section:
+        """The section ``model`` of a name, a section, a function, a class or a module."""
+        if isinstance(given, str):
+            return given
+        if isinstance(given, Mapping):
+            return dict(given)
+        from torch import nn
+
+        if isinstance(given, nn.Module):
+            from trainables.models.fresh import Fresh
+
+            try:
+                return self._named("model", Fresh(given), type(given).__name__)
+            except ValueError as error:
+                raise UserError(f"model: {error}") from None
+        if not callable(given):
+            raise UserError(
+                f"model is a {type(given).__name__}; allowed: the name of a model, a section of a "
+                "sweep file, or a function or class that builds a module"
+            )
+        return self._named("model", given)
+
+    def losses(self, given: Any) -> list[str | Section]:
+        """The section ``losses`` of names, classes, and what :func:`~calsweep.loss` gave."""
+        if isinstance(given, (str, Mapping)) or not isinstance(given, Sequence):
+            given = [given]
+        return [self._loss(each) for each in given]
+
+    def _loss(self, given: Any) -> str | Section:
+        if isinstance(given, str):
+            return given
+        if isinstance(given, Mapping):
+            name = given.get("name")
+            return {**given, "name": self._named("losses", name) if callable(name) else name}
+        if not inspect.isclass(given):
+            raise UserError(
+                f"losses: {given!r} is not allowed; allowed: the name of a loss, calsweep.loss("
+                "name, ...), or a class"
+            )
+        return self._named("losses", given)
+
+    def _named(self, key: str, value: Any, label: str | None = None) -> str:
+        """The dotted path of a function or class, or the name under which it is kept."""
+        module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
+        if label is None and name.isidentifier() and _is_importable(module, name, value):
+            return f"{module}:{name}"
+        label = label or re.sub(r"\W+", "_", name.rpartition(".")[2]).strip("_") or "function"
+        from trainables.kept import keep
+
+        try:
+            return keep(Folder(self.storage) / "code", value, label)
+        except ValueError as error:
+            raise UserError(
+                f"{key}: {error}; define it without that, or in a module that can be imported"
+            ) from None
+        except OSError as error:
+            raise UserError(storage_fault(self.storage, error)) from None
+
+    def _kept_data(self, key: str, pair: Any) -> Section:
+        """A section for samples and labels that were written to a file."""
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise UserError(f"dataset: {key} must be samples and labels, (X, y)")
+        samples, labels = pair
+        where = f"dataset: {key}"
+        if _is_frame(samples):
+            name, stem, data, more = "parquet", *_table(samples, labels, where)
+        elif _are_texts(samples):
+            name, stem, data, more = "parquet", *_texts(samples, labels, where)
+        else:
+            name, stem, data, more = "npz", *_arrays(samples, labels, where)
+        folder, file = Folder(self.storage) / "data", f"{stem}.{name}"
+        try:
+            if not folder.exists(file):
+                folder.write(file, data)
+        except OSError as error:
+            raise UserError(storage_fault(self.storage, error)) from None
+        return {"name": name, key: (folder / file).uri, **more}
+
+
+def _is_importable(module: str | None, name: str, value: object) -> bool:
+    if module in (None, "__main__") or getattr(sys.modules.get(module), name, None) is not value:
+        return False
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _is_frame(samples: Any) -> bool:
+    return hasattr(samples, "columns") or hasattr(samples, "column_names")
+
+
+def _are_texts(samples: Any) -> bool:
+    return (
+        not isinstance(samples, str)
+        and getattr(samples, "ndim", 1) == 1
+        and len(samples) > 0
+        and all(isinstance(text, str) for text in samples)
+    )
+
+
+def _arrays(samples: Any, labels: Any, where: str) -> tuple[str, bytes, Section]:
+    import numpy as np
+
+    from trainables.data.arrays import as_arrays
+
+    try:
+        x, y = as_arrays((samples, labels), where)
+    except (TypeError, ValueError) as error:
+        raise UserError(str(error)) from None
+    digest = hashlib.blake2b(digest_size=8)
+    for array in (x, y):
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+    stream = io.BytesIO()
+    np.savez(stream, x=x, y=y)
+    return f"arrays-{digest.hexdigest()}", stream.getvalue(), {}
+
+
+def _texts(samples: Any, labels: Any, where: str) -> tuple[str, bytes, Section]:
+    import pyarrow as pa
+
+    rows = pa.table({_TEXT: pa.array(list(samples), pa.string())})
+    return *_rows("texts", rows, labels, where), {"label": _LABEL, "text": _TEXT}
+
+
+def _table(samples: Any, labels: Any, where: str) -> tuple[str, bytes, Section]:
+    from trainables.data.table import as_table
+
+    try:
+        rows = as_table(samples)
+    except (TypeError, ValueError) as error:  # Arrow's are of these
+        raise UserError(f"{where}: {error}") from None
+    if _LABEL in rows.column_names:
+        raise UserError(f"{where}: a column of X is called {_LABEL!r}; give it another name")
+    features = list(rows.column_names)
+    return *_rows("table", rows, labels, where), {"label": _LABEL, "features": features}
+
+
+def _rows(stem: str, rows: pa.Table, labels: Any, where: str) -> tuple[str, bytes]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from trainables.data.arrays import as_labels
+
+    try:
+        values = as_labels(labels, where)
+    except TypeError as error:
+        raise UserError(str(error)) from None
+    if values.shape != (rows.num_rows,):
+        raise UserError(
+            f"{where}: there are {rows.num_rows} samples, and labels of shape {values.shape}"
+        )
+    stream = io.BytesIO()
+    pq.write_table(rows.append_column(_LABEL, pa.array(values)), stream)
+    data = stream.getvalue()
+    return f"{stem}-{hashlib.blake2b(data, digest_size=8).hexdigest()}", data

@@ -1,0 +1,302 @@
+"""What a sweep came to, for scripts and notebooks."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from calsweep.storage import default_storage
+from sweeps.errors import UserError
+from sweeps.looking import find_best, read_answer
+from sweeps.search.ranking import Ranking
+from sweeps.search.record import TrialRecord
+from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.schema import SweepFile
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from trainables.calibrated import CalibratedClassifier
+
+
+@dataclass(frozen=True)
+class Best:
+    """The setting that a sweep chose.
+
+    Attributes:
+        loss: Name of the loss.
+        hyperparameters: By name.
+        val: Metrics on the validation split (``error``, ``ece``, ``nll``, and what was aimed at),
+            means over the new seeds.
+        test: The same on the test split, which chose nothing.
+        temperature: What the logits are divided by to calibrate them, the mean likewise.
+        verdict: Whether it beats cross-entropy with a temperature: ``supported``, ``not
+            supported`` (it may be chance) or ``worse``; None where that could not be asked.
+    """
+
+    loss: str
+    hyperparameters: Mapping[str, Any]
+    val: Mapping[str, float]
+    test: Mapping[str, float]
+    temperature: float
+    verdict: str | None
+
+    @property
+    def supported(self) -> bool:
+        """Whether it is shown to beat cross-entropy with a temperature."""
+        return self.verdict == "supported"
+
+
+class Result:
+    """What a sweep came to, as its store has it.
+
+    Made by :func:`calsweep.run`, :func:`calsweep.resume` and :func:`calsweep.load`. In a notebook
+    it shows the leaderboard and the reasons.
+
+    Attributes:
+        name: Of the sweep.
+        storage: Path or URI of the sweep store.
+        finished: Whether the sweep ran to its end.
+        why: The reasons for the choice, and how sure it is, a sentence each.
+
+    Raises:
+        UserError: There is no such sweep, or none of its trials has begun.
+    """
+
+    def __init__(self, storage: str, name: str) -> None:
+        self._store = SweepStore(storage, name)
+        self.name = name
+        self.storage = self._store.storage
+        self._answer, self.finished = read_answer(name, storage)
+        self.why: tuple[str, ...] = tuple(self._answer["why"])
+
+    @property
+    def best(self) -> Best | None:
+        """The chosen setting; None where no trial passed the guard."""
+        chosen = self._answer.get("chosen")
+        return None if chosen is None else Best(**chosen, verdict=self._answer["verdict"])
+
+    @property
+    def supported(self) -> bool:
+        """Whether the choice is shown to beat cross-entropy with a temperature."""
+        return self.best is not None and self.best.supported
+
+    @property
+    def sweep_file(self) -> str:
+        """The sweep as a complete sweep file (YAML): with it the sweep can be repeated."""
+        from sweeps.store.stored_sweeps import read_stored_file
+
+        return read_stored_file(self.storage, self.name)
+
+    def table(self) -> Any:
+        """All trials, a row each.
+
+        Returns:
+            A pandas data frame, or an Arrow table where there is no pandas: ``trial`` (number),
+            ``role``, ``state``, ``loss``, ``seed``, ``epochs``, ``seconds``, ``reason`` (why it
+            failed or was stopped), the hyperparameters by name (as ``loss.<name>`` where a column
+            is called so already) and all metrics of the last epoch, as ``val_ece``.
+        """
+        rows = [_row(record) for record in self._records]
+        columns = list(dict.fromkeys(key for row in rows for key in row))
+        values = {key: [row.get(key) for row in rows] for key in columns}
+        try:
+            import pandas as pd
+        except ImportError:
+            import pyarrow as pa
+
+            return pa.table({key: _one_type(column) for key, column in values.items()})
+        return pd.DataFrame(values)
+
+    def model(self) -> CalibratedClassifier:
+        """The trained classifier of the chosen setting, a torch module.
+
+        It gives calibrated probabilities (N, K) for samples as the data hold them: ``model(rows)``
+        for tensors, ``model.predict_proba(raw)`` for arrays, texts and data frames. Preprocessing,
+        network and temperature are in it; ``torch.save(model, path)`` keeps all of them. Of the
+        seeds that the setting was trained with it is the first new one, which is not chosen for
+        being lucky.
+
+        Raises:
+            UserError: No setting was chosen, the data are not what they were, or the checkpoint was
+                deleted.
+        """
+        from sweeps.runner import load_data
+        from sweeps.store.encoders import encoder_setup
+        from sweeps.store.identity import read_identity
+        from trainables.calibrated import load_calibrated
+
+        trial = self._judged()
+        dataset = load_data(self._sweep)
+        identity = read_identity(self._store.folder)
+        if identity is not None and identity.digest != dataset.digest():
+            raise UserError(
+                f"the data are not those that sweep {self.name!r} was trained on; put them back as "
+                "they were"
+            )
+        encoder = encoder_setup(self._sweep, self._store, dataset)
+        try:
+            return load_calibrated(
+                dataset,
+                (self._sweep.model.name, self._sweep.model.options),
+                trial.config,
+                self._store.trial_folder(trial.number),
+                trial.outcome["temperature"],
+                None if encoder is None else encoder.uri,
+            )
+        except (FileNotFoundError, ValueError) as error:
+            raise UserError(f"sweep {self.name!r}: {error}") from None
+
+    def plot_reliability(self, split: Literal["validation", "test"] = "test") -> Figure:
+        """Reliability diagrams of the chosen setting, as trained and after temperature scaling.
+
+        Args:
+            split: Whose predictions.
+
+        Raises:
+            UserError: No setting was chosen.
+        """
+        from calsweep.pictures import draw_reliability, new_figure
+        from trainables.outcome import read_predictions
+
+        trial = self._judged()
+        data = self._store.trial_folder(trial.number).read(f"predictions_{split}.parquet")
+        figure = new_figure((7.2, 3.8))
+        draw_reliability(figure, *read_predictions(data), trial.outcome["temperature"])
+        return figure
+
+    def plot_search(self) -> Figure:
+        """The objective against the validation error of every trial, and the guard's limit.
+
+        Hollow marks were stopped early.
+        """
+        from calsweep.pictures import new_figure
+        from sweeps.results.figures import draw_error_against_objective
+
+        figure = new_figure((7.2, 3.8))
+        draw_error_against_objective(figure, Ranking(self._records, self._sweep.rule))
+        return figure
+
+    def plot_curves(self) -> Figure:
+        """The scheduler's metric by epoch; grey trials were stopped early, at a dotted line."""
+        from calsweep.pictures import new_figure
+        from sweeps.results.figures import draw_curves
+
+        figure = new_figure((7.2, 3.4))
+        draw_curves(figure, self._records, self._sweep)
+        return figure
+
+    def __repr__(self) -> str:
+        """The leaderboard and the reasons."""
+        from sweeps.terminal.console import plain_console
+
+        text = io.StringIO()
+        console = plain_console(width=100, file=text)
+        self._print(console)
+        return text.getvalue().rstrip()
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook."""
+        from html import escape
+
+        return f'<pre style="line-height:1.2">{escape(repr(self))}</pre>'
+
+    def _print(self, console: Any) -> None:
+        from sweeps.terminal.answers import leaderboard_table
+
+        console.print(leaderboard_table(self._answer["rows"], self._answer["objective"]))
+        console.print()
+        for line in self.why:
+            console.print(line)
+        if not self.finished:
+            console.print(
+                f"Not finished: calsweep.resume({self.name!r}, storage={self.storage!r}) goes on."
+            )
+
+    def _judged(self) -> TrialRecord:
+        """The trial that stands for the chosen setting."""
+        chosen = Ranking(self._records, self._sweep.rule).chosen
+        if chosen is None:
+            raise UserError(f"sweep {self.name!r} chose no setting: {self.why[0]}")
+        return chosen.judged[0]
+
+    @cached_property
+    def _records(self) -> list[TrialRecord]:
+        return self._store.load_records()
+
+    @cached_property
+    def _sweep(self) -> SweepFile:
+        return self._store.load_sweep()
+
+
+def load(storage: str | os.PathLike[str], name: str) -> Result:
+    """The result of a sweep, finished or not.
+
+    Args:
+        storage: Path or URI of the sweep store.
+        name: Of the sweep.
+
+    Raises:
+        UserError: There is no such sweep, or none of its trials has begun.
+    """
+    return Result(os.fspath(storage), name)
+
+
+def best(
+    *,
+    dataset: str | None = None,
+    model: str | None = None,
+    objective: str | None = None,
+    storage: str | os.PathLike[str] | None = None,
+) -> list[dict[str, Any]]:
+    """The best setting of each dataset, model and objective, over all sweeps of a storage.
+
+    Args:
+        dataset: Only this one.
+        model: Only this one.
+        objective: Only sweeps that minimised this.
+        storage: As for :func:`calsweep.run`.
+
+    Returns:
+        What ``calsweep best --format json`` prints: ``dataset``, ``model``, ``objective``,
+        ``sweep``, ``loss``, ``hyperparameters``, ``val``, ``test``, ``temperature``, ``verdict``
+        and so on.
+
+    Raises:
+        UserError: There is none.
+    """
+    return find_best(default_storage(storage), dataset, model, objective).entries
+
+
+_NO_METRICS = ("epoch", "timestamp")
+
+
+def _row(record: TrialRecord) -> dict[str, Any]:
+    seconds = math.nan if record.ended is None else record.ended - record.started
+    row: dict[str, Any] = {
+        "trial": record.number,
+        "role": record.role,
+        "state": record.state,
+        "loss": record.loss.rpartition(":")[2],
+        "seed": record.seed,
+        "epochs": record.epochs,
+        "seconds": seconds,
+        "reason": record.reason,
+    }
+    metrics = {k: v for k, v in record.outcome.items() if k not in _NO_METRICS}
+    own = {
+        f"loss.{name}" if name in (*row, *metrics) else name: value
+        for name, value in record.hyperparameters.items()
+    }
+    return row | own | metrics
+
+
+def _one_type(column: list[Any]) -> list[Any]:
+    """Hyperparameters of several losses may share a name, and differ in type: then as text."""
+    kinds = {str if isinstance(v, str) else float for v in column if v is not None}
+    return column if len(kinds) < 2 else [None if v is None else str(v) for v in column]

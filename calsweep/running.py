@@ -1,0 +1,208 @@
+"""Running sweeps from a script or a notebook, and going on with them."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from calsweep.composing import Composer, Section
+from calsweep.result import Result, load
+from calsweep.storage import default_storage
+from sweeps.errors import SweepInterruptedError, UserError
+from sweeps.sweep_file.loading import load_sweep, override_sweep
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from sweeps.sweep_file.schema import SweepFile
+
+
+def run(
+    sweep: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    *,
+    dataset: Any = None,
+    model: Any = None,
+    losses: Any = None,
+    epochs: int | None = None,
+    trials: int | None = None,
+    name: str | None = None,
+    storage: str | os.PathLike[str] | None = None,
+    address: str | None = None,
+    set: Mapping[str, Any] | None = None,
+    progress: bool = True,
+) -> Result:
+    """Runs a sweep, to its answer.
+
+    Either of a sweep file, or of what is in memory. In a script no ``if __name__ == "__main__"`` is
+    needed.
+
+    >>> result = calsweep.run("birds.yaml", set={"training.epochs": 5})
+    >>> result = calsweep.run(
+    ...     dataset=(X, y),
+    ...     model=lambda num_classes: nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes)),
+    ...     losses=["focal", calsweep.loss("mbls", margin=(1, 20))],
+    ...     epochs=20,
+    ...     trials=40,
+    ... )
+
+    Args:
+        sweep: Path of a sweep file, the name of a ready-made sweep (``quickstart``), or the content
+            of a sweep file.
+        dataset: Samples and labels ``(X, y)``, of which test and validation samples are held out;
+            or two such pairs, to train on and for the test. Samples are arrays or CPU tensors
+            (uint8 of shape (N, H, W), (N, C, H, W) or (N, H, W, C) are images, other numbers
+            (N, ...) are taken as such), texts, or a data frame of numbers and categories. Labels
+            are words or integers from 0. They are written once to ``<storage>/data``. Or the name
+            of a dataset, a section ``dataset`` of a sweep file, or a function that loads one.
+        model: A function or class that builds a module with freshly drawn weights, for each trial
+            anew; it is given whichever it names of ``num_classes``, ``input_shape`` and
+            ``samples``. The module ends in a linear layer to the logits. It may be defined
+            anywhere, also in a notebook. Or the name of a model, or a section ``model``. Or a
+            module: its weights are not used; its layers' ``reset_parameters()`` draw them anew for
+            each trial, and a module of which that cannot be done, or whose weights tell that they
+            are not fresh, is refused. None takes the default one of the kind of data.
+        losses: Names of losses, what :func:`loss` gave, or loss classes of your own.
+        epochs: ``training.epochs``.
+        trials: ``search.trials``.
+        name: Of the sweep, and of its data in MLflow where they come from memory. None takes the
+            sweep file's, or ``sweep-1`` and so on.
+        storage: Path or URI of the sweep store; None for ``CALSWEEP_STORAGE``, else
+            ``calsweep-store``.
+        address: Of a Ray cluster, ``host:port`` or ``auto``; None runs on this machine. The storage
+            is one that all its nodes see.
+        set: Values of the sweep file by dotted key, ``{"training.lr": 0.05}``.
+        progress: Whether to show how it goes.
+
+    Raises:
+        UserError: Something is wrong with what was given; says what is allowed.
+        SweepFailedError: Every trial failed.
+        SweepInterruptedError: By Ctrl-C or the notebook's stop button; :func:`resume` goes on.
+    """
+    place = default_storage(storage)
+    given = {"dataset": dataset, "model": model, "losses": losses}
+    values = {"training.epochs": epochs, "search.trials": trials}
+    values = {key: value for key, value in values.items() if value is not None} | dict(set or {})
+    if sweep is not None:
+        if twice := [key for key, value in given.items() if value is not None]:
+            raise UserError(f"{twice[0]} is given besides a sweep, which has one; give one of them")
+        if isinstance(sweep, Mapping):
+            resolved = override_sweep(dict(sweep), values, name, default_origin="calsweep.run")
+        else:
+            resolved = load_sweep(os.fspath(sweep), values, name)
+    else:
+        resolved = _compose(given, values, name, place)
+    _check_new(resolved.name, place)
+    from sweeps.runner import run_sweep
+
+    try:
+        run_sweep(resolved, place, address, _console(progress))
+    except SweepInterruptedError:
+        raise _interrupted(resolved.name, place) from None
+    return load(place, resolved.name)
+
+
+def resume(
+    name: str,
+    *,
+    storage: str | os.PathLike[str] | None = None,
+    address: str | None = None,
+    progress: bool = True,
+) -> Result:
+    """Goes on with a sweep that was cut off: what has finished is not run again.
+
+    Args:
+        name: Of the sweep.
+        storage: As for :func:`run`.
+        address: As for :func:`run`.
+        progress: Whether to show how it goes.
+
+    Raises:
+        UserError: There is no such sweep, or it is being run.
+        SweepFailedError: Every trial failed.
+        SweepInterruptedError: Once more.
+    """
+    place = default_storage(storage)
+    from sweeps.runner import resume_sweep
+
+    try:
+        resume_sweep(name, place, address, _console(progress))
+    except SweepInterruptedError:
+        raise _interrupted(name, place) from None
+    return load(place, name)
+
+
+def loss(name: Any, **hyperparameters: Any) -> Section:
+    """A loss with ranges or values of its own, for ``run(losses=[...])``.
+
+    >>> calsweep.loss("mbls", margin=(1, 20), lam=0.1)
+    >>> calsweep.loss("focal", gamma=[1, 2, 3])
+    >>> calsweep.loss("label_smoothing", alpha=(0.001, 0.1, "log"))
+
+    Args:
+        name: Of the loss, or a class.
+        **hyperparameters: Of each, ``(low, high)`` or ``(low, high, "log")`` to search between, a
+            list of choices, or a value. What is left out has its own range.
+
+    Raises:
+        UserError: A range is none.
+    """
+    section: Section = {"name": name, "space": {}, "hyperparameters": {}}
+    for key, given in hyperparameters.items():
+        if isinstance(given, list):
+            section["space"][key] = {"choices": given}
+        elif not isinstance(given, tuple):
+            section["hyperparameters"][key] = given
+        elif len(given) == 2 or (len(given) == 3 and given[2] == "log"):
+            section["space"][key] = {"low": given[0], "high": given[1], "log": len(given) == 3}
+        else:
+            raise UserError(
+                f"loss {name}: {key} = {given!r} is not allowed; allowed: (low, high), "
+                '(low, high, "log"), a list of choices, or a value'
+            )
+    return section
+
+
+def _compose(
+    given: Mapping[str, Any], values: Mapping[str, Any], name: str | None, storage: str
+) -> SweepFile:
+    for key in ("dataset", "losses"):
+        if given[key] is None:
+            raise UserError(f"{key} is missing; give dataset and losses, or a sweep file")
+    composer = Composer(storage)
+    dataset = composer.dataset(given["dataset"])
+    if name is not None and isinstance(dataset, dict) and isinstance(given["dataset"], tuple):
+        dataset["title"] = name
+    tree: Section = {
+        "name": name or composer.free_name(),
+        "dataset": dataset,
+        "losses": composer.losses(given["losses"]),
+    }
+    if given["model"] is not None:
+        tree["model"] = composer.model(given["model"])
+    return override_sweep(tree, values, default_origin="calsweep.run")
+
+
+def _check_new(name: str, storage: str) -> None:
+    from sweeps.store.sweep_store import SweepStore
+
+    if SweepStore(storage, name).exists():
+        raise UserError(
+            f"name = {name!r}: a sweep of this name exists in {storage}; go on with it by "
+            f"{_call('resume', name, storage)}, or choose another name"
+        )
+
+
+def _interrupted(name: str, storage: str) -> SweepInterruptedError:
+    return SweepInterruptedError(f"interrupted; {_call('resume', name, storage)} goes on from here")
+
+
+def _call(function: str, name: str, storage: str) -> str:
+    return f"calsweep.{function}({name!r}, storage={storage!r})"
+
+
+def _console(progress: bool) -> Console:
+    from sweeps.terminal.console import plain_console
+
+    return plain_console() if progress else plain_console(file=io.StringIO())

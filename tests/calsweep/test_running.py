@@ -1,0 +1,126 @@
+"""Whole sweeps from Python, on a real Ray and a real MLflow."""
+
+import io
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from sklearn.datasets import load_digits
+from torch import Tensor, nn
+
+import calsweep
+from sweeps.cluster import connection
+from trainables.outcome import read_predictions
+
+README = Path(__file__).parents[2] / "README.md"
+DIGITS = load_digits()
+IMAGES = DIGITS.images.astype(np.uint8)[:600, :, :, None] * 16
+LABELS = DIGITS.target[:600]
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> Iterator[calsweep.Result]:
+    """Of a sweep whose data, model and one loss are in memory alone."""
+
+    class Doubled(nn.Module):
+        def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
+            return 2 * nn.functional.cross_entropy(logits, targets)
+
+    folder = tmp_path_factory.mktemp("from_memory")
+    with connection.connected(None), pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        yield calsweep.run(
+            dataset=(IMAGES, LABELS),
+            model=lambda: nn.Sequential(
+                nn.Flatten(), nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 10)
+            ),
+            losses=[Doubled, calsweep.loss("focal", gamma=(1.5, 2.5))],
+            epochs=4,
+            trials=5,
+            name="digits",
+            storage=folder / "store",
+            set={"selection.finalists": 1, "selection.seeds": 1, "training.batch_size": 32},
+        )
+
+
+def test_the_best_setting(result: calsweep.Result) -> None:
+    assert result.finished
+    assert result.best is not None
+    assert result.best.loss.rpartition(":")[2] in ("cross_entropy", "Doubled", "focal")
+    assert 0 <= result.best.val["error"] < 0.5
+    assert 0 <= result.best.test["ece"] < 0.5
+    assert result.best.temperature > 0
+    assert result.supported == result.best.supported == (result.best.verdict == "supported")
+    assert result.why[0].startswith("Chosen: ")
+
+
+def test_a_row_for_each_trial(result: calsweep.Result) -> None:
+    table = result.table()
+    assert list(table["trial"]) == list(range(len(table)))
+    assert {"Doubled", "focal", "cross_entropy"} == set(table["loss"])
+    assert set(table["state"]) <= {"finished", "stopped"}
+    assert table.loc[table["loss"] == "focal", "gamma"].between(1.5, 2.5).all()
+    assert table["val_ece"].between(0, 1).all()
+
+
+def test_the_model_gives_the_calibrated_probabilities_of_the_sweep(result: calsweep.Result) -> None:
+    model = result.model()
+    probs = model.predict_proba(IMAGES)
+    assert probs.shape == (600, 10)
+    assert np.allclose(probs.sum(1), 1, atol=1e-5)
+    assert (probs.argmax(1) == LABELS).mean() > 0.6
+    rows = torch.from_numpy(model.encode(IMAGES[:5]))
+    assert np.allclose(model(rows).detach(), probs[:5], atol=1e-6)
+    # Those of the test split are what the trial wrote down, divided by its temperature.
+    trial = result._judged()
+    data = result._store.trial_folder(trial.number).read("predictions_test.parquet")
+    logits, labels = read_predictions(data)
+    from sweeps.runner import load_data
+
+    split = load_data(result._sweep).test
+    assert np.array_equal(split.labels, labels)
+    expected = (logits / trial.outcome["temperature"]).softmax(1)
+    assert torch.allclose(model(torch.from_numpy(split.inputs.copy())), expected, atol=1e-5)
+
+
+def test_the_model_is_kept_by_torch(result: calsweep.Result, tmp_path: Path) -> None:
+    torch.save(model := result.model(), tmp_path / "model.pt")
+    again = torch.load(tmp_path / "model.pt", weights_only=False)
+    assert np.array_equal(again.predict_proba(IMAGES[:9]), model.predict_proba(IMAGES[:9]))
+    with pytest.raises(TypeError, match="must be uint8, not float64"):
+        model.predict_proba(IMAGES / 255)
+
+
+@pytest.mark.parametrize("plot", ["plot_reliability", "plot_search", "plot_curves"])
+def test_figures_show_themselves(result: calsweep.Result, plot: str) -> None:
+    figure = getattr(result, plot)()
+    image = np.asarray(Image.open(io.BytesIO(figure._repr_png_())).convert("L"))
+    assert (image < 128).mean() > 0.002
+    assert all(axis.has_data() for axis in figure.axes)
+
+
+def test_the_result_is_there_later(result: calsweep.Result) -> None:
+    again = calsweep.load(result.storage, "digits")
+    assert repr(again) == repr(result)
+    assert "Chosen: " in repr(again)
+    assert again._repr_html_().startswith("<pre")
+    [entry] = calsweep.best(dataset="digits", storage=result.storage)
+    assert entry["loss"] == (again.best and again.best.loss)
+    assert calsweep.resume("digits", storage=result.storage, progress=False).best == again.best
+
+
+def test_the_readmes_example_runs_as_a_script(tmp_path: Path) -> None:
+    section = README.read_text(encoding="utf-8").partition("\n## From Python\n")[2]
+    code = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)[0]
+    (tmp_path / "script.py").write_text(code)
+    run = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert "Chosen: " in run.stdout

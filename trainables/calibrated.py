@@ -1,0 +1,184 @@
+"""A trained classifier with all that it needs besides: what a sample is, and its temperature."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from trainables import two_stage
+from trainables.checkpoints import load_checkpoint
+from trainables.config import trial_setting
+from trainables.data.arrays import as_inputs
+from trainables.data.base import Dataset
+from trainables.data.samples import Images, Samples
+from trainables.data.table import Columns, TableRows, as_table
+from trainables.data.tokens import Tokens
+from trainables.models import Classifier, make_model
+from trainables.report import TrialConfig
+from trainables.storage import Folder
+
+
+class CalibratedClassifier(nn.Module):
+    """Gives calibrated probabilities for samples as the data hold them.
+
+    Preprocessing, network and temperature in one module, in evaluation mode.
+
+    Args:
+        network: The trained classifier.
+        samples: What a sample is, as measured on the training split.
+        temperature: What the logits are divided by, above 0.
+        classes: Their names, in the order of the probabilities.
+
+    Attributes:
+        classes: The same.
+        samples: The same.
+        temperature: The same, a buffer.
+    """
+
+    temperature: Tensor
+
+    def __init__(
+        self, network: Classifier, samples: Samples, temperature: float, classes: tuple[str, ...]
+    ) -> None:
+        super().__init__()
+        self.network = network
+        self.samples = samples
+        self.classes = classes
+        self.register_buffer("temperature", torch.tensor(temperature))
+        self.eval()
+
+    def logits(self, rows: Tensor) -> Tensor:
+        """Calibrated logits (N, K), float32, of rows (N, ...) as :meth:`encode` gives them."""
+        values: Tensor = self.network(self.samples.normalise(rows))
+        return values / self.temperature
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Calibrated probabilities.
+
+        Args:
+            rows: (N, ...), on the module's device: uint8 (N, C, H, W) of images, float32 of other
+                arrays as they are in the data; of texts and tables what :meth:`encode` gives.
+
+        Returns:
+            (N, K), float32, each row summing to 1.
+        """
+        return self.logits(rows).softmax(dim=1)
+
+    def encode(self, raw: Any) -> npt.NDArray[Any]:
+        """Makes rows of samples as the user has them.
+
+        Args:
+            raw: Arrays as the data hold them, (N, ...); images also (N, H, W) and (N, H, W, C);
+                texts; or a data frame with the columns of the data.
+
+        Returns:
+            (N, ...), of the dtype and shape that :meth:`forward` takes.
+
+        Raises:
+            TypeError: They are of another kind.
+            ValueError: They are of another shape, or a column is missing.
+        """
+        samples = self.samples
+        if isinstance(samples, TableRows):
+            rows = samples.encode(_columns(raw, samples))
+        elif isinstance(samples, Tokens):
+            rows = samples.encode(np.asarray(raw, dtype=object))
+        else:
+            rows = as_inputs(np.asarray(raw), "samples")
+            if isinstance(samples, Images) and rows.dtype != np.uint8:
+                raise TypeError(f"{samples} must be uint8, not {np.asarray(raw).dtype}")
+            rows = rows.astype(np.uint8 if isinstance(samples, Images) else np.float32, copy=False)
+        samples.check(rows)
+        return np.ascontiguousarray(rows)
+
+    @torch.no_grad()
+    def predict_proba(self, raw: Any, batch_size: int = 1024) -> npt.NDArray[np.float32]:
+        """Calibrated probabilities (N, K) of samples as the user has them.
+
+        Args:
+            raw: See :meth:`encode`.
+            batch_size: Samples at a time.
+
+        Raises:
+            TypeError: See :meth:`encode`.
+            ValueError: See :meth:`encode`.
+        """
+        rows, device = self.encode(raw), self.temperature.device
+        self.eval()
+        pieces = [
+            self(torch.from_numpy(rows[start : start + batch_size]).to(device)).cpu().numpy()
+            for start in range(0, len(rows), batch_size)
+        ]
+        return np.concatenate(pieces)
+
+
+def load_calibrated(
+    dataset: Dataset,
+    model: tuple[str, dict[str, object]],
+    config: TrialConfig,
+    folder: Folder,
+    temperature: float,
+    encoders: str | None = None,
+) -> CalibratedClassifier:
+    """The classifier that a trial trained.
+
+    Args:
+        dataset: The data that it was trained on.
+        model: Name and options.
+        config: The trial.
+        folder: Its folder.
+        temperature: What was fitted for it.
+        encoders: Given, it is a linear head on the encoder of its seed that lies there.
+
+    Raises:
+        FileNotFoundError: It left no checkpoint, or its encoder is gone.
+        ValueError: The encoder's file is damaged.
+    """
+    name, options = model
+    setting = trial_setting(name, options, config)
+    state = load_checkpoint(folder / "checkpoints", setting)
+    if state is None:
+        raise FileNotFoundError(f"no checkpoint lies in {(folder / 'checkpoints').uri}")
+    if "pretrained" in options:  # its weights are in the checkpoint
+        options = {**options, "pretrained": False}
+    with torch.random.fork_rng(devices=[]):
+        network = make_model(
+            name,
+            input_shape=dataset.input_shape,
+            num_classes=dataset.num_classes,
+            samples=dataset.samples,
+            **options,
+        )
+    weights = state["trainer"]["model"]
+    if encoders is None:
+        network.load_state_dict(weights)
+    else:
+        trained = two_stage.load_encoder(two_stage.encoder_folder(encoders, config.seed))
+        network.encoder.load_state_dict(trained)
+        network = two_stage.whole(network)
+        network.head.load_state_dict(
+            {key: weights[f"head.{key}"] for key in network.head.state_dict()}
+        )
+    return CalibratedClassifier(network, dataset.samples, temperature, dataset.classes)
+
+
+def _columns(raw: Any, samples: TableRows) -> Columns:
+    import pyarrow as pa
+
+    table = as_table(raw)
+    names = (*samples.numeric, *samples.categorical)
+    if missing := [name for name in names if name not in table.column_names]:
+        raise ValueError(f"the columns {', '.join(missing)} are missing")
+    columns = {name: table[name] for name in names}
+    for name in samples.numeric:
+        numbers = columns[name]
+        if pa.types.is_boolean(numbers.type):
+            numbers = numbers.cast(pa.uint8())
+        columns[name] = numbers.cast(pa.float64())
+    for name in samples.categorical:
+        columns[name] = columns[name].cast(pa.string())
+    return Columns(pa.table(columns))

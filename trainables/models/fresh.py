@@ -1,0 +1,57 @@
+"""Models with freshly drawn weights, from one that was built already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+
+import torch
+from torch import nn
+
+
+class Fresh:
+    """A builder of copies of a module, whose layers' ``reset_parameters()`` draw their weights.
+
+    The module's own weights are not used. So one is refused that tells that they matter: where a
+    layer has no ``reset_parameters()``, or where what that always sets to the same (normalisation
+    statistics and scales, say) is something else, as in a trained module or one with an
+    initialisation of its own. Of others that cannot be told.
+
+    Args:
+        module: The module.
+
+    Raises:
+        ValueError: It cannot be built anew.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = deepcopy(module)
+        kind = type(module).__name__
+        instead = (
+            f"; give a function that builds one for each trial, such as model=lambda: {kind}(...)"
+        )
+        for path, layer in module.named_modules():
+            own = any(True for _ in layer.parameters(recurse=False))
+            if own and not hasattr(layer, "reset_parameters"):
+                raise ValueError(
+                    f"this {kind} cannot be built anew: its part {path or kind!r} "
+                    f"({type(layer).__name__}) has no reset_parameters(){instead}"
+                )
+        with torch.random.fork_rng(devices=[]):
+            first, second = self().state_dict(), self().state_dict()
+        for name, given in module.state_dict().items():
+            always = torch.equal(first[name], second[name])
+            if always and not torch.equal(first[name], given):
+                raise ValueError(
+                    f"the weights of this {kind} are not used, as each trial draws its own, and "
+                    f"{name!r} tells that they are not freshly drawn{instead}"
+                )
+
+    def __call__(self) -> nn.Module:
+        """A copy with new weights, from torch's default generator."""
+        module = deepcopy(self._module)
+        for layer in module.modules():
+            draw: Callable[[], object] | None = getattr(layer, "reset_parameters", None)
+            if draw is not None:
+                draw()
+        return module

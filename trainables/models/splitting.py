@@ -1,0 +1,90 @@
+"""Any module that ends in a linear layer, as an encoder and a head."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from trainables.models.base import Classifier
+
+if TYPE_CHECKING:
+    from trainables.data.samples import Samples
+
+
+def as_classifier(model: nn.Module, inputs: Tensor, num_classes: int) -> Classifier:
+    """Splits a module where its last linear layer gets the features.
+
+    That layer is found by passing two samples through the module: what it returns must be the very
+    tensor that the layer gave, so that nothing (a softmax, say) comes after it.
+
+    Args:
+        model: Maps inputs to logits (N, K); it is taken apart. A :class:`Classifier` stays as it
+            is.
+        inputs: Two samples, of the shape and dtype that the model gets.
+        num_classes: K.
+
+    Raises:
+        ValueError: It does not end in such a layer, cannot take such samples, or K is another.
+    """
+    if isinstance(model, Classifier):
+        return model
+    given: dict[nn.Linear, tuple[Tensor, Tensor]] = {}
+
+    def look(layer: nn.Module, received: tuple[Tensor, ...], returned: Tensor) -> None:
+        assert isinstance(layer, nn.Linear)
+        given[layer] = received[0], returned
+
+    layers = {layer: path for path, layer in model.named_modules() if isinstance(layer, nn.Linear)}
+    hooks = [layer.register_forward_hook(look) for layer in layers]
+    try:
+        logits = _evaluated(model, inputs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    heads = [layer for layer, (_, returned) in given.items() if returned is logits]
+    if not heads or given[heads[0]][0].dim() != 2:
+        raise ValueError(
+            f"what {type(model).__name__} returns is not what a linear layer gave of features "
+            "(N, D); end it in nn.Linear(D, num_classes), with no softmax after it, or return a "
+            "Classifier(encoder, head)"
+        )
+    head, path = heads[0], layers[heads[0]]
+    if head.out_features != num_classes:
+        raise ValueError(
+            f"{type(model).__name__} gives {head.out_features} logits, while the data have "
+            f"{num_classes} classes; a builder that takes num_classes is given it"
+        )
+    if path == "":
+        return Classifier(nn.Identity(), head)
+    parent, _, leaf = path.rpartition(".")
+    setattr(model.get_submodule(parent), leaf, nn.Identity())
+    classifier = Classifier(model, head)
+    if _evaluated(model, inputs).shape != (len(inputs), head.in_features):
+        raise ValueError(
+            f"{type(model).__name__} uses its last linear layer in more than one place; return a "
+            "Classifier(encoder, head)"
+        )
+    return classifier
+
+
+def no_input(input_shape: tuple[int, ...], samples: Samples | None) -> Tensor:
+    """Two samples of zeros, of the dtype that a model gets."""
+    dtype = torch.float32 if samples is None else getattr(torch, samples.model_dtype)
+    return torch.zeros((2, *input_shape), dtype=dtype)
+
+
+def _evaluated(model: nn.Module, inputs: Tensor) -> Any:
+    training = model.training
+    try:
+        with torch.no_grad():
+            return model.eval()(inputs)
+    except Exception as error:  # somebody's own module may fail in any way
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise ValueError(
+            f"{type(model).__name__} cannot take samples of shape {tuple(inputs.shape[1:])}: "
+            f"{reason}"
+        ) from error
+    finally:
+        model.train(training)
