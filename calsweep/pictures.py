@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from torch import Tensor
 
-_BLUE, _RED = "#0072B2", "#D55E00"
+_BLUE, _RED = "#56B4E9", "#D55E00"
 
 
 class _Shown(Figure):
@@ -33,9 +33,9 @@ def new_figure(size: tuple[float, float]) -> Figure:
 def draw_reliability(figure: Figure, logits: Tensor, labels: Tensor, temperature: float) -> None:
     """Reliability diagrams, as trained and after temperature scaling, on one figure.
 
-    Bars are the accuracy of 15 equal-width bins of confidence, the red part is the gap to the mean
-    confidence, the line in each bin spans what a calibrated model would show there in 95 of 100
-    cases, and below is the share of samples in each bin.
+    Bars are the accuracy of 15 equal-width bins of confidence, the hatched part is the gap to the
+    mean confidence, the line in each bin spans what a calibrated model would show there in 95 of
+    100 cases, and below is the share of samples in each bin.
 
     Args:
         figure: An empty one.
@@ -70,7 +70,8 @@ def _panel(upper: Axes, lower: Axes, probs: Tensor, labels: Tensor) -> None:
             continue
         low, high = sorted((confidence, accuracy))
         upper.bar(left, accuracy, width * 0.95, align="edge", color=_BLUE)
-        upper.bar(left, high - low, width * 0.95, low, align="edge", color=_RED, alpha=0.4)
+        gap = {"facecolor": "none", "edgecolor": _RED, "hatch": "////", "linewidth": 1}
+        upper.bar(left, high - low, width * 0.95, low, align="edge", **gap)
         few, many = binom.ppf((0.025, 0.975), int(count), min(confidence, 1.0)) / count
         upper.plot([left + width / 2] * 2, [few, many], color="#111", linewidth=1.5)
         lower.bar(left, count / len(labels), width * 0.95, align="edge", color="#8a8f98")

@@ -136,3 +136,14 @@ def test_ranges_choices_and_values_of_a_loss() -> None:
     assert section["hyperparameters"] == {"lam": 0.5}
     with pytest.raises(calsweep.UserError, match=r"gamma = \(1,\) is not allowed; allowed: \(low"):
         calsweep.loss("focal", gamma=(1,))
+
+
+def test_an_interruption_says_how_to_go_on_from_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any) -> None:
+        raise calsweep.SweepInterruptedError("interrupted; `calsweep resume cut` goes on from here")
+
+    monkeypatch.setattr("sweeps.runner.run_sweep", interrupt)
+    with pytest.raises(calsweep.SweepInterruptedError, match=r"; calsweep\.resume\('cut', storage"):
+        calsweep.run(dataset="digits", losses=["focal"], name="cut", storage=tmp_path)
