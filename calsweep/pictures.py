@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from scipy.stats import binom
 
+from sweeps.search.ranking import Ranking
+from sweeps.search.record import TrialRecord
+from sweeps.search.stopping import make_stopper
+from sweeps.sweep_file.schema import SweepFile
 from trainables.metrics import expected_calibration_error, reliability_bins
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from torch import Tensor
 
-_BLUE, _RED = "#56B4E9", "#D55E00"
+_BLUE, _RED, _GREY = "#56B4E9", "#D55E00", "#8a8f98"
+# Okabe and Ito's colours, which the colour-blind can tell apart, and two markers.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
+_MARKERS = ("o", "s", "^", "D")
 
 
 class _Shown(Figure):
@@ -56,6 +66,92 @@ def draw_reliability(figure: Figure, logits: Tensor, labels: Tensor, temperature
     axes[1, 0].set_ylabel("share")
 
 
+def draw_search(figure: Figure, ranking: Ranking) -> None:
+    """The objective against the validation error of every trial, and the guard's limit.
+
+    Args:
+        figure: An empty one.
+        ranking: Of the sweep.
+    """
+    records = [record for record in ranking.records if record.role != "encoder"]
+    objective = ranking.rule.objective
+    axis = figure.subplots()
+    drawn: list[float] = []
+    for loss, style in _styles(records).items():
+        for state, fill in (("finished", "full"), ("stopped", "none")):
+            shown = [
+                r.outcome
+                for r in records
+                if (r.loss, r.state) == (loss, state) and objective in r.outcome
+            ]
+            values = [outcome[objective] for outcome in shown]
+            drawn += values
+            axis.plot(
+                [outcome["val_error"] for outcome in shown],
+                values,
+                linestyle="none",
+                fillstyle=fill,
+                label=loss.rpartition(":")[2] if state == "finished" else None,
+                **style,
+            )
+    if ranking.reference is not None:
+        limit = ranking.reference + ranking.rule.guard
+        axis.axvline(limit, color="#555", linestyle="--", linewidth=1)
+        place = ("data", "axes fraction")
+        axis.annotate(" guard", (limit, 0.98), xycoords=place, va="top", color="#555")
+    axis.set(xlabel="validation error", ylabel=objective, yscale=_scale(drawn))
+    figure.legend(loc="outside right upper", frameon=False, fontsize=9)
+
+
+def draw_curves(figure: Figure, records: Sequence[TrialRecord], sweep: SweepFile) -> None:
+    """The scheduler's metric by epoch: stopped trials grey, rungs as dotted lines.
+
+    Args:
+        figure: An empty one.
+        records: The sweep's trials.
+        sweep: The sweep.
+    """
+    axis = figure.subplots()
+    metric, styles = sweep.scheduler.metric, _styles(records)
+    drawn: list[float] = []
+    for record in records:
+        epochs = [entry["epoch"] for entry in record.history]
+        values = [entry.get(metric, math.nan) for entry in record.history]
+        drawn += values
+        if record.state == "finished":
+            name, colour = record.loss.rpartition(":")[2], styles[record.loss]["color"]
+            axis.plot(epochs, values, color=colour, linewidth=1, alpha=0.8, label=name)
+        elif epochs:
+            axis.plot(epochs, values, color="#bbb", linewidth=0.8, zorder=1)
+            axis.plot(epochs[-1], values[-1], "x", color="#888", markersize=4, zorder=1)
+    for rung in make_stopper(sweep).rungs:
+        axis.axvline(rung, color="#555", linestyle=":", linewidth=1)
+    axis.set(xlabel="epoch", ylabel=metric, yscale=_scale(drawn))
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    lines, names = axis.get_legend_handles_labels()
+    once = dict(zip(names, lines, strict=True))
+    figure.legend(
+        list(once.values()), list(once), loc="outside right upper", frameon=False, fontsize=9
+    )
+
+
+def _styles(records: Sequence[TrialRecord]) -> dict[str, dict[str, Any]]:
+    losses = dict.fromkeys(record.loss for record in records)
+    return {
+        loss: {
+            "color": _COLOURS[i % len(_COLOURS)],
+            "marker": _MARKERS[i // len(_COLOURS) % len(_MARKERS)],
+        }
+        for i, loss in enumerate(losses)
+    }
+
+
+def _scale(values: Sequence[float]) -> str:
+    """Logarithmic over more than a decade; within one its ticks say little."""
+    positive = [value for value in values if value > 0]
+    return "log" if positive and max(positive) > 10 * min(positive) else "linear"
+
+
 def _panel(upper: Axes, lower: Axes, probs: Tensor, labels: Tensor) -> None:
     bins = reliability_bins(probs, labels)
     width = float(bins.upper[0] - bins.lower[0])
@@ -70,10 +166,15 @@ def _panel(upper: Axes, lower: Axes, probs: Tensor, labels: Tensor) -> None:
             continue
         low, high = sorted((confidence, accuracy))
         upper.bar(left, accuracy, width * 0.95, align="edge", color=_BLUE)
-        gap = {"facecolor": "none", "edgecolor": _RED, "hatch": "////", "linewidth": 1}
+        gap: dict[str, Any] = {
+            "facecolor": "none",
+            "edgecolor": _RED,
+            "hatch": "////",
+            "linewidth": 1,
+        }
         upper.bar(left, high - low, width * 0.95, low, align="edge", **gap)
         few, many = binom.ppf((0.025, 0.975), int(count), min(confidence, 1.0)) / count
         upper.plot([left + width / 2] * 2, [few, many], color="#111", linewidth=1.5)
-        lower.bar(left, count / len(labels), width * 0.95, align="edge", color="#8a8f98")
+        lower.bar(left, count / len(labels), width * 0.95, align="edge", color=_GREY)
     upper.plot([0, 1], [0, 1], color="#222", linestyle="--", linewidth=1)
     upper.set(xlim=(0, 1), ylim=(0, 1))

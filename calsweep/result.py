@@ -175,17 +175,15 @@ class Result:
 
         Hollow marks were stopped early.
         """
-        from calsweep.pictures import new_figure
-        from sweeps.results.figures import draw_error_against_objective
+        from calsweep.pictures import draw_search, new_figure
 
         figure = new_figure((7.2, 3.8))
-        draw_error_against_objective(figure, Ranking(self._records, self._sweep.rule))
+        draw_search(figure, Ranking(self._records, self._sweep.rule))
         return figure
 
     def plot_curves(self) -> Figure:
         """The scheduler's metric by epoch; grey trials were stopped early, at a dotted line."""
-        from calsweep.pictures import new_figure
-        from sweeps.results.figures import draw_curves
+        from calsweep.pictures import draw_curves, new_figure
 
         figure = new_figure((7.2, 3.4))
         draw_curves(figure, self._records, self._sweep)
