@@ -7,7 +7,8 @@ interval covers if it holds the metric's value on the whole law.
 Run `python -m benchmarks.intervals` (hours on one core; `--repetitions`, `--metrics`, `--samples`,
 `--classes` and `--laws` make it shorter). Each row is written to `--results` as soon as it is
 measured, and what is there is not measured again, so a run that was broken off goes on; `--print`
-makes the table of what there is. `--predictions FILE.npz` (arrays `logits` and `labels`) adds real
+makes the table of what there is (rows of an older form of an interval are to be taken out of the
+file by hand). `--predictions FILE.npz` (arrays `logits` and `labels`) adds real
 predictions. `--rivals` compares ways to make an interval of ECE instead.
 """
 
@@ -51,8 +52,10 @@ CALIBRATION = (
     "classwise_adaptive_ece",
     "kde_ece",
 )
-LEVEL = 0.95
+FULL = 1000  # repetitions
+LEVEL, COVERING = 0.95, 0.93
 RESAMPLES = 400
+RESULTS = Path(__file__).with_name("intervals.jsonl")
 RESAMPLED_CELLS = 300  # of confidence, in which a bootstrap resamples right and wrong predictions
 
 
@@ -378,36 +381,63 @@ class Results:
         unfinished.write_text(text)
         os.replace(unfinished, self.path)
 
-    def table(self) -> str:
-        """A line per law and interval: coverage in percent and mean width by number of samples.
+    def table(self, names: Iterable[str]) -> str:
+        """A line per interval and law: coverage in percent and mean width by number of samples.
 
-        Where there are not as many repetitions as in most rows, their number stands behind.
+        Where there are other than 1,000 repetitions, their number stands behind.
         """
-        samples = sorted({row.samples for row in self.rows.values()})
-        numbers = [row.repetitions for row in self.rows.values()]
-        usual = max(set(numbers), key=numbers.count)
+        rows = [row for row in self.rows.values() if row.interval in set(names)]
+        samples = sorted({row.samples for row in rows})
         lines = [
-            "| K | law | interval | truth | " + " | ".join(f"n = {n:,}" for n in samples) + " |",
+            "| interval | K | law | truth | " + " | ".join(f"n = {n:,}" for n in samples) + " |",
             "| --- | --- | --- | --- |" + " --- |" * len(samples),
         ]
-        for classes, law, interval in dict.fromkeys(key[:3] for key in self.rows):
-            found = [self.rows.get((classes, law, interval, n)) for n in samples]
-            truth = next(row.truth for row in found if row)
-            cells = [_cell(row, usual) if row else "" for row in found]
-            first = [str(classes), law, interval, f"{truth:.4f}"]
-            lines.append("| " + " | ".join([*first, *cells]) + " |")
+        for name in names:
+            for classes, law in dict.fromkeys((r.classes, r.law) for r in rows):
+                found = [self.rows.get((classes, law, name, n)) for n in samples]
+                known = [row for row in found if row]
+                if known:
+                    cells = [_cell(row) if row else "" for row in found]
+                    first = [name, str(classes), law, f"{known[0].truth:.4f}"]
+                    lines.append("| " + " | ".join([*first, *cells]) + " |")
         return "\n".join(lines)
 
+    def relative_widths(self) -> str:
+        """The interval of ECE over the narrowest that covers, a line per law: by samples.
 
-def _cell(row: Row, usual: int) -> str:
+        Of the ways that were measured; one covers if its coverage is at least `COVERING`.
+        """
+        rows = [row for row in self.rows.values() if row.interval == "ece"]
+        samples = sorted({row.samples for row in rows})
+        lines = [
+            "| K | law | " + " | ".join(f"n = {n:,}" for n in samples) + " |",
+            "| --- | --- |" + " --- |" * len(samples),
+        ]
+        for classes, law in dict.fromkeys((row.classes, row.law) for row in rows):
+            cells = [self._relative_width(classes, law, count) for count in samples]
+            if any(cells):
+                lines.append("| " + " | ".join([str(classes), law, *cells]) + " |")
+        return "\n".join(lines)
+
+    def _relative_width(self, classes: int, law: str, samples: int) -> str:
+        ours = self.rows.get((classes, law, "ece", samples))
+        others = [self.rows.get((classes, law, name, samples)) for name in RIVALS]
+        covering = [row for row in others if row and row.covers >= COVERING]
+        if ours is None or not covering:
+            return ""
+        narrowest = min(covering, key=lambda row: row.width)
+        return f"{ours.width / narrowest.width:.2f}, {narrowest.interval}"
+
+
+def _cell(row: Row) -> str:
     text = f"{100 * row.covers:.1f} / {row.width:.3g}"
-    return text if row.repetitions == usual else f"{text} ({row.repetitions:,})"
+    return text if row.repetitions == FULL else f"{text} ({row.repetitions:,})"
 
 
 def main() -> None:
     """Measure what is not in the results yet, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repetitions", type=int, default=1000)
+    parser.add_argument("--repetitions", type=int, default=FULL)
     known = [name for name in M.METRIC_NAMES if name != "mce"]
     parser.add_argument("--metrics", nargs="+", default=list(CALIBRATION), choices=known)
     parser.add_argument("--samples", type=int, nargs="+", default=[200, 500, 2000, 10_000, 50_000])
@@ -416,11 +446,12 @@ def main() -> None:
     parser.add_argument("--predictions", type=Path, nargs="*", default=[])
     parser.add_argument("--pool", type=int, default=60_000, help="samples of a simulated law")
     parser.add_argument("--rivals", action="store_true", help="ways to make an interval of ECE")
-    parser.add_argument("--results", type=Path, default=Path("intervals.jsonl"))
+    parser.add_argument("--results", type=Path, default=RESULTS, help="a file to go on with")
     parser.add_argument("--print", action="store_true", help="only print what there is")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     results = Results(arguments.results)
+    names = ["ece", *RIVALS] if arguments.rivals else arguments.metrics
     if not arguments.print:
         laws = [
             simulated(name, num_classes, arguments.pool)
@@ -428,9 +459,10 @@ def main() -> None:
             for name in arguments.laws
         ]
         laws += [real(path) for path in arguments.predictions]
-        names = [*RIVALS, "ece"] if arguments.rivals else arguments.metrics
         fill(results, laws, names, arguments.samples, arguments.repetitions)
-    print(results.table())
+    print(results.table(names))
+    if arguments.rivals:
+        print(results.relative_widths())
 
 
 def fill(

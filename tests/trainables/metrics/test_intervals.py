@@ -90,7 +90,9 @@ def test_the_benchmark_goes_on_where_it_was_broken_off(tmp_path: Path) -> None:
     assert len(again.rows) == 2
     fill(again, laws[:1], ["ece"], [50], repetitions=3)
     assert Results(path).rows[3, "calibrated", "ece", 50].repetitions == 3
-    assert again.table().count("\n") == 3
+    assert again.table(["ece", "smooth_ece"]).count("\n") == 3
+    fill(again, laws, ["inversion along the true gaps"], [50], repetitions=2)
+    assert "inversion along the true gaps" in again.relative_widths()
 
 
 @settings(max_examples=25, deadline=None)
