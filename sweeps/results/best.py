@@ -186,8 +186,8 @@ def _entry(sweep: TrackedSweep, chosen: Candidate, ambiguous: set[str]) -> dict[
 
 
 def _split(chosen: Candidate, split: str, metric: str) -> dict[str, float]:
-    """A split's metrics, with interval and value after scaling of ECE, NLL and ``metric``."""
+    """A split's metrics; with intervals, also after scaling, those of ECE, NLL and ``metric``."""
     shown = dict.fromkeys((*_METRICS, metric))
-    ends = ("low", "high", "scaled", "calibrated", "calibrated_high")
-    more = [f"{m}_{end}" for m in ("ece", "nll", metric) for end in ends]
+    ends = ("", "_low", "_high", "_calibrated", "_calibrated_high")
+    more = [f"{m}{t}{end}" for m in ("ece", "nll", metric) for t in ("", "_scaled") for end in ends]
     return dict(finite({name: chosen.mean(f"{split}_{name}") for name in (*shown, *more)}))

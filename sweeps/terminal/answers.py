@@ -75,11 +75,12 @@ def overview_table(overviews: Sequence[Overview]) -> Table:
 
 def best_table(entries: Sequence[dict[str, Any]]) -> Table:
     """The entries for the terminal; what they were chosen by decides the columns."""
-    metrics = list(dict.fromkeys(objective_metric(entry["objective"]) for entry in entries))
+    metrics = list(dict.fromkeys(_shown_metric(entry["objective"]) for entry in entries))
     table = new_table(gap=1)
     for heading in ("dataset", "model", "loss", "setting"):
         table.add_column(heading, overflow="fold", min_width=8 if heading == "loss" else None)
-    headings = [f"{split}\n{metric_heading(m)}" for m in metrics for split in ("val", "test")]
+    names = [metric_heading(m) + (" + T" if m.endswith("_scaled") else "") for m in metrics]
+    headings = [f"{split}\n{name}" for name in names for split in ("val", "test")]
     for heading in (*headings, "val\nerror", "test\nerror", "\nT"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("beats\nCE + T?", overflow="fold", min_width=9)
@@ -101,6 +102,11 @@ def best_table(entries: Sequence[dict[str, Any]]) -> Table:
         "would show on so many samples"
     )
     return table
+
+
+def _shown_metric(objective: str) -> str:
+    """The metric that an answer is shown with: ``ece_scaled`` where that was aimed at."""
+    return objective_metric(objective) + ("_scaled" if objective.endswith("_scaled") else "")
 
 
 def _with_interval(values: dict[str, float], metric: str) -> str:
