@@ -65,7 +65,8 @@ def test_beside_a_calibration_error_stands_what_a_calibrated_model_would_show() 
 
 def test_what_was_aimed_at_after_scaling_is_shown_after_scaling() -> None:
     scaled = {"val_ece_scaled": 0.0111, "val_ece_scaled_low": 0.0044, "val_ece_scaled_high": 0.0222}
-    found = best_settings([tracked([baseline(val_ece=0.0666, **scaled)], objective="val_ece_scaled")])
+    aimed = tracked([baseline(val_ece=0.0666, **scaled)], objective="val_ece_scaled")
+    found = best_settings([aimed])
     assert found[0]["val"]["ece_scaled_high"] == 0.0222
     text = shown(best_table(found))
     for part in ("ECE + T", ".0111", ".0044–.0222"):
