@@ -8,6 +8,11 @@ from typing import Any
 
 import pytest
 import ray
+from ray.util.placement_group import (
+    placement_group,
+    placement_group_table,
+    remove_placement_group,
+)
 from rich.console import Console
 
 from sweeps.cluster import connection as cluster
@@ -18,6 +23,7 @@ from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import ScalingSection, SweepFile
 from trainables.config import TrialSetup
 from trainables.trial import TrialRun
+from trainables.wrappers.internals import give_back_abandoned_places
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -142,6 +148,30 @@ def test_a_stopped_trial_gives_its_workers_back(result: SweepResult) -> None:
     while ray.available_resources().get("CPU") != ray.cluster_resources()["CPU"]:
         assert time.monotonic() < until, ray.available_resources()
         time.sleep(0.5)
+
+
+class Maker:
+    """Reserves a place, as Ray Train's controller does."""
+
+    def make(self) -> Any:
+        group = placement_group([{"CPU": 0.1}])
+        ray.get(group.ready())
+        return group
+
+
+def test_places_whose_maker_died_are_given_back(workplace: Path) -> None:
+    actor: Any = ray.remote(num_cpus=0)(Maker)
+    makers = [actor.remote() for _ in range(2)]
+    left, held = ray.get([maker.make.remote() for maker in makers])
+    ray.kill(makers[0])
+    until = time.monotonic() + 60
+    while placement_group_table(left)["state"] != "REMOVED":
+        assert time.monotonic() < until
+        give_back_abandoned_places()
+        time.sleep(0.2)
+    assert placement_group_table(held)["state"] == "CREATED"
+    ray.kill(makers[1])
+    remove_placement_group(held)
 
 
 @pytest.mark.parametrize(

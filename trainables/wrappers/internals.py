@@ -13,3 +13,29 @@ Why: ``train.RunConfig`` has no arguments for them.
 Since: Ray 2.60, the oldest that is allowed.
 Test: tests/sweeps/cluster/test_internals.py::test_ray_still_reads_what_is_set
 """
+
+
+def give_back_abandoned_places() -> None:
+    """Remove this job's placement groups whose makers are dead: nobody else will.
+
+    Ray Train reserves the places of a trial's workers from a process of its own, and whatever kills
+    that before all workers have started leaves them reserved for good: no trial gets them any more.
+
+    Leans on: ``ray._private.state`` and the fields of ``PlacementGroupTableData``.
+    Why: Ray removes a group only once its job has ended too, Train's own cleaner hears of a group
+        only once its workers have started, and nothing public tells who made a group.
+    Since: Ray 2.60, the oldest that is allowed.
+    Test: tests/sweeps/test_several_workers.py::test_places_whose_maker_died_are_given_back
+    """
+    import ray
+    from ray._private.state import state
+    from ray.core.generated.gcs_pb2 import PlacementGroupTableData
+    from ray.util.placement_group import PlacementGroup, remove_placement_group
+
+    job = ray.get_runtime_context().get_job_id()
+    for data in state._connect_and_get_accessor().get_placement_group_table():
+        group = PlacementGroupTableData.FromString(data)
+        abandoned = group.creator_actor_dead and not group.is_detached
+        removed = group.state == PlacementGroupTableData.REMOVED
+        if abandoned and not removed and group.creator_job_id.hex() == job:
+            remove_placement_group(PlacementGroup(ray.PlacementGroupID(group.placement_group_id)))

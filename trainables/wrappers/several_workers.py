@@ -11,13 +11,15 @@ from typing import Any
 
 import ray
 from ray import train, tune
-from ray.util.queue import Queue
+from ray.util.queue import Empty, Queue
 
 from trainables.config import TrialSetup, trial_folder
 from trainables.internals import lost_a_peer
 from trainables.report import Failed, TrialConfig, Waits, to_tune
-from trainables.wrappers.internals import TRAIN_SETTINGS
+from trainables.wrappers.internals import TRAIN_SETTINGS, give_back_abandoned_places
 from trainables.wrappers.one_process import SECONDS_BETWEEN_TRIES
+
+_SECONDS_BETWEEN_LOOKS = 15.0
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,14 @@ def train_trial(
             reports.put(None)
 
     threading.Thread(target=fit, daemon=True).start()
-    while (result := reports.get()) is not None:
+    while True:
+        try:
+            result = reports.get(timeout=_SECONDS_BETWEEN_LOOKS)
+        except Empty:  # it may wait for places that a trial that died has left reserved
+            give_back_abandoned_places()
+            continue
+        if result is None:
+            break
         tune.report(result)
     if errors:
         _tell_failure(errors[0])
