@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from trainables.calibrated import load_calibrated
 from trainables.config import EncoderSetup, TrainingConfig, TrialSetup
 from trainables.data import load_dataset
 from trainables.data.base import Dataset
@@ -26,6 +27,7 @@ from trainables.two_stage import (
     frozen_features,
     is_trained,
     linear_head,
+    load_encoder,
     load_features,
     save_encoder,
 )
@@ -276,3 +278,31 @@ def test_a_damaged_index_is_no_encoder(tmp_path: Path, digits: Dataset) -> None:
         load_features(folder)
     save_encoder(folder, encoder, frozen)
     assert is_trained(folder)
+
+
+def test_the_calibrated_classifier_is_both_stages_and_the_temperature(
+    digits: Dataset, trained: tuple[Path, TrialSetup]
+) -> None:
+    folder, setup = trained
+    config = head_of(3, gamma=1.0)
+    temperature = run_to_end(digits, setup, config)["temperature"]
+    trial = Folder(str(folder / "trials/00003"))
+    assert setup.encoder is not None
+    model = load_calibrated(
+        digits, ("small_cnn", {"width": WIDTH}), config, trial, temperature, setup.encoder.uri
+    )
+    logits, _ = read_predictions(trial.read("predictions_test.parquet"))
+    found = model(torch.from_numpy(digits.test.inputs.copy()))
+    assert torch.allclose(found, (logits / temperature).softmax(1), atol=1e-5)
+
+
+def test_a_damaged_encoder_is_not_used(tmp_path: Path, digits: Dataset) -> None:
+    model = new_model(digits)
+    folder = Folder(str(tmp_path))
+    save_encoder(folder, model.encoder, frozen_features(trainer_of(digits, model)))
+    found = load_encoder(folder)
+    assert all(torch.equal(found[key], value) for key, value in model.encoder.state_dict().items())
+    path = path_of(folder, "encoder.pt")
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ValueError, match="is damaged; delete that folder"):
+        load_encoder(folder)
