@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from calsweep import losses as losses
     from calsweep import metrics as metrics
+    from calsweep.estimator import CalibratedClassifierSweep as CalibratedClassifierSweep
     from calsweep.result import Best as Best
     from calsweep.result import Result as Result
     from calsweep.result import best as best
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _HOMES: Final = {
     "Best": "calsweep.result",
+    "CalibratedClassifierSweep": "calsweep.estimator",
     "Result": "calsweep.result",
     "SweepFailedError": "sweeps.errors",
     "SweepInterruptedError": "sweeps.errors",
@@ -38,6 +40,7 @@ _MODULES: Final = ("losses", "metrics")
 
 __all__ = [
     "Best",
+    "CalibratedClassifierSweep",
     "Result",
     "SweepFailedError",
     "SweepInterruptedError",

@@ -1,0 +1,152 @@
+"""A sweep as a classifier of scikit-learn's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from tempfile import TemporaryDirectory
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from calsweep.running import run
+from sweeps.errors import UserError
+
+
+class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Finds the loss and hyperparameters that make a network's confidence honest, and keeps it.
+
+    ``fit`` runs a sweep (:func:`calsweep.run`), which holds out validation samples to choose by and
+    test samples that choose nothing; ``predict_proba`` is that of the network that it chose, after
+    temperature scaling.
+
+    Args:
+        losses: As for :func:`calsweep.run`.
+        model: As for :func:`calsweep.run`.
+        epochs: Of each trial.
+        trials: Of the search.
+        validation: Fraction or number of the samples to choose by; of each class one at least.
+        test_size: Likewise for the figures in ``best_.test``, which choose nothing.
+        set: Further values of the sweep file, ``{"training.lr": 0.05}``.
+        storage: Path or URI of a sweep store; each fit leaves its sweep there. None keeps nothing
+            but what is in this object.
+        address: Of a Ray cluster; None runs on this machine.
+        random_state: Seed of all that is random.
+        progress: Whether to show how it goes.
+
+    Attributes:
+        classes_: The labels, sorted.
+        model_: The network with preprocessing and temperature, a torch module.
+        best_: The chosen setting, :class:`calsweep.Best`.
+        result_: The sweep's :class:`calsweep.Result`; only with ``storage``.
+        n_features_in_: Number of features.
+        feature_names_in_: Their names, where they were told.
+    """
+
+    def __init__(
+        self,
+        losses: Any = ("focal", "dual_focal", "label_smoothing"),
+        model: Any = None,
+        *,
+        epochs: int = 20,
+        trials: int = 20,
+        validation: float | int = 0.2,
+        test_size: float | int = 0.1,
+        set: Mapping[str, Any] | None = None,
+        storage: str | None = None,
+        address: str | None = None,
+        random_state: Any = 0,
+        progress: bool = False,
+    ) -> None:
+        self.losses = losses
+        self.model = model
+        self.epochs = epochs
+        self.trials = trials
+        self.validation = validation
+        self.test_size = test_size
+        self.set = set
+        self.storage = storage
+        self.address = address
+        self.random_state = random_state
+        self.progress = progress
+
+    def fit(self, X: Any, y: Any) -> Self:  # noqa: N803 - scikit-learn's name
+        """Runs the sweep.
+
+        Args:
+            X: Samples: an array (N, ...) of numbers, uint8 (N, H, W) and so on for images; or a
+                data frame, also with columns of words.
+            y: Labels (N,), of any kind that scikit-learn takes for classes.
+
+        Raises:
+            ValueError: Something is wrong with them, or with what this object was given.
+        """
+        self._of_words = _has_words(X)  # such a frame stays one; all else becomes an array
+        samples, labels = validate_data(self, X, y, **_kind(self._of_words))
+        check_classification_targets(labels)
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError("there is one class; at least 2 classes are needed")
+        values = {
+            "search.seed": int(check_random_state(self.random_state).randint(2**31 - 100)),
+            "dataset.validation": self._held_out(self.validation, len(codes)),
+            "dataset.test_size": self._held_out(self.test_size, len(codes)),
+            **(self.set or {}),
+        }
+        with ExitStack() as until_done:
+            storage = self.storage
+            if storage is None:
+                storage = until_done.enter_context(TemporaryDirectory(prefix="calsweep-"))
+            try:
+                result = run(
+                    dataset=(samples, codes),
+                    model=self.model,
+                    losses=list(self.losses) if isinstance(self.losses, tuple) else self.losses,
+                    epochs=self.epochs,
+                    trials=self.trials,
+                    storage=storage,
+                    address=self.address,
+                    set=values,
+                    progress=self.progress,
+                )
+                self.model_, self.best_ = result.model(), result.best
+            except UserError as error:
+                raise ValueError(str(error)) from error
+        if self.storage is not None:
+            self.result_ = result
+        return self
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:  # noqa: N803
+        """Calibrated probabilities (N, K), in the order of ``classes_``."""
+        check_is_fitted(self)
+        probs = self.model_.predict_proba(self._checked(X)).astype(float)
+        scaled: npt.NDArray[np.float64] = probs / probs.sum(axis=1, keepdims=True)
+        return scaled
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:  # noqa: N803
+        """The most probable labels (N,)."""
+        most_probable = self.predict_proba(X).argmax(axis=1)
+        labels: npt.NDArray[Any] = self.classes_[most_probable]
+        return labels
+
+    def _held_out(self, part: float | int, count: int) -> int:
+        """How many of so many samples: of each class one at least."""
+        return part if isinstance(part, int) else max(round(part * count), len(self.classes_))
+
+    def _checked(self, X: Any) -> Any:  # noqa: N803
+        """Samples like those of :meth:`fit`."""
+        return validate_data(self, X, reset=False, **_kind(self._of_words))
+
+
+def _kind(of_words: bool) -> dict[str, bool]:
+    return {"skip_check_array": True} if of_words else {"allow_nd": True}
+
+
+def _has_words(samples: Any) -> bool:
+    kinds = getattr(samples, "dtypes", ()) if hasattr(samples, "columns") else ()
+    return any(getattr(kind, "kind", "O") not in "biuf" for kind in kinds)
