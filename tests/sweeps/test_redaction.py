@@ -19,6 +19,7 @@ from sweeps.looking import write_report
 from sweeps.planning.checks import check_sweep
 from sweeps.planning.portability import check_reachable
 from sweeps.redaction import is_redacted, redact
+from sweeps.search.ledger import Ledger
 from sweeps.store.driver_log import driver_log
 from sweeps.store.identity import Identity, identity_files
 from sweeps.sweep_file.loading import load_sweep
@@ -184,6 +185,14 @@ def test_nothing_that_is_kept_has_them(tmp_path: Path, monkeypatch: pytest.Monke
     }
     names = {path.name for path in tmp_path.rglob("*")}
     assert not any(secret in name for name in names)
+
+
+def test_the_reason_of_a_failure_is_kept_without_them() -> None:
+    ledger = Ledger(make_sweep("hidden"), lambda record: None, num_classes=10)
+    record = ledger.next()
+    assert record is not None
+    ledger.end(record.number, "failed", "s3://K:HUSH@b/x cannot be read")
+    assert record.reason == "s3://***@b/x cannot be read"
 
 
 def test_mlflow_is_told_of_a_storage_without_them() -> None:
