@@ -380,6 +380,56 @@ def report(
 
 
 @app.command()
+def export(
+    name: SweepName,
+    storage: Storage = DEFAULT_STORAGE,
+    output: Annotated[str | None, typer.Option(help="The folder; default <NAME>-model.")] = None,
+    register: Annotated[
+        bool,
+        typer.Option(
+            "--register",
+            help="Register it in MLflow instead, as champion, and the runner-up as challenger.",
+        ),
+    ] = False,
+) -> None:
+    """Write the chosen classifier to a folder: calibrated, and usable with PyTorch alone."""
+    from sweeps.exporting import export_model, register_models
+
+    if register:
+        for address in register_models(name, storage):
+            print(f"registered: {address}")
+        return
+    folder, label = export_model(name, storage, output)
+    print(f"written: {folder} ({label})")
+    print(f"`calsweep predict {shlex.quote(folder)} FILE` says what it makes of new samples")
+
+
+@app.command()
+def predict(
+    model: Annotated[str, typer.Argument(help="A folder that `calsweep export` has written.")],
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="An image or a folder of them, .npy; .csv or .parquet, as in training."
+        ),
+    ],
+    output: Annotated[str | None, typer.Option(help="The file; printed if left out.")] = None,
+) -> None:
+    """Print class and calibrated probabilities of new samples, as CSV."""
+    import io
+
+    from sweeps.exporting import predict as write_predictions
+    from sweeps.looking import write_text
+
+    table = io.StringIO(newline="")
+    count = write_predictions(model, data, table)
+    if output is None:
+        print(table.getvalue(), end="")
+    else:
+        print(f"written: {write_text(table.getvalue(), output)} ({counted(count, 'sample')})")
+
+
+@app.command()
 def sync(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
     """Bring MLflow up to date with a sweep that ran while it did not answer."""
     from sweeps.upkeep import sync_sweep

@@ -44,6 +44,40 @@ _SHARED_VIEW = "mlflow.sharedViewState."
 VIEW_LINK = "runs?workflowType=machine_learning&viewStateShareKey={key}"
 
 
+_LOOPBACK = ("127.0.0.1", "localhost")
+_NAME = "calsweep.localhost"
+
+
+def browser_host(host: str) -> str:
+    """The name by which a browser on this machine is to open the pages served at an address.
+
+    Leans on: MLflow's pages open the panel of its assistant by themselves, over the last columns of
+        the table, where the address has one of three names of this machine; and browsers know
+        every name that ends in ``.localhost`` as this machine (RFC 6761).
+    Why: nothing public keeps the panel closed.
+    Since: MLflow 3.17.
+    Test: tests/sweeps/test_command_line.py::test_runs_look_right_in_mlflows_own_ui
+    """
+    return _NAME if host in _LOOPBACK else host
+
+
+def server_environment(host: str, port: int) -> dict[str, str]:
+    """Environment variables by which the server answers to :func:`browser_host` as well.
+
+    Leans on: the form of the two variables, which MLflow's pages describe.
+    Why: the server refuses names that it does not know.
+    Since: MLflow 3.17.
+    Test: tests/sweeps/test_command_line.py::test_runs_look_right_in_mlflows_own_ui
+    """
+    if browser_host(host) == host:
+        return {}
+    hosts = [f"{name}:{port}" for name in (*_LOOPBACK, _NAME)]
+    return {
+        "MLFLOW_SERVER_ALLOWED_HOSTS": ",".join(hosts),
+        "MLFLOW_SERVER_CORS_ALLOWED_ORIGINS": ",".join(f"http://{name}" for name in hosts),
+    }
+
+
 def set_environment() -> None:
     """Set :data:`ENVIRONMENT`.
 

@@ -21,7 +21,7 @@ from sweeps.tracking.address import (
     tracking_uri,
 )
 from sweeps.tracking.experiment import our_experiments
-from sweeps.tracking.internals import sqlite_path
+from sweeps.tracking.internals import browser_host, server_environment, sqlite_path
 from sweeps.tracking.views import CHARTS_LINK, LINK
 
 _PATIENCE_SECONDS = 8.0
@@ -64,12 +64,17 @@ def serve(storage: str, host: str, port: int) -> None:
             stdout=log,
             stderr=subprocess.STDOUT,
             # Not on the command line, which everybody on this machine can see.
-            env={**os.environ, "PYTHONWARNINGS": "ignore", "MLFLOW_BACKEND_STORE_URI": uri},
+            env={
+                **server_environment(host, port),
+                **os.environ,
+                "PYTHONWARNINGS": "ignore",
+                "MLFLOW_BACKEND_STORE_URI": uri,
+            },
             start_new_session=True,  # Ctrl-C is for us: the server is then ended in order
         )
         try:
             if _is_up(server, f"http://{host}:{port}"):
-                _print_links(uri, f"http://{host}:{port}")
+                _print_links(uri, host, port)
             code = server.wait()
         except KeyboardInterrupt:
             return
@@ -102,9 +107,12 @@ def _end(server: subprocess.Popen[bytes]) -> None:
             server.wait(timeout=_PATIENCE_SECONDS)
 
 
-def _print_links(uri: str, address: str) -> None:
+def _print_links(uri: str, host: str, port: int) -> None:
+    # Whoever has set the server's names of his own is to use these.
+    known = os.environ.keys() & server_environment(host, port).keys()
+    address = f"http://{host if known else browser_host(host)}:{port}"
     for experiment in our_experiments(make_client(uri)):
         page = f"{address}/#/experiments/{experiment.experiment_id}"
         print(f"  {experiment.name}  {page}/{LINK}")
         print(f"  {' ' * len(experiment.name)}  {page}/{CHARTS_LINK}")
-    print(f"MLflow is up at {address}; Ctrl-C ends it", flush=True)
+    print(f"MLflow is up at http://{host}:{port}; Ctrl-C ends it", flush=True)

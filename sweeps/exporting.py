@@ -1,0 +1,314 @@
+"""The chosen classifier as a folder of its own, and what it says of new samples."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+from sweeps.errors import SweepFailedError, UserError
+from sweeps.planning.checks import use_working_folder
+from sweeps.redaction import redact
+from sweeps.runner import load_data
+from sweeps.search.ranking import Candidate, Ranking
+from sweeps.search.record import TrialRecord
+from sweeps.store.encoders import encoder_setup
+from sweeps.store.identity import read_identity
+from sweeps.store.sweep_store import SweepStore
+from sweeps.tracking.address import check_answers, tracking_uri
+from sweeps.tracking.registry import ModelToRegister, register_model
+
+if TYPE_CHECKING:
+    from trainables.calibrated import CalibratedClassifier
+
+PROGRAM: Final = "model.pt2"
+_ABOUT: Final = "model.json"
+_TOLERANCE: Final = 1e-3  # of a probability; other machines round differently
+_CHECKED: Final = 256  # test samples
+
+
+@dataclass(frozen=True)
+class _Built:
+    """A trained classifier, ready to be written."""
+
+    files: dict[str, bytes]
+    about: dict[str, Any]
+
+
+def export_model(name: str, storage: str, output: str | None = None) -> tuple[str, str]:
+    """Write the chosen classifier of a sweep to a new folder.
+
+    ``model.pt2`` goes from samples to calibrated probabilities with PyTorch alone; beside it lie
+    the bare weights, ``model.json`` with all that is known, requirements and a page on its use.
+
+    Args:
+        name: Of the sweep.
+        storage: Path or URI of the sweep store.
+        output: The folder; ``<name>-model`` here if None.
+
+    Returns:
+        The folder, and what the classifier is in words.
+
+    Raises:
+        UserError: There is no such sweep, it has chosen nothing, its data are not those that it was
+            begun with, its checkpoint is gone, or the folder is there already.
+        SweepFailedError: What was built does not repeat what the sweep has seen.
+    """
+    folder = Path(output or f"{name}-model").absolute()
+    if os.path.lexists(folder):
+        raise UserError(f"--output {folder}: is there already; name another folder, or delete it")
+    built = _Builder(name, storage).build(lambda ranking: ranking.chosen)
+    assert built is not None  # else nothing is chosen, which is told
+    try:
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".calsweep-") as temporary:
+            made = Path(temporary) / "made"
+            made.mkdir()
+            for file, data in built.files.items():
+                (made / file).write_bytes(data)
+            made.replace(folder)
+    except OSError as error:
+        raise UserError(f"--output {folder}: cannot be written: {error.strerror}") from None
+    return str(folder), built.about["label"]
+
+
+def register_models(name: str, storage: str) -> list[str]:
+    """Register the chosen classifier in MLflow as ``champion``, the runner-up as ``challenger``.
+
+    Args:
+        name: Of the sweep.
+        storage: Path or URI of the sweep store.
+
+    Returns:
+        Their addresses, ``models:/calsweep-digits@champion``.
+
+    Raises:
+        UserError: See :func:`export_model`; or MLflow does not answer, or does not have the sweep.
+    """
+    store = SweepStore(storage, name)
+    sweep = store.load_sweep()
+    uri = tracking_uri(storage, sweep)
+    check_answers(uri)
+    parent, _ = store.load_run_ids()
+    if parent is None:
+        raise UserError(
+            f"MLflow does not have sweep {name!r} yet; `calsweep sync {name}` writes it"
+        )
+    builder = _Builder(name, storage)
+    registered = []
+    for alias, pick in (("champion", lambda r: r.chosen), ("challenger", _runner_up)):
+        built = builder.build(pick)
+        if built is not None:
+            model = ModelToRegister(
+                f"calsweep-{sweep.dataset.label}",
+                alias,
+                built.files[PROGRAM],
+                built.about,
+                builder.example,
+            )
+            registered.append(register_model(uri, parent, model))
+    return registered
+
+
+def _runner_up(ranking: Ranking) -> Candidate | None:
+    """The second best, where the guard lets it pass."""
+    second = ranking.candidates[1] if len(ranking.candidates) > 1 else None
+    return second if second is not None and second.feasible else None
+
+
+class _Builder:
+    """Builds classifiers of a sweep, with its data loaded once."""
+
+    def __init__(self, name: str, storage: str) -> None:
+        self._store = SweepStore(storage, name)
+        self._sweep = self._store.load_sweep()
+        self._ranking = Ranking(self._store.load_records(), self._sweep.rule)
+        if self._ranking.chosen is None:
+            raise UserError(f"sweep {name!r} has chosen nothing yet; see `calsweep show {name}`")
+        use_working_folder()
+        self._dataset = load_data(self._sweep)
+        identity = read_identity(self._store.folder)
+        if identity is not None and identity.digest != self._dataset.digest():
+            raise UserError(
+                f"the data are not those that sweep {name!r} was begun with: what new samples are "
+                "normalised by cannot be told; put the data back as they were"
+            )
+
+    @property
+    def example(self) -> Any:
+        """Two rows of the test split."""
+        return self._dataset.test.inputs[:2].copy()
+
+    def build(self, pick: Callable[[Ranking], Candidate | None]) -> _Built | None:
+        """The classifier of the first judged trial of a candidate; None where there is none."""
+        import torch
+
+        from trainables.exported import export_program
+
+        candidate = pick(self._ranking)
+        if candidate is None:
+            return None
+        record = candidate.judged[0]
+        classifier = self._trained(record)
+        try:
+            program = export_program(classifier, self._dataset.test.inputs)
+        except ValueError as error:
+            raise UserError(f"{record.label}: {error}") from None
+        self._check(program, record)
+        about = self._about(record, candidate)
+        files = {
+            PROGRAM: program,
+            "weights.pt": _bytes_of(classifier.network.state_dict()),
+            _ABOUT: json.dumps(about, indent=1, ensure_ascii=False).encode(),
+            "requirements.txt": f"torch=={torch.__version__.partition('+')[0]}\nnumpy\n".encode(),
+            "README.md": _page(about).encode(),
+        }
+        return _Built(files, about)
+
+    def _trained(self, record: TrialRecord) -> CalibratedClassifier:
+        from trainables.calibrated import load_calibrated
+
+        sweep, store = self._sweep, self._store
+        encoder = encoder_setup(sweep, store, self._dataset)
+        try:
+            return load_calibrated(
+                self._dataset,
+                (sweep.model.name, sweep.model.options),
+                record.config,
+                store.trial_folder(record.number),
+                record.outcome["temperature"],
+                None if encoder is None else encoder.uri,
+            )
+        except (FileNotFoundError, ValueError) as error:
+            raise UserError(f"{record.label}: its weights are gone: {error}") from None
+
+    def _check(self, program: bytes, record: TrialRecord) -> None:
+        """Compare what was built with what the trial predicted."""
+        import torch
+
+        from trainables.exported import load_program
+        from trainables.outcome import read_predictions
+
+        try:
+            data = self._store.trial_folder(record.number).read("predictions_test.parquet")
+            logits, _ = read_predictions(data)
+        except (OSError, ValueError):  # damaged or gone: there is nothing to compare with
+            return
+        rows = torch.from_numpy(self._dataset.test.inputs[:_CHECKED].copy())
+        with torch.no_grad():
+            found = load_program(program)(rows)
+        expected = torch.softmax(logits[:_CHECKED] / record.outcome["temperature"], dim=1)
+        if not torch.allclose(found, expected, atol=_TOLERANCE, rtol=0):
+            raise SweepFailedError(
+                f"trial {record.number}: the exported classifier differs from what the trial "
+                f"predicted, by up to {float((found - expected).abs().max()):.3g}"
+            )
+
+    def _about(self, record: TrialRecord, candidate: Candidate) -> dict[str, Any]:
+        from trainables.raw_samples import describe_samples
+
+        sweep, dataset = self._sweep, self._dataset
+        names = ("ece", "ece_scaled", "error", "nll", "nll_scaled")
+        return {
+            "label": record.label,
+            "sweep": sweep.name,
+            "dataset": sweep.dataset.label,
+            "digest": dataset.digest(),
+            "text_column": sweep.dataset.options.get("text"),
+            "model": sweep.model_label,
+            "loss": candidate.loss,
+            "hyperparameters": record.hyperparameters,
+            "seed": record.seed,
+            "temperature": record.outcome["temperature"],
+            "classes": list(dataset.classes),
+            "dtype": str(dataset.test.inputs.dtype),
+            "shape": list(dataset.test.inputs.shape[1:]),
+            "samples": describe_samples(dataset.samples),
+            "test": {key: record.outcome[f"test_{key}"] for key in names},
+            "verdict": (self._store.load_answer() or {}).get("verdict"),
+            "calsweep": version("calsweep"),
+        }
+
+
+_PAGE: Final = """\
+# {label} on {dataset}
+
+A classifier that `calsweep` has chosen; its probabilities are calibrated (T = {temperature:.4f}).
+`{program}` has preprocessing, weights and temperature, and needs PyTorch alone:
+
+```python
+import torch
+
+classify = torch.export.load("{program}").module()
+probabilities = classify(samples)  # {dtype}, ({axes}) -> float32, (N, {count})
+```
+
+`model.json` has the names of the classes and what it was trained on and measured by; `weights.pt`
+the bare weights. With calsweep installed, `calsweep predict FOLDER FILE` reads files.
+"""
+
+
+def _page(about: dict[str, Any]) -> str:
+    axes = ", ".join(map(str, ("N", *about["shape"])))
+    return _PAGE.format(**about, program=PROGRAM, axes=axes, count=len(about["classes"]))
+
+
+def _bytes_of(state: dict[str, Any]) -> bytes:
+    import io
+
+    import torch
+
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    return buffer.getvalue()
+
+
+def predict(folder: str, data: str, output: TextIO, batch_size: int = 256) -> int:
+    """Write what an exported classifier says of new samples, as CSV.
+
+    Args:
+        folder: Of :func:`export_model`.
+        data: See :func:`~trainables.raw_samples.read_raw`.
+        output: Where to write; a header, then a line for each sample: its name, the class, its
+            probability, the probabilities of all classes.
+        batch_size: Samples at a time.
+
+    Returns:
+        How many samples there were.
+
+    Raises:
+        UserError: There is no exported classifier, or the samples do not fit it.
+    """
+    import torch
+
+    from trainables.exported import load_program
+    from trainables.raw_samples import read_raw, samples_of
+
+    try:
+        about = json.loads((Path(folder) / _ABOUT).read_bytes())
+        classify = load_program((Path(folder) / PROGRAM).read_bytes())
+        samples = samples_of(about["samples"])
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise UserError(
+            f"{folder}: not a folder that `calsweep export` has written ({error})"
+        ) from None
+    try:
+        rows, names = read_raw(samples, Path(data), about["text_column"])
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(redact(str(error))) from None
+    classes = about["classes"]
+    writer = csv.writer(output)
+    writer.writerow(["sample", "class", "confidence", *(f"p({name})" for name in classes)])
+    for start in range(0, len(rows), batch_size):
+        with torch.no_grad():
+            probs = classify(torch.from_numpy(rows[start : start + batch_size]))
+        for name, each in zip(names[start : start + batch_size], probs.tolist(), strict=True):
+            best = max(range(len(each)), key=each.__getitem__)
+            shown = [f"{p:.6f}" for p in (each[best], *each)]
+            writer.writerow([name, classes[best], *shown])
+    return len(rows)

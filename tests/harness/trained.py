@@ -1,0 +1,55 @@
+"""Sweeps whose trials were really trained, for an epoch or so and without Ray."""
+
+from pathlib import Path
+
+from sweeps.results.explanation import answer
+from sweeps.runner import load_data
+from sweeps.search.ranking import Ranking
+from sweeps.search.record import TrialRecord
+from sweeps.store.encoders import encoder_setup
+from sweeps.store.identity import identify, identity_files
+from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.schema import SweepFile
+from trainables.config import TrialSetup
+from trainables.report import Progressed, Role
+from trainables.trial import make_run
+
+
+def train_sweep(folder: Path, sweep: SweepFile, settings: list[tuple[str, float]]) -> SweepStore:
+    """A sweep that has come to its answer, with what its trials left behind.
+
+    Args:
+        folder: The storage.
+        sweep: The sweep.
+        settings: Loss and gamma of each trial after the baseline.
+    """
+    dataset = load_data(sweep)
+    store = SweepStore(str(folder), sweep.name)
+    store.create(sweep, files=identity_files(identify(sweep, dataset)))
+    setup = TrialSetup(
+        model=sweep.model.name,
+        model_options=sweep.model.options,
+        training=sweep.training.config(),
+        trials_uri=store.trials_folder.uri,
+        outcome_epochs=(sweep.training.epochs,),
+        encoder=encoder_setup(sweep, store, dataset),
+    )
+    planned: list[tuple[Role, str, dict[str, float]]] = []
+    if sweep.encoder is not None:
+        planned.append(("encoder", sweep.encoder.loss.name, {}))
+    planned.append(("baseline", "cross_entropy", {}))
+    planned += [("search", loss, {"gamma": gamma}) for loss, gamma in settings]
+    records = []
+    for number, (role, loss, hyperparameters) in enumerate(planned):
+        record = TrialRecord(number, role, loss, dict(hyperparameters), 0, 1e9)
+        run, done = make_run(dataset, setup, record.config), False
+        while not done:
+            report = run.advance()
+            assert isinstance(report, Progressed), report
+            record.history += report.entries
+            done = report.done
+        record.state, record.ended = "finished", 1e9 + 60
+        store.save(record)
+        records.append(record)
+    store.save_answer(answer(Ranking(records, sweep.rule), sweep), print)
+    return store

@@ -1,0 +1,208 @@
+"""An exported classifier repeats the sweep's own, needs PyTorch alone, and reads new samples."""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from sweeps.errors import SweepFailedError, UserError
+from sweeps.exporting import export_model, predict, register_models
+from sweeps.results.explanation import answer
+from sweeps.runner import load_data
+from sweeps.search.ranking import Ranking
+from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.schema import SweepFile
+from sweeps.tracking.address import tracking_uri
+from sweeps.tracking.mirror import Mirror
+from sweeps.tracking.story import Ending
+from tests.builders import make_sweep
+from tests.harness.command import calsweep
+from tests.harness.trained import train_sweep
+from trainables.outcome import read_predictions, write_predictions
+
+ALONE = """
+import json, sys
+import numpy as np, torch
+classify = torch.export.load("model.pt2").module()
+probs = classify(torch.from_numpy(np.load("rows.npy")))
+np.save("probs.npy", probs.detach().numpy())
+print(json.dumps([name for name in sys.modules if name.startswith(("trainables", "sweeps"))]))
+"""
+
+
+def small(name: str, **sections: Any) -> SweepFile:
+    known: dict[str, Any] = {
+        "dataset": {"name": "digits", "train_samples": 200},
+        "model": {"name": "small_cnn", "width": 4},
+        "losses": ["focal"],
+        "training": {"epochs": 1, "batch_size": 64, "lr": 0.05},
+        "search": {"guard": 1.0},
+        "selection": {"finalists": 0, "seeds": 0},
+    }
+    return make_sweep(name, **{**known, **sections})
+
+
+def chosen(store: SweepStore) -> tuple[torch.Tensor, Any]:
+    """The probabilities that the sweep's own classifier gave on the test split, and its record."""
+    found = Ranking(store.load_records(), store.load_sweep().rule).chosen
+    assert found is not None
+    record = found.judged[0]
+    logits, _ = read_predictions(store.trial_folder(record.number).read("predictions_test.parquet"))
+    return torch.softmax(logits / record.outcome["temperature"], dim=1), record
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> SweepStore:
+    folder = tmp_path_factory.mktemp("exported")
+    return train_sweep(folder / "calsweep-store", small("small"), [("focal", 1.0), ("focal", 3.0)])
+
+
+@pytest.fixture(scope="module")
+def folder(store: SweepStore) -> Path:
+    """Where it was exported to."""
+    made, _ = export_model("small", store.storage, str(Path(store.storage).with_name("model")))
+    return Path(made)
+
+
+def test_it_gives_the_sweeps_own_probabilities_without_calsweep(
+    store: SweepStore, folder: Path
+) -> None:
+    rows = load_data(store.load_sweep()).test.inputs
+    np.save(folder / "rows.npy", rows)
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE], cwd=folder, check=True, capture_output=True, text=True
+    )
+    assert json.loads(done.stdout) == []
+    expected, record = chosen(store)
+    assert np.allclose(np.load(folder / "probs.npy"), expected, atol=1e-5)
+    about = json.loads((folder / "model.json").read_text())
+    assert about["temperature"] == record.outcome["temperature"]
+    assert about["hyperparameters"] == record.hyperparameters
+    assert about["test"]["ece"] == record.outcome["test_ece"]
+    assert about["classes"] == [str(digit) for digit in range(10)]
+    weights = torch.load(folder / "weights.pt", weights_only=True)
+    assert "head.weight" in weights
+    assert "uint8, (N, 1, 8, 8) -> float32, (N, 10)" in (folder / "README.md").read_text()
+
+
+def test_predict_reads_images_and_arrays(store: SweepStore, folder: Path, tmp_path: Path) -> None:
+    rows = load_data(store.load_sweep()).test.inputs[:3]
+    np.save(tmp_path / "rows.npy", rows)
+    (tmp_path / "pictures").mkdir()
+    for number, row in enumerate(rows):
+        Image.fromarray(row[0]).save(tmp_path / "pictures" / f"{number}.png")
+    expected, _ = chosen(store)
+    for data in ("rows.npy", "pictures"):
+        done = calsweep(tmp_path, "predict", str(folder), data)
+        assert done.returncode == 0, done.stderr
+        head, *lines = csv.reader(done.stdout.splitlines())
+        assert head == ["sample", "class", "confidence", *(f"p({k})" for k in range(10))]
+        read = torch.tensor([[float(p) for p in line[3:]] for line in lines])
+        assert torch.allclose(read, expected[:3], atol=1e-5)
+        for line, probs in zip(lines, expected[:3], strict=True):
+            assert line[1] == str(int(probs.argmax()))
+            assert float(line[2]) == pytest.approx(float(probs.max()), abs=1e-5)
+    assert lines[0][0].endswith("0.png")
+    done = calsweep(tmp_path, "predict", str(folder), "rows.npy", "--output", "out.csv")
+    assert "(3 samples)" in done.stdout
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 4
+
+
+@pytest.mark.parametrize("kind", ["table", "texts"])
+def test_predict_encodes_tables_and_texts_as_in_training(tmp_path: Path, kind: str) -> None:
+    rows = ["size,colour,said,label"]
+    for i in range(120):
+        said = f"it was {'very good' if i % 2 else 'rather bad'} on day {i}"
+        rows.append(f"{i % 7},{'red' if i % 2 else 'blue'},{said},{'yes' if i % 2 else 'no'}")
+    data = tmp_path / "data.csv"
+    data.write_text("\n".join(rows))
+    options = {"features": ["size", "colour"]} if kind == "table" else {"text": "said"}
+    model = {"name": "table_mlp"} if kind == "table" else {"name": "gpool_cnn"}
+    dataset = {"name": "csv", "train": str(data), "test": str(data), "label": "label", **options}
+    store = train_sweep(tmp_path / "store", small("own", dataset=dataset, model=model), [])
+    export_model("own", store.storage, str(tmp_path / "model"))
+    done = calsweep(tmp_path, "predict", "model", "data.csv")
+    assert done.returncode == 0, done.stderr
+    head, *lines = csv.reader(done.stdout.splitlines())
+    assert head[3:] == ["p(no)", "p(yes)"]
+    expected, _ = chosen(store)
+    read = torch.tensor([[float(p) for p in line[3:]] for line in lines])
+    assert torch.allclose(read, expected, atol=1e-5)
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    wrong = calsweep(tmp_path, "predict", "model", "other.csv")
+    assert wrong.returncode == 2
+    assert "no column" in wrong.stderr
+
+
+def test_two_stages_are_exported_as_one(tmp_path: Path) -> None:
+    encoder = {"loss": "supcon", "training": {"epochs": 1, "batch_size": 64, "lr": 0.05}}
+    store = train_sweep(tmp_path / "store", small("two", encoder=encoder), [("focal", 1.0)])
+    made, _ = export_model("two", store.storage, str(tmp_path / "model"))
+    classify = torch.export.load(f"{made}/model.pt2").module()
+    rows = load_data(store.load_sweep()).test.inputs.copy()
+    expected, _ = chosen(store)
+    assert torch.allclose(classify(torch.from_numpy(rows)), expected, atol=1e-5)
+
+
+def test_what_cannot_be_exported_is_told(store: SweepStore, folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is there already"):
+        export_model("small", store.storage, str(folder))
+    with pytest.raises(UserError, match="not a folder that `calsweep export` has written"):
+        predict(str(tmp_path), "x.npy", sys.stdout)
+    away = train_sweep(tmp_path / "store", small("away"), [])
+    with pytest.raises(UserError, match="`calsweep sync away` writes it"):
+        register_models("away", away.storage)
+    identity = json.loads(away.folder.read("identity.json"))
+    away.folder.write("identity.json", json.dumps({**identity, "digest": "0"}).encode())
+    with pytest.raises(UserError, match="the data are not those"):
+        export_model("away", away.storage, str(tmp_path / "model"))
+    away.folder.write("identity.json", json.dumps(identity).encode())
+    own = away.trial_folder(0)
+    logits, labels = read_predictions(own.read("predictions_test.parquet"))
+    write_predictions(own, "test", (-logits, labels))
+    with pytest.raises(SweepFailedError, match="differs from what the trial predicted"):
+        export_model("away", away.storage, str(tmp_path / "model"))
+    away.delete_checkpoints()
+    with pytest.raises(UserError, match="its weights are gone: no checkpoint lies in"):
+        export_model("away", away.storage, str(tmp_path / "model"))
+    assert not (tmp_path / "model").exists()
+
+
+def test_it_is_registered_with_signature_example_and_aliases(store: SweepStore) -> None:
+    import mlflow
+
+    sweep, records = store.load_sweep(), store.load_records()
+    ranking = Ranking(records, sweep.rule)
+    ending = Ending("FINISHED", ranking, [], answer(ranking, sweep))
+    mirror = Mirror(sweep, store)
+    for record in records:
+        mirror.sync(record)
+    mirror.answer(ending)
+    mirror.end(ending)
+    registered = register_models("small", store.storage)
+    assert registered == [
+        "models:/calsweep-digits@champion",
+        "models:/calsweep-digits@challenger",
+    ]
+    before = mlflow.get_tracking_uri()
+    mlflow.set_tracking_uri(tracking_uri(store.storage))
+    try:
+        model = mlflow.pyfunc.load_model("models:/calsweep-digits@champion")
+        rows = load_data(sweep).test.inputs[:20]
+        expected, _ = chosen(store)
+        assert np.allclose(model.predict(rows), expected[:20], atol=1e-5)
+        (given,) = model.metadata.signature.inputs.inputs
+        assert (str(given.type), given.shape) == ("uint8", (-1, 1, 8, 8))
+        assert model.metadata.saved_input_example_info is not None
+        assert model.metadata.metadata["temperature"] > 0
+        second = mlflow.pyfunc.load_model("models:/calsweep-digits@challenger")
+        assert not np.allclose(second.predict(rows), expected[:20], atol=1e-5)
+    finally:
+        mlflow.set_tracking_uri(before)

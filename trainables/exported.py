@@ -1,0 +1,40 @@
+"""A trained classifier as one program that needs PyTorch alone, preprocessing and all."""
+
+from __future__ import annotations
+
+import io
+
+import torch
+from torch import nn
+
+from trainables.calibrated import CalibratedClassifier
+from trainables.data.samples import Inputs
+
+
+def export_program(classifier: CalibratedClassifier, rows: Inputs) -> bytes:
+    """The classifier as a file for :func:`torch.export.load`; batches may have any size.
+
+    Args:
+        classifier: On the CPU.
+        rows: Two rows or more, as its ``forward`` takes them, to trace it with.
+
+    Raises:
+        ValueError: The model does something that cannot be traced; says what.
+    """
+    example = torch.from_numpy(rows[:2].copy())
+    with torch.no_grad():
+        classifier(example)  # constants of the normalisation are made outside the tracing
+        try:
+            program = torch.export.export(
+                classifier, (example,), dynamic_shapes=({0: torch.export.Dim("batch")},)
+            )
+        except Exception as error:  # of torch's compiler, of many kinds
+            raise ValueError(f"the model cannot be exported: {error}") from error
+    buffer = io.BytesIO()
+    torch.export.save(program, buffer)
+    return buffer.getvalue()
+
+
+def load_program(data: bytes) -> nn.Module:
+    """A program of :func:`export_program`: a module from rows to probabilities."""
+    return torch.export.load(io.BytesIO(data)).module()
