@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 
 # Okabe and Ito's colours, which the colour-blind can tell apart; the eighth is the text's.
@@ -132,8 +132,10 @@ class Chart:
     width: int = 480
     height: int = 300
     left: int = 58
-    _parts: list[str] = field(default_factory=list)
-    _legend: list[tuple[str, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._parts: list[str] = []
+        self._legend: list[tuple[str, str]] = []
 
     def points(
         self, xs: Sequence[float], ys: Sequence[float], mark: Mark, tips: Sequence[str]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from sweeps.redaction import redact
 
+_SECONDS = 10.0  # for git to answer
 _PACKAGES = (
     "calsweep",
     "mlflow",
@@ -26,14 +28,25 @@ _PACKAGES = (
 
 
 def describe_environment() -> dict[str, Any]:
-    """Versions of Python and the packages that matter, the platform, and the command."""
+    """Versions of Python and the packages that matter, the platform, the command, the commit."""
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
         "packages": {name: _version(name) for name in _PACKAGES},
         "command": [redact(word) for word in sys.argv],
+        "commit": _commit(),
     }
+
+
+def _commit() -> str | None:
+    """The commit of the working folder, where it is one of git's; ``-dirty`` if it has changed."""
+    command = ["git", "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
 
 
 def _version(package: str) -> str | None:

@@ -20,6 +20,7 @@ from typing import Any
 from sweeps.errors import first_line
 from sweeps.formatting import finite
 from sweeps.redaction import redact
+from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.store.identity import read_environment, read_identity
 from sweeps.store.sweep_store import SweepStore
@@ -49,6 +50,8 @@ _METRICS_PER_CALL = 1000  # MLflow's limit on all things in one call
 _SMALL_CHANGE = 100  # of which parameters and tags may take this many
 _PLACES = 500  # trials that are given their place: more, nobody looks at
 _DESCRIPTION = "mlflow.note.content"
+_COMMIT = "mlflow.source.git.commit"
+_SECONDS_BETWEEN_PROGRESS = 15.0
 
 
 class RunRefusedError(Exception):
@@ -75,6 +78,7 @@ class Mirror:
         environment = read_environment(store.folder)  # not this machine's, which may just sync
         if environment is not None:
             self._shared["environment.json"] = json.dumps(environment, indent=1)
+        self._commit = str((environment or {}).get("commit") or "").removesuffix("-dirty")
         identity = read_identity(store.folder)
         self._digest = identity.digest if identity is not None else None
         self._sweep_id = store.sweep_id()
@@ -85,6 +89,8 @@ class Mirror:
         self._found: dict[int, set[str]] = {}  # runs from before, with the parameters they have
         self._deleted: set[int] = set()
         self._complete: set[int] = set()
+        self._ended: dict[int, TrialRecord] = {}
+        self._progress_due = 0.0
         self._synced_epochs: dict[int, int] = {}
         self._times_before: dict[int, dict[int, int]] = {}  # of the epochs of runs from before
 
@@ -128,6 +134,18 @@ class Mirror:
             return
         with self._blamed(record.number):
             self._show(record)
+        if record.state != "running" and record.role != "encoder":
+            self._ended[record.number] = record
+            self._tell_progress()
+
+    def _tell_progress(self) -> None:
+        """Describe on the sweep's own run how far it is, now and then."""
+        if time.monotonic() < self._progress_due:
+            return
+        text = running_description(self._sweep, Ranking(self._ended.values(), self._sweep.rule))
+        with suppress(RunRefusedError), self._blamed(None):
+            self._log(self._parent_id, tags={_DESCRIPTION: text})
+        self._progress_due = time.monotonic() + _SECONDS_BETWEEN_PROGRESS
 
     def complete(self, record: TrialRecord) -> None:
         """Add the files of a trial that has ended, and close its run.
@@ -251,6 +269,7 @@ class Mirror:
                 "mlflow.source.name": "calsweep",
                 PLACE: f"{0:>5} sweep",
                 _DESCRIPTION: running_description(sweep),
+                **({_COMMIT: self._commit} if self._commit else {}),
             },
         )
         identity = read_identity(self._store.folder)

@@ -11,7 +11,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from sweeps.errors import first_line
-from sweeps.formatting import format_fraction, format_hyperparameters
+from sweeps.formatting import counted, format_fraction, format_hyperparameters
 from sweeps.redaction import redact
 from sweeps.results.best import as_sweep_file
 from sweeps.results.columns import one_line, shown_metrics
@@ -47,13 +47,29 @@ class Ending:
     answer: dict[str, Any]
 
 
-def running_description(sweep: SweepFile) -> str:
-    """The description of a sweep that is being run, in Markdown."""
+def running_description(sweep: SweepFile, ranking: Ranking | None = None) -> str:
+    """The description of a sweep that is being run, in Markdown.
+
+    Args:
+        sweep: The sweep.
+        ranking: Of its trials that have ended, as far as is known.
+    """
     losses = ", ".join(section.name for section in sweep.losses)
     return (
         f"A sweep of `{sweep.model_label}` on **{sweep.dataset.label}** over {losses}, for the "
-        f"lowest {sweep.search.objective}. It is not finished yet."
+        f"lowest {sweep.search.objective}. It is not finished yet." + _so_far(ranking)
     )
+
+
+def _so_far(ranking: Ranking | None) -> str:
+    if ranking is None or not ranking.records:
+        return ""
+    text = f"\n\n{counted(len(ranking.records), 'trial')} ended so far"
+    if ranking.chosen is None:
+        return f"{text}; none that the guard lets pass has finished."
+    label = _escaped(ranking.chosen.trials[0].label)
+    objective = _escaped(ranking.rule.objective)
+    return f"{text}. **Best so far: {label}**, {objective} {ranking.chosen.objective:.4f}."
 
 
 def description(sweep: SweepFile, answer: dict[str, Any]) -> str:

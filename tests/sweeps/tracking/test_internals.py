@@ -42,6 +42,7 @@ def test_sqlalchemy_reads_the_path_that_was_meant(path: str) -> None:
 
 def test_no_other_module_leans_on_mlflows_internals() -> None:
     known = {"mlflow.parentRunId", "mlflow.source.name", "mlflow.note.content", "mlflow.user"}
+    known.add("mlflow.source.git.commit")
     tracking = (
         "",
         "_URI",

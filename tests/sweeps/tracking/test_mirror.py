@@ -305,3 +305,27 @@ def test_the_data_are_an_entity_of_mlflows(fresh: Path) -> None:
     assert json.loads(given.dataset.profile) == {**identity.samples, "classes": 10}
     assert json.loads(given.dataset.source) == {"name": "digits"}
     assert "It is not finished yet" in parent.data.tags["mlflow.note.content"]
+
+
+def test_the_sweeps_own_run_tells_how_far_it_is_and_of_which_commit(
+    fresh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweeps.tracking.mirror._SECONDS_BETWEEN_PROGRESS", 0.0)
+    sweep, records = make_sweep("going"), make_records()
+    store = make_store(fresh, sweep, records)
+    store.folder.write("environment.json", b'{"python": "3", "commit": "abc123-dirty"}')
+    mirror = Mirror(sweep, store)
+    told = []
+    for record in (records[5], *records[:2]):
+        mirror.show(record)
+        told.append(runs_of(fresh, "going")[""].data.tags["mlflow.note.content"])
+    assert "1 trial ended so far; none that the guard lets pass has finished." in told[0]
+    assert "**Best so far: cross\\_entropy**, val\\_ece 0.0500." in told[1]
+    assert "3 trials ended so far. **Best so far: focal γ=0.3333**, val\\_ece 0.0100." in told[2]
+    tags = runs_of(fresh, "going")[""].data.tags
+    assert tags["mlflow.source.git.commit"] == "abc123"
+    last = records[-1]
+    monkeypatch.setattr("sweeps.tracking.mirror._SECONDS_BETWEEN_PROGRESS", 3600.0)
+    for record in (records[2], last):
+        mirror.show(record)
+    assert "4 trials ended" in runs_of(fresh, "going")[""].data.tags["mlflow.note.content"]
