@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from html import escape
 from typing import TYPE_CHECKING
 
-from scipy.stats import binom
+from scipy.special import bdtr, bdtrik  # scipy.stats takes a second to import
 
 from trainables.metrics import expected_calibration_error, reliability_bins
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 _SIZE = 240  # of a diagram's square, in pixels
 _MARGIN = 44
+_BAND = (0.025, 0.975)
 _WHISKER = 0.008  # half the width of the line that spans what a calibrated model would give
 _STYLE = (
     "text{font:12px system-ui,sans-serif;fill:var(--ink,#333)}"
@@ -71,7 +73,7 @@ def _panel(probs: Tensor, labels: Tensor, heading: str, index: int) -> str:
             low, high = sorted((confidence, accuracy))
             bars.append(_bar("accuracy", lower, upper, 0.0, accuracy))
             bars.append(_bar("gap", lower, upper, low, high))
-            few, many = binom.ppf((0.025, 0.975), int(count), min(confidence, 1.0)) / count
+            few, many = (binomial_quantile(s, int(count), confidence) / count for s in _BAND)
             middle = (lower + upper) / 2
             bars.append(_bar("band", middle - _WHISKER, middle + _WHISKER, few, many))
             counts.append(
@@ -92,6 +94,23 @@ def _panel(probs: Tensor, labels: Tensor, heading: str, index: int) -> str:
         f'<text x="{_SIZE / 2}" y="{_SIZE + 32}" text-anchor="middle">confidence</text>'
         f"{''.join(counts)}</g>"
     )
+
+
+def binomial_quantile(share: float, count: int, probability: float) -> int:
+    """The fewest successes in so many trials that are not exceeded with at least this probability.
+
+    Args:
+        share: That probability, in (0, 1).
+        count: Of the trials.
+        probability: Of success in one, from 0; what is above 1 by rounding is 1.
+    """
+    if probability >= 1:
+        return count
+    if bdtr(0, count, probability) >= share:
+        return 0
+    found: int = math.ceil(bdtrik(share, count, probability))
+    below = found - 1  # bdtrik rounds
+    return below if bdtr(below, count, probability) >= share else found
 
 
 def _bar(kind: str, lower: float, upper: float, low: float, high: float) -> str:

@@ -5,9 +5,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import binom
 
-from sweeps.results.reliability import reliability_svg
+from sweeps.results.reliability import binomial_quantile, reliability_svg
 from trainables import metrics as M
 
 SIDE = 240
@@ -70,3 +72,13 @@ def test_a_calibrated_model_is_inside_of_its_band(
         for y, top, height in zip(bars["accuracy"], bars["band"], heights, strict=True)
     ]
     assert sum(inside) >= len(inside) - 2
+
+
+@given(
+    st.floats(0.001, 0.999), st.integers(1, 20_000), st.floats(0, 1) | st.sampled_from([0.0, 1.0])
+)
+def test_the_band_ends_at_the_binomial_quantiles(
+    share: float, count: int, probability: float
+) -> None:
+    found = binomial_quantile(share, count, probability)
+    assert found == binom.ppf(share, count, probability)
