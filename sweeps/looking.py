@@ -25,7 +25,7 @@ from sweeps.store.stored_sweeps import (
     stored_sweeps,
 )
 from sweeps.store.sweep_store import SweepStore, sweep_names, tells_storage_faults
-from sweeps.sweep_file.loading import read_resolved
+from sweeps.sweep_file.loading import read_sweep
 from sweeps.terminal.watching import Glimpse
 from sweeps.tracking.address import tracking_uri
 
@@ -216,7 +216,7 @@ def write_new_sweep_file(draft: Draft, name: str, trials: int, file: str) -> str
     if os.path.lexists(file):
         raise UserError(f"{file}: is there already; name another file, or delete it")
     text = sweep_file_text(draft, name, trials)
-    check_sweep(read_resolved(text, file))
+    check_sweep(read_sweep(text, file))
     return os.path.relpath(write_text(text, file, ""))
 
 

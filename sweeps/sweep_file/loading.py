@@ -95,6 +95,21 @@ def override_sweep(
     return parse_sweep(tree, found, default_origin)
 
 
+def read_sweep(text: str, origin: str) -> SweepFile:
+    """The sweep in the text of a sweep file.
+
+    Args:
+        text: Of the file.
+        origin: What it is, for messages.
+
+    Raises:
+        UserError: See :func:`load_sweep`.
+    """
+    tree, lines = _read(text, origin)
+    origins = {location: f"{origin}, line {line}" for location, line in lines.items()}
+    return parse_sweep(tree, origins, origin)
+
+
 def read_resolved(text: str, origin: str) -> SweepFile:
     """The sweep in the text of :func:`dump_sweep`.
 

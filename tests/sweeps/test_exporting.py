@@ -175,7 +175,9 @@ def test_what_cannot_be_exported_is_told(store: SweepStore, folder: Path, tmp_pa
     assert not (tmp_path / "model").exists()
 
 
-def test_it_is_registered_with_signature_example_and_aliases(store: SweepStore) -> None:
+def test_it_is_registered_with_signature_example_and_aliases(
+    store: SweepStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import mlflow
 
     sweep, records = store.load_sweep(), store.load_records()
@@ -191,18 +193,14 @@ def test_it_is_registered_with_signature_example_and_aliases(store: SweepStore) 
         "models:/calsweep-digits@champion",
         "models:/calsweep-digits@challenger",
     ]
-    before = mlflow.get_tracking_uri()
-    mlflow.set_tracking_uri(tracking_uri(store.storage))
-    try:
-        model = mlflow.pyfunc.load_model("models:/calsweep-digits@champion")
-        rows = load_data(sweep).test.inputs[:20]
-        expected, _ = chosen(store)
-        assert np.allclose(model.predict(rows), expected[:20], atol=1e-5)
-        (given,) = model.metadata.signature.inputs.inputs
-        assert (str(given.type), given.shape) == ("uint8", (-1, 1, 8, 8))
-        assert model.metadata.saved_input_example_info is not None
-        assert model.metadata.metadata["temperature"] > 0
-        second = mlflow.pyfunc.load_model("models:/calsweep-digits@challenger")
-        assert not np.allclose(second.predict(rows), expected[:20], atol=1e-5)
-    finally:
-        mlflow.set_tracking_uri(before)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri(store.storage))
+    model = mlflow.pyfunc.load_model("models:/calsweep-digits@champion")
+    rows = load_data(sweep).test.inputs[:20]
+    expected, _ = chosen(store)
+    assert np.allclose(model.predict(rows), expected[:20], atol=1e-5)
+    (given,) = model.metadata.signature.inputs.inputs
+    assert (str(given.type), given.shape) == ("uint8", (-1, 1, 8, 8))
+    assert model.metadata.saved_input_example_info is not None
+    assert model.metadata.metadata["temperature"] > 0
+    second = mlflow.pyfunc.load_model("models:/calsweep-digits@challenger")
+    assert not np.allclose(second.predict(rows), expected[:20], atol=1e-5)

@@ -8,6 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import ray
 
 from sweeps.errors import UserError
 from sweeps.planning.checks import check_sweep
@@ -171,6 +172,7 @@ def test_a_loss_that_fails_in_training_is_told_as_the_page_says(
         trials_uri=str(tmp_path),
         outcome_epochs=(1,),
     )
+    monkeypatch.setattr(ray, "get_gpu_ids", list)  # asked, Ray would start
     trial = TuneTrial.__new__(TuneTrial)  # as its actor, without Ray around it
     trial.setup(
         TrialConfig(0, "search", f"{module}:Overconfidence", {}, seed=0).to_tune(),

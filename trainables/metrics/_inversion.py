@@ -115,7 +115,7 @@ def invert(
     tail = (1 - level) / 2
     low = 0.0
     lines = [_Line(model, observed, direction) for direction in directions]
-    if lines[0].share_above(0.0) < tail:
+    if observed > 0 and lines[0].share_above(0.0) < tail:  # no sample shows less than 0
         low = _population_at(lines, tail)
     least = model.quantile_without_gaps(_POWER_CONSTRAINT)
     if observed < least:

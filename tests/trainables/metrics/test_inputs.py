@@ -36,8 +36,14 @@ LABELS = torch.tensor([0, 1, 1, 0])
 
 def test_every_metric_of_probabilities_is_in_the_table() -> None:
     others = {"EPOCH_METRICS", "METRICS", "METRIC_NAMES", "Metric", "ReliabilityBins"}
-    others |= {"bootstrap", "evaluate", "interval", "ood_metrics", "reliability_bins"}
-    others |= {"REFERENCED_METRICS", "calibrated_reference"}
+    others |= {
+        "bootstrap",
+        "evaluate",
+        "interval",
+        "ood_metrics",
+        "reliability_bins",
+    }
+    others |= {"REFERENCED_METRICS", "calibrated_reference", "risk_coverage"}
     others |= {"COMPARABLE", "Difference", "detectable_difference", "difference"}
     assert {metric.__name__ for metric in METRICS} == set(M.__all__) - others
 
