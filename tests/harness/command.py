@@ -1,14 +1,21 @@
 """The command ``calsweep``, as users call it."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 CALSWEEP = str(Path(sys.executable).with_name("calsweep"))
+
+# Importing PyTorch takes most of a short command's time. So the processes of commands are forked
+# from one that has imported it, and nothing else of what a command is about.
+_forks = multiprocessing.get_context("forkserver")
+_forks.set_forkserver_preload(["torch", "optuna"])
 
 
 def calsweep(
@@ -23,15 +30,39 @@ def calsweep(
         variables: Further ones.
     """
     base = os.environ if environment is None else environment
-    return subprocess.run(
-        [CALSWEEP, *arguments],
-        cwd=folder,
-        env={**base, "COLUMNS": "120", **variables},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    with tempfile.TemporaryDirectory(prefix="calsweep-said-") as said:
+        process = _forks.Process(
+            target=_command,
+            args=(str(folder), arguments, {**base, "COLUMNS": "120", **variables}, said),
+        )
+        process.start()
+        process.join(240)
+        if process.exitcode is None:
+            process.kill()
+            raise TimeoutError(f"calsweep {' '.join(arguments)} takes more than 240 s")
+        stdout, stderr = ((Path(said) / name).read_text() for name in ("stdout", "stderr"))
+    return subprocess.CompletedProcess(arguments, process.exitcode, stdout, stderr)
+
+
+def _command(
+    folder: str, arguments: tuple[str, ...], environment: dict[str, str], said: str
+) -> None:
+    """What a process of its own does: as if the command had been started there."""
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    for descriptor, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(f"{said}/{name}", os.O_WRONLY | os.O_CREAT), descriptor)
+    installed = [path for path in sys.path if "site-packages" in path or "/lib/python" in path]
+    root = str(Path(__file__).parents[2])  # where it is installed from, in tests
+    sys.path[:] = [str(Path(CALSWEEP).parent), *installed, root]
+    sys.argv = [CALSWEEP, *arguments]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    from sweeps.cli import main
+
+    main()
 
 
 def start_calsweep(folder: Path, *arguments: str, **streams: Any) -> subprocess.Popen[Any]:
