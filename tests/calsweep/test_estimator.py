@@ -28,6 +28,7 @@ def ray_session() -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 def test_it_learns_in_a_pipeline_from_words_to_words(ray_session: None) -> None:
     samples, labels = load_iris(return_X_y=True)
     names = np.array(["setosa", "versicolor", "virginica"])[labels]

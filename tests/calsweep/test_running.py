@@ -115,6 +115,7 @@ def test_the_result_is_there_later(result: calsweep.Result) -> None:
     assert calsweep.resume("digits", storage=result.storage, progress=False).best == again.best
 
 
+@pytest.mark.slow
 def test_the_readmes_example_runs_as_a_script(tmp_path: Path) -> None:
     section = README.read_text(encoding="utf-8").partition("\n## From Python\n")[2]
     code = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)[0]
