@@ -57,7 +57,8 @@ def _command(
         os.dup2(os.open(f"{said}/{name}", os.O_WRONLY | os.O_CREAT), descriptor)
     installed = [path for path in sys.path if "site-packages" in path or "/lib/python" in path]
     root = str(Path(__file__).parents[2])  # where it is installed from, in tests
-    sys.path[:] = [str(Path(CALSWEEP).parent), *installed, root]
+    given = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.path[:] = [str(Path(CALSWEEP).parent), *given, *installed, root]
     sys.argv = [CALSWEEP, *arguments]
     signal.signal(signal.SIGINT, signal.default_int_handler)
     from sweeps.cli import main
