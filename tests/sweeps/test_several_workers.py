@@ -163,15 +163,18 @@ def test_places_whose_maker_died_are_given_back(workplace: Path) -> None:
     actor: Any = ray.remote(num_cpus=0)(Maker)
     makers = [actor.remote() for _ in range(2)]
     left, held = ray.get([maker.make.remote() for maker in makers])
+    of_the_driver = placement_group([{"CPU": 0.1}])  # as Tune's for each trial
+    ray.get(of_the_driver.ready())
     ray.kill(makers[0])
     until = time.monotonic() + 60
     while placement_group_table(left)["state"] != "REMOVED":
         assert time.monotonic() < until
         give_back_abandoned_places()
         time.sleep(0.2)
-    assert placement_group_table(held)["state"] == "CREATED"
+    for group in (held, of_the_driver):
+        assert placement_group_table(group)["state"] == "CREATED"
+        remove_placement_group(group)
     ray.kill(makers[1])
-    remove_placement_group(held)
 
 
 @pytest.mark.parametrize(

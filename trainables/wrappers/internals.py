@@ -35,7 +35,8 @@ def give_back_abandoned_places() -> None:
     job = ray.get_runtime_context().get_job_id()
     for data in state._connect_and_get_accessor().get_placement_group_table():
         group = PlacementGroupTableData.FromString(data)
-        abandoned = group.creator_actor_dead and not group.is_detached
+        of_an_actor = not ray.ActorID(group.creator_actor_id).is_nil()  # else the driver's: Tune's
+        abandoned = of_an_actor and group.creator_actor_dead and not group.is_detached
         removed = group.state == PlacementGroupTableData.REMOVED
         if abandoned and not removed and group.creator_job_id.hex() == job:
             remove_placement_group(PlacementGroup(ray.PlacementGroupID(group.placement_group_id)))
