@@ -92,6 +92,7 @@ def test_it_gives_the_sweeps_own_probabilities_without_calsweep(
     assert "uint8, (N, 1, 8, 8) -> float32, (N, 10)" in (folder / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_predict_reads_images_and_arrays(store: SweepStore, folder: Path, tmp_path: Path) -> None:
     rows = load_data(store.load_sweep()).test.inputs[:3]
     np.save(tmp_path / "rows.npy", rows)
@@ -115,6 +116,7 @@ def test_predict_reads_images_and_arrays(store: SweepStore, folder: Path, tmp_pa
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["table", "texts"])
 def test_predict_encodes_tables_and_texts_as_in_training(tmp_path: Path, kind: str) -> None:
     rows = ["size,colour,said,label"]

@@ -108,6 +108,7 @@ def test_a_sweep_killed_again_and_again_resumes_to_the_same_trials(
     json.dumps([record.outcome for record in records], allow_nan=False)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_in_order_and_says_how_to_go_on(tmp_path: Path) -> None:
     (tmp_path / "sweep.yaml").write_text(SWEEP)
     store = SweepStore(str(tmp_path / "calsweep-store"), "fragile")

@@ -65,6 +65,7 @@ def installed(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
+@pytest.mark.slow
 def test_a_sweep_over_a_loss_beside_the_sweep_file(folder: Path) -> None:
     done = calsweep(folder, "run", "own.yaml")
     assert done.returncode == 0, done.stderr

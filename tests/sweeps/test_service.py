@@ -188,6 +188,7 @@ def two_stages(workplace: Path) -> SweepResult:
     return run(workplace, "two_stages", **TWO_STAGES)
 
 
+@pytest.mark.slow
 def test_a_sweep_of_two_stages_trains_its_encoders_once(
     workplace: Path, two_stages: SweepResult
 ) -> None:

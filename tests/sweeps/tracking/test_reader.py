@@ -47,6 +47,7 @@ def test_two_sweeps_of_one_name_are_kept_apart(
     assert tracked_sweeps(uri, dataset="cifar10") == []
 
 
+@pytest.mark.slow
 def test_a_long_sweep_is_read_as_far_as_it_decides(storage: Path, tmp_path: Path) -> None:
     uri = tracking_uri(str(storage))
     sweep = make_sweep("long", tracking={"uri": uri}, model={"name": "resnet101_cifar"})

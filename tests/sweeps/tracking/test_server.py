@@ -6,12 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 
 def listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+@pytest.mark.slow
 def test_no_server_outlives_the_command(tmp_path: Path) -> None:
     (tmp_path / "mlflow.db").touch()
     with socket.socket() as probe:
