@@ -42,6 +42,7 @@ def test_it_learns_in_a_pipeline_from_words_to_words(ray_session: None) -> None:
     assert not hasattr(pipeline[-1], "result_")
 
 
+@pytest.mark.slow
 def test_a_frame_with_words_in_it(ray_session: None, tmp_path: pytest.TempPathFactory) -> None:
     frame = pd.DataFrame({"hue": ["red", "blue"] * 60, "size": np.arange(120.0)})
     labels = np.array([-1, 7])[(frame["hue"] == "red").to_numpy().astype(int)]

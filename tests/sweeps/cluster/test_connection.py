@@ -83,12 +83,13 @@ def test_when_ray_does_not_start_one_message_says_what_to_do(
 
 
 def test_a_start_that_failed_leaves_no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = psutil.Process(os.getpid()).children(recursive=True)
     monkeypatch.setattr("ray._private.services.start_raylet", fails)
     monkeypatch.setattr("sweeps.cluster.connection._START_TRIES", 1)
     with pytest.raises(SweepFailedError, match="no raylet today"), connected(None):
         pass
-    left = psutil.Process(os.getpid()).children(recursive=True)
-    _, alive = psutil.wait_procs(left, timeout=20)
+    now = psutil.Process(os.getpid()).children(recursive=True)
+    _, alive = psutil.wait_procs([each for each in now if each not in before], timeout=20)
     assert not [each for each in alive if "gcs_server" in each.name()]
 
 
