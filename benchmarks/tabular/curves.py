@@ -23,18 +23,24 @@ class Curves:
     """The entries of recorded trials, by setting and seed.
 
     Args:
-        trials: ``(setting, seed, history)`` of each; a trial that diverged has a short history.
+        trials: ``(setting, seed, history)`` of each; a trial that diverged has a short history. A
+            setting that lacks seeds which others have is passed over.
         space: Of the sweep that was recorded, by which settings are near each other.
     """
 
     def __init__(
         self, trials: Iterable[tuple[Setting, int, list[Entry]]], space: SearchSpace
     ) -> None:
-        self._histories: dict[Setting, dict[int, list[Entry]]] = {}
+        found: dict[Setting, dict[int, list[Entry]]] = {}
         for setting, seed, history in trials:
-            self._histories.setdefault(setting, {})[seed] = history
+            found.setdefault(setting, {})[seed] = history
+        self.seeds = tuple(sorted(set.union(*map(set, found.values()))))
+        self._histories = {
+            setting: histories
+            for setting, histories in found.items()
+            if len(histories) == len(self.seeds)
+        }
         self._branches = space.branches
-        self.seeds = tuple(sorted(set.intersection(*map(set, self._histories.values()))))
 
     @property
     def settings(self) -> list[Setting]:

@@ -15,6 +15,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ import optuna
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from filelock import FileLock, Timeout
 
 from benchmarks.tabular.curves import as_table, read_trials
 from sweeps.runner import load_data
@@ -102,29 +104,22 @@ def main() -> None:
 def _left(
     sweep: SweepFile, dataset: Dataset, folder: Path, packed: Path
 ) -> Iterator[tuple[Path, Setting, int]]:
-    """The trials that nobody has recorded or begun: seed by seed, settings in random order."""
+    """The trials that nobody has recorded, or records now.
+
+    Published settings first and the others in random order, each with all seeds: broken off at any
+    time, what there is can be replayed.
+    """
     known = {(setting, seed) for setting, seed, _ in read_trials(packed)} if packed.exists() else ()
     wanted = settings(sweep, dataset.num_classes)
-    order = np.random.default_rng(0).permutation(len(wanted))
-    for seed in SEEDS:
-        for number in order.tolist():
+    published = len(SearchSpace(sweep).initial_settings(dataset.num_classes))
+    others = np.random.default_rng(0).permutation(len(wanted) - published) + published
+    for number in [*range(published), *others.tolist()]:
+        for seed in SEEDS:
             path = folder / f"{number:04d}-{seed}.parquet"
-            begun = path.with_suffix(".begun")
-            if (wanted[number], seed) in known or path.exists() or not _claimed(begun):
+            if (wanted[number], seed) in known or path.exists():
                 continue
-            try:
+            with suppress(Timeout), FileLock(path.with_suffix(".lock"), timeout=0):
                 yield path, wanted[number], seed
-            finally:
-                begun.unlink()
-
-
-def _claimed(path: Path) -> bool:
-    """Whether a trial is ours: not begun by another process that still runs."""
-    try:
-        path.touch(exist_ok=False)
-    except FileExistsError:
-        return False
-    return True
 
 
 def _write(table: pa.Table, path: Path) -> None:
@@ -144,6 +139,7 @@ def pack(folder: Path, file: Path) -> None:
     _write(table, file)
     for path in parts:
         path.unlink()
+        path.with_suffix(".lock").unlink(missing_ok=True)
     print(f"{file}: {len(parts)} trials more, {file.stat().st_size / 1e6:.1f} MB")
 
 

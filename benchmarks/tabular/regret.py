@@ -23,6 +23,7 @@ import optuna
 
 from benchmarks.tabular.curves import Curves, read_trials
 from benchmarks.tabular.replay import replay
+from sweeps.runner import load_data
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.setting import BASELINE, Setting
@@ -55,6 +56,7 @@ class Truth:
 
     curves: Curves
     epochs: int
+    num_classes: int
 
     def mean(self, setting: Setting, metric: str) -> float:
         """Mean over the recorded seeds; NaN where a trial diverged."""
@@ -95,7 +97,7 @@ def main() -> None:
     base = load_sweep(str(arguments.sweep))
     trials = read_trials(arguments.sweep.with_suffix(".parquet"))
     curves = Curves(trials, SearchSpace(base))
-    truth = Truth(curves, base.training.epochs)
+    truth = Truth(curves, base.training.epochs, load_data(base).num_classes)
     print(f"best: {truth.best}, test ECE {truth.mean(truth.best, 'test_ece'):.4f}")
     print("| policy | test ECE | regret | within one SE | optimism | test error | epochs |")
     print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
@@ -111,7 +113,7 @@ def main() -> None:
 def _row(sweep: SweepFile, truth: Truth, number: int) -> tuple[float, ...]:
     """What one replay came to."""
     orders = list(permutations(truth.curves.seeds, len(sweep.seeds)))
-    records = replay(sweep, truth.curves, 10, orders[number % len(orders)])
+    records = replay(sweep, truth.curves, truth.num_classes, orders[number % len(orders)])
     chosen = Ranking(records, sweep.rule).chosen
     setting = truth.curves.nearest(chosen.setting if chosen else BASELINE)
     ece = truth.mean(setting, "test_ece")

@@ -37,7 +37,7 @@ def top_label_kernel_error(
     log_kernel = log_densities(mean, mean, bandwidth)
     alone = count <= 1
     log_kernel.diagonal()[alone] = -math.inf  # leave one out
-    kernel = log_kernel.sub_(log_kernel.amax(dim=0)).clamp_(min=_LOWEST_DOUBLE).exp_()
+    kernel = relative(log_kernel)
     own = kernel.diagonal()
     mass, right = count @ kernel - own, positives @ kernel
     of_right = ((right - own).clamp(min=0) / mass - mean).abs()
@@ -109,6 +109,11 @@ def log_densities(centres: Tensor, points: Tensor, bandwidth: float) -> Tensor:
     centres = centres.double()
     exponents = torch.stack([centres, 1 - centres], dim=1) / bandwidth
     return exponents @ _logs(points.double()) - _log_beta(centres, bandwidth)[:, None]
+
+
+def relative(log_kernel: Tensor) -> Tensor:
+    """Densities relative to the largest of each column, in place of their logarithms."""
+    return log_kernel.sub_(log_kernel.amax(dim=0)).clamp_(min=_LOWEST_DOUBLE).exp_()
 
 
 def _logs(points: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from scipy.fft import dct, idct
 from torch import Tensor
 
-from trainables.metrics._beta_kernel import equal_mass_cells, log_densities
+from trainables.metrics._beta_kernel import equal_mass_cells, log_densities, relative
 from trainables.metrics._inversion import Array, Cells, ErrorOfGaps
 from trainables.metrics._ranked import RankedScores
 
@@ -17,7 +17,6 @@ _CELLS_PER_WIDTH = 2
 _LEAST_WIDTH = 1e-3
 _BISECTION_STEPS = 20
 _MAX_KERNEL_CELLS = 128
-_LOWEST_LOG = -600.0  # of a kernel, relative to its largest: below, exp is slow
 _TINY = 1e-300
 
 
@@ -81,8 +80,7 @@ def kernel_error_of_gaps(confidence: Tensor, correct: Tensor, bandwidth: float) 
     group = np.arange(len(count)) * min(_NUM_GROUPS, len(count)) // len(count)
     cells = Cells(count, confidences, positives, group)
     num_samples, mean = cells.num_samples, torch.from_numpy(cells.confidence)
-    log_kernel = log_densities(mean, mean, bandwidth)
-    kernel: Array = log_kernel.sub_(log_kernel.amax(dim=0)).clamp_(min=_LOWEST_LOG).exp_().numpy()
+    kernel: Array = relative(log_densities(mean, mean, bandwidth)).numpy()
     kernel -= np.diag(np.diag(kernel) / count)  # leave one out
     kernel /= np.maximum(count @ kernel, _TINY)
 

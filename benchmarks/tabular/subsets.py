@@ -1,0 +1,47 @@
+"""Parts of real datasets, small enough that hundreds of trials are recorded in an hour."""
+
+import os
+from dataclasses import replace
+
+import numpy as np
+
+from trainables.data.base import Dataset, Split
+from trainables.data.labelled_rows import load_parquet
+from trainables.data.mnist import load_fashion_mnist
+
+TEST_SAMPLES = 3_000
+
+
+def fashion_mnist(*, seed: int, root: str | os.PathLike[str]) -> Dataset:
+    """8,000 images of Fashion-MNIST to train on, 2,500 for validation, 3,000 for the test.
+
+    Args:
+        seed: Chooses them.
+        root: Folder that holds ``FashionMNIST/raw``.
+    """
+    whole = load_fashion_mnist(seed=seed, root=root, validation=2_500, train_samples=8_000)
+    return _with_part_of_test(whole, seed)
+
+
+def cifar10(*, seed: int, root: str) -> Dataset:
+    """3,000 images of CIFAR-10 to train on, 2,500 for validation, 3,000 for the test.
+
+    Args:
+        seed: Chooses them.
+        root: Folder that holds ``train.parquet`` and ``test.parquet``, of columns ``image`` and
+            ``label``.
+    """
+    whole = load_parquet(
+        seed=seed,
+        train=f"{root}/train.parquet",
+        test=f"{root}/test.parquet",
+        validation=2_500,
+        train_samples=3_000,
+    )
+    return _with_part_of_test(whole, seed)
+
+
+def _with_part_of_test(dataset: Dataset, seed: int) -> Dataset:
+    chosen = np.random.default_rng(seed).permutation(len(dataset.test))[:TEST_SAMPLES]
+    test = Split(dataset.test.inputs[chosen], dataset.test.labels[chosen])
+    return replace(dataset, test=test)
