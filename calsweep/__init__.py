@@ -1,6 +1,7 @@
 """calsweep from Python: sweeps, their results, and losses and metrics on their own.
 
 ``import calsweep`` takes some milliseconds: what is named here is imported when it is first used.
+Losses and metrics need PyTorch, NumPy and SciPy alone; all else needs ``calsweep[sweeps]``.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ _HOMES: Final = {
     "resume": "calsweep.running",
     "run": "calsweep.running",
 }
+_ALWAYS_THERE: Final = "sweeps.errors"
 _MODULES: Final = ("losses", "metrics")
 
 __all__ = [
@@ -60,6 +62,10 @@ def __getattr__(name: str) -> Any:
         return import_module(f"calsweep.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'calsweep' has no attribute {name!r}")
+    if _HOMES[name] != _ALWAYS_THERE:
+        from calsweep.extras import require_sweeps
+
+        require_sweeps(f"calsweep.{name}")
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value

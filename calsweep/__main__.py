@@ -1,0 +1,23 @@
+"""The ``calsweep`` command, also as ``python -m calsweep``."""
+
+from __future__ import annotations
+
+import sys
+
+from calsweep.extras import require_sweeps
+
+
+def main() -> None:
+    """Runs the command, or says what is to be installed for it: exit code 2."""
+    try:
+        require_sweeps("the command")
+    except ImportError as error:
+        print(f"calsweep: {error}", file=sys.stderr)
+        sys.exit(2)
+    from sweeps.cli import main as run_command
+
+    run_command()
+
+
+if __name__ == "__main__":
+    main()

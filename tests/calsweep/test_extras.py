@@ -1,0 +1,92 @@
+"""What is said where only losses and metrics are installed."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+from calsweep import extras
+
+ROOT = Path(__file__).parents[2]
+WITHOUT = """
+import sys
+for name in {missing}:
+    sys.modules[name] = None  # as if it were not there
+import importlib.util
+found = importlib.util.find_spec
+def find_spec(name, package=None):
+    return None if name in {missing} else found(name, package)
+importlib.util.find_spec = find_spec
+"""
+
+
+def run_without(missing: tuple[str, ...], code: str) -> subprocess.CompletedProcess[str]:
+    program = WITHOUT.format(missing=missing) + code
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_modules_are_those_of_the_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = {normal(each) for each in project["optional-dependencies"]["sweeps"]}
+    owners = packages_distributions()
+    named = [
+        wanted & {normal(owner) for owner in owners.get(module, [module])}
+        for module in extras._OF_SWEEPS  # ruamel.yaml lies in a namespace, and is called so
+    ]
+    assert sorted(map(sorted, named)) == sorted([name] for name in wanted)
+    assert list(extras._OF_SWEEPS) == sorted(extras._OF_SWEEPS)
+
+
+def normal(requirement: str) -> str:
+    """The name of a distribution, of its requirement."""
+    return re.split(r"[\[<>=]", requirement)[0].lower()
+
+
+def test_losses_and_metrics_need_none_of_them() -> None:
+    code = """
+import calsweep, torch
+logits, targets = torch.eye(4), torch.arange(4)
+for name in calsweep.losses.available_losses():
+    calsweep.losses.make_loss(name, 4)
+calsweep.losses.make_loss("r_aurc", 4)(logits, targets)
+calsweep.metrics.evaluate(logits, targets)
+"""
+    done = run_without(extras._OF_SWEEPS, code)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["run", "load", "CalibratedClassifierSweep"])
+def test_all_else_says_what_to_install(name: str) -> None:
+    done = run_without(("ray", "mlflow"), f"import calsweep; calsweep.{name}")
+    assert done.stderr.splitlines()[-1] == (
+        f"ImportError: calsweep.{name} needs packages that are not installed here (mlflow, ray); "
+        'install them by: pip install "calsweep[sweeps]"'
+    )
+
+
+def test_the_command_says_it_too() -> None:
+    done = run_without(
+        ("ray", "typer"), "sys.argv[1:] = ['losses']; from calsweep.__main__ import main; main()"
+    )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "calsweep: the command needs packages that are not installed here (ray, typer); install "
+        'them by: pip install "calsweep[sweeps]"\n'
+    )
+
+
+def test_the_command_is_also_a_module() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "calsweep", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("calsweep ")
+
+
+@pytest.mark.parametrize("package", ["calsweep", "search_spaces", "sweeps", "trainables"])
+def test_the_packages_are_typed(package: str) -> None:
+    assert (ROOT / package / "py.typed").is_file()
