@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import io
 import re
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sweeps.errors import UserError
 from sweeps.store.sweep_store import storage_fault, sweep_names
+from trainables.digests import digest_of, new_digest
 from trainables.storage import Folder, absolute
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _arrays(samples: Any, labels: Any, where: str) -> tuple[str, bytes, Section]
         x, y = as_arrays((samples, labels), where)
     except (TypeError, ValueError) as error:
         raise UserError(str(error)) from None
-    digest = hashlib.blake2b(digest_size=8)
+    digest = new_digest()
     for array in (x, y):
         digest.update(f"{array.dtype.str}{array.shape}".encode())
         digest.update(np.ascontiguousarray(array).view(np.uint8).data)
@@ -222,4 +222,4 @@ def _rows(stem: str, rows: pa.Table, labels: Any, where: str) -> tuple[str, byte
     stream = io.BytesIO()
     pq.write_table(rows.append_column(_LABEL, pa.array(values)), stream)
     data = stream.getvalue()
-    return f"{stem}-{hashlib.blake2b(data, digest_size=8).hexdigest()}", data
+    return f"{stem}-{digest_of(data)}", data

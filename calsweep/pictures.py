@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from scipy.stats import binom
 
+from sweeps.formatting import format_loss
+from sweeps.results.reliability import binomial_quantile
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import make_stopper
@@ -91,7 +92,7 @@ def draw_search(figure: Figure, ranking: Ranking) -> None:
                 values,
                 linestyle="none",
                 fillstyle=fill,
-                label=loss.rpartition(":")[2] if state == "finished" else None,
+                label=format_loss(loss) if state == "finished" else None,
                 **style,
             )
     if ranking.reference is not None:
@@ -119,7 +120,7 @@ def draw_curves(figure: Figure, records: Sequence[TrialRecord], sweep: SweepFile
         values = [entry.get(metric, math.nan) for entry in record.history]
         drawn += values
         if record.state == "finished":
-            name, colour = record.loss.rpartition(":")[2], styles[record.loss]["color"]
+            name, colour = format_loss(record.loss), styles[record.loss]["color"]
             axis.plot(epochs, values, color=colour, linewidth=1, alpha=0.8, label=name)
         elif epochs:
             axis.plot(epochs, values, color="#bbb", linewidth=0.8, zorder=1)
@@ -173,7 +174,7 @@ def _panel(upper: Axes, lower: Axes, probs: Tensor, labels: Tensor) -> None:
             "linewidth": 1,
         }
         upper.bar(left, high - low, width * 0.95, low, align="edge", **gap)
-        few, many = binom.ppf((0.025, 0.975), int(count), min(confidence, 1.0)) / count
+        few, many = (binomial_quantile(s, int(count), confidence) / count for s in (0.025, 0.975))
         upper.plot([left + width / 2] * 2, [few, many], color="#111", linewidth=1.5)
         lower.bar(left, count / len(labels), width * 0.95, align="edge", color=_GREY)
     upper.plot([0, 1], [0, 1], color="#222", linestyle="--", linewidth=1)

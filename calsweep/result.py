@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from calsweep.storage import default_storage
 from sweeps.errors import UserError
+from sweeps.formatting import format_loss
 from sweeps.looking import find_best, read_answer
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
@@ -126,31 +127,11 @@ class Result:
             UserError: No setting was chosen, the data are not what they were, or the checkpoint was
                 deleted.
         """
-        from sweeps.runner import load_data
-        from sweeps.store.encoders import encoder_setup
-        from sweeps.store.identity import read_identity
-        from trainables.calibrated import load_calibrated
+        from sweeps.trained import load_same_data, load_trained
 
         trial = self._judged()
-        dataset = load_data(self._sweep)
-        identity = read_identity(self._store.folder)
-        if identity is not None and identity.digest != dataset.digest():
-            raise UserError(
-                f"the data are not those that sweep {self.name!r} was trained on; put them back as "
-                "they were"
-            )
-        encoder = encoder_setup(self._sweep, self._store, dataset)
-        try:
-            return load_calibrated(
-                dataset,
-                (self._sweep.model.name, self._sweep.model.options),
-                trial.config,
-                self._store.trial_folder(trial.number),
-                trial.outcome["temperature"],
-                None if encoder is None else encoder.uri,
-            )
-        except (FileNotFoundError, ValueError) as error:
-            raise UserError(f"sweep {self.name!r}: {error}") from None
+        dataset = load_same_data(self._store, self._sweep)
+        return load_trained(self._store, self._sweep, dataset, trial)
 
     def plot_reliability(self, split: Literal["validation", "test"] = "test") -> Figure:
         """Reliability diagrams of the chosen setting, as trained and after temperature scaling.
@@ -280,7 +261,7 @@ def _row(record: TrialRecord) -> dict[str, Any]:
         "trial": record.number,
         "role": record.role,
         "state": record.state,
-        "loss": record.loss.rpartition(":")[2],
+        "loss": format_loss(record.loss),
         "seed": record.seed,
         "epochs": record.epochs,
         "seconds": seconds,

@@ -15,17 +15,15 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.planning.checks import use_working_folder
 from sweeps.redaction import redact
-from sweeps.runner import load_data
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
-from sweeps.store.encoders import encoder_setup
-from sweeps.store.identity import read_identity
 from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking.address import check_answers, tracking_uri
 from sweeps.tracking.registry import ModelToRegister, register_model
+from sweeps.trained import load_same_data, load_trained
 
 if TYPE_CHECKING:
-    from trainables.calibrated import CalibratedClassifier
+    pass
 
 PROGRAM: Final = "model.pt2"
 _ABOUT: Final = "model.json"
@@ -131,13 +129,7 @@ class _Builder:
         if self._ranking.chosen is None:
             raise UserError(f"sweep {name!r} has chosen nothing yet; see `calsweep show {name}`")
         use_working_folder()
-        self._dataset = load_data(self._sweep)
-        identity = read_identity(self._store.folder)
-        if identity is not None and identity.digest != self._dataset.digest():
-            raise UserError(
-                f"the data are not those that sweep {name!r} was begun with: what new samples are "
-                "normalised by cannot be told; put the data back as they were"
-            )
+        self._dataset = load_same_data(self._store, self._sweep)
 
     @property
     def example(self) -> Any:
@@ -154,7 +146,7 @@ class _Builder:
         if candidate is None:
             return None
         record = candidate.judged[0]
-        classifier = self._trained(record)
+        classifier = load_trained(self._store, self._sweep, self._dataset, record)
         try:
             program = export_program(classifier, self._dataset.test.inputs)
         except ValueError as error:
@@ -169,23 +161,6 @@ class _Builder:
             "README.md": _page(about).encode(),
         }
         return _Built(files, about)
-
-    def _trained(self, record: TrialRecord) -> CalibratedClassifier:
-        from trainables.calibrated import load_calibrated
-
-        sweep, store = self._sweep, self._store
-        encoder = encoder_setup(sweep, store, self._dataset)
-        try:
-            return load_calibrated(
-                self._dataset,
-                (sweep.model.name, sweep.model.options),
-                record.config,
-                store.trial_folder(record.number),
-                record.outcome["temperature"],
-                None if encoder is None else encoder.uri,
-            )
-        except (FileNotFoundError, ValueError) as error:
-            raise UserError(f"{record.label}: its weights are gone: {error}") from None
 
     def _check(self, program: bytes, record: TrialRecord) -> None:
         """Compare what was built with what the trial predicted."""
@@ -230,7 +205,7 @@ class _Builder:
             "shape": list(dataset.test.inputs.shape[1:]),
             "samples": describe_samples(dataset.samples),
             "test": {key: record.outcome[f"test_{key}"] for key in names},
-            "verdict": (self._store.load_answer() or {}).get("verdict"),
+            "verdict": self._store.verdict,
             "calsweep": version("calsweep"),
         }
 

@@ -35,6 +35,11 @@ def format_hyperparameters(hyperparameters: dict[str, Any]) -> str:
     return " ".join(parts) or "–"
 
 
+def format_loss(name: str) -> str:
+    """A loss by its name, of a dotted path the last part."""
+    return name.rpartition(":")[2]
+
+
 def counted(number: int, noun: str) -> str:
     """``1 seed``, ``3 seeds``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -91,7 +91,7 @@ def side_by_side(names: Sequence[str], storage: str) -> list[Beside]:
         records = store.load_records()
         if not records:
             raise UserError(f"sweep {name!r} has no trial yet")
-        verdict = (store.load_answer() or {}).get("verdict")
+        verdict = store.verdict
         found.append(Beside(sweep, Ranking(records, sweep.rule), verdict))
     return found
 

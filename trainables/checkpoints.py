@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import re
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from typing import Any
 
 import torch
 
+from trainables.digests import digest_of
 from trainables.storage import Folder
 
 _NAME = re.compile(r"epoch_(\d{6})-([0-9a-f]{16})\.pt")
@@ -36,7 +36,7 @@ def save_checkpoint(folder: Folder, epoch: int, state: dict[str, Any]) -> str:
     buffer = io.BytesIO()
     torch.save(state, buffer)
     data = buffer.getvalue()
-    name = f"epoch_{epoch:06d}-{_digest(data)}.pt"
+    name = f"epoch_{epoch:06d}-{digest_of(data)}.pt"
     folder.write(name, data)
     others = [other for other in _checkpoint_names(folder) if other != name]
     earlier = [other for other in others if _epoch(other) < epoch]
@@ -77,7 +77,7 @@ def _undamaged(folder: Folder) -> Iterator[bytes]:
         except FileNotFoundError:  # deleted since by a process that was taken for dead
             continue
         match = _NAME.fullmatch(name)
-        if match and match[2] == _digest(data):
+        if match and match[2] == digest_of(data):
             yield data
 
 
@@ -87,7 +87,3 @@ def _epoch(name: str) -> int:
 
 def _checkpoint_names(folder: Folder) -> list[str]:
     return [name for name in folder.names() if _NAME.fullmatch(name)]
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=8).hexdigest()

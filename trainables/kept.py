@@ -7,13 +7,13 @@ read one runs the code that is in it, as importing a module does: it is the user
 
 from __future__ import annotations
 
-import hashlib
 import pickle
 import re
 from functools import lru_cache
 from typing import Any
 
 from trainables.arguments import describe_error
+from trainables.digests import digest_of
 from trainables.storage import Folder
 
 _PREFIX = "kept:"
@@ -51,7 +51,7 @@ def keep(folder: Folder, value: object, label: str) -> str:
         raise ValueError(
             f"{label} cannot be given to other processes: {describe_error(error)}"
         ) from error
-    file = f"{label}-{_digest(data)}.pkl"
+    file = f"{label}-{digest_of(data)}.pkl"
     if not folder.exists(file):
         folder.write(file, data)
     return f"{_PREFIX}{(folder / file).uri}:{label}"
@@ -68,10 +68,6 @@ def load_kept(name: str) -> Any:
     place = Folder(name.removeprefix(_PREFIX).rpartition(":")[0])
     data = place.read("")
     told = _DIGEST.search(place.path)
-    if told is None or told[1] != _digest(data):
+    if told is None or told[1] != digest_of(data):
         raise ValueError(f"{place.uri} is damaged")
     return pickle.loads(data)
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=8).hexdigest()

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from trainables.data.base import Dataset, Split
 from trainables.data.samples import Arrays
+from trainables.digests import digest_of, new_digest
 from trainables.models import Classifier
 from trainables.storage import Folder
 from trainables.training import Trainer
@@ -105,7 +106,7 @@ def save_encoder(folder: Folder, encoder: nn.Module, frozen: Dataset) -> None:
         return
     digests = {}
     for name, data in _files(encoder, frozen):
-        digests[name] = _digest(data)
+        digests[name] = digest_of(data)
         folder.write(_with_digest(name, digests[name]), data)
     if not is_trained(folder):
         folder.write(_INDEX, json.dumps(digests, indent=1).encode())
@@ -120,7 +121,7 @@ def load_encoder(folder: Folder) -> dict[str, Tensor]:
     """
     name = encoder_file(folder, "encoder.pt")
     data = folder.read(name)
-    if name != _with_digest("encoder.pt", _digest(data)):
+    if name != _with_digest("encoder.pt", digest_of(data)):
         raise ValueError(f"{folder.uri}/{name} is damaged; delete that folder")
     weights: dict[str, Tensor] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     return weights
@@ -145,11 +146,11 @@ def load_features(folder: Folder) -> dict[str, np.ndarray]:
         if folder.is_local:
             path = Path(folder.path) / name
             with open(path, "rb") as stream:
-                whole = hashlib.file_digest(stream, _blake2b).hexdigest() == digest
+                whole = hashlib.file_digest(stream, new_digest).hexdigest() == digest
             array = np.load(path, mmap_mode="r", allow_pickle=False) if whole else None
         else:
             data = folder.read(name)
-            whole = _digest(data) == digest
+            whole = digest_of(data) == digest
             array = np.load(io.BytesIO(data), allow_pickle=False) if whole else None
         if array is None:
             raise ValueError(
@@ -182,11 +183,3 @@ def _read_index(folder: Folder) -> dict[str, str]:
 def _with_digest(name: str, digest: str) -> str:
     stem, _, ending = name.rpartition(".")
     return f"{stem}-{digest}.{ending}"
-
-
-def _blake2b() -> Any:
-    return hashlib.blake2b(digest_size=8)
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=8).hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from sweeps.results.columns import objective_metric
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.sweep_file.schema import Rule, SweepFile
+from trainables.digests import digest_of
 
 _METRICS = ("error", "ece", "nll", "brier", "adaptive_ece", "classwise_ece", "auroc", "aurc")
 
@@ -79,16 +79,12 @@ def named(
 def data_as_said(sweep: SweepFile) -> str:
     """What tells the data of a sweep from others, from before a digest of them was kept."""
     said = [sweep.dataset.model_dump(mode="json"), sweep.search.seed]
-    return _digest(json.dumps(said, sort_keys=True))
+    return digest_of(json.dumps(said, sort_keys=True).encode())
 
 
 def data_unlike_all(sweep_id: str) -> str:
     """What tells the data of a sweep from all others, as nothing is known of them."""
-    return _digest(sweep_id)
-
-
-def _digest(text: str) -> str:
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    return digest_of(sweep_id.encode())
 
 
 def best_settings(sweeps: Sequence[TrackedSweep]) -> list[dict[str, Any]]:

@@ -42,6 +42,11 @@ class Comparison:
     verdict: Verdict
     seeds: int
 
+    @property
+    def difference(self) -> str:
+        """``-0.0123 [-0.0200, -0.0046]``."""
+        return f"{self.value:+.4f} [{self.low:+.4f}, {self.high:+.4f}]"
+
 
 def compare(ranking: Ranking, read_predictions: Callable[[int], bytes]) -> list[Comparison]:
     """Compare the chosen setting with cross-entropy as it is, and with a temperature.
@@ -157,8 +162,8 @@ def in_words(comparisons: Sequence[Comparison]) -> list[str]:
     }
     lines = [
         f"Better than {each.theirs}? {said[each.verdict]}: {metric_heading(each.metric)} "
-        f"{each.value:+.4f} [{each.low:+.4f}, {each.high:+.4f}] on the validation split, "
-        f"over samples and {counted(each.seeds, 'seed')}, corrected for the choice."
+        f"{each.difference} on the validation split, over samples and "
+        f"{counted(each.seeds, 'seed')}, corrected for the choice."
         for each in comparisons
     ]
     if verdict(comparisons) in ("not supported", "worse"):

@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from sweeps.formatting import format_fraction, format_hyperparameters, metric_heading
+from sweeps.formatting import format_fraction, format_hyperparameters, format_loss, metric_heading
 from sweeps.results.columns import objective_metric
 from sweeps.results.comparison import Comparison
+from sweeps.results.importance import finished_searches
 from sweeps.results.svg import COLOURS, GREY, Axis, Chart, Mark, axis, marks
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
@@ -62,7 +63,7 @@ def error_against_objective(ranking: Ranking) -> str:
                 replace(mark, hollow=state == "stopped"),
                 [_tip(r, objective) for r in own],
             )
-        chart.name(mark, loss.rpartition(":")[2])
+        chart.name(mark, format_loss(loss))
     if ranking.chosen is not None:
         ring = Mark("var(--ink,#222)", hollow=True, size=8)
         own = list(ranking.chosen.trials)
@@ -131,7 +132,7 @@ def curves(records: Sequence[TrialRecord], sweep: SweepFile) -> str:
         width, tip = 1.2 if whole else 0.7, f"{r.label}: {r.state}"
         chart.line(epochs, own, colour, width=width, dash=dash, tip=tip)
     for loss, (colour, dash) in looks.items():
-        chart.name_line(colour, loss.rpartition(":")[2], dash)
+        chart.name_line(colour, format_loss(loss), dash)
     if any(r.state == "stopped" for r in drawn):
         chart.name_line(GREY, "stopped early")
     return chart.svg()
@@ -177,7 +178,7 @@ def searched(records: Iterable[TrialRecord], objective: str) -> list[Searched]:
 
     Only trials that ran to their end: an early ECE says nothing of a late one.
     """
-    usable = [r for r in records if r.state == "finished" and r.searched and objective in r.outcome]
+    usable = finished_searches(records, objective)
     found = []
     for loss in dict.fromkeys(r.loss for r in usable):
         own = tuple(r for r in usable if r.loss == loss)
@@ -225,7 +226,7 @@ def maps(groups: Sequence[Searched], objective: str) -> list[str]:
 
 
 def _map(across: Searched, up: Searched, objective: str) -> str:
-    name = across.loss.rpartition(":")[2]
+    name = format_loss(across.loss)
     chart = Chart(
         f"{objective} over {across.name} and {up.name} of {across.loss}, the better the darker",
         _hyperparameter_axis(across, f"{name}: {_symbol(across.name)}"),
@@ -259,9 +260,7 @@ def differences(comparisons: Sequence[Comparison]) -> str:
     chart.vertical(0.0, dash="")
     for row, each in enumerate(comparisons):
         height = float(len(comparisons) - row)
-        tip = (
-            f"{each.ours} less {each.theirs}: {each.value:+.4f} [{each.low:+.4f}, {each.high:+.4f}]"
-        )
+        tip = f"{each.ours} less {each.theirs}: {each.difference}"
         chart.line([each.low, each.high], [height, height], COLOURS[0], width=3, tip=tip)
         chart.points([each.value], [height], Mark(COLOURS[1], size=5), [tip])
         chart.text(each.low, height + 0.28, f"against {each.theirs}")

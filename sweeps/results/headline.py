@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sweeps.formatting import counted, format_hyperparameters, metric_heading
+from sweeps.formatting import counted, format_hyperparameters, format_loss, metric_heading
 from sweeps.results.comparison import Comparison, verdict
 from sweeps.search.ranking import Candidate, Ranking
 
@@ -104,14 +104,14 @@ def _supported(each: Comparison) -> str:
         "worse": "is worse than {}",
     }[each.verdict]
     return (
-        f"{_words(each.ours)} {said.format(_words(each.theirs))} ({metric_heading(each.metric)} "
-        f"{each.value:+.4f} [{each.low:+.4f}, {each.high:+.4f}] on validation samples, over "
-        f"{counted(each.seeds, 'seed')})."
+        f"{_words(each.ours)} {said.format(_words(each.theirs))} "
+        f"({metric_heading(each.metric)} {each.difference} on validation samples, "
+        f"over {counted(each.seeds, 'seed')})."
     )
 
 
 def _words(loss: str) -> str:
-    return loss.rpartition(":")[2].replace("_", "-")
+    return format_loss(loss).replace("_", "-")
 
 
 def _of_100(share: float) -> str:

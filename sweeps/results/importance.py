@@ -14,6 +14,11 @@ _FEWEST: Final = 20
 """Optuna asks for at least 5 trials within the target quantile: a quarter of 20."""
 
 
+def finished_searches(records: Iterable[TrialRecord], objective: str) -> list[TrialRecord]:
+    """The trials that tell something of hyperparameters: ECE early in training says nothing."""
+    return [r for r in records if r.state == "finished" and r.searched and objective in r.outcome]
+
+
 def importances(records: Iterable[TrialRecord], sweep: SweepFile) -> dict[str, dict[str, float]]:
     """How much each hyperparameter had to do with being among the best quarter.
 
@@ -32,7 +37,7 @@ def importances(records: Iterable[TrialRecord], sweep: SweepFile) -> dict[str, d
     except ValueError:  # of a loss of the user's own that has changed since
         return {}
     objective = sweep.search.objective
-    usable = [r for r in records if r.state == "finished" and r.searched and objective in r.outcome]
+    usable = finished_searches(records, objective)
     found = {}
     for loss, branch in space.branches.items():
         own = [r for r in usable if r.loss == loss and space.contains(r.setting)]

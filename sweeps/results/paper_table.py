@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from sweeps.formatting import counted, format_hyperparameters, metric_heading
+from sweeps.formatting import counted, format_hyperparameters, format_loss, metric_heading
 from sweeps.results.columns import objective_metric
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.setting import BASELINE_LOSS
@@ -146,11 +146,44 @@ def _caption(ranking: Ranking, sweep: SweepFile, candidates: Sequence[Candidate]
 
 
 def _name(candidate: Candidate) -> str:
-    return candidate.loss.rpartition(":")[2] + ("" if candidate.feasible else "†")
+    return format_loss(candidate.loss) + ("" if candidate.feasible else "†")
 
 
 def _setting(candidate: Candidate) -> str:
     return format_hyperparameters(candidate.setting.hyperparameters)
+
+
+@dataclass(frozen=True)
+class _Markup:
+    """How a form writes what stands in the cells.
+
+    Attributes:
+        escapes: Of characters that mean something to it.
+        bold: Format of a bold value.
+        more: Writes interval and temperature.
+    """
+
+    escapes: dict[int, str]
+    bold: str
+    more: Callable[[str], str]
+
+
+def _body(
+    candidates: Sequence[Candidate],
+    rows: Sequence[Sequence[_Cell]],
+    bold: Sequence[Sequence[bool]],
+    markup: _Markup,
+) -> list[list[str]]:
+    """The cells as text, loss and setting in front."""
+    lines = []
+    for candidate, cells, strong in zip(candidates, rows, bold, strict=True):
+        names = [name.translate(markup.escapes) for name in (_name(candidate), _setting(candidate))]
+        shown = [
+            (markup.bold.format(cell.shown) if lowest else cell.shown) + markup.more(cell.more)
+            for cell, lowest in zip(cells, strong, strict=True)
+        ]
+        lines.append([*names, *shown])
+    return lines
 
 
 def _markdown(
@@ -163,11 +196,8 @@ def _markdown(
     heads = ["loss", "setting", "error"]
     for metric in metrics:
         heads += [f"{metric_heading(metric)} {when}" for when in ("pre T", "post T")]
-    lines = [heads, ["---", "---", *["---:"] * (len(heads) - 2)]]
-    for candidate, cells, strong in zip(candidates, rows, bold, strict=True):
-        shown = [_strong(c, "**{}**", b, _plain) for c, b in zip(cells, strong, strict=True)]
-        names = [_name(candidate), _setting(candidate)]
-        lines.append([*(name.translate(_MARKDOWN) for name in names), *shown])
+    body = _body(candidates, rows, bold, _Markup(_MARKDOWN, "**{}**", _plain))
+    lines = [heads, ["---", "---", *["---:"] * (len(heads) - 2)], *body]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     return f"{table}\n\n{caption.translate(_MARKDOWN)}\n"
 
@@ -183,11 +213,7 @@ def _latex(
     heads = ["Loss", "Setting", "Error", *["pre $T$", "post $T$"] * len(metrics)]
     above = " & ".join(["", "", "", *(f"\\multicolumn{{2}}{{c}}{{{name}}}" for name in groups)])
     rules = " ".join(f"\\cmidrule(lr){{{4 + 2 * i}-{5 + 2 * i}}}" for i in range(len(groups)))
-    lines = []
-    for candidate, cells, strong in zip(candidates, rows, bold, strict=True):
-        shown = [_strong(c, r"\textbf{{{}}}", b, _tiny) for c, b in zip(cells, strong, strict=True)]
-        names = [_name(candidate).translate(_LATEX), _setting(candidate).translate(_LATEX)]
-        lines.append(f"{' & '.join([*names, *shown])} \\\\")
+    body = _body(candidates, rows, bold, _Markup(_LATEX, r"\textbf{{{}}}", _tiny))
     return "\n".join(
         [
             "% needs \\usepackage{booktabs}",
@@ -200,18 +226,13 @@ def _latex(
             rules,
             f"{' & '.join(heads)} \\\\",
             "\\midrule",
-            *lines,
+            *(f"{' & '.join(line)} \\\\" for line in body),
             "\\bottomrule",
             "\\end{tabular}",
             "\\end{table*}",
             "",
         ]
     )
-
-
-def _strong(cell: _Cell, form: str, is_best: bool, more: Callable[[str], str]) -> str:
-    shown = form.format(cell.shown) if is_best else cell.shown
-    return shown + more(cell.more)
 
 
 def _plain(text: str) -> str:

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from sweeps.errors import first_line
-from sweeps.formatting import counted, format_hyperparameters, metric_heading
+from sweeps.formatting import counted, format_hyperparameters, format_loss, metric_heading
 from sweeps.redaction import redact
 from sweeps.results import figures
 from sweeps.results.columns import objective_metric, one_line, shown_metrics
@@ -233,7 +233,7 @@ def _trial_row(record: TrialRecord, metrics: Iterable[str]) -> list[tuple[Any, s
         **record.outcome,
         "number": record.number,
         "role": record.role,
-        "loss": record.loss.rpartition(":")[2],
+        "loss": format_loss(record.loss),
         "setting": format_hyperparameters(record.hyperparameters),
         "seed": record.seed,
         "state": record.state,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from sweeps.formatting import format_hyperparameters
+from sweeps.formatting import format_hyperparameters, format_loss
 from sweeps.search.setting import Setting
 from trainables.report import Entry, Role, TrialConfig
 
@@ -107,7 +107,7 @@ class TrialRecord:
         values = format_hyperparameters(self.hyperparameters) if self.hyperparameters else ""
         seed = "" if self.searched else f"seed={self.seed}"
         stage = "encoder" if self.role == "encoder" else ""
-        loss = self.loss.rpartition(":")[2]
+        loss = format_loss(self.loss)
         return " ".join(part for part in (stage, loss, values, seed) if part)
 
     def add(self, entry: Entry) -> bool:

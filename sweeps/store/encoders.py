@@ -8,7 +8,6 @@ the one that it began with.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from sweeps.store.identity import own_modules
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from trainables.config import EncoderSetup
+from trainables.digests import digest_of
 from trainables.storage import Folder
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _name(sweep: SweepFile, dataset: Dataset) -> str:
         "num_workers": sweep.scaling.num_workers,
     }
     text = json.dumps(made_of, sort_keys=True, default=str)
-    digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    digest = digest_of(text.encode())
     return f"{sweep.model_label.replace('/', '-')}-{digest}"
 
 

@@ -9,7 +9,6 @@ and are told.
 from __future__ import annotations
 
 import ast
-import hashlib
 import importlib.util
 import json
 import sysconfig
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.errors import UserError
 from sweeps.store.environment import describe_environment
 from sweeps.sweep_file.schema import SweepFile
+from trainables.digests import digest_of
 from trainables.storage import Folder
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def own_modules(named: Iterable[str]) -> dict[str, str]:
                 data = file.read_bytes()
             except OSError:  # what needs it fails by itself
                 continue
-            digests[key] = hashlib.blake2b(data, digest_size=8).hexdigest()
+            digests[key] = digest_of(data)
             waiting += _imports(data)
     return digests
 

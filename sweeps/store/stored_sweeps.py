@@ -80,7 +80,7 @@ def _about(store: SweepStore, sweep: SweepFile) -> TrackedSweep:
         model_options=sweep.model.options_in_words,
         objective=sweep.search.objective,
         guard=sweep.search.guard,
-        verdict=(store.load_answer() or {}).get("verdict"),
+        verdict=store.verdict,
         records=[],
         run_ids=trials,
         parent_id=parent,

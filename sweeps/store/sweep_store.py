@@ -160,6 +160,11 @@ class SweepStore:
             return None
         return answer
 
+    @property
+    def verdict(self) -> str | None:
+        """Whether the choice is worth having; None until that is known."""
+        return (self.load_answer() or {}).get("verdict")
+
     def save_run_ids(self, parent: str, trials: Mapping[int, str]) -> None:
         """Remember what MLflow calls the sweep's own run, and those of its trials by number."""
         data = json.dumps({"parent": parent, "trials": dict(trials)}, indent=1).encode()

@@ -12,7 +12,7 @@ from typing import Any
 from rich.table import Table
 
 from sweeps.errors import UserError
-from sweeps.formatting import format_fraction, format_hyperparameters, metric_heading
+from sweeps.formatting import format_fraction, format_hyperparameters, format_loss, metric_heading
 from sweeps.planning.json_schema import FIRST_LINE
 from sweeps.results.best import as_sweep_file
 from sweeps.results.columns import objective_metric, shown_metrics
@@ -42,7 +42,7 @@ def leaderboard_table(rows: Sequence[dict[str, Any]], objective: str) -> Table:
         chosen = row["note"] == "chosen"
         judged = row["note"] in ("baseline", "finalist", "one seed")
         table.add_row(
-            row["loss"].rpartition(":")[2],
+            format_loss(row["loss"]),
             format_hyperparameters(row["hyperparameters"]),
             *(format_fraction(row[name]) for name, _ in fractions),
             "–" if math.isnan(row["temperature"]) else f"{row['temperature']:.2f}",
@@ -163,7 +163,7 @@ def _by_loss(sweeps: Sequence[Beside]) -> Table:
             f"{'' if c.feasible else ' (error too high)'}"
             for c in best
         ]
-        table.add_row(loss.rpartition(":")[2], *cells)
+        table.add_row(format_loss(loss), *cells)
     return table
 
 

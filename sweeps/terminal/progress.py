@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.progress_bar import ProgressBar
 from rich.spinner import Spinner
-from rich.table import Table
 from rich.text import Text
 
 from sweeps.redaction import redact
 from sweeps.search.ledger import Ledger
 from sweeps.search.ranking import Ranking
+from sweeps.terminal.trial_counts import NONE_FINISHED, count_trials, ended, progress_bar
 
 _SECONDS_BETWEEN_LINES = 10.0
 _REST_AFTER_CHOOSING = 50.0  # times as long as it took
@@ -101,7 +101,9 @@ class Progress:
 
     def _print_line(self) -> None:
         if self._ledger is not None:
-            self._print(" · ".join(self._facts(self._ledger)))
+            ledger = self._ledger
+            counts = count_trials(_states(ledger), ledger.planned, ledger.live)
+            self._print(" · ".join([*counts, self._best(ledger), self._time_left(ledger)]))
 
     def _print(self, line: str) -> None:
         self._console.print(Text(line), soft_wrap=True)  # Text, as the console may be the user's
@@ -110,28 +112,13 @@ class Progress:
         if self._ledger is None:
             return Spinner("dots", text=Text(self._stage))
         ledger = self._ledger
-        bar = Table.grid(padding=(0, 1))
-        planned, ended = max(1, ledger.planned), _ended(ledger)
-        bar.add_row(
-            ProgressBar(total=planned, completed=ended, width=30),
-            Text(f"{ended}/{planned} trials"),
-            Text(self._time_left(ledger), style="dim"),
-        )
-        facts = self._facts(ledger)
+        states = _states(ledger)
         return Group(
-            bar, Text("  ".join(facts[1:-2]), style="dim"), Text(facts[-2]), self._running(ledger)
+            progress_bar(states, ledger.planned, self._time_left(ledger)),
+            Text("  ".join(count_trials(states, ledger.planned, ledger.live)[1:]), style="dim"),
+            Text(self._best(ledger)),
+            self._running(ledger),
         )
-
-    def _facts(self, ledger: Ledger) -> list[str]:
-        states = [record.state for record in ledger.records]
-        parts = [
-            f"{_ended(ledger)}/{ledger.planned} trials",
-            f"{ledger.live} running",
-            f"{states.count('stopped')} stopped early",
-        ]
-        if "failed" in states:
-            parts.append(f"{states.count('failed')} failed")
-        return [*parts, self._best(ledger), self._time_left(ledger)]
 
     def _best(self, ledger: Ledger) -> str:
         """Choosing looks at every trial, so it is done anew only for a small share of the time."""
@@ -144,7 +131,7 @@ class Progress:
     def _choose(self, ledger: Ledger) -> str:
         best = Ranking(ledger.records, ledger.sweep.rule).chosen
         if best is None:
-            return "best so far: none has finished yet"
+            return NONE_FINISHED
         metric = ledger.sweep.search.objective
         return f"best so far: {best.trials[0].label}, {metric} {best.objective:.4f}"
 
@@ -155,13 +142,13 @@ class Progress:
 
     def _time_left(self, ledger: Ledger) -> str:
         begun = [r for r in ledger.records if r.role != "encoder" and r.started >= self._started]
-        ended = sum(record.state != "running" for record in begun)
-        if ended == 0:
+        done = sum(record.state != "running" for record in begun)
+        if done == 0:
             return "time left: not known yet"
-        each = (time.time() - begun[0].started) / ended
-        seconds = round(each * max(0, ledger.planned - _ended(ledger)))
+        each = (time.time() - begun[0].started) / done
+        seconds = round(each * max(0, ledger.planned - ended(_states(ledger))))
         return f"about {seconds // 60}:{seconds % 60:02d} left"
 
 
-def _ended(ledger: Ledger) -> int:
-    return sum(record.state != "running" for record in ledger.records)
+def _states(ledger: Ledger) -> Counter[str]:
+    return Counter(record.state for record in ledger.records)

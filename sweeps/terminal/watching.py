@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
 from sweeps.results.overview import Overview
+from sweeps.terminal.trial_counts import NONE_FINISHED, count_trials, ended, progress_bar
 
 _SECONDS = 2.0  # between two looks, at least
 _REST = 5.0  # times as long as a look took
@@ -38,7 +37,7 @@ class Glimpse:
     @property
     def ended(self) -> int:
         """How many trials have ended."""
-        return sum(count for state, count in self.overview.states.items() if state != "running")
+        return ended(self.overview.states)
 
 
 def watch(look: Callable[[], Glimpse], console: Console) -> None:
@@ -73,41 +72,30 @@ def _looks(look: Callable[[], Glimpse]) -> Iterator[Glimpse]:
 
 
 def _line(glimpse: Glimpse) -> str:
-    return " · ".join(_facts(glimpse))
+    return " · ".join([*_counts(glimpse), _best(glimpse)])
 
 
-def _facts(glimpse: Glimpse) -> list[str]:
+def _counts(glimpse: Glimpse) -> list[str]:
     states = glimpse.overview.states
-    parts = [
-        f"{glimpse.ended}/{glimpse.planned} trials",
-        f"{states.get('running', 0)} running",
-        f"{states.get('stopped', 0)} stopped early",
-    ]
-    if "failed" in states:
-        parts.append(f"{states['failed']} failed")
+    return count_trials(states, glimpse.planned, states.get("running", 0))
+
+
+def _best(glimpse: Glimpse) -> str:
     best = glimpse.overview.best
-    return [*parts, f"best so far: {best}" if best else "best so far: none has finished yet"]
+    return f"best so far: {best}" if best else NONE_FINISHED
 
 
 def _view(glimpse: Glimpse, first: tuple[float, int]) -> RenderableType:
-    bar = Table.grid(padding=(0, 1))
-    *counts, best = _facts(glimpse)
     passed = time.monotonic() - first[0]
     rate = f"{(glimpse.epochs - first[1]) / passed:.1f} epochs/s" if passed > _SECONDS else ""
-    planned = max(1, glimpse.planned)
-    bar.add_row(
-        ProgressBar(total=planned, completed=min(glimpse.ended, planned), width=30),
-        Text(counts[0]),
-        Text(rate, style="dim"),
-    )
     shown = glimpse.running[:_MOST_LINES]
     lines = [f"  {label}: epoch {done}/{full}" for label, done, full in shown]
     if len(glimpse.running) > len(shown):
         lines.append(f"  and {len(glimpse.running) - len(shown)} more")
     return Group(
         Text(f"{glimpse.overview.name}: {glimpse.overview.dataset}, {glimpse.overview.model}"),
-        bar,
-        Text("  ".join(counts[1:]), style="dim"),
-        Text(best),
+        progress_bar(glimpse.overview.states, glimpse.planned, rate),
+        Text("  ".join(_counts(glimpse)[1:]), style="dim"),
+        Text(_best(glimpse)),
         Text("\n".join(lines), style="dim"),
     )

@@ -1,6 +1,5 @@
 """What a dataset is: three splits in plain numpy arrays, and what belongs to them."""
 
-import hashlib
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -8,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainables.data.samples import Inputs, Samples
+from trainables.digests import new_digest
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Dataset:
 
     def digest(self) -> str:
         """A digest of all inputs and labels, in their order: equal for equal data only."""
-        digest = hashlib.blake2b(digest_size=8)
+        digest = new_digest()
         for split in (self.train, self.validation, self.test):
             digest.update(repr(split.inputs.shape).encode())
             digest.update(split.inputs.data)
