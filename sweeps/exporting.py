@@ -19,7 +19,7 @@ from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking.address import check_answers, tracking_uri
-from sweeps.tracking.registry import ModelToRegister, register_model
+from sweeps.tracking.registered_models import ModelToRegister, register_model
 from sweeps.trained import load_same_data, load_trained
 
 if TYPE_CHECKING:
