@@ -3,9 +3,10 @@
     python -m benchmarks.gpu [--output FILE]
 
 In under ten minutes and without the network: the tests marked ``gpu``, the losses' speed, the
-training loop's, a real sweep whose trials share a GPU, and where there are two GPUs one whose
-trials have two workers each (NCCL). Prints one table, in Markdown, and what each part printed
-below it. Exits with 2 where there is no GPU, with 1 if a part failed.
+training loop's, that of many trials as one batched model, a real sweep whose trials share a GPU,
+and where there are two GPUs one whose trials have two workers each (NCCL). Prints one table, in
+Markdown, and what each part printed below it. Exits with 2 where there is no GPU,
+with 1 if a part failed.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ def main() -> int:
         run("losses", 90, worst_loss, "benchmarks.losses", "--device", "cuda", "--rounds", "30"),
         run("training", 120, training_speed, "benchmarks.training", "--device", "cuda", "--shape",
             "3", "32", "32", "--batch-size", "512"),
+        run("trials as one batched model", 60, last_line, "benchmarks.side_by_side", "--device",
+            "cuda", "--trials", "4", "16", "64"),
         run("sweep, trials share a GPU", 120, last_line, "benchmarks.gpu_sweep", "0.25", "1"),
     ]  # fmt: skip
     if count > 1:
