@@ -1,0 +1,153 @@
+"""The metrics as classes of torchmetrics: update batch by batch, compute over all workers."""
+
+from __future__ import annotations
+
+import inspect
+from functools import cache, partial
+from typing import Any, Final, cast
+
+import torch
+from torch import Tensor
+from torch import distributed as dist
+from torchmetrics import Metric
+from torchmetrics.utilities.data import dim_zero_cat
+from torchmetrics.utilities.distributed import gather_all_tensors
+
+from trainables.metrics import METRICS, evaluate
+from trainables.metrics._inputs import check_logits
+
+_TRIED: Final = torch.tensor([[0.75, 0.25], [0.5, 0.5]])
+_DTYPES: Final = (torch.float32, torch.float64, torch.int64)  # of the states
+
+
+class AccumulatedMetric(Metric):
+    """A metric of all samples since the last ``reset()``, of all workers.
+
+    It keeps logits and labels, as a binned, ranked or smoothed error is no mean over batches. In a
+    ``torchmetrics.MetricCollection`` all metrics of this package share one copy of them.
+
+    Args:
+        **options: Those of the metric's function, as ``num_bins``, and of ``torchmetrics.Metric``,
+            as ``compute_on_cpu`` or ``process_group``.
+
+    Raises:
+        TypeError: There is no such option.
+        ValueError: It must not have this value.
+    """
+
+    full_state_update = False
+    is_differentiable = False
+    _name = ""
+    logits: list[Tensor]
+    labels: list[Tensor]
+
+    def __init__(self, **options: Any) -> None:
+        allowed = _options(self._name)
+        self._own = {key: options.pop(key) for key in list(options) if key in allowed}
+        try:
+            super().__init__(**{"dist_sync_fn": gather_rows} | options)
+        except ValueError as error:  # torchmetrics' own message names its options alone
+            raise TypeError(
+                f"{type(self).__name__}: {error}; allowed: {', '.join(allowed) or 'none'}, and "
+                "the options of torchmetrics.Metric"
+            ) from None
+        METRICS[self._name].function(_TRIED, torch.tensor([0, 1]), **self._own)
+        self.add_state("logits", default=[], dist_reduce_fx="cat")
+        self.add_state("labels", default=[], dist_reduce_fx="cat")
+
+    def update(self, logits: Tensor, labels: Tensor) -> None:
+        """Takes a batch.
+
+        Args:
+            logits: Shape (N, K), floats, finite or -inf; not probabilities.
+            labels: True classes, shape (N,), integers.
+
+        Raises:
+            TypeError: They are not tensors of floats and of integers.
+            ValueError: Shapes or values are not as above, or K is not that of earlier batches.
+        """
+        scores, targets = check_logits(logits.detach(), labels)
+        if self.logits and self.logits[0].shape[1] != scores.shape[1]:
+            raise ValueError(
+                f"logits have {scores.shape[1]} classes, earlier batches {self.logits[0].shape[1]}"
+            )
+        self.logits.append(scores)
+        self.labels.append(targets)
+
+    def compute(self) -> Tensor:
+        """The value over all samples, a scalar of torch's default dtype.
+
+        Raises:
+            ValueError: There were none.
+        """
+        logits, labels = dim_zero_cat(self.logits), dim_zero_cat(self.labels)
+        if self._own:
+            value = METRICS[self._name].function(logits.softmax(1), labels, **self._own)
+        else:
+            value = evaluate(logits, labels, [self._name])[self._name]
+        return torch.tensor(value, dtype=torch.get_default_dtype(), device=self.device)
+
+
+@cache
+def metric_class(name: str, class_name: str) -> type[AccumulatedMetric]:
+    """The class of a metric.
+
+    Args:
+        name: Of the metric.
+        class_name: Of the class.
+    """
+    metric = METRICS[name]
+    described = {
+        "__doc__": f"{metric.description[0].upper()}{metric.description[1:]}.\n\n"
+        f"{inspect.getdoc(AccumulatedMetric)}",
+        "__module__": "calsweep.metrics",
+        "__qualname__": class_name,
+        "__signature__": inspect.Signature(
+            [
+                *(
+                    option.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+                    for option in _options(name).values()
+                ),
+                inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD),
+            ]
+        ),
+        "_name": name,
+        "higher_is_better": metric.higher_is_better,
+    }
+    return type(class_name, (AccumulatedMetric,), described)
+
+
+def gather_rows(rows: Tensor, group: Any = None) -> list[Tensor]:
+    """The rows of each worker, of which some may have none.
+
+    torchmetrics' own takes a worker without samples for one with a float vector of length 0, and
+    then fails, or waits for ever, as shape and dtype differ from the others'.
+
+    Args:
+        rows: Shape (n, K) or (n,), or (0,) of any dtype where there are none.
+        group: The workers; None for all.
+
+    Raises:
+        ValueError: K is not the same for all.
+    """
+    width = rows.shape[1] if rows.dim() == 2 else 0
+    mine = torch.tensor([len(rows), width, _DTYPES.index(rows.dtype)], device=rows.device)
+    everyones = [torch.zeros_like(mine) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(everyones, mine, group)
+    kinds = {(kind[1], kind[2]) for kind in (row.tolist() for row in everyones) if kind[0]}
+    widths = sorted({width for width, _ in kinds})
+    if len(widths) > 1:
+        raise ValueError(f"workers have logits of {widths} classes; they must be the same")
+    if kinds:
+        width, dtype = widths[0], _DTYPES[max(code for _, code in kinds)]
+        rows = (rows if len(rows) else rows.new_zeros((0, width) if width else (0,))).to(dtype)
+    return cast("list[Tensor]", gather_all_tensors(rows, group))
+
+
+@cache
+def _options(name: str) -> dict[str, inspect.Parameter]:
+    """What a metric's function takes besides probabilities, labels and what its name settles."""
+    function = METRICS[name].function
+    settled = function.keywords if isinstance(function, partial) else {}
+    parameters = list(inspect.signature(function).parameters.items())
+    return {key: value for key, value in parameters[2:] if key not in settled}

@@ -1,0 +1,56 @@
+"""The other worker of ``test_accumulating``: ``python accumulating_worker.py FOLDER``."""
+
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch import distributed as dist
+from torchmetrics import MetricCollection
+
+import calsweep
+from calsweep.metrics import class_names
+
+SHARES = ((73, 127), (0, 200))  # samples of each worker, of two rounds
+
+
+def predictions() -> tuple[Tensor, Tensor]:
+    """200 samples of 5 classes."""
+    generator = torch.Generator().manual_seed(0)
+    logits = 2 * torch.randn(200, 5, generator=generator, dtype=torch.float64)
+    return logits, torch.multinomial((logits / 1.5).softmax(1), 1, generator=generator)[:, 0]
+
+
+def meet(rank: int, folder: Path) -> tuple[list[dict[str, Tensor]], str]:
+    """All metrics of each round, and what is said where workers have different classes."""
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{folder}/meet",
+        rank=rank,
+        world_size=2,
+        timeout=timedelta(seconds=120),
+    )
+    logits, labels = predictions()
+    values, refused = [], ""
+    for first, _ in SHARES:
+        mine = slice(None, first) if rank == 0 else slice(first, None)
+        metrics = MetricCollection([getattr(calsweep.metrics, name)() for name in class_names()])
+        for batch in zip(logits[mine].split(40), labels[mine].split(40), strict=True):
+            if len(batch[1]):
+                metrics.update(*batch)
+        values.append(metrics.compute())
+    different = calsweep.metrics.ECE()
+    different.update(torch.randn(4, 3 + rank), torch.zeros(4, dtype=torch.int64))
+    try:
+        different.compute()
+    except ValueError as error:
+        refused = str(error)
+    dist.barrier()
+    dist.destroy_process_group()
+    return values, refused
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    torch.save(meet(1, Path(sys.argv[1])), Path(sys.argv[1]) / "other.pt")
