@@ -5,11 +5,17 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 from typing import Any, Final
 
+from pydantic import BaseModel
+
+from sweeps.sweep_file import schema as schema_module
 from sweeps.sweep_file.loading import READY_MADE
-from sweeps.sweep_file.schema import SweepFile
+from sweeps.sweep_file.schema import SweepFile, TrainingSection
+from trainables.config import TrainingConfig
 
 PATH: Final = READY_MADE.with_name("sweep.schema.json")
 FIRST_LINE: Final = f"# yaml-language-server: $schema={PATH.as_uri()}\n"
@@ -30,7 +36,37 @@ def json_schema() -> dict[str, Any]:
     search["warm_start"] = {"anyOf": [{"type": "string"}, search["warm_start"]]}
     short = {f"#/$defs/{name}": _one_of(known) for name, known in names.items()}
     found: dict[str, Any] = _with_short_forms(schema, short)
+    for kind in (SweepFile, *sections()):
+        _describe(found["$defs"].get(kind.__name__, found), kind)
     return {"$schema": _ADDRESS, "title": "A calsweep sweep file", **found}
+
+
+def sections() -> tuple[type[BaseModel], ...]:
+    """The sections of a sweep file."""
+    return tuple(
+        kind
+        for kind in vars(schema_module).values()
+        if isinstance(kind, type) and kind.__name__.endswith("Section") and kind.model_fields
+    )
+
+
+def _describe(definition: dict[str, Any], kind: type[BaseModel]) -> None:
+    """Puts what the docstrings say of a section and its keys where editors show it."""
+    summary, keys = _documented(kind)
+    if kind is TrainingSection:
+        keys = _documented(TrainingConfig)[1]
+    definition["description"] = summary
+    for key, text in keys.items():
+        definition["properties"][key]["description"] = text
+
+
+def _documented(kind: type) -> tuple[str, dict[str, str]]:
+    """What a docstring says before ``Attributes:``, and of each of them."""
+    summary, _, attributes = (inspect.getdoc(kind) or "").partition("\n\nAttributes:\n")
+    entries = re.split(r"^    (?=\w+:)", attributes, flags=re.MULTILINE)[1:]
+    return summary, {
+        key: " ".join(text.split()) for key, _, text in (entry.partition(":") for entry in entries)
+    }
 
 
 _WITH_TABLES = ("SearchSection", "SchedulerSection")

@@ -112,9 +112,11 @@ _TELL_NOTHING = {
 class DatasetSection(_NamedPart):
     """``dataset``: the name of a dataset (or a dotted path) and its options.
 
-    ``title`` is what the dataset is called in MLflow and in ``calsweep best``; by default its
-    name, with that of the last folder that says something where the data are the user's own files:
-    ``…/birds/train`` is ``parquet:birds``.
+    Attributes:
+        name: Of a dataset, or ``package.module:function``; alone also ``dataset: NAME``.
+        title: What the dataset is called in MLflow and in ``calsweep best``; by default its name,
+            with that of the last folder that says something where the data are the user's own
+            files: ``…/birds/train`` is ``parquet:birds``.
     """
 
     title: Name | None = None
@@ -142,7 +144,12 @@ DEFAULT_MODEL: Final = "default"
 
 
 class ModelSection(_NamedPart):
-    """``model``: the name of a model (or a dotted path) and its options."""
+    """``model``: the name of a model (or a dotted path) and its options.
+
+    Attributes:
+        name: Of a model, ``timm/<name>``, or ``package.module:function``; ``default`` takes the one
+            of the kind of data.
+    """
 
     name: str = DEFAULT_MODEL
 
@@ -153,7 +160,14 @@ class ModelSection(_NamedPart):
 
 
 class SpaceSection(_Section):
-    """The range of one hyperparameter: ``low`` and ``high`` (with ``log``), or ``choices``."""
+    """The range of one hyperparameter: ``low`` and ``high`` (with ``log``), or ``choices``.
+
+    Attributes:
+        low: Least value.
+        high: Largest value.
+        log: Whether it is searched by factors rather than differences.
+        choices: The values, where it is not a range.
+    """
 
     low: Bound | None = None
     high: Bound | None = None
@@ -180,7 +194,13 @@ class SpaceSection(_Section):
 
 
 class LossSection(_Section):
-    """One loss of ``losses``: its name, ranges of its own, values that are not searched."""
+    """One loss of ``losses``: its name, ranges of its own, values that are not searched.
+
+    Attributes:
+        name: Of a loss, or ``package.module:Class``; alone also ``- NAME``.
+        space: Range of each hyperparameter that is searched; left out, the loss's own ranges.
+        hyperparameters: Values of those that are not.
+    """
 
     name: str
     space: dict[str, SpaceSection] = {}
@@ -230,6 +250,10 @@ class EncoderSection(_Section):
 
     Given, an encoder is trained once for each seed and frozen, and the sweep's trials train a
     linear head on its features, by ``training``.
+
+    Attributes:
+        loss: What the encoder is trained by.
+        training: Its recipe.
     """
 
     loss: LossSection = LossSection(name="supcon")
@@ -248,12 +272,17 @@ class EncoderSection(_Section):
 class SearchSection(_Section):
     """``search``: how many trials, chosen how, to minimise what.
 
-    ``guard`` is the share by which a trial's validation error may exceed the cross-entropy
-    baseline's: beyond it the trial is infeasible, however low its objective. ``warm_start`` names
-    earlier sweeps in the same storage, on the same data and model best, for the sampler to learn
-    from; their trials are not this sweep's. After ``max_hours`` nothing runs any more, of the
-    published settings and the finalists neither; the search ends earlier, in time for the
-    finalists.
+    Attributes:
+        trials: Settings to try, the baseline and the published ones among them.
+        sampler: What proposes settings once the published ones were tried.
+        seed: Of all that is random: splits, weights, batches, proposals.
+        objective: The validation metric to be lowered.
+        guard: Share by which a trial's validation error may exceed the cross-entropy baseline's:
+            beyond it the trial is infeasible, however low its objective.
+        max_hours: After them nothing runs any more, of the published settings and the finalists
+            neither; the search ends earlier, in time for the finalists.
+        warm_start: Earlier sweeps in the same storage, on the same data and model best, for the
+            sampler to learn from; their trials are not this sweep's.
     """
 
     trials: Count = 50
@@ -271,7 +300,15 @@ class SearchSection(_Section):
 
 
 class SchedulerSection(_Section):
-    """``scheduler``: what stops poor trials early; ``none`` lets all of them finish."""
+    """``scheduler``: what stops poor trials early.
+
+    Attributes:
+        name: ``none`` lets all of them finish.
+        metric: Which trials of the same loss are compared by; ECE does not do, as it is lowest
+            before training begins.
+        grace_period: Epochs that every trial may run; by default a ninth of them.
+        reduction_factor: One of so many trials goes on at each rung, and rungs lie as far apart.
+    """
 
     name: str = "asha"
     metric: str = "val_nll"
@@ -282,8 +319,12 @@ class SchedulerSection(_Section):
 class ScalingSection(_Section):
     """``scaling``: what one trial uses.
 
-    ``gpus_per_worker: auto`` gives trials GPUs where the cluster has them, small models a share of
-    one; it is made a number when the sweep starts.
+    Attributes:
+        num_workers: Processes that train one trial together.
+        cpus_per_worker: CPU cores of each.
+        gpus_per_worker: ``auto`` gives trials GPUs where the cluster has them, small models a share
+            of one; it is made a number when the sweep starts.
+        max_concurrent: Trials at once at most; by default as many as there is room for.
     """
 
     num_workers: Resources = 1
@@ -307,14 +348,23 @@ class ScalingSection(_Section):
 
 
 class SelectionSection(_Section):
-    """``selection``: how many of the best settings are trained again, with how many new seeds."""
+    """``selection``: the best settings, and the baseline, are trained again with new seeds.
+
+    Attributes:
+        finalists: How many settings.
+        seeds: How many new seeds each.
+    """
 
     finalists: Again = 3
     seeds: Again = 2
 
 
 class TrackingSection(_Section):
-    """``tracking``: the MLflow address; by default SQLite in the sweep store."""
+    """``tracking``: where MLflow keeps the runs.
+
+    Attributes:
+        uri: Its address; by default SQLite in the sweep store.
+    """
 
     uri: str | None = None
 
@@ -334,13 +384,19 @@ class Rule:
 
 
 class ElsewhereSection(_NamedPart):
-    """One of ``evaluation.shift`` or ``evaluation.ood``: a shift set or a dataset, its options."""
+    """One of ``evaluation.shift`` or ``evaluation.ood``: a shift set or a dataset, its options.
+
+    Attributes:
+        name: Of a shift set or dataset, or ``package.module:function``.
+    """
 
 
 class EvaluationSection(_Section):
     """``evaluation``: what finalists are tried on besides the test split, once they are trained.
 
-    ``shift`` names sets of the same classes under other conditions, ``ood`` those of other classes.
+    Attributes:
+        shift: Sets of the same classes under other conditions.
+        ood: Sets of other classes.
     """
 
     shift: Annotated[tuple[ElsewhereSection, ...], Strict(False)] = ()
@@ -364,7 +420,22 @@ class EvaluationSection(_Section):
 
 
 class SweepFile(_Section):
-    """A whole sweep file; ``name``, ``dataset`` and ``losses`` must be given."""
+    """A whole sweep file; ``name``, ``dataset`` and ``losses`` must be given.
+
+    Attributes:
+        name: Of the sweep, in the storage, MLflow and commands.
+        dataset: What is learnt, and its options.
+        model: What learns it, and its options.
+        losses: The losses to try; the cross-entropy baseline is always among them.
+        encoder: Two stages (RefCal): an encoder trained first, and frozen.
+        training: The recipe, the same for all trials.
+        search: How many trials, chosen how, to minimise what.
+        scheduler: What stops poor trials early.
+        scaling: What one trial uses.
+        selection: Who is trained again with new seeds.
+        evaluation: What finalists are tried on besides the test split.
+        tracking: Where MLflow keeps the runs.
+    """
 
     name: Name
     dataset: DatasetSection

@@ -1,12 +1,16 @@
 """The sweep as a classifier of scikit-learn's."""
 
+import functools
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_iris
+from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
@@ -22,10 +26,18 @@ SMALL = CalibratedClassifierSweep(
 )
 
 
+TINY = clone(SMALL).set_params(  # one MLflow for all: making its tables takes most of such a fit
+    epochs=3, trials=1, set={**SMALL.set, "tracking.uri": "sqlite:///mlflow.db"}
+)
+
+
 @pytest.fixture(scope="module")
-def ray_session() -> Iterator[None]:
-    with connection.connected(None):
-        yield
+def ray_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One Ray session for all sweeps, in a folder of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("sweeps"))
+        with connection.connected(None):
+            yield
 
 
 @pytest.mark.slow
@@ -43,7 +55,7 @@ def test_it_learns_in_a_pipeline_from_words_to_words(ray_session: None) -> None:
 
 
 @pytest.mark.slow
-def test_a_frame_with_words_in_it(ray_session: None, tmp_path: pytest.TempPathFactory) -> None:
+def test_a_frame_with_words_in_it(ray_session: None, tmp_path: Path) -> None:
     frame = pd.DataFrame({"hue": ["red", "blue"] * 60, "size": np.arange(120.0)})
     labels = np.array([-1, 7])[(frame["hue"] == "red").to_numpy().astype(int)]
     found = clone(SMALL).set_params(storage=str(tmp_path)).fit(frame, labels)
@@ -54,6 +66,15 @@ def test_a_frame_with_words_in_it(ray_session: None, tmp_path: pytest.TempPathFa
         found.predict(frame.rename(columns={"hue": "colour"}))
 
 
+@pytest.mark.slow
+def test_cross_validation(ray_session: None) -> None:
+    samples, labels = load_iris(return_X_y=True)
+    pipeline = make_pipeline(StandardScaler(), clone(SMALL))
+    scores = cross_val_score(pipeline, samples, labels, cv=2, scoring="neg_log_loss")
+    assert scores.shape == (2,)
+    assert (scores > -np.log(3)).all()  # better than knowing nothing
+
+
 def test_what_is_wrong_is_a_value_error() -> None:
     with pytest.raises(ValueError, match="there is one class"):
         clone(SMALL).fit(np.ones((9, 2)), np.zeros(9))
@@ -61,34 +82,55 @@ def test_what_is_wrong_is_a_value_error() -> None:
         clone(SMALL).set_params(losses=["focall"]).fit(np.eye(40), np.arange(40) % 2)
 
 
-# Those of scikit-learn's checks that fit nothing. The others run some fifty sweeps.
+# Those of scikit-learn's checks that run no sweep. The others run some fifty, in one Ray session.
 WITHOUT_FIT = {
-    "check_estimator_cloneable",
-    "check_estimator_tags_renamed",
-    "check_valid_tag_types",
-    "check_estimator_repr",
-    "check_no_attributes_set_in_init",
-    "check_mixin_order",
-    "check_parameters_default_constructible",
-    "check_get_params_invariance",
-    "check_set_params",
-    "check_estimators_unfitted",
-    "check_estimator_sparse_tag",
     "check_classifiers_one_label",
-    "check_fit1d",
-    "check_requires_y_none",
+    "check_classifiers_one_label_sample_weights",
     "check_complex_data",
+    "check_do_not_raise_errors_in_init_or_set_params",
+    "check_estimator_cloneable",
+    "check_estimator_repr",
+    "check_estimator_sparse_array",
+    "check_estimator_sparse_matrix",
+    "check_estimator_sparse_tag",
+    "check_estimator_tags_renamed",
+    "check_estimators_partial_fit_n_features",
+    "check_estimators_unfitted",
+    "check_fit1d",
+    "check_get_params_invariance",
+    "check_mixin_order",
+    "check_no_attributes_set_in_init",
+    "check_parameters_default_constructible",
+    "check_requires_y_none",
+    "check_set_params",
     "check_supervised_y_no_nan",
+    "check_valid_tag_types",
 }
+CANNOT_HOLD: dict[str, str] = {}
 
 
-@pytest.mark.parametrize(
-    ("estimator", "check"),
-    [
-        pytest.param(estimator, check, id=check.func.__name__)
-        for estimator, check in estimator_checks_generator(SMALL)
-        if check.func.__name__ in WITHOUT_FIT
-    ],
-)
-def test_scikit_learns_own_checks(estimator: CalibratedClassifierSweep, check: object) -> None:
+def _checks() -> list[Any]:
+    found = estimator_checks_generator(TINY)
+    return [
+        pytest.param(
+            *pair,
+            id=name,
+            marks=[
+                *([] if name in WITHOUT_FIT else [pytest.mark.slow]),
+                *([pytest.mark.xfail(reason=CANNOT_HOLD[name])] if name in CANNOT_HOLD else []),
+            ],
+        )
+        for pair in found
+        if (name := pair[1].func.__name__) != "check_array_api_input"  # it needs SciPy's own switch
+    ]
+
+
+@pytest.mark.parametrize(("estimator", "check"), _checks())
+def test_scikit_learns_own_checks(
+    estimator: CalibratedClassifierSweep,
+    check: functools.partial[None],
+    request: pytest.FixtureRequest,
+) -> None:
+    if check.func.__name__ not in WITHOUT_FIT:
+        request.getfixturevalue("ray_session")
     check(estimator)

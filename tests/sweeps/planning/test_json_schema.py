@@ -10,7 +10,7 @@ from jsonschema import Draft7Validator
 from ruamel.yaml import YAML
 
 from sweeps.errors import UserError
-from sweeps.planning.json_schema import FIRST_LINE, PATH, json_schema, schema_text
+from sweeps.planning.json_schema import FIRST_LINE, PATH, json_schema, schema_text, sections
 from sweeps.sweep_file.loading import READY_MADE, dump_sweep, load_sweep, parse_sweep
 from tests.builders import make_sweep
 
@@ -25,6 +25,14 @@ def faults(tree: Any) -> list[str]:
 def test_the_file_is_up_to_date() -> None:
     assert PATH.read_text() == schema_text(), "python -m sweeps.planning.json_schema"
     Draft7Validator.check_schema(json.loads(PATH.read_text()))
+
+
+def test_every_section_and_key_is_described() -> None:
+    schema = json_schema()
+    assert {kind.__name__ for kind in sections()} == set(schema["$defs"])
+    for definition in (schema, *schema["$defs"].values()):
+        for part in (definition, *definition["properties"].values()):
+            assert len(part["description"]) > 10
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
