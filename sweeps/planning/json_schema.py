@@ -36,8 +36,9 @@ def json_schema() -> dict[str, Any]:
     search["warm_start"] = {"anyOf": [{"type": "string"}, search["warm_start"]]}
     short = {f"#/$defs/{name}": _one_of(known) for name, known in names.items()}
     found: dict[str, Any] = _with_short_forms(schema, short)
-    for kind in (SweepFile, *sections()):
-        _describe(found["$defs"].get(kind.__name__, found), kind)
+    _describe(found, SweepFile)
+    for kind in sections():
+        _describe(found["$defs"][kind.__name__], kind)
     return {"$schema": _ADDRESS, "title": "A calsweep sweep file", **found}
 
 
@@ -46,7 +47,10 @@ def sections() -> tuple[type[BaseModel], ...]:
     return tuple(
         kind
         for kind in vars(schema_module).values()
-        if isinstance(kind, type) and kind.__name__.endswith("Section") and kind.model_fields
+        if isinstance(kind, type)
+        and issubclass(kind, BaseModel)
+        and kind.__name__.endswith("Section")
+        and kind.model_fields
     )
 
 
