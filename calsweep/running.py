@@ -108,6 +108,7 @@ def resume(
     *,
     storage: str | os.PathLike[str] | None = None,
     address: str | None = None,
+    set: Mapping[str, Any] | None = None,
     progress: bool = True,
 ) -> Result:
     """Goes on with a sweep that was cut off: what has finished is not run again.
@@ -116,6 +117,7 @@ def resume(
         name: Of the sweep.
         storage: As for :func:`run`.
         address: As for :func:`run`.
+        set: Other budgets than it had, ``{"search.max_hours": 8}``.
         progress: Whether to show how it goes.
 
     Raises:
@@ -127,7 +129,7 @@ def resume(
     from sweeps.runner import resume_sweep
 
     try:
-        resume_sweep(name, place, address, _console(progress))
+        resume_sweep(name, place, address, _console(progress), overrides=set or {})
     except SweepInterruptedError:
         raise _interrupted(name, place) from None
     return load(place, name)

@@ -128,16 +128,24 @@ def run(
 
 
 @app.command()
-def resume(name: SweepName, storage: Storage = DEFAULT_STORAGE, address: Address = None) -> None:
+def resume(
+    name: SweepName,
+    storage: Storage = DEFAULT_STORAGE,
+    address: Address = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Another budget: search.max_hours=8."),
+    ] = None,
+) -> None:
     """Go on with a sweep that was cut off; with a URL as --address, as a job of that cluster."""
     if address is not None and address.startswith(("http://", "https://")):
         from sweeps.cluster.jobs import submit_resume
 
-        _print_job(*submit_resume(name, storage, address))
+        _print_job(*submit_resume(name, storage, address, overrides or ()))
         return
     from sweeps.runner import resume_sweep
 
-    result = resume_sweep(name, storage, address, on_answer=_print_answer)
+    result = resume_sweep(name, storage, address, None, _print_answer, overrides or ())
     _print_places(result, name, storage)
 
 

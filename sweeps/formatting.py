@@ -45,6 +45,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def budget_unit(key: str) -> str:
+    """``epochs``, ``hours`` or ``GPU hours``, of a budget's key."""
+    return key.removeprefix("max_").replace("gpu_", "GPU ")
+
+
 def metric_heading(metric: str) -> str:
     """``ECE``, ``adaptive ECE``, ``NLL``, ``error``: a metric's name as a table has it."""
     words = metric.removesuffix("_scaled").split("_")

@@ -45,8 +45,11 @@ def read_answer(name: str, storage: str) -> tuple[dict[str, Any], bool]:
     records = store.load_records()
     if not records:
         raise UserError(f"sweep {name!r} has no trial yet; `calsweep resume {name}` begins")
-    finished = store.load_answer() is not None
-    return answer(Ranking(records, sweep.rule), sweep, load_comparisons(store)), finished
+    stored = store.load_answer()
+    found = answer(Ranking(records, sweep.rule), sweep, load_comparisons(store))
+    if stored is not None and "on_budget" in stored:
+        found["why"].append(stored["on_budget"])
+    return found, stored is not None
 
 
 @tells_storage_faults

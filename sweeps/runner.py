@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.cluster import connection
 from sweeps.cluster.devices import settle_devices
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
-from sweeps.formatting import counted
+from sweeps.formatting import counted, format_value
 from sweeps.planning.checks import check_sweep
 from sweeps.planning.data_fit import fit_to_data
 from sweeps.planning.quick_checks import check_at_once_if_doubtful
@@ -29,6 +29,7 @@ from sweeps.store.driver_log import driver_log
 from sweeps.store.encoders import encoder_setup, trained_encoders
 from sweeps.store.identity import go_on, identify, identity_files
 from sweeps.store.sweep_store import SweepStore, check_storage
+from sweeps.sweep_file.loading import with_other_budgets
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.progress import Progress
@@ -108,17 +109,33 @@ def resume_sweep(
     address: str | None = None,
     console: Console | None = None,
     on_answer: OnAnswer = _nothing,
+    overrides: Sequence[str] | Mapping[str, Any] = (),
 ) -> SweepResult:
     """Go on with a sweep: finished trials stay, cut-off ones continue from their checkpoints.
 
+    Args:
+        name: Of the sweep.
+        storage: As for :func:`run_sweep`, as are those below.
+        address: Of a Ray cluster.
+        console: Where progress is shown.
+        on_answer: Called with the summary.
+        overrides: Other budgets than it had, as for
+            :func:`~sweeps.sweep_file.loading.with_other_budgets`.
+
     Raises:
-        UserError: There is no such sweep, or it is being run.
+        UserError: There is no such sweep, or it is being run; or it came to its answer and is to
+            have another budget.
         SweepFailedError: Every trial failed.
         SweepInterruptedError: Once more.
     """
     store = SweepStore(storage, name)
-    sweep = store.load_sweep()
+    sweep = with_other_budgets(store.load_sweep(), overrides)
     check_storage(storage)
+    if overrides and store.load_answer() is not None:
+        raise UserError(
+            f"sweep {name!r} has come to its answer, and has no use for another budget; a new "
+            f"sweep with search.warm_start = {name} learns from it"
+        )
     return _run(sweep, store, address, console or plain_console(stderr=True), on_answer, False)
 
 
@@ -157,6 +174,8 @@ def _run(
                 if new:
                     store.create(sweep, earlier, identity_files(identity))
                 with store.locked(progress.stage), driver_log(store) as log:
+                    if not new:
+                        store.change(sweep)
                     for line in () if new else go_on(sweep.name, store.folder, identity):
                         progress.notice(line)
                         logger.warning(line)
@@ -225,15 +244,28 @@ def _ending(ledger: Ledger, store: SweepStore, progress: Progress) -> Ending:
     ranking = Ranking(ledger.records, ledger.sweep.rule)
     comparisons = _comparisons(ranking, store, progress)
     found = answer(ranking, ledger.sweep, comparisons)
-    if ledger.cut_short:
-        ended = sum(record.state != "running" for record in ledger.records)
-        found["why"].append(
-            f"The time is up (search.max_hours = {ledger.sweep.search.max_hours:g}): {ended} of "
-            f"{ledger.planned} trials have ended. `calsweep resume {ledger.sweep.name}` goes on "
-            "from here for as long again."
-        )
+    if (said := _on_budget(ledger)) is not None:
+        found["why"].append(said)
+        found["on_budget"] = said
     failed = bool(ledger.records) and all(record.state == "failed" for record in ledger.records)
     return Ending("FAILED" if failed else "FINISHED", ranking, comparisons, found)
+
+
+def _on_budget(ledger: Ledger) -> str | None:
+    """Which budget ended the search, or the sweep before its end; None where all was tried."""
+    spent = ledger.budget.used_up if ledger.cut_short else None
+    key = spent or ledger.ended_by
+    if key is None:
+        return None
+    budget = f"search.{key} = {format_value(getattr(ledger.sweep.search, key))}"
+    if spent is None:
+        searched = counted(sum(record.searched for record in ledger.records), "setting")
+        return f"The search ended by {budget}, after {searched}."
+    ended = sum(record.state != "running" for record in ledger.records)
+    return (
+        f"{budget} is spent: {ended} of {ledger.planned} trials have ended. `calsweep resume "
+        f"{ledger.sweep.name} --set search.{key}=MORE` goes on from here."
+    )
 
 
 def _comparisons(ranking: Ranking, store: SweepStore, progress: Progress) -> list[Comparison]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sweeps.cluster.connection import all_nodes, worker_room
+from sweeps.errors import UserError
 from sweeps.sweep_file.schema import ScalingSection, SweepFile
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ def settle_devices(sweep: SweepFile, dataset: Dataset) -> tuple[SweepFile, str |
 
     ``gpus_per_worker`` becomes a number, and ``precision`` bfloat16 where all GPUs have it, else
     float32. What the sweep says itself stays, and where it says all nothing is looked at.
+
+    Raises:
+        UserError: There are no GPUs, of which the sweep has a budget of hours.
     """
     share = sweep.scaling.gpus_per_worker
     open_precision = any(recipe.precision == "auto" for _, recipe in sweep.recipes)
@@ -66,6 +70,11 @@ def settle_devices(sweep: SweepFile, dataset: Dataset) -> tuple[SweepFile, str |
     if encoder is not None and encoder.training.precision == "auto":
         recipe = encoder.training.model_copy(update={"precision": precision})
         update["encoder"] = encoder.model_copy(update={"training": recipe})
+    if sweep.search.max_gpu_hours is not None and share == 0:
+        raise UserError(
+            f"search.max_gpu_hours = {sweep.search.max_gpu_hours:g} is not allowed where trials "
+            "get no GPU, as on this cluster; leave it out, or give search.max_hours"
+        )
     return sweep.model_copy(update=update), said
 
 

@@ -9,7 +9,7 @@ import secrets
 import shlex
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,10 +83,13 @@ def submit(sweep: SweepFile, storage: str, address: str | None) -> tuple[str, Sh
     return _submit(["run", SWEEP_FILE], sweep.name, storage, address, sweep)
 
 
-def submit_resume(name: str, storage: str, address: str | None) -> tuple[str, Shipment]:
-    """Have a cluster go on with a sweep; see :func:`submit`."""
+def submit_resume(
+    name: str, storage: str, address: str | None, overrides: Sequence[str] = ()
+) -> tuple[str, Shipment]:
+    """Have a cluster go on with a sweep, or with other budgets; see :func:`submit`."""
     check_reachable(storage)
-    return _submit(["resume", name], name, storage, address, None)
+    command = ["resume", name, *(f"--set={override}" for override in overrides)]
+    return _submit(command, name, storage, address, None)
 
 
 def _submit(

@@ -36,6 +36,8 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
     stages = f"{trials}: the baseline, {fixed - 1} published, {trials - fixed} searched{cut}"
     epochs = sweep.training.epochs
     in_all = (trials + again) * epochs
+    if sweep.search.max_epochs is not None:
+        in_all = min(in_all, sweep.search.max_epochs)
     if sweep.encoder:
         in_all += len(sweep.seeds) * sweep.encoder.training.epochs
     rungs = ", ".join(map(str, make_stopper(sweep).rungs))
@@ -65,6 +67,7 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
         "epochs": f"at most {epochs} a trial"
         + (f"; poor trials stop at {rungs} by {sweep.scheduler.metric}" if rungs else ""),
         "in all": f"at most {in_all:,} epochs",
+        **_budget_facts(sweep, trials),
         "chosen by": f"{sweep.search.objective}, validation error at most "
         f"{sweep.search.guard:g} above cross-entropy's",
         **(
@@ -78,6 +81,27 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
         "at once": "as many trials as there is room for"
         + (f", at most {scaling.max_concurrent}" if scaling.max_concurrent else ""),
     }
+
+
+def _budget_facts(sweep: SweepFile, trials: int) -> dict[str, str]:
+    """What the budgets buy of so many trials."""
+    search, selection = sweep.search, sweep.selection
+    facts = []
+    if search.max_epochs is not None:
+        whole = search.max_epochs // sweep.training.epochs
+        seeds = selection.seeds if selection.finalists else 0
+        finals = [seeds * min(selection.finalists + 1, n) for n in range(trials + 1)]
+        searched = max((n for n in range(1, trials + 1) if n + finals[n] <= whole), default=1)
+        again = min(finals[searched], seeds * ((whole - searched) // seeds)) if seeds else 0
+        more = ", more where poor trials stop" if make_stopper(sweep).rungs else ""
+        facts.append(
+            f"{search.max_epochs:,} epochs: {searched} of {trials} trials to their end and {again} "
+            f"of finalists{more if searched < trials else ''}"
+        )
+    for most, unit in ((search.max_hours, "hours"), (search.max_gpu_hours, "GPU hours")):
+        if most is not None:
+            facts.append(f"{most:g} {unit}: as many trials as leave time for the finalists")
+    return {"budget": "; ".join(facts)} if facts else {}
 
 
 def _precision(training: TrainingSection) -> str:

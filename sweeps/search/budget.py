@@ -1,43 +1,122 @@
-"""The hours that a sweep may take."""
+"""What a sweep may spend besides ``search.trials``: hours, epochs and hours of GPUs."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from sweeps.search.record import TrialRecord
+from sweeps.sweep_file.schema import SweepFile
+
+_HOUR: Final = 3600.0
 
 
 class Budget:
-    """``search.max_hours``, from now on: a sweep that is resumed has as many hours again.
+    """``search.max_hours``, ``max_epochs`` and ``max_gpu_hours``: whichever comes first.
+
+    They bind all trials, and the search ends while what the finalists need is left. Of epochs that
+    is known, so nothing begins that could exceed them; of hours it is taken for as long as the
+    longest trial so far, and when they are spent nothing runs any more. What was spent before a
+    resume counts; the time in between does not, nor do encoders' epochs, which are of another size.
 
     Args:
-        max_hours: None for no limit.
+        sweep: The sweep.
+        records: What an earlier run of it left behind.
     """
 
-    def __init__(self, max_hours: float | None) -> None:
+    def __init__(self, sweep: SweepFile, records: Sequence[TrialRecord]) -> None:
+        self._search = sweep.search
+        self._epochs_each = sweep.training.epochs
+        self._gpus = sweep.scaling.gpus * sweep.scaling.num_workers
         self._began = time.time()
-        self._ends = math.inf if max_hours is None else self._began + 3600 * max_hours
+        self._before = _together(run for record in records for run in record.times)
+        self._running = {r.number: r for r in records if r.state == "running"}
+        self._epochs_of_ended = 0
+        self._seconds_of_ended = 0.0
         self._longest = 0.0  # seconds of a trial that ran to its end
-        self._search_is_over = False
+        self._most_at_once = 1
+        for record in records:
+            if record.state != "running":
+                self._count(record)
+
+    def begins(self, record: TrialRecord, at_once: int) -> None:
+        """A trial begins, or goes on, as one of so many."""
+        self._running[record.number] = record
+        self._most_at_once = max(self._most_at_once, at_once)
+
+    def ends(self, record: TrialRecord) -> None:
+        """A trial ended."""
+        self._running.pop(record.number, None)
+        self._count(record)
+
+    def _count(self, record: TrialRecord) -> None:
+        seconds = record.seconds(time.time())
+        self._seconds_of_ended += seconds
+        if record.role != "encoder":
+            self._epochs_of_ended += record.epochs
+            if record.state == "finished":
+                self._longest = max(self._longest, seconds)
 
     @property
-    def is_up(self) -> bool:
-        """Whether no trial may run any more."""
-        return time.time() > self._ends
+    def spent(self) -> dict[str, tuple[float, float]]:
+        """What was spent so far of each budget that is set, and how much that may be."""
+        found = {
+            "max_hours": (self._seconds / _HOUR, self._search.max_hours),
+            "max_epochs": (self._epochs, self._search.max_epochs),
+            "max_gpu_hours": (self._gpu_seconds / _HOUR, self._search.max_gpu_hours),
+        }
+        return {key: (spent, most) for key, (spent, most) in found.items() if most is not None}
 
-    def learn(self, record: TrialRecord) -> None:
-        """A trial of the search ended: as long as the longest a final trial may take."""
-        if record.state == "finished" and record.ended and record.started >= self._began:
-            self._longest = max(self._longest, record.ended - record.started)
+    @property
+    def used_up(self) -> str | None:
+        """The budget of hours that is spent, so that no trial may run any more."""
+        hours = ((k, *v) for k, v in self.spent.items() if k != "max_epochs")
+        return next((key for key, spent, most in hours if spent >= most), None)
 
-    def search_is_over(self, finals: int, at_once: int) -> bool:
-        """Whether the time that is left is needed for the finalists' trials; once so, always so.
+    def lacking(self, finals: int) -> str | None:
+        """The budget that has no room for one more trial of the search, and then the finals.
 
         Args:
             finals: How many trials those are.
-            at_once: How many of them can run at once.
         """
-        rounds = 1 + math.ceil(finals / max(1, at_once))  # after one more trial of the search
-        self._search_is_over |= time.time() + rounds * self._longest > self._ends
-        return self._search_is_over
+        trials = 1 + finals
+        running = [r for r in self._running.values() if r.role != "encoder"]
+        now = time.time()
+        to_come = sum(max(0.0, self._longest - record.seconds(now)) for record in running)
+        more = {
+            "max_hours": (1 + math.ceil(finals / self._most_at_once)) * self._longest / _HOUR,
+            "max_epochs": (len(running) + trials) * self._epochs_each
+            - sum(record.epochs for record in running),
+            "max_gpu_hours": (to_come + trials * self._longest) * self._gpus / _HOUR,
+        }
+        return next((k for k, (spent, most) in self.spent.items() if spent + more[k] > most), None)
+
+    @property
+    def _seconds(self) -> float:
+        return self._before + time.time() - self._began
+
+    @property
+    def _epochs(self) -> int:
+        running = (r.epochs for r in self._running.values() if r.role != "encoder")
+        return self._epochs_of_ended + sum(running)
+
+    @property
+    def _gpu_seconds(self) -> float:
+        now = time.time()
+        running = sum(record.seconds(now) for record in self._running.values())
+        return (self._seconds_of_ended + running) * self._gpus
+
+
+def _together(spans: Iterable[Sequence[float]]) -> float:
+    """The length of all spans, where several overlap counted once."""
+    return sum(end - begin for begin, end in _merged(sorted(map(tuple, spans))))
+
+
+def _merged(spans: Iterable[tuple[float, ...]]) -> Iterator[tuple[float, float]]:
+    until = -math.inf
+    for begin, end in spans:
+        if end > until:
+            yield max(begin, until), end
+            until = end

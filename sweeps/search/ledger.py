@@ -70,8 +70,6 @@ class Ledger:
         self._most_searched = self._space.most_trials(sweep.search.trials, self._initial)
         tried = {record.setting for record in self.records if record.searched}
         self._first = deque(setting for setting in self._initial if setting not in tried)
-        candidates = min(sweep.selection.finalists + 1, self._most_searched)
-        self._most_finals = (len(sweep.seeds) - 1) * candidates
         self._final: list[tuple[Setting, int]] | None = None
         self._unfinished = deque(r for r in self.records if r.state == "running")
         self._live: set[int] = set()
@@ -80,8 +78,10 @@ class Ledger:
         self._searched = sum(record.searched for record in self.records)
         self._finalists = [record for record in self.records if record.role == "finalist"]
         self._encoders = EncoderPlan(sweep, self.records, trained_encoders)
-        self._budget = Budget(sweep.search.max_hours)
-        self._most_live = 0
+        for record in self._unfinished:
+            record.rests()
+        self.budget = Budget(sweep, self.records)
+        self.ended_by: str | None = None
         self._take_up([record for record in self.records if record.searched])
 
     def _take_up(self, searched: Sequence[TrialRecord]) -> None:
@@ -111,7 +111,7 @@ class Ledger:
         encoders = begun + len(self._encoders.untrained)
         if self._final is not None:
             return encoders + self._searched + len(self._finals())
-        return encoders + self._most_searched + self._most_finals
+        return encoders + self._most_searched + self._most_finals(self._most_searched)
 
     def epochs(self, record: TrialRecord) -> int:
         """How many epochs a trial has that runs to its end."""
@@ -130,7 +130,7 @@ class Ledger:
 
     def next(self) -> TrialRecord | None:
         """Begin (or go on with) a trial; None where there is none now: see :attr:`exhausted`."""
-        if self._budget.is_up:
+        if self.budget.used_up:
             return None
         if self._unfinished:
             record = self._unfinished.popleft()
@@ -143,13 +143,13 @@ class Ledger:
         seed = self.sweep.search.seed
         if seed not in self._encoders.ready:
             return None
-        if self._first:
+        if not self._search_is_over:
+            if not self._first:
+                return self._begin("search", self._study.suggest(self._next_number), seed)
             setting = self._first.popleft()
             self._study.adopt(self._next_number, setting)
             role: Role = "baseline" if setting == self._initial[0] else "published"
             return self._begin(role, setting, seed)
-        if not self._search_is_over(self._searched):
-            return self._begin("search", self._study.suggest(self._next_number), seed)
         if self._search_is_running:
             return None
         remaining = self._remaining_finals()
@@ -159,13 +159,13 @@ class Ledger:
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing is left to be done, or no time to do it in."""
-        return self._budget.is_up or self._complete
+        """Whether nothing is left to be done, or no budget to do it with."""
+        return self.budget.used_up is not None or self._complete
 
     @property
     def cut_short(self) -> bool:
-        """Whether the sweep's hours are over, and trials left to go on with or to begin."""
-        return self._budget.is_up and not self._complete
+        """Whether the sweep's hours are spent, and trials left to go on with or to begin."""
+        return self.budget.used_up is not None and not self._complete
 
     @property
     def _complete(self) -> bool:
@@ -174,11 +174,7 @@ class Ledger:
             return False
         if self.sweep.search.seed in self._encoders.failed:
             return True
-        return (
-            not self._first
-            and self._search_is_over(self._searched)
-            and not self._remaining_finals()
-        )
+        return self._search_is_over and not self._remaining_finals()
 
     def result(self, number: int, metrics: dict[str, float]) -> None:
         """Take in the metrics of an epoch; one that is known already changes nothing."""
@@ -207,7 +203,10 @@ class Ledger:
 
     def interrupted(self) -> None:
         """Nothing runs any more, by no trial's fault: those that ran come again."""
-        self._unfinished.extend(self._by_number[number] for number in sorted(self._live))
+        stopped = [self._by_number[number] for number in sorted(self._live)]
+        for record in stopped:
+            record.rests(time.time())
+        self._unfinished.extend(stopped)
         self._live.clear()
 
     def died(self, number: int, at_fault: bool = True) -> None:
@@ -226,6 +225,7 @@ class Ledger:
             deaths = f"its process died {self._deaths[number]} times in epoch {record.epochs + 1}"
             self.end(number, "failed", f"{deaths}, see driver.log")  # where Tune tells of each
         else:
+            record.rests(time.time())
             self._live.discard(number)
             self._unfinished.append(record)
 
@@ -233,14 +233,15 @@ class Ledger:
         """A trial ended."""
         record = self._by_number[number]
         record.state, record.ended = state, time.time()
+        record.rests(record.ended)
         record.reason = redact(reason) if reason else reason  # it is kept, and shown in many places
         self._live.discard(number)
         self._save(record)
+        self.budget.ends(record)
         if record.role == "encoder":
             self._encoders.ended(record)
         elif record.searched:
             self._study.observe(record)
-            self._budget.learn(record)
         self._notify(record)
 
     @property
@@ -260,26 +261,39 @@ class Ledger:
             seed=seed,
             started=time.time(),
         )
-        self._save(record)
+        self._goes(record)
         self.records.append(record)
         self._by_number[record.number] = record
         self._searched += record.searched
         if role == "finalist":
             self._finalists.append(record)
-        self._goes(record)
         self._notify(record)
         return record
 
     def _goes(self, record: TrialRecord) -> None:
+        record.goes(time.time())
+        self._save(record)
         self._live.add(record.number)
-        self._most_live = max(self._most_live, self.live)
+        self.budget.begins(record, self.live)
 
-    def _search_is_over(self, searched: int) -> bool:
-        late = self._budget.search_is_over(self._most_finals, self._most_live)
-        # Finalists may have begun before a resume, which has its hours again.
-        begun_finals = bool(self._finalists)
-        enough = searched >= self.sweep.search.trials or self._study.exhausted
-        return late or begun_finals or enough
+    @property
+    def _search_is_over(self) -> bool:
+        """Whether no trial of the search may begin now; for good once the finals are settled."""
+        if self._final is not None or self._finalists:
+            return True
+        enough = self._searched >= self.sweep.search.trials or self._study.exhausted
+        return (enough and not self._first) or self._lacking is not None
+
+    @property
+    def _lacking(self) -> str | None:
+        """The budget that has no room for one more trial of the search; the baseline always has."""
+        if not self._searched:
+            return None
+        return self.budget.lacking(self._most_finals(self._searched + 1))
+
+    def _most_finals(self, searched: int) -> int:
+        """How many trials the finalists of so many settings need."""
+        return (len(self.sweep.seeds) - 1) * min(self.sweep.selection.finalists + 1, searched)
 
     @property
     def _search_is_running(self) -> bool:
@@ -292,11 +306,21 @@ class Ledger:
     def _finals(self) -> list[tuple[Setting, int]]:
         """The finalists' trials: every setting with every new seed, known once the search ended."""
         if self._final is None:
-            ranking = Ranking((r for r in self.records if r.searched), self.sweep.rule)
-            selection = self.sweep.selection
-            again = ranking.finalists(selection.finalists if selection.seeds else 0)
+            searched = [r for r in self.records if r.searched]
+            again = Ranking(searched, self.sweep.rule).finalists(self._affordable(searched))
             self._final = [(c.setting, seed) for seed in self.sweep.seeds[1:] for c in again]
+            if self._searched < self._most_searched:
+                self.ended_by = self._lacking
         return [final for final in self._final if final[1] not in self._encoders.failed]
+
+    def _affordable(self, searched: Sequence[TrialRecord]) -> int:
+        """How many finalists the budget of epochs has room for, besides the baseline."""
+        selection, most = self.sweep.selection, self.sweep.search.max_epochs
+        if most is None or not selection.seeds:
+            return selection.finalists if selection.seeds else 0
+        left = most - sum(record.epochs for record in searched)
+        settings = left // (selection.seeds * self.sweep.training.epochs)
+        return min(selection.finalists, max(0, settings - 1))
 
     def _notify(self, record: TrialRecord) -> None:
         for listener in self._listeners:

@@ -27,6 +27,8 @@ class TrialRecord:
         started: Seconds since the epoch.
         ended: The same, or None while it runs.
         history: One entry per epoch, the metrics by name.
+        runs: When its process ran, in seconds since the epoch: ``[began, ended]`` each time, and
+            ``[began]`` of one that goes on or was cut off. None in records of before that was kept.
     """
 
     number: int
@@ -39,6 +41,7 @@ class TrialRecord:
     reason: str | None = None
     ended: float | None = None
     history: list[Entry] = field(default_factory=list)
+    runs: list[list[float]] = field(default_factory=list)
 
     @classmethod
     def from_file(cls, number: int, values: Any) -> TrialRecord:
@@ -66,6 +69,7 @@ class TrialRecord:
             (self.ended, int | float | None),
             (self.reason, str | None),
             (self.history, list),
+            (self.runs, list),
         )
         return (
             self.number == number
@@ -73,6 +77,7 @@ class TrialRecord:
             and self.role in get_args(Role)
             and all(isinstance(value, kind) for value, kind in kinds)
             and all(_is_entry(entry) for entry in self.history)
+            and all(_is_run(run) for run in self.runs)
             and (self.state != "finished" or self.role == "encoder" or "val_error" in self.outcome)
         )
 
@@ -90,6 +95,31 @@ class TrialRecord:
     def epochs(self) -> int:
         """Epochs completed."""
         return int(self.outcome.get("epoch", 0))
+
+    def goes(self, now: float) -> None:
+        """Its process begins, or begins anew."""
+        self.runs.append([now])
+
+    def rests(self, now: float | None = None) -> None:
+        """Its process has ended.
+
+        Args:
+            now: When; None where that is not known, as nobody was there: after its last epoch.
+        """
+        if self.runs and len(self.runs[-1]) == 1:
+            (began,) = self.runs[-1]
+            known = self.outcome.get("timestamp", began)
+            self.runs[-1].append(max(began, known if now is None else now))
+
+    def seconds(self, now: float) -> float:
+        """How long it has run in all."""
+        return sum((run[1] if len(run) == 2 else now) - run[0] for run in self.times)
+
+    @property
+    def times(self) -> list[list[float]]:
+        """As :attr:`runs`; of a record of before that was kept, from its start to its end."""
+        last = self.ended or self.outcome.get("timestamp", self.started)
+        return self.runs or [[self.started, max(self.started, last)]]
 
     @property
     def setting(self) -> Setting:
@@ -124,4 +154,12 @@ def _is_entry(entry: Any) -> bool:
         isinstance(entry, dict)
         and "epoch" in entry
         and all(isinstance(value, int | float) for value in entry.values())
+    )
+
+
+def _is_run(run: Any) -> bool:
+    return (
+        isinstance(run, list)
+        and len(run) in (1, 2)
+        and all(isinstance(value, int | float) for value in run)
     )

@@ -97,6 +97,18 @@ class SweepStore:
         except OSError as error:
             raise UserError(storage_fault(self.storage, error)) from None
 
+    def change(self, sweep: SweepFile) -> None:
+        """Write the resolved sweep file anew, unless it says the same.
+
+        Raises:
+            UserError: The storage cannot be written.
+        """
+        if sweep != self.load_sweep():
+            try:
+                self.folder.write("sweep.yaml", dump_sweep(sweep).encode())
+            except OSError as error:
+                raise UserError(storage_fault(self.storage, error)) from None
+
     def load_sweep(self) -> SweepFile:
         """The resolved sweep file.
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
 
 from sweeps.errors import UserError
-from sweeps.sweep_file.schema import SweepFile
+from sweeps.sweep_file.schema import BUDGETS, SweepFile
 from sweeps.sweep_file.yaml_text import (
     LONGEST_SHOWN,
     Location,
@@ -93,6 +93,29 @@ def override_sweep(
         tree["name"] = name
         found[("name",)] = "name" if isinstance(overrides, Mapping) else "--name"
     return parse_sweep(tree, found, default_origin)
+
+
+def with_other_budgets(sweep: SweepFile, overrides: Sequence[str] | Mapping[str, Any]) -> SweepFile:
+    """A sweep that was begun, with other budgets; all else of it stays as it is.
+
+    Args:
+        sweep: The sweep.
+        overrides: As for :func:`load_sweep`, of ``search.trials``, ``max_epochs`` and so on.
+
+    Raises:
+        UserError: See :func:`load_sweep`; or something else is to be changed.
+    """
+    if not overrides:
+        return sweep
+    changed = override_sweep(sweep.model_dump(mode="json"), overrides)
+    budgets = {key: getattr(changed.search, key) for key in BUDGETS}
+    search = sweep.search.model_copy(update=budgets)
+    if changed != sweep.model_copy(update={"search": search}):
+        raise UserError(
+            f"of sweep {sweep.name!r}, which was begun, the budgets alone can be changed; allowed: "
+            + ", ".join(f"search.{key}" for key in BUDGETS)
+        )
+    return changed
 
 
 def read_sweep(text: str, origin: str) -> SweepFile:

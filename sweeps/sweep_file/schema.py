@@ -269,8 +269,15 @@ class EncoderSection(_Section):
         return self
 
 
+BUDGETS: Final = ("trials", "max_epochs", "max_hours", "max_gpu_hours")
+"""The keys of ``search`` that end it."""
+
+
 class SearchSection(_Section):
     """``search``: how many trials, chosen how, to minimise what.
+
+    ``trials``, ``max_epochs``, ``max_hours`` and ``max_gpu_hours`` are budgets: whichever comes first
+    ends the search, published settings or not, while what the finalists need is left.
 
     Attributes:
         trials: Settings to try, the baseline and the published ones among them.
@@ -279,8 +286,9 @@ class SearchSection(_Section):
         objective: The validation metric to be lowered.
         guard: Share by which a trial's validation error may exceed the cross-entropy baseline's:
             beyond it the trial is infeasible, however low its objective.
-        max_hours: After them nothing runs any more, of the published settings and the finalists
-            neither; the search ends earlier, in time for the finalists.
+        max_epochs: Of all trials together, finalists among them, an encoder's not counted.
+        max_hours: After them nothing runs any more; what was spent before a resume counts.
+        max_gpu_hours: The same, of hours of GPUs: half an hour of half a GPU is a quarter.
         warm_start: Earlier sweeps in the same storage, on the same data and model best, for the
             sampler to learn from; their trials are not this sweep's.
     """
@@ -290,7 +298,9 @@ class SearchSection(_Section):
     seed: Annotated[int, Field(ge=0, le=_LARGEST_SEED)] = 0
     objective: str = "val_ece"
     guard: Annotated[float, Field(ge=0, le=1)] = 0.01
+    max_epochs: Annotated[int, Field(gt=0, le=1_000_000_000)] | None = None
     max_hours: Positive | None = None
+    max_gpu_hours: Positive | None = None
     warm_start: Annotated[
         tuple[Name, ...],
         Strict(False),
@@ -470,6 +480,26 @@ class SweepFile(_Section):
                     f"scaling.num_workers = {workers}, which share a batch; allowed: {workers} or "
                     "more"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _room_for_the_baseline(self) -> SweepFile:
+        most, epochs = self.search.max_epochs, self.training.epochs
+        if most is not None and most < epochs:
+            raise ValueError(
+                f"search.max_epochs = {most} is not allowed with training.epochs = {epochs}; "
+                f"allowed: {epochs} or more, for the baseline's trial"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _gpu_hours_of_gpus(self) -> SweepFile:
+        most = self.search.max_gpu_hours
+        if most is not None and self.scaling.gpus_per_worker == 0:
+            raise ValueError(
+                f"search.max_gpu_hours = {most:g} is not allowed with scaling.gpus_per_worker = 0, "
+                "as no GPU is used; leave it out, or give search.max_hours"
+            )
         return self
 
     @model_validator(mode="after")

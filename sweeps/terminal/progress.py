@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
+from sweeps.formatting import budget_unit, format_value
 from sweeps.redaction import redact
 from sweeps.search.ledger import Ledger
 from sweeps.search.ranking import Ranking
@@ -103,7 +104,8 @@ class Progress:
         if self._ledger is not None:
             ledger = self._ledger
             counts = count_trials(_states(ledger), ledger.planned, ledger.live)
-            self._print(" · ".join([*counts, self._best(ledger), self._time_left(ledger)]))
+            facts = [*counts, *_budgets(ledger), self._best(ledger), self._time_left(ledger)]
+            self._print(" · ".join(facts))
 
     def _print(self, line: str) -> None:
         self._console.print(Text(line), soft_wrap=True)  # Text, as the console may be the user's
@@ -113,9 +115,10 @@ class Progress:
             return Spinner("dots", text=Text(self._stage))
         ledger = self._ledger
         states = _states(ledger)
+        counts = count_trials(states, ledger.planned, ledger.live)[1:]
         return Group(
             progress_bar(states, ledger.planned, self._time_left(ledger)),
-            Text("  ".join(count_trials(states, ledger.planned, ledger.live)[1:]), style="dim"),
+            Text("  ".join([*counts, *_budgets(ledger)]), style="dim"),
             Text(self._best(ledger)),
             self._running(ledger),
         )
@@ -147,8 +150,19 @@ class Progress:
             return "time left: not known yet"
         each = (time.time() - begun[0].started) / done
         seconds = round(each * max(0, ledger.planned - ended(_states(ledger))))
+        spent, most = ledger.budget.spent.get("max_hours", (0.0, math.inf))
+        seconds = round(min(seconds, max(0.0, 3600 * (most - spent))))
         return f"about {seconds // 60}:{seconds % 60:02d} left"
 
 
 def _states(ledger: Ledger) -> Counter[str]:
     return Counter(record.state for record in ledger.records)
+
+
+def _budgets(ledger: Ledger) -> list[str]:
+    """What is spent of each, and which ended the search."""
+    found = [
+        f"{format_value(round(spent, 2))}/{format_value(most)} {budget_unit(key)}"
+        for key, (spent, most) in ledger.budget.spent.items()
+    ]
+    return [*found, *([f"search ended by {ledger.ended_by}"] if ledger.ended_by else [])]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.errors import UserError
 from sweeps.runner import resume_sweep, run_sweep
 from tests.builders import make_sweep
 
@@ -41,10 +42,14 @@ def test_what_runs_when_the_hours_are_over_goes_on_after_a_resume(
     storage = str(tmp_path / "store")
     begun = time.time()
     result = run_sweep(sweep, storage)
-    assert "The time is up" in result.answer["why"][-1]
+    assert "search.max_hours = 0.01111 is spent: 0 of 2 trials" in result.answer["why"][-1]
     assert {record.state for record in result.records} == {"running"}
     assert any(record.epochs for record in result.records)
-    again = resume_sweep("late", storage)
+    spent = resume_sweep("late", storage)
+    assert "is spent" in spent.answer["why"][-1]  # what was spent before counts
+    with pytest.raises(UserError, match=r"budgets alone can be changed; allowed: search.trials"):
+        resume_sweep("late", storage, overrides=["training.epochs=3"])
+    again = resume_sweep("late", storage, overrides=["search.max_hours=0.03"])
     for before, after in zip(result.records, again.records, strict=False):
         assert after.started == before.started >= begun
         assert after.epochs > before.epochs

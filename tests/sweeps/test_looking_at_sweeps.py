@@ -20,7 +20,8 @@ def folder(tmp_path: Path) -> Path:
     done = make_sweep("done")
     records = [baseline(val_ece=0.05), trial(1, val_ece=0.02)]
     store = new_store(tmp_path / "calsweep-store", done, records)
-    store.save_answer(answer(Ranking(records, done.rule), done), print)
+    ended = {"on_budget": "The search ended by search.max_epochs = 9, after 2 settings."}
+    store.save_answer(answer(Ranking(records, done.rule), done) | ended, print)
     (store.trial_folder(1) / "checkpoints").write("epoch_000001-0.pt", b"weights")
     cut_off = [baseline(), trial(1, state="running", history=[])]
     new_store(tmp_path / "calsweep-store", make_sweep("cut-off"), cut_off)
@@ -32,6 +33,7 @@ def test_show_prints_the_answer_again(folder: Path) -> None:
     assert done.returncode == 0
     assert "Chosen: focal γ=1 – the lowest val_ece, 0.0200" in done.stdout
     assert "not finished" not in done.stdout
+    assert "The search ended by search.max_epochs = 9" in done.stdout
     cut_off = calsweep(folder, "show", "cut-off")
     assert "not finished; `calsweep resume cut-off` goes on" in cut_off.stdout
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from sweeps.cluster import connection, devices
 from sweeps.cluster.devices import Gpu, gpu_share, settle_devices
 from sweeps.cluster.internals import agents_may_be_slow
-from sweeps.errors import SweepFailedError
+from sweeps.errors import SweepFailedError, UserError
 from sweeps.runner import load_data, run_sweep
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import make_sweep
@@ -92,6 +92,12 @@ def test_gpus_that_torch_cannot_use_are_told_of_and_left(fake_gpus: None) -> Non
     assert sweep.scaling.gpus_per_worker == 0.0
     assert sweep.training.precision == "float32"
     assert said is not None and "that its PyTorch cannot use" in said
+
+
+def test_a_budget_of_gpu_hours_wants_gpus(fake_gpus: None) -> None:
+    sweep = make_sweep(search={"max_gpu_hours": 3.0})
+    with pytest.raises(UserError, match=r"search.max_gpu_hours = 3 is not allowed .*no GPU"):
+        settle_devices(sweep, load_data(sweep))
 
 
 @pytest.mark.slow

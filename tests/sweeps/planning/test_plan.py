@@ -31,6 +31,22 @@ from tests.builders import make_sweep, shown
             },
         ),
         (
+            {"search": {"max_epochs": 180, "max_hours": 2.5}},
+            {
+                "in all": "at most 180 epochs",
+                "budget": "180 epochs: 12 of 50 trials to their end and 8 of finalists, more where "
+                "poor trials stop; 2.5 hours: as many trials as leave time for the finalists",
+            },
+        ),
+        (
+            {"search": {"max_epochs": 20}, "scheduler": {"name": "none"}},
+            {"budget": "20 epochs: 1 of 50 trials to their end and 0 of finalists"},
+        ),
+        (
+            {"search": {"max_epochs": 90, "trials": 5}, "selection": {"finalists": 0}},
+            {"budget": "90 epochs: 5 of 5 trials to their end and 0 of finalists"},
+        ),
+        (
             {"losses": ["brier"], "scheduler": {"name": "none"}},
             {
                 "trials": "2: the baseline, 1 published, 0 searched",

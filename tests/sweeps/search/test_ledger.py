@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sweeps.errors import UserError
 from sweeps.search.ledger import Ledger
@@ -110,10 +112,14 @@ def test_a_finite_space_is_searched_once_and_then_the_search_ends(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "sections", [{}, TWO_STAGES, DISCRETE], ids=["one stage", "two stages", "finite space"]
+    ("sections", "search"),
+    [({}, {}), (TWO_STAGES, {}), (DISCRETE, {}), ({}, {"max_epochs": 30})],
+    ids=["one stage", "two stages", "finite space", "a budget of epochs"],
 )
-def test_a_crash_at_any_step_changes_nothing(tmp_path: Path, sections: dict[str, object]) -> None:
-    sweep = simulated(sections)
+def test_a_crash_at_any_step_changes_nothing(
+    tmp_path: Path, sections: dict[str, object], search: dict[str, object]
+) -> None:
+    sweep = simulated(sections, **search)
     whole = ledger_of(sweep, new_store(tmp_path / "whole", sweep))
     count = sum(1 for _ in steps(whole))
     assert count == 2 * len(whole.records)
@@ -229,31 +235,102 @@ def test_the_search_ends_in_time_for_the_finals(tmp_path: Path, clock: Clock) ->
     trials_of_an_hour(ledger, clock)
     roles = [record.role for record in ledger.records]
     assert roles == ["baseline"] + ["published"] * 6 + ["search"] * 4 + ["finalist"] * 6
+    assert ledger.ended_by == "max_hours"
     assert not ledger.cut_short
 
 
 @pytest.mark.parametrize("sections", [{}, TWO_STAGES], ids=["one stage", "two stages"])
-def test_when_the_hours_are_over_nothing_begins_and_a_resume_goes_on(
+def test_when_the_hours_are_spent_nothing_begins_and_a_resume_has_no_more(
     tmp_path: Path, clock: Clock, sections: dict[str, object]
 ) -> None:
     sweep = simulated(sections, max_hours=2.5)
     store = new_store(tmp_path, sweep)
     ledger = ledger_of(sweep, store)
-    trials_of_an_hour(ledger, clock)
-    assert len(ledger.records) == 3  # published settings and encoders too are bound by it
-    assert ledger.exhausted
-    assert ledger.cut_short
-    running = ledger_of(sweep, store)
-    begun = running.next()
+    begun = ledger.next()
     assert begun is not None
-    clock.now += 3 * 3600
-    assert running.exhausted  # while a trial is under way
-    assert running.next() is None
+    clock.now += 2 * 3600
+    ledger.result(begun.number, metrics(begun, 1) | {"timestamp": clock.now})
+    store.save(begun)  # which a real one has of its checkpoint
+    clock.now += 24 * 3600  # in which nobody is there
     resumed = ledger_of(sweep, store)
-    assert not resumed.exhausted
     again = resumed.next()
     assert again is not None
     assert again.number == begun.number
+    assert resumed.budget.spent["max_hours"] == (pytest.approx(2.0), 2.5)
+    clock.now += 1800
+    assert resumed.exhausted  # published settings and encoders are bound too
+    assert resumed.cut_short
+    assert resumed.next() is None
+    assert ledger_of(simulated(sections, max_hours=4), store).next() is not None
+
+
+def test_hours_of_trials_side_by_side_count_once_and_those_of_their_gpus_each(
+    tmp_path: Path, clock: Clock
+) -> None:
+    quarter = {"scaling": {"gpus_per_worker": 0.25}}
+    sweep = simulated(quarter, max_hours=100, max_gpu_hours=100)
+    store = new_store(tmp_path, sweep)
+    ledger = ledger_of(sweep, store)
+    first = ledger.next()
+    clock.now += 3600
+    second = ledger.next()
+    assert first is not None
+    assert second is not None
+    clock.now += 3600
+    for record in (first, second):
+        ledger.result(record.number, metrics(record, EPOCHS))
+        ledger.end(record.number, "finished")
+    clock.now += 1800  # the driver's own
+    assert ledger.budget.spent == {"max_hours": (2.5, 100), "max_gpu_hours": (0.75, 100)}
+    resumed = ledger_of(sweep, store)
+    assert resumed.budget.spent == {"max_hours": (2.0, 100), "max_gpu_hours": (0.75, 100)}
+
+
+def test_gpu_hours_end_the_search_in_time_for_the_finals(tmp_path: Path, clock: Clock) -> None:
+    sweep = simulated({"scaling": {"gpus_per_worker": 0.5}}, max_gpu_hours=8.5, trials=100)
+    ledger = ledger_of(sweep, new_store(tmp_path, sweep))
+    trials_of_an_hour(ledger, clock)
+    roles = [record.role for record in ledger.records]
+    assert roles == ["baseline"] + ["published"] * 6 + ["search"] * 4 + ["finalist"] * 6
+    assert ledger.ended_by == "max_gpu_hours"
+    assert not ledger.cut_short
+
+
+@given(
+    max_epochs=st.integers(EPOCHS, 60),
+    finalists=st.integers(0, 3),
+    seeds=st.integers(0, 3),
+    at_once=st.integers(1, 4),
+)
+def test_epochs_bind_every_phase_and_leave_what_the_finalists_need(
+    max_epochs: int, finalists: int, seeds: int, at_once: int
+) -> None:
+    sweep = make_sweep(
+        training={"epochs": EPOCHS},
+        search={"trials": 14, "sampler": "random", "max_epochs": max_epochs},
+        selection={"finalists": finalists, "seeds": seeds},
+    )
+    ledger = Ledger(sweep, lambda record: None, 10)
+    running: list[TrialRecord] = []
+    while not ledger.exhausted:
+        while len(running) < at_once and (record := ledger.next()) is not None:
+            running.append(record)
+        record = running.pop(0)
+        last = 1 if record.number % 3 == 2 and record.role != "finalist" else EPOCHS
+        for epoch in range(1, last + 1):
+            ledger.result(record.number, metrics(record, epoch))
+        ledger.end(record.number, "finished" if last == EPOCHS else "stopped")
+    assert not running
+    spent = sum(record.epochs for record in ledger.records)
+    assert ledger.budget.spent["max_epochs"] == (spent, max_epochs)
+    assert spent <= max_epochs
+    finals = [record for record in ledger.records if record.role == "finalist"]
+    searched = sum(record.searched for record in ledger.records)
+    if searched > 1 and finalists and seeds:  # the baseline's trial alone may take it all
+        whole = {r.setting for r in ledger.records if r.searched and r.state == "finished"}
+        assert len(finals) >= seeds * min(finalists, len(whole))
+    assert (ledger.ended_by == "max_epochs") is (searched < 14)
+    assert not ledger.cut_short
 
 
 def test_names_and_storage(tmp_path: Path) -> None:
@@ -290,7 +367,7 @@ def test_a_sweep_cut_off_in_its_finals_does_not_search_again(tmp_path: Path, clo
         clock.now += 3600.0 * (step % 2 == 0)
         if ledger.records[-1].role == "finalist":
             break
-    # A new start has its hours again, which the search must not take up.
+    # It has more hours now, which the search must not take up.
     resumed = ledger_of(simulated(max_hours=100.0), store)
     for _ in steps(resumed):
         pass

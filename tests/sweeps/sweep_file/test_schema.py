@@ -174,6 +174,15 @@ def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
         (HEAD + "losses: [focal]\ntraining:\n", r"line 5: training = None .*a mapping is wanted"),
         (HEAD + "losses: [focal]\ntraining: {lr: .inf}\n", r"training.lr = inf .*finite"),
         (HEAD + "losses: [focal]\nsearch: {max_hours: 0}\n", r"search.max_hours = 0 .*greater"),
+        (HEAD + "losses: [focal]\nsearch: {max_epochs: 0}\n", r"search.max_epochs = 0 .*greater"),
+        (
+            HEAD + "losses: [focal]\ntraining: {epochs: 9}\nsearch: {max_epochs: 8}\n",
+            r"search.max_epochs = 8 is not allowed with training.epochs = 9; allowed: 9 or more",
+        ),
+        (
+            HEAD + "losses: [focal]\nsearch: {max_gpu_hours: 2}\nscaling: {gpus_per_worker: 0}\n",
+            r"search.max_gpu_hours = 2 is not allowed with scaling.gpus_per_worker = 0, .*_hours",
+        ),
         (HEAD + "losses: [focal]\ntraining: {milestones: [2]}\n", r"milestones.0 = 2 .*less than"),
         (
             HEAD + "losses: [focal]\ntraining: {batch_size: 2}\nscaling: {num_workers: 4}\n",

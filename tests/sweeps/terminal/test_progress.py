@@ -68,6 +68,21 @@ def test_on_a_terminal_the_running_trials_are_shown(ledger: Ledger) -> None:
     assert "best so far" in shown
 
 
+def test_what_is_spent_of_each_budget_is_shown_and_which_ended_the_search() -> None:
+    text = io.StringIO()
+    search = {"trials": 9, "max_epochs": 6, "max_hours": 0.5}
+    sweep = make_sweep("shown", training={"epochs": 2}, search=search, selection={"seeds": 1})
+    ledger = Ledger(sweep, lambda record: None, num_classes=10)
+    with Progress(plain(text)) as progress:
+        progress.follow(ledger)
+        while (record := ledger.next()) is not None:
+            ledger.result(record.number, trial(0, epochs=2).outcome)
+            ledger.end(record.number, "finished")
+    (line,) = text.getvalue().splitlines()
+    assert line.startswith("2/2 trials · 0 running · 0 stopped early · ")
+    assert " · 0/0.5 hours · 4/6 epochs · search ended by max_epochs · best so far" in line
+
+
 def test_a_fault_is_told_and_not_over_and_over(monkeypatch: pytest.MonkeyPatch) -> None:
     text, moments = io.StringIO(), iter((1000.0, 1029.0, 1031.0))
     with Progress(plain(text)) as progress:
