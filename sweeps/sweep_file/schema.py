@@ -276,8 +276,8 @@ BUDGETS: Final = ("trials", "max_epochs", "max_hours", "max_gpu_hours")
 class SearchSection(_Section):
     """``search``: how many trials, chosen how, to minimise what.
 
-    ``trials``, ``max_epochs``, ``max_hours`` and ``max_gpu_hours`` are budgets: whichever comes first
-    ends the search, published settings or not, while what the finalists need is left.
+    ``trials``, ``max_epochs``, ``max_hours`` and ``max_gpu_hours`` are budgets: whichever comes
+    first ends the search, published settings or not, while what the finalists need is left.
 
     Attributes:
         trials: Settings to try, the baseline and the published ones among them.
