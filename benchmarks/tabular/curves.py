@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 
-from sweeps.search.setting import Setting
+from sweeps.search.setting import BASELINE, Setting
 from sweeps.search.space import SearchSpace
 from trainables.report import Entry
 
 _KEYS = ("loss", "hyperparameters", "seed")
+Trials = Iterable[tuple[Setting, int, list[Entry]]]
 
 
 class Curves:
@@ -28,9 +30,7 @@ class Curves:
         space: Of the sweep that was recorded, by which settings are near each other.
     """
 
-    def __init__(
-        self, trials: Iterable[tuple[Setting, int, list[Entry]]], space: SearchSpace
-    ) -> None:
+    def __init__(self, trials: Trials, space: SearchSpace) -> None:
         found: dict[Setting, dict[int, list[Entry]]] = {}
         for setting, seed, history in trials:
             found.setdefault(setting, {})[seed] = history
@@ -41,6 +41,7 @@ class Curves:
             if len(histories) == len(self.seeds)
         }
         self._branches = space.branches
+        self._places: dict[str, tuple[list[Setting], np.ndarray]] = {}
 
     @property
     def settings(self) -> list[Setting]:
@@ -56,11 +57,12 @@ class Curves:
         if setting in self._histories:
             return setting
         branch = self._branches[setting.loss]
-        here = _place(branch, setting)
-        return min(
-            (each for each in self._histories if each.loss == setting.loss),
-            key=lambda each: float(np.square(_place(branch, each) - here).sum()),
-        )
+        if setting.loss not in self._places:
+            known = [each for each in self._histories if each.loss == setting.loss]
+            places = np.array([_place(branch, each) for each in known])
+            self._places[setting.loss] = known, places
+        known, places = self._places[setting.loss]
+        return known[np.square(places - _place(branch, setting)).sum(axis=1).argmin()]
 
 
 def _place(branch: dict[str, BaseDistribution], setting: Setting) -> np.ndarray:
@@ -73,9 +75,45 @@ def _place(branch: dict[str, BaseDistribution], setting: Setting) -> np.ndarray:
             continue
         low, high = distribution.low, distribution.high  # type: ignore[attr-defined]
         if distribution.log:  # type: ignore[attr-defined]
-            low, high, value = np.log(low), np.log(high), np.log(max(value, low / 10))
+            low, high, value = math.log(low), math.log(high), math.log(max(value, low / 10))
         point.append((value - low) / (high - low))
     return np.array(point)
+
+
+def with_degenerate(trials: Trials, share: float, num_classes: int, seed: int) -> Trials:
+    """Recorded trials, a share of whose settings never learned: one class for all samples.
+
+    Such a classifier that is as sure as the class is frequent has an ECE of zero. The baseline is
+    left as it is, and so are its trials' lengths.
+
+    Args:
+        trials: The recorded trials.
+        share: Of the settings to be replaced.
+        num_classes: Number of classes, all equally frequent.
+        seed: Chooses the settings.
+    """
+    known = list(trials)
+    draw = np.random.default_rng(seed)
+    chosen = {s for s in dict.fromkeys(s for s, _, _ in known) if draw.random() < share}
+    chance = 1 - 1 / num_classes
+    values = {"error": chance, "nll": math.log(num_classes), "brier": chance}
+    for setting, number, history in known:
+        if setting != BASELINE and setting in chosen:
+            constant = [
+                {name: _constant(name, value, values) for name, value in entry.items()}
+                for entry in history
+            ]
+            yield setting, number, constant
+        else:
+            yield setting, number, history
+
+
+def _constant(name: str, value: float, values: dict[str, float]) -> float:
+    """What a constant classifier reports in place of a metric; other entries stay."""
+    split, _, metric = name.partition("_")
+    if split not in ("val", "test"):
+        return value
+    return values.get(metric.removesuffix("_scaled"), 0.0)
 
 
 def as_table(setting: Setting, seed: int, history: list[Entry]) -> pa.Table:
@@ -88,7 +126,7 @@ def as_table(setting: Setting, seed: int, history: list[Entry]) -> pa.Table:
     return pa.Table.from_pylist([{**keys, **entry} for entry in history])
 
 
-def read_trials(path: Path) -> Iterable[tuple[Setting, int, list[Entry]]]:
+def read_trials(path: Path) -> Trials:
     """The trials of a file that :mod:`benchmarks.tabular.record` wrote."""
     trials: dict[tuple[Any, ...], list[Entry]] = {}
     for row in pq.read_table(path).to_pylist():

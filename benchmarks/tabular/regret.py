@@ -1,140 +1,227 @@
 """Which defaults earn their keep: policies of search replayed on recorded trials.
 
-    python -m benchmarks.tabular.regret benchmarks/tabular/digits.yaml [--replays 100] [POLICY ...]
+    python -m benchmarks.tabular.regret benchmarks/tabular/digits.yaml [...] [--replays 100]
+        [--only stops ...] [--set search.trials=150 ...] [--degenerate 0.2]
 
 Each policy is replayed with many seeds of its sampler, the recorded seeds taking turns as those of
-the search and of the finalists. Its choice is judged by the recorded setting's mean test error and
-ECE over all seeds. Prints a table: test ECE of the choice, how far that is above the best there is
-(regret), how often it is within one standard error of it, how far it is above what validation
-promised (optimism), test error, and epochs spent; means with their standard errors.
+the search and of the finalists; all policies see the same. A choice is judged by the mean test
+error and ECE of the recorded setting over all seeds. Prints a table for each dataset:
+
+- test ECE of the choice, and how far that is above the best there is (regret; see :class:`Truth`);
+- its difference from the default, paired over replays;
+- how often the choice is within one standard error of the best;
+- optimism: test ECE minus the validation ECE of what chose;
+- test error, and how often that is 5 points or more above the baseline's (degenerate);
+- epochs trained.
+
+Means, with their standard errors over replays. What is common to all replays is not in those: the
+recorded seeds, and the samples of the validation and the test split.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean, stdev, variance
 
 import optuna
 
-from benchmarks.tabular.curves import Curves, read_trials
-from benchmarks.tabular.replay import replay
+from benchmarks.tabular.curves import Curves, read_trials, with_degenerate
+from benchmarks.tabular.policies import DEFAULT, POLICIES, Policy, with_values
 from sweeps.runner import load_data
-from sweeps.search.ranking import Ranking
-from sweeps.search.record import TrialRecord
 from sweeps.search.setting import BASELINE, Setting
 from sweeps.search.space import SearchSpace
 from sweeps.sweep_file.loading import load_sweep
 from sweeps.sweep_file.schema import SweepFile
 
-POLICIES: dict[str, list[str]] = {
-    "as it is": [],
-    "random": ["search.sampler=random"],
-    "nothing stopped": ["scheduler.name=none"],
-    "random, nothing stopped": ["search.sampler=random", "scheduler.name=none"],
-    "stop by scaled NLL": ["scheduler.metric=val_nll_scaled"],
-    "stop by error": ["scheduler.metric=val_error"],
-    "stop by Brier score": ["scheduler.metric=val_brier"],
-    "aim at scaled ECE": ["search.objective=val_ece_scaled"],
-    "aim at debiased ECE": ["search.objective=val_debiased_ece"],
-    "aim at smooth ECE": ["search.objective=val_smooth_ece"],
-    "aim at NLL": ["search.objective=val_nll"],
-    "one finalist": ["selection.finalists=1"],
-    "ten finalists": ["selection.finalists=10"],
-    "no finalists": ["selection.finalists=0"],
-}
-GUARD = 0.01
+QUICKSTART = (
+    "losses=[cross_entropy, label_smoothing, focal, dual_focal, focal_calibration, inverse_focal, "
+    "mbls, cals_alm, mmce, r_aurc]"
+)
+DEGENERATE = 0.05  # test error above the baseline's
 
 
 @dataclass(frozen=True)
 class Truth:
-    """What the recorded settings do on the test split at their last epoch, over the seeds."""
+    """What the recorded settings do on the test split, over the seeds.
+
+    The setting of the lowest mean over the recorded seeds is itself a lucky one. The best there is
+    is therefore what can be had by knowing the test split of other seeds: for each seed the setting
+    that is best by the others, of those whose mean test error by the others is within the guard;
+    the mean of what these settings have with the seed left out. Luck with the samples of the test
+    split, which all seeds share, is still in it.
+
+    Attributes:
+        curves: The recorded trials.
+        sweep: Its losses, guard and number of epochs count.
+    """
 
     curves: Curves
-    epochs: int
-    num_classes: int
+    sweep: SweepFile
 
-    def mean(self, setting: Setting, metric: str) -> float:
-        """Mean over the recorded seeds; NaN where a trial diverged."""
-        return fmean(self._values(setting, metric))
+    def mean(self, setting: Setting, metric: str, epoch: int | None = None) -> float:
+        """Mean over the recorded seeds, trials that diverged left out.
 
-    def within_one_error(self, setting: Setting) -> bool:
-        """Whether a setting's test ECE is within one standard error of the best's."""
-        ours, best = (self._values(each, "test_ece") for each in (setting, self.best))
-        errors = [stdev(values) ** 2 / len(values) for values in (ours, best)]
-        return fmean(ours) - fmean(best) <= math.sqrt(sum(errors))
+        Args:
+            setting: A recorded one.
+            metric: With its split, such as ``test_ece``.
+            epoch: After which; None for the last.
+        """
+        return fmean(entry[metric] for entry in self._entries(setting, epoch))
 
     @cached_property
-    def best(self) -> Setting:
-        """The setting of the lowest test ECE, of those whose test error is within the guard."""
-        limit = self.mean(BASELINE, "test_error") + GUARD
-        feasible = [s for s in self.curves.settings if self.mean(s, "test_error") <= limit]
-        return min(feasible, key=lambda setting: self.mean(setting, "test_ece"))
+    def settings(self) -> list[Setting]:
+        """The recorded settings of the sweep's losses that never diverged."""
+        losses = {section.name for section in self.sweep.losses} | {BASELINE.loss}
+        number = len(self.curves.seeds)
+        known = (setting for setting in self.curves.settings if setting.loss in losses)
+        return [setting for setting in known if len(self._entries(setting)) == number]
 
-    def _values(self, setting: Setting, metric: str) -> list[float]:
+    @cached_property
+    def best(self) -> float:
+        """Test ECE of the best there is."""
+        number = len(self.curves.seeds)
+        return fmean(self._best_without(seed) for seed in range(number))
+
+    def _best_without(self, left_out: int) -> float:
+        ece, error = self._tables
+        others = [seed for seed in range(len(self.curves.seeds)) if seed != left_out]
+        limit = fmean(error[BASELINE][s] for s in others) + self.sweep.search.guard
+        feasible = [s for s in ece if fmean(error[s][o] for o in others) <= limit]
+        best = min(feasible, key=lambda s: fmean(ece[s][o] for o in others))
+        return ece[best][left_out]
+
+    @cached_property
+    def standard_error(self) -> float:
+        """Of the difference of two settings' mean test ECE: by the feasible ones' spread."""
+        ece, error = self._tables
+        limit = fmean(error[BASELINE]) + self.sweep.search.guard
+        spread = fmean(variance(ece[s]) for s in ece if fmean(error[s]) <= limit)
+        return math.sqrt(2 * spread / len(self.curves.seeds))
+
+    @cached_property
+    def _tables(self) -> tuple[dict[Setting, list[float]], dict[Setting, list[float]]]:
+        """Test ECE and test error of each setting, by seed."""
+        ece, error = (
+            {s: [entry[metric] for entry in self._entries(s)] for s in self.settings}
+            for metric in ("test_ece", "test_error")
+        )
+        return ece, error
+
+    def _entries(self, setting: Setting, epoch: int | None = None) -> list[dict[str, float]]:
+        number = epoch or self.sweep.training.epochs
         histories = (self.curves.history(setting, seed) for seed in self.curves.seeds)
-        return [
-            history[-1][metric] if len(history) == self.epochs else math.nan
-            for history in histories
-        ]
+        return [history[number - 1] for history in histories if len(history) >= number]
 
 
-def main() -> None:
-    """Replay all policies and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("sweep", type=Path)
-    parser.add_argument("policies", nargs="*", metavar="POLICY", help=", ".join(POLICIES))
-    parser.add_argument("--replays", type=int, default=100)
-    parser.add_argument("--trials", type=int, default=50)
-    arguments = parser.parse_args()
-    if unknown := set(arguments.policies) - POLICIES.keys():
-        parser.error(f"no policy {', '.join(unknown)}; there are: {', '.join(POLICIES)}")
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    base = load_sweep(str(arguments.sweep))
-    trials = read_trials(arguments.sweep.with_suffix(".parquet"))
-    curves = Curves(trials, SearchSpace(base))
-    truth = Truth(curves, base.training.epochs, load_data(base).num_classes)
-    print(f"best: {truth.best}, test ECE {truth.mean(truth.best, 'test_ece'):.4f}")
-    print("| policy | test ECE | regret | within one SE | optimism | test error | epochs |")
-    print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
-    for name in arguments.policies or POLICIES:
-        sets = [f"search.trials={arguments.trials}", *POLICIES[name]]
-        rows = [
-            _row(load_sweep(str(arguments.sweep), [*sets, f"search.seed={number}"]), truth, number)
-            for number in range(arguments.replays)
-        ]
-        print(f"| {name} | {' | '.join(_mean(column) for column in zip(*rows, strict=True))} |")
+@dataclass(frozen=True)
+class Row:
+    """What one replay came to; the columns of the table."""
+
+    ece: float
+    within: float
+    optimism: float
+    error: float
+    degenerate: float
+    epochs: float
 
 
-def _row(sweep: SweepFile, truth: Truth, number: int) -> tuple[float, ...]:
-    """What one replay came to."""
-    orders = list(permutations(truth.curves.seeds, len(sweep.seeds)))
-    records = replay(sweep, truth.curves, truth.num_classes, orders[number % len(orders)])
-    chosen = Ranking(records, sweep.rule).chosen
-    setting = truth.curves.nearest(chosen.setting if chosen else BASELINE)
-    ece = truth.mean(setting, "test_ece")
-    promised = chosen.mean("val_ece") if chosen else math.nan
-    return (
-        ece,
-        ece - truth.mean(truth.best, "test_ece"),
-        float(truth.within_one_error(setting)),
-        ece - promised,
-        truth.mean(setting, "test_error"),
-        float(_epochs(records)),
+def run(policy: Policy, sweep: SweepFile, truth: Truth, num_classes: int, number: int) -> Row:
+    """One replay; its number is the sweep's seed, and says which recorded seeds it sees."""
+    orders = list(permutations(truth.curves.seeds))
+    seeds = orders[number % len(orders)]
+    with_seed = with_values(sweep, [f"search.seed={number}"])
+    choice = policy(with_seed, truth.curves, num_classes, seeds)
+    ece, error = (truth.mean(choice.setting, m, choice.epoch) for m in ("test_ece", "test_error"))
+    return Row(
+        ece=ece,
+        within=float(ece - truth.best <= truth.standard_error),
+        optimism=ece - choice.promised,
+        error=error,
+        degenerate=float(error > truth.mean(BASELINE, "test_error") + DEGENERATE),
+        epochs=float(choice.epochs),
     )
 
 
-def _epochs(records: list[TrialRecord]) -> int:
-    return sum(record.epochs for record in records)
+def main() -> None:
+    """Replay all policies and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("sweeps", nargs="+", metavar="FILE")
+    parser.add_argument("--replays", type=int, default=100)
+    parser.add_argument("--only", nargs="*", choices=list(POLICIES), default=list(POLICIES))
+    parser.add_argument("--set", action="append", default=[QUICKSTART], metavar="KEY=VALUE")
+    parser.add_argument("--degenerate", type=float, default=0.0, metavar="SHARE")
+    arguments = parser.parse_args()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    policies = {name: each for group in arguments.only for name, each in POLICIES[group].items()}
+    for file in arguments.sweeps:
+        truth, num_classes = load(file, arguments.set, arguments.degenerate)
+        _print_table(file, truth, num_classes, policies, arguments.replays)
 
 
-def _mean(values: tuple[float, ...]) -> str:
+def load(file: str, sets: Sequence[str] = (), degenerate: float = 0.0) -> tuple[Truth, int]:
+    """A recorded dataset, and its number of classes.
+
+    Args:
+        file: The sweep file beside whose name the recorded trials lie.
+        sets: Values of the sweep to replace, ``KEY=VALUE`` each.
+        degenerate: Share of the settings to be replaced by constant classifiers.
+    """
+    recorded = load_sweep(file)
+    num_classes = load_data(recorded).num_classes
+    trials = read_trials(Path(file).with_suffix(".parquet"))
+    if degenerate:
+        trials = with_degenerate(trials, degenerate, num_classes, seed=0)
+    curves = Curves(trials, SearchSpace(recorded))
+    return Truth(curves, load_sweep(file, list(sets))), num_classes
+
+
+def _print_table(
+    file: str, truth: Truth, num_classes: int, policies: dict[str, Policy], replays: int
+) -> None:
+    print(
+        f"\n{Path(file).stem}: {len(truth.settings)} settings, {replays} replays; the best there "
+        f"is: test ECE {truth.best:.4f} ± {truth.standard_error:.4f}; cross-entropy: "
+        f"{truth.mean(BASELINE, 'test_ece'):.4f}, test error "
+        f"{truth.mean(BASELINE, 'test_error'):.4f}\n"
+    )
+    print(
+        "| policy | test ECE | regret | − default's | within one SE | optimism | test error | "
+        "degenerate | epochs |"
+    )
+    print("| --- " * 9 + "|", flush=True)
+
+    def rows_of(policy: Policy) -> list[Row]:
+        return [run(policy, truth.sweep, truth, num_classes, n) for n in range(replays)]
+
+    usual = rows_of(POLICIES["others"][DEFAULT])
+    for name, policy in policies.items():
+        rows = usual if name == DEFAULT else rows_of(policy)
+        ours = [row.ece for row in rows]
+        columns = (
+            ours,
+            [ece - truth.best for ece in ours],
+            [row.ece - other.ece for row, other in zip(rows, usual, strict=True)],
+            [row.within for row in rows],
+            [row.optimism for row in rows],
+            [row.error for row in rows],
+            [row.degenerate for row in rows],
+            [row.epochs for row in rows],
+        )
+        print(f"| {name} | {' | '.join(map(_mean, columns))} |", flush=True)
+
+
+def _mean(values: Sequence[float]) -> str:
+    """Mean ± standard error, to as many decimals as that has two digits."""
     error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
-    return f"{fmean(values):.4g} ± {error:.2g}"
+    decimals = max(0, 1 - math.floor(math.log10(error))) if error > 0 else 4
+    mean = fmean(values)
+    return f"{mean:.{min(decimals, 5)}f} ± {error:.{min(decimals, 5)}f}" if error else f"{mean:.4g}"
 
 
 if __name__ == "__main__":

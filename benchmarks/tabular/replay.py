@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from benchmarks.tabular.curves import Curves
 from sweeps.search.ledger import Ledger
 from sweeps.search.record import TrialRecord
+from sweeps.search.setting import Setting
 from sweeps.sweep_file.schema import SweepFile
 from trainables.report import Entry
 
@@ -26,7 +27,12 @@ class _Running:
 
 
 def replay(
-    sweep: SweepFile, curves: Curves, num_classes: int, seeds: Sequence[int], at_once: int = 1
+    sweep: SweepFile,
+    curves: Curves,
+    num_classes: int,
+    seeds: Sequence[int],
+    at_once: int = 1,
+    initial: Sequence[Setting] | None = None,
 ) -> list[TrialRecord]:
     """What a sweep would have come to.
 
@@ -39,12 +45,13 @@ def replay(
         num_classes: Number of classes of the dataset.
         seeds: Recorded seeds, in place of the sweep's own: first the search's, then the finalists'.
         at_once: How many trials run side by side.
+        initial: The baseline and the settings to begin with, instead of the published ones.
 
     Returns:
         The records of its trials.
     """
     in_place = dict(zip(sweep.seeds, seeds, strict=True))
-    ledger = Ledger(sweep, _keep_nothing, num_classes)
+    ledger = Ledger(sweep, _keep_nothing, num_classes, initial=initial)
     running: list[_Running] = []
     while not ledger.exhausted:
         while len(running) < at_once and (record := ledger.next()) is not None:

@@ -42,6 +42,7 @@ class Ledger:
         listeners: Called with a record whenever it changed.
         trained_encoders: Seeds whose encoders lie in the store already.
         on_fault: Called with a message whenever a trial waits, as the storage cannot be written.
+        initial: The baseline and what else to try first, instead of the published settings.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Ledger:
         listeners: tuple[Listener, ...] = (),
         trained_encoders: Iterable[int] = (),
         on_fault: Callable[[str], object] = logger.error,
+        initial: Sequence[Setting] | None = None,
     ) -> None:
         self.sweep = sweep
         self.records = list(records)
@@ -66,7 +68,9 @@ class Ledger:
         self._study = SweepStudy(sweep, self._space)
         self._study.learn(earlier)
         self._stopper = make_stopper(sweep)
-        self._initial = self._space.initial_settings(num_classes)[: sweep.search.trials]
+        if initial is None:
+            initial = self._space.initial_settings(num_classes)
+        self._initial = list(initial)[: sweep.search.trials]
         self._most_searched = self._space.most_trials(sweep.search.trials, self._initial)
         tried = {record.setting for record in self.records if record.searched}
         self._first = deque(setting for setting in self._initial if setting not in tried)

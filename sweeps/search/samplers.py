@@ -8,16 +8,35 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from typing import Any
 
+from optuna import Study
+from optuna.distributions import BaseDistribution
 from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.trial import FrozenTrial
+
+
+class _OneLoss(TPESampler):
+    """Draws the loss, then the hyperparameters of that loss; TPE itself draws those of all."""
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        own = {name: d for name, d in search_space.items() if name == "loss"}
+        drawn = super().sample_relative(study, trial, own)
+        if "loss" in drawn:
+            prefix = f"{drawn['loss']}."
+            own = {name: d for name, d in search_space.items() if name.startswith(prefix)}
+            drawn |= super().sample_relative(study, trial, own)
+        return drawn
 
 
 def tpe(seed: int) -> BaseSampler:
     """Tree-structured Parzen estimator, over all hyperparameters of a loss together."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Argument ``group``", ExperimentalWarning)
-        return TPESampler(seed=seed, multivariate=True, group=True)
+        return _OneLoss(seed=seed, multivariate=True, group=True)
 
 
 def random(seed: int) -> BaseSampler:

@@ -17,6 +17,7 @@ from optuna.exceptions import ExperimentalWarning
 from search_spaces import available_search_spaces, published_settings, search_space
 from sweeps.planning.checks import check_sweep
 from sweeps.search.record import TrialRecord
+from sweeps.search.samplers import tpe
 from sweeps.search.setting import BASELINE, Setting
 from sweeps.search.space import SearchSpace, loss_space
 from sweeps.search.study import SweepStudy
@@ -189,6 +190,25 @@ def test_suggestions_repeat_by_seed_and_differ_by_number(sampler: str) -> None:
     assert draw(0, 5) == draw(0, 5)
     assert draw(0, 5) != draw(0, 6)
     assert draw(0, 5) != draw(1, 5)
+
+
+def test_tpe_models_the_loss_and_then_that_losss_hyperparameters_alone() -> None:
+    study = study_of(searching("focal", "mbls", "mdca"))
+    study.observe(record(0, BASELINE, val_error=0.1))
+    for number in range(1, 40):
+        setting = study.suggest(number)
+        good = setting.loss == "mdca" and setting.hyperparameters["beta"] > 5
+        study.observe(record(number, setting, val_ece=0.01 if good else 0.1))
+    asked = study._study.ask()
+    trial = asked._cached_frozen_trial
+    drawn = []
+    for seed in range(20):
+        sampler = tpe(seed)
+        space = sampler.infer_relative_search_space(study._study, trial)
+        drawn.append(sampler.sample_relative(study._study, trial, space))
+    for values in drawn:
+        own = {name for name in space if name.startswith(f"{values['loss']}.")}
+        assert values.keys() == {"loss", *own}
 
 
 def told(study: SweepStudy) -> list[optuna.trial.FrozenTrial]:

@@ -1,0 +1,332 @@
+"""Policies of search that are compared: calsweep's own by its sweep file, and what others do.
+
+What the sweep file has no key for is made here: other stoppers and samplers, tried on recorded
+trials before anything of the kind gets into calsweep.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from statistics import fmean, median
+
+import optuna
+import yaml
+from optuna.exceptions import ExperimentalWarning
+from optuna.samplers import BaseSampler, TPESampler
+
+from benchmarks.tabular.curves import Curves
+from benchmarks.tabular.replay import replay
+from sweeps.search.ranking import Candidate, Ranking
+from sweeps.search.record import TrialRecord
+from sweeps.search.samplers import SAMPLERS
+from sweeps.search.setting import BASELINE, BASELINE_LOSS, Setting
+from sweeps.search.space import SearchSpace
+from sweeps.search.stopping import STOPPERS, SuccessiveHalving, grace_period, make_stopper
+from sweeps.sweep_file.loading import dump_sweep, override_sweep
+from sweeps.sweep_file.schema import Rule, SweepFile
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a search came to.
+
+    Attributes:
+        setting: The recorded setting that it chose, the baseline if it found none.
+        epoch: Of its training that is kept.
+        promised: What validation said of it, the metric that the table is about.
+        epochs: How many were trained in all.
+    """
+
+    setting: Setting
+    epoch: int
+    promised: float
+    epochs: int
+
+
+@dataclass(frozen=True)
+class Calsweep:
+    """A sweep as calsweep runs it, but for some values.
+
+    Attributes:
+        sets: Values of the sweep file, ``KEY=VALUE`` each.
+        published: Share of the trials that published settings may take; they come first.
+        at_once: How many trials run side by side.
+        judge: Chooses of all trials by the sweep's rule.
+    """
+
+    sets: tuple[str, ...] = ()
+    published: float = 1.0
+    at_once: int = 1
+    judge: Callable[[Sequence[TrialRecord], Rule], Candidate | None] = lambda records, rule: (
+        Ranking(records, rule).chosen
+    )
+
+    def __call__(
+        self, sweep: SweepFile, curves: Curves, num_classes: int, seeds: Sequence[int]
+    ) -> Choice:
+        """Replay it; ``seeds`` are recorded ones, of the search and then of the finalists."""
+        sweep = with_values(sweep, self.sets)
+        space = SearchSpace(sweep)
+        most = max(1, round(self.published * sweep.search.trials))
+        first = space.initial_settings(num_classes)
+        initial = [s for number, s in enumerate(first) if number < most or not space.contains(s)]
+        own = seeds[: len(sweep.seeds)]
+        records = replay(sweep, curves, num_classes, own, self.at_once, initial)
+        chosen = self.judge(records, sweep.rule)
+        setting = curves.nearest(chosen.setting if chosen else BASELINE)
+        promised = chosen.mean("val_ece") if chosen else math.nan
+        epochs = sum(record.epochs for record in records)
+        return Choice(setting, sweep.training.epochs, promised, epochs)
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A search without guard, published settings and new seeds.
+
+    Attributes:
+        sampler: Makes the sampler of Optuna's from a seed.
+        metric: What is minimised, and what ASHA looks at.
+        asha: Whether ASHA stops trials, as Ray's by default: from epoch 1 on, all but a quarter.
+        any_epoch: Whether the best epoch of a trial counts, and is kept, or its last one.
+    """
+
+    sampler: Callable[[int], BaseSampler]
+    metric: str
+    asha: bool
+    any_epoch: bool = False
+
+    def __call__(
+        self, sweep: SweepFile, curves: Curves, num_classes: int, seeds: Sequence[int]
+    ) -> Choice:
+        """Replay it; of ``seeds`` the first is used."""
+        asha = ["grace_period=1", "reduction_factor=4", f"metric={self.metric}", "name=asha_across"]
+        sweep = with_values(sweep, [f"scheduler.{each}" for each in asha])
+        stopper = make_stopper(sweep)
+        space = SearchSpace(sweep)
+        study = optuna.create_study(sampler=self.sampler(sweep.search.seed))
+        found: list[tuple[float, Setting, int, float]] = []
+        epochs = 0
+        for number in range(sweep.search.trials):
+            trial = study.ask()
+            setting = space.suggest(trial)
+            record = TrialRecord(
+                number, "search", setting.loss, setting.hyperparameters, seeds[0], 0
+            )
+            for entry in curves.history(setting, seeds[0]):
+                record.add(entry)
+                if self.asha and stopper.judge(record, entry):
+                    break
+            kept = record.history if self.any_epoch else record.history[-1:]
+            best = min(kept, key=lambda entry: _or_inf(entry[self.metric]), default=None)
+            value = _or_inf(best[self.metric]) if best else math.inf
+            if best is not None and math.isfinite(value):
+                study.tell(trial, value)
+                found.append((value, setting, int(best["epoch"]), best["val_ece"]))
+            else:
+                study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            epochs += record.epochs
+        _, setting, epoch, promised = min(found, key=lambda each: each[0])
+        return Choice(curves.nearest(setting), epoch, promised, epochs)
+
+
+def everything(sweep: SweepFile, curves: Curves, num_classes: int, seeds: Sequence[int]) -> Choice:
+    """All recorded settings with all seeds, of them the lowest mean validation ECE in the guard."""
+    epochs = sweep.training.epochs
+    means = {
+        setting: {
+            metric: fmean(histories[-1][metric] for histories in histories_of)
+            for metric in ("val_ece", "val_error")
+        }
+        for setting in curves.settings
+        if setting.loss in SearchSpace(sweep).branches or setting == BASELINE
+        for histories_of in [[curves.history(setting, seed) for seed in curves.seeds]]
+        if all(len(history) == epochs for history in histories_of)
+    }
+    limit = means[BASELINE]["val_error"] + sweep.search.guard
+    feasible = [s for s in means if means[s]["val_error"] <= limit]
+    setting = min(feasible, key=lambda s: means[s]["val_ece"])
+    return Choice(
+        setting, epochs, means[setting]["val_ece"], len(means) * len(curves.seeds) * epochs
+    )
+
+
+def with_values(sweep: SweepFile, sets: Sequence[str]) -> SweepFile:
+    """A sweep with some values replaced, ``KEY=VALUE`` each."""
+    return override_sweep(yaml.safe_load(dump_sweep(sweep)), sets) if sets else sweep
+
+
+Policy = Callable[[SweepFile, Curves, int, Sequence[int]], Choice]
+
+
+def by(objective: str) -> Callable[[Sequence[TrialRecord], Rule], Candidate | None]:
+    """Chooses by another metric than the search aimed at."""
+    return lambda records, rule: Ranking(records, replace(rule, objective=objective)).chosen
+
+
+def with_search_seed(records: Sequence[TrialRecord], rule: Rule) -> Candidate | None:
+    """Judges finalists by the mean over all their seeds, that of the search too."""
+    ranking = Ranking(records, rule)
+    most = max((c.seeds for c in ranking.candidates), default=0)
+    found = [c for c in ranking.candidates if c.feasible and c.seeds == most]
+    return min(
+        found, key=lambda c: fmean(t.outcome[rule.objective] for t in c.trials), default=None
+    )
+
+
+def simplest(records: Sequence[TrialRecord], rule: Rule) -> Candidate | None:
+    """Cross-entropy, or else a published setting, if within one standard error of the best.
+
+    The standard error is of a difference of two means over new seeds, by the spread over seeds of
+    all finalists together.
+    """
+    ranking = Ranking(records, rule)
+    best = ranking.chosen
+    if best is None or best.seeds < 2:
+        return best
+    again = [c for c in ranking.candidates if c.feasible and c.seeds == best.seeds]
+    values = [[t.outcome[rule.objective] for t in c.judged] for c in again]
+    spread = fmean(sum((v - fmean(vs)) ** 2 for v in vs) / (len(vs) - 1) for vs in values)
+    limit = best.objective + math.sqrt(2 * spread / best.seeds)
+    order = {"baseline": 0, "published": 1, "search": 2}
+    within = [c for c in again if c.objective <= limit]
+    return min(within, key=lambda c: (order[c.trials[0].role], c.objective))
+
+
+class AcrossLosses(SuccessiveHalving):
+    """ASHA among the trials of all losses together."""
+
+    def judge(self, record: TrialRecord, entry: dict[str, float]) -> bool:
+        """As for one loss; see :class:`~sweeps.search.stopping.Stopper`."""
+        return super().judge(replace(record, loss=BASELINE_LOSS), entry)
+
+
+class MedianStopping:
+    """Stops what is worse, at its best, than the median of the others' means (Golovin et al. 2017).
+
+    Among the trials of a loss, from the grace period on, if three others came as far.
+    """
+
+    def __init__(self, sweep: SweepFile) -> None:
+        self._metric = sweep.scheduler.metric
+        last = math.floor(0.9 * sweep.training.epochs)
+        self.rungs = tuple(range(grace_period(sweep), last + 1))
+        self._means: dict[tuple[str, int], dict[int, float]] = {}
+
+    def judge(self, record: TrialRecord, entry: dict[str, float]) -> bool:
+        """See :class:`~sweeps.search.stopping.Stopper`."""
+        epoch = int(entry["epoch"])
+        values = [known[self._metric] for known in record.history[:epoch]]
+        means = self._means.setdefault((record.loss, epoch), {})
+        others = [mean for number, mean in means.items() if number != record.number]
+        means[record.number] = fmean(values)
+        return epoch in self.rungs and len(others) >= 3 and not min(values) <= median(others)
+
+
+def _or_inf(value: float) -> float:
+    return value if math.isfinite(value) else math.inf
+
+
+def _tpe(seed: int, **options: bool | int) -> BaseSampler:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=ExperimentalWarning)
+        return TPESampler(seed=seed, **options)  # type: ignore[arg-type]
+
+
+STOPPERS.update({"asha_across": AcrossLosses, "median": MedianStopping})
+SAMPLERS.update(
+    {
+        "tpe_univariate": _tpe,
+        "tpe_liar": partial(_tpe, multivariate=True, group=True, constant_liar=True),
+        "tpe_late": partial(_tpe, multivariate=True, group=True, n_startup_trials=40),
+    }
+)
+
+
+def _stop(**values: object) -> Calsweep:
+    return Calsweep(tuple(f"scheduler.{key}={value}" for key, value in values.items()))
+
+
+def _suggest(sampler: str, **others: float) -> Calsweep:
+    return Calsweep((f"search.sampler={sampler}",), **others)  # type: ignore[arg-type]
+
+
+def _aim(objective: str) -> Calsweep:
+    return Calsweep((f"search.objective={objective}",))
+
+
+def _finalists(count: int, seeds: int = 2) -> Calsweep:
+    return Calsweep((f"selection.finalists={count}", f"selection.seeds={seeds}"))
+
+
+def _trials(count: int, *sets: str) -> Calsweep:
+    return Calsweep((f"search.trials={count}", *sets))
+
+
+_FULL = ("search.sampler=random", "scheduler.name=none")
+DEFAULT = "as it is"
+POLICIES: dict[str, dict[str, Policy]] = {
+    "others": {
+        DEFAULT: Calsweep(),
+        "everything recorded, 3 seeds": everything,
+        "naive: random, lowest ECE of any epoch": Plain(SAMPLERS["random"], "val_ece", False, True),
+        "Ray Tune + Optuna + ASHA on ECE": Plain(_tpe, "val_ece", True),
+        "Ray Tune + Optuna + ASHA on NLL": Plain(_tpe, "val_nll", True),
+    },
+    "stops": {
+        "nothing": _stop(name="none"),
+        "median stopping": _stop(name="median"),
+        "median stopping, scaled NLL": _stop(name="median", metric="val_nll_scaled"),
+        "ASHA, scaled NLL": _stop(metric="val_nll_scaled"),
+        "ASHA, scaled NLL, across losses": _stop(metric="val_nll_scaled", name="asha_across"),
+        "ASHA, NLL, across losses": _stop(name="asha_across"),
+        "ASHA, error": _stop(metric="val_error"),
+        "ASHA, error, across losses": _stop(metric="val_error", name="asha_across"),
+        "ASHA, Brier": _stop(metric="val_brier"),
+        "ASHA, ECE": _stop(metric="val_ece"),
+        "ASHA, factor 2": _stop(reduction_factor=2),
+        "ASHA, factor 4": _stop(reduction_factor=4),
+        "ASHA, scaled NLL, factor 2": _stop(metric="val_nll_scaled", reduction_factor=2),
+        "ASHA, 1 epoch of grace": _stop(grace_period=1),
+        "ASHA, 5 epochs of grace": _stop(grace_period=5),
+        "ASHA, scaled NLL, 5 epochs of grace": _stop(metric="val_nll_scaled", grace_period=5),
+    },
+    "suggests": {
+        "random": _suggest("random"),
+        "TPE, univariate": _suggest("tpe_univariate"),
+        "TPE after 40 trials": _suggest("tpe_late"),
+        "TPE, half published": _suggest("tpe", published=0.5),
+        "TPE, a fifth published": _suggest("tpe", published=0.2),
+        "TPE, none published": _suggest("tpe", published=0.0),
+        "random, none published": _suggest("random", published=0.0),
+        "TPE, 8 at once": _suggest("tpe", at_once=8),
+        "TPE with constant liar, 8 at once": _suggest("tpe_liar", at_once=8),
+    },
+    "chooses": {
+        "aims at debiased ECE": _aim("val_debiased_ece"),
+        "aims at smooth ECE": _aim("val_smooth_ece"),
+        "aims at adaptive ECE": _aim("val_adaptive_ece"),
+        "aims at NLL": _aim("val_nll"),
+        "aims at Brier": _aim("val_brier"),
+        "aims at scaled ECE": _aim("val_ece_scaled"),
+        "aims at ECE, chooses by smooth ECE": Calsweep(judge=by("val_smooth_ece")),
+        "aims at ECE, chooses by NLL": Calsweep(judge=by("val_nll")),
+        "no finalists": _finalists(0),
+        "1 finalist": _finalists(1),
+        "5 finalists": _finalists(5),
+        "10 finalists": _finalists(10),
+        "6 finalists, 1 seed": _finalists(6, 1),
+        "by all seeds": Calsweep(judge=with_search_seed),
+        "5 finalists, by all seeds": replace(_finalists(5), judge=with_search_seed),
+        "10 finalists, by all seeds": replace(_finalists(10), judge=with_search_seed),
+        "simplest within one SE": Calsweep(judge=simplest),
+    },
+    "budgets": {
+        f"{count} trials, {name}": _trials(count, *sets)
+        for name, sets in (("as it is", ()), ("random, nothing stopped", _FULL))
+        for count in (20, 35, 100, 200, 400)
+    },
+}

@@ -1,0 +1,220 @@
+"""Policies of search on trials whose truth is known: what is planted never wins."""
+
+from collections.abc import Iterator
+from functools import partial
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.tabular.curves import Curves, with_degenerate
+from benchmarks.tabular.policies import (
+    DEFAULT,
+    POLICIES,
+    AcrossLosses,
+    Calsweep,
+    MedianStopping,
+    Plain,
+    simplest,
+    with_search_seed,
+)
+from benchmarks.tabular.regret import Truth, run
+from benchmarks.tabular.replay import replay
+from sweeps.search.record import TrialRecord
+from sweeps.search.samplers import random
+from sweeps.search.setting import BASELINE, Setting
+from sweeps.search.space import SearchSpace
+from sweeps.sweep_file.schema import SweepFile
+from tests.builders import make_sweep, ranked, trial
+from trainables.report import Entry
+
+EPOCHS = 9
+PLAIN = Plain(random, "val_ece", asha=False, any_epoch=True)
+SPLIT_METRICS = ("nll", "error", "ece", "brier", "debiased_ece", "smooth_ece", "adaptive_ece")
+OBJECTIVES = [f"val_{name}{after}" for name in SPLIT_METRICS for after in ("", "_scaled")]
+
+
+def sweep_of(trials: int = 16, **sections: Any) -> SweepFile:
+    return make_sweep(training={"epochs": EPOCHS}, search={"trials": trials}, **sections)
+
+
+def history(ece: float, error: float, epochs: int = EPOCHS, **last: float) -> list[Entry]:
+    """Curves that fall to these values; all metrics that fall with them are made of them."""
+    entries = []
+    for epoch in range(1, epochs + 1):
+        behind = 0.1 * (EPOCHS - epoch)
+        values = {"ece": ece + behind, "error": min(0.9, error + behind), "nll": ece + behind + 1}
+        entry = {
+            f"{split}_{name}{after}": values.get(name, ece + behind)
+            for split in ("val", "test")
+            for name in SPLIT_METRICS
+            for after in ("", "_scaled")
+        }
+        entries.append({"epoch": float(epoch), **entry})
+    entries[-1].update(last)
+    return entries
+
+
+def recorded(sweep: SweepFile) -> Iterator[tuple[Setting, int, list[Entry]]]:
+    """Forty settings of three seeds, of an ECE between .02 and .06 and about the same error."""
+    space = SearchSpace(sweep)
+    draw = np.random.default_rng(0)
+    settings = space.initial_settings(10)
+    for loss, branch in space.branches.items():
+        for _ in range(20):
+            values = {name: draw.uniform(d.low, d.high) for name, d in branch.items()}  # type: ignore[attr-defined]
+            settings.append(Setting(loss, values))
+    for setting in settings:
+        ece, error = draw.uniform(0.02, 0.06), draw.uniform(0.095, 0.105)
+        for seed in range(3):
+            own = abs(ece + draw.normal(0, 0.001))
+            yield setting, seed, history(own, error)
+
+
+def truth_of(sweep: SweepFile, share: float = 0.0) -> Truth:
+    trials = recorded(sweep)
+    if share:
+        trials = with_degenerate(trials, share, 10, seed=1)
+    return Truth(Curves(trials, SearchSpace(sweep)), sweep)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_a_planted_degenerate_classifier_wins_under_no_objective(objective: str) -> None:
+    truth = truth_of(sweep_of(), share=0.5)
+    policy = Calsweep((f"search.objective={objective}",))
+    assert not any(run(policy, truth.sweep, truth, 10, number).degenerate for number in range(6))
+
+
+def test_without_a_guard_it_does() -> None:
+    truth = truth_of(sweep_of(), share=0.5)
+    rows = [run(PLAIN, truth.sweep, truth, 10, number) for number in range(6)]
+    assert all(row.degenerate for row in rows)
+    assert fmean(row.ece for row in rows) == 0.0  # of a constant classifier
+
+
+def test_a_planted_lucky_trial_does_not_win() -> None:
+    sweep = sweep_of(trials=60)
+    lucky = SearchSpace(sweep).initial_settings(10)[2]
+    trials = [
+        (setting, seed, history(0.001 if seed == 0 else 0.2, 0.1) if setting == lucky else own)
+        for setting, seed, own in recorded(sweep)
+    ]
+    curves = Curves(trials, SearchSpace(sweep))
+    records = replay(sweep, curves, 10, (0, 1, 2))
+    assert lucky in [record.setting for record in records if record.role == "finalist"]
+    chosen = Calsweep()(sweep, curves, 10, (0, 1, 2))
+    assert chosen.setting != lucky
+    assert PLAIN(sweep_of(60), curves, 10, (0,)).promised < 0.03 < chosen.promised + 0.02
+
+
+def test_the_best_there_is_is_not_the_luckiest() -> None:
+    sweep = sweep_of()
+    draw = np.random.default_rng(0)
+    trials = [
+        (setting, seed, history(0.05 + draw.normal(0, 0.01), 0.1))
+        for setting, seed, _ in recorded(sweep)
+    ]
+    truth = Truth(Curves(trials, SearchSpace(sweep)), sweep)
+    luckiest = min(truth.mean(setting, "test_ece") for setting in truth.settings)
+    assert luckiest < 0.042 < truth.best < 0.058
+    assert truth.standard_error == pytest.approx(0.01 * (2 / 3) ** 0.5, rel=0.3)
+
+
+def test_the_best_there_is_is_within_the_guard() -> None:
+    sweep = sweep_of()
+    trials = [(s, n, history(0.0, 0.3) if s != BASELINE else h) for s, n, h in recorded(sweep)]
+    truth = Truth(Curves(trials, SearchSpace(sweep)), sweep)
+    assert truth.best == pytest.approx(truth.mean(BASELINE, "test_ece"), abs=0.003)
+
+
+def test_every_policy_comes_to_a_recorded_setting_and_the_same_again() -> None:
+    truth = truth_of(sweep_of(trials=8))
+    for name in ("others", "stops", "suggests", "chooses"):
+        for policy in POLICIES[name].values():
+            play = partial(policy, truth.sweep, truth.curves, 10, (2, 0, 1))
+            choice = play()
+            assert choice == play()
+            assert choice.setting in truth.settings
+            assert choice.epochs > 0
+
+
+def test_a_better_stopper_or_none_costs_epochs_and_no_trial_more() -> None:
+    truth = truth_of(sweep_of())
+    stopped = POLICIES["others"][DEFAULT](truth.sweep, truth.curves, 10, (0, 1, 2))
+    nothing = POLICIES["stops"]["nothing"](truth.sweep, truth.curves, 10, (0, 1, 2))
+    assert stopped.epochs < nothing.epochs <= (16 + 4 * 2) * EPOCHS
+
+
+def test_published_settings_are_capped_at_a_share() -> None:
+    sweep = sweep_of(trials=10)
+    truth = truth_of(sweep)
+    initial = [BASELINE]
+    records = replay(sweep, truth.curves, 10, (0, 1, 2), initial=initial)
+    assert [record.role for record in records[:2]] == ["baseline", "search"]
+    first = SearchSpace(sweep).initial_settings(10)
+    records = replay(sweep, truth.curves, 10, (0, 1, 2))
+    assert [record.setting for record in records[:4]] == first[:4]
+
+
+def test_the_nearest_setting_on_the_scale_of_its_space() -> None:
+    sweep = make_sweep(losses=["label_smoothing"])
+    values = [0.005, 0.03, 0.3]
+    trials = [(Setting("label_smoothing", {"alpha": v}), 0, history(v, 0.1)) for v in values]
+    curves = Curves([*trials, (BASELINE, 0, history(0, 0.1))], SearchSpace(sweep))
+    for alpha, nearest in ((0.01, 0.005), (0.02, 0.03), (0.09, 0.03), (0.1, 0.3)):
+        found = curves.nearest(Setting("label_smoothing", {"alpha": alpha}))
+        assert found.hyperparameters["alpha"] == nearest
+
+
+def test_asha_across_losses_compares_them() -> None:
+    stopper = AcrossLosses(sweep_of(scheduler={"grace_period": 1}))
+    entry = {"epoch": 1.0, "val_nll": 1.0}
+    assert not stopper.judge(trial(1, "focal"), entry)
+    assert stopper.judge(trial(2, "mbls"), entry | {"val_nll": 2.0})
+
+
+def test_median_stopping() -> None:
+    stopper = MedianStopping(sweep_of(scheduler={"grace_period": 2}))
+
+    def judge(number: int, values: list[float]) -> list[bool]:
+        record = TrialRecord(number, "search", "focal", {}, 0, 0.0)
+        said = []
+        for epoch, value in enumerate(values, start=1):
+            record.add({"epoch": float(epoch), "val_nll": value})
+            said.append(stopper.judge(record, record.outcome))
+        return said
+
+    for number, level in enumerate((1.0, 2.0, 3.0)):  # too few to compare with, so far
+        assert not any(judge(number, [level] * EPOCHS))
+    assert judge(3, [2.5] * EPOCHS) == [False] + [True] * 7 + [False]  # the last saves nothing
+    assert not any(judge(4, [9.0, 1.5] + [9.0] * 7))  # its best counts
+
+
+def again(number: int, loss: str, role: Any, values: list[float]) -> list[TrialRecord]:
+    """A trial of the search, and its setting with new seeds."""
+    first = trial(number, loss, {}, role=role, val_ece=values[0], val_error=0.1)
+    seeds = [
+        trial(100 + number + s, loss, {}, role="finalist", seed=s, val_ece=value, val_error=0.1)
+        for s, value in enumerate(values[1:], start=1)
+    ]
+    return [first, *seeds]
+
+
+def test_the_simplest_within_one_standard_error() -> None:
+    rule = make_sweep().rule
+    best = again(10, "focal", "search", [0.01, 0.018, 0.022])
+    near = again(0, "cross_entropy", "baseline", [0.05, 0.020, 0.024])
+    far = again(0, "cross_entropy", "baseline", [0.01, 0.040, 0.044])
+    assert simplest([*near, *best], rule) == ranked([*near, *best]).baseline
+    assert simplest([*far, *best], rule) == ranked([*far, *best]).chosen
+    assert ranked([*near, *best]).chosen != ranked([*near, *best]).baseline
+
+
+def test_judged_by_all_seeds() -> None:
+    first = again(0, "cross_entropy", "baseline", [0.05, 0.01, 0.01])
+    second = again(10, "focal", "search", [0.01, 0.02, 0.02])
+    records = [*first, *second]
+    chosen = with_search_seed(records, make_sweep().rule)
+    assert chosen is not None and chosen.loss == "focal"
+    assert ranked(records).chosen != chosen
