@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sweeps.errors import SweepFailedError as SweepFailedError
     from sweeps.errors import SweepInterruptedError as SweepInterruptedError
     from sweeps.errors import UserError as UserError
+    from trainables.own_loop import Trial as Trial
 
 _HOMES: Final = {
     "Best": "calsweep.result",
@@ -30,6 +31,7 @@ _HOMES: Final = {
     "Result": "calsweep.result",
     "SweepFailedError": "sweeps.errors",
     "SweepInterruptedError": "sweeps.errors",
+    "Trial": "trainables.own_loop",
     "UserError": "sweeps.errors",
     "best": "calsweep.result",
     "load": "calsweep.result",
@@ -46,6 +48,7 @@ __all__ = [
     "Result",
     "SweepFailedError",
     "SweepInterruptedError",
+    "Trial",
     "UserError",
     "best",
     "load",

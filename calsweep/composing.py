@@ -88,6 +88,19 @@ class Composer:
             )
         return self._named("model", given)
 
+    def trainable(self, given: Any) -> str | Section:
+        """The section ``trainable`` of a name, a section or a function."""
+        if isinstance(given, str):
+            return given
+        if isinstance(given, Mapping):
+            return dict(given)
+        if not callable(given):
+            raise UserError(
+                f"trainable is a {type(given).__name__}; allowed: package.module:function, a "
+                "section of a sweep file, or a function that takes a trial"
+            )
+        return self._named("trainable", given)
+
     def losses(self, given: Any) -> list[str | Section]:
         """The section ``losses`` of names, classes, and what :func:`~calsweep.loss` gave."""
         if isinstance(given, (str, Mapping)) or not isinstance(given, Sequence):

@@ -124,8 +124,8 @@ class Result:
         being lucky.
 
         Raises:
-            UserError: No setting was chosen, the data are not what they were, or the checkpoint was
-                deleted.
+            UserError: No setting was chosen, the data are not what they were, the checkpoint was
+                deleted, or the sweep has a training loop of the user's own.
         """
         from sweeps.trained import load_same_data, load_trained
 

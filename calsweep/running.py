@@ -24,6 +24,7 @@ def run(
     *,
     dataset: Any = None,
     model: Any = None,
+    trainable: Any = None,
     losses: Any = None,
     epochs: int | None = None,
     trials: int | None = None,
@@ -63,6 +64,8 @@ def run(
             module: its weights are not used; its layers' ``reset_parameters()`` draw them anew for
             each trial, and a module of which that cannot be done, or whose weights tell that they
             are not fresh, is refused. None takes the default one of the kind of data.
+        trainable: In place of a model, a training loop of your own: a function that takes ``trial``
+            (:class:`calsweep.Trial`) and reports each epoch.
         losses: Names of losses, what :func:`loss` gave, or loss classes of your own.
         epochs: ``training.epochs``.
         trials: ``search.trials``.
@@ -81,7 +84,7 @@ def run(
         SweepInterruptedError: By Ctrl-C or the notebook's stop button; :func:`resume` goes on.
     """
     place = default_storage(storage)
-    given = {"dataset": dataset, "model": model, "losses": losses}
+    given = {"dataset": dataset, "model": model, "trainable": trainable, "losses": losses}
     values = {"training.epochs": epochs, "search.trials": trials}
     values = {key: value for key, value in values.items() if value is not None} | dict(set or {})
     if sweep is not None:
@@ -183,6 +186,8 @@ def _compose(
     }
     if given["model"] is not None:
         tree["model"] = composer.model(given["model"])
+    if given["trainable"] is not None:
+        tree["trainable"] = composer.trainable(given["trainable"])
     return override_sweep(tree, values, default_origin="calsweep.run")
 
 

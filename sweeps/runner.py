@@ -343,7 +343,7 @@ def _with_history(sweep: SweepFile, store: SweepStore, record: TrialRecord) -> T
     if record.state == "running":
         from trainables.checkpoints import load_checkpoint
 
-        setting = trial_setting(sweep.model.name, sweep.model.options, record.config)
+        setting = trial_setting(sweep.trained.name, sweep.trained.options, record.config)
         state = load_checkpoint(store.trial_folder(record.number) / "checkpoints", setting)
         record.history = list(state["history"]) if state else []
     return record

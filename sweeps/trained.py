@@ -21,8 +21,14 @@ def load_same_data(store: SweepStore, sweep: SweepFile) -> Dataset:
     """The data that a sweep was begun with.
 
     Raises:
-        UserError: They are others now.
+        UserError: They are others now; or what the sweep has trained cannot be built from them.
     """
+    if sweep.trainable is not None:
+        raise UserError(
+            f"sweep {sweep.name!r} was trained by a loop of your own, {sweep.trainable.name}, "
+            "which alone can build its model; what it has kept lies in "
+            f"{store.trials_folder.uri}/NUMBER/checkpoints, and in MLflow"
+        )
     dataset = load_data(sweep)
     identity = read_identity(store.folder)
     if identity is not None and identity.digest != dataset.digest():

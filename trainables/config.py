@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -15,6 +16,8 @@ ScheduleName = Literal["constant", "step", "cosine"]
 Precision = Literal["auto", "float32", "bfloat16"]
 Layout = Literal["auto", "channels_last", "contiguous"]
 AugmentationName = Literal["none", "crop", "crop_flip"]
+ARCHIVE = "own.tar"  # of a loop's folder, in a storage that is no local path
+_OWN = "own-"
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ class TrialSetup:
     """What all trials of a sweep share, besides the data.
 
     Attributes:
-        model: Name of the model.
+        model: Name of the model, or of a training loop of the user's own.
         model_options: Its options.
         training: The recipe.
         trials_uri: Folder (path or URI) that holds one folder per trial.
@@ -103,6 +106,7 @@ class TrialSetup:
         marker: Given, the folder of the sweep and what its file ``sweep_id`` holds. By that a
             worker knows that it sees the sweep's storage, and not a folder of its own machine
             where that storage should be.
+        own_loop: Whether ``model`` is a training loop.
     """
 
     model: str
@@ -115,6 +119,7 @@ class TrialSetup:
     user_paths: tuple[str, ...] = ()
     encoder: EncoderSetup | None = None
     marker: tuple[str, str] | None = None
+    own_loop: bool = False
 
 
 def check_shares(num_samples: int, batch_size: int, num_workers: int) -> None:
@@ -144,6 +149,16 @@ def trial_setting(model: str, model_options: Mapping[str, object], config: Trial
         "seed": config.seed,
     }
     return json.dumps(parts, sort_keys=True, default=str)
+
+
+def own_folder(setting: str) -> str:
+    """Name of the folder that a loop of the user's own has in a trial's checkpoints."""
+    return _OWN + hashlib.blake2b(setting.encode(), digest_size=8).hexdigest()
+
+
+def is_own_folder(name: str) -> bool:
+    """Whether :func:`own_folder` gave this name."""
+    return name.startswith(_OWN)
 
 
 def trial_folder(number: int) -> str:

@@ -20,7 +20,7 @@ from trainables.config import EncoderSetup, TrainingConfig, TrialSetup, trial_fo
 from trainables.data.base import Dataset
 from trainables.data.splits import stratified_split
 from trainables.distributed import from_first_worker, rank
-from trainables.losses import make_loss
+from trainables.losses import CalibrationLoss, make_loss
 from trainables.models import Classifier, make_model
 from trainables.outcome import Predictions, summarise, summarise_elsewhere, write_predictions
 from trainables.report import Entry, Failed, Progressed, Report, TrialConfig, Waits
@@ -63,6 +63,7 @@ class TrialRun:
         self._setting = trial_setting(setup.model, setup.model_options, config)
         self._state: dict[str, Any] | None = None  # of the checkpoint, on the first worker
         self._trainer: Trainer | None = None
+        self._begun = False
         self._unsaved: list[Callable[[], object]] = []
 
     def advance(self) -> Report:
@@ -79,13 +80,14 @@ class TrialRun:
             So does one that does not see the sweep's storage, or cannot read what it begins with.
         """
         try:
-            if self._trainer is None:
+            if not self._begun:
                 self._read_patiently()
-                self._trainer = self._make_trainer()
+                self._begin()
+                self._begun = True
                 if self.history:
                     return self._progressed(self.history)
             if not self._unsaved:
-                self._train_epoch(self._trainer)
+                self._train_epoch()
         except (DivergedError, torch.OutOfMemoryError, MemoryError) as error:
             return Failed(_reason(error))
         except StorageAwayError as error:
@@ -95,6 +97,9 @@ class TrialRun:
         except OSError as error:
             return Waits(f"{self.folder.uri} cannot be written: {error}")
         return self._progressed(self.history[-1:])
+
+    def close(self) -> None:
+        """Give back what the trial holds; it is not advanced any more."""
 
     def _check_storage(self) -> None:
         """Raises :class:`StorageAwayError` where this machine has not the sweep's storage."""
@@ -133,31 +138,42 @@ class TrialRun:
     def _progressed(self, entries: list[Entry]) -> Progressed:
         return Progressed(tuple(entries), done=entries[-1]["epoch"] >= self.training.epochs)
 
-    def _make_trainer(self) -> Trainer:
-        torch.set_num_threads(self.setup.threads)
-        torch.backends.cudnn.deterministic = True
-        sys.path[:0] = [path for path in self.setup.user_paths if path not in sys.path]
-        torch.manual_seed(self.config.seed)
-        model = self._make_model()
-        loss = make_loss(
-            self.config.loss,
-            num_classes=self.dataset.num_classes,
-            **self.config.hyperparameters,
-        )
+    def _begin(self) -> None:
+        """Make all that the first epoch needs, and take up the checkpoint."""
+        self._prepare_process()
         trainer = Trainer(
-            model,
-            loss,
+            self._make_model(),
+            self._make_loss(),
             self.dataset,
             self.training,
             seed=self.config.seed,
             device=self.device,
         )
-        state = from_first_worker(lambda: self._state, trainer.device)
-        self._state = None
+        state = self._take_state()
         if state is not None:
             trainer.load_state_dict(state["trainer"])
+        self._trainer = trainer
+
+    def _prepare_process(self) -> None:
+        torch.set_num_threads(self.setup.threads)
+        torch.backends.cudnn.deterministic = True
+        sys.path[:0] = [path for path in self.setup.user_paths if path not in sys.path]
+        torch.manual_seed(self.config.seed)
+
+    def _make_loss(self) -> CalibrationLoss:
+        return make_loss(
+            self.config.loss,
+            num_classes=self.dataset.num_classes,
+            **self.config.hyperparameters,
+        )
+
+    def _take_state(self) -> dict[str, Any] | None:
+        """What the checkpoint holds, on every worker; the history is taken up."""
+        state = from_first_worker(lambda: self._state, self.device)
+        self._state = None
+        if state is not None:
             self.history = state["history"]
-        return trainer
+        return state
 
     def _recipe(self) -> TrainingConfig:
         return self.setup.training
@@ -171,20 +187,23 @@ class TrialRun:
             **self.setup.model_options,
         )
 
-    def _train_epoch(self, trainer: Trainer) -> None:
+    def _train_epoch(self) -> None:
+        trainer = self._trainer
+        assert trainer is not None
         train_metrics = trainer.train_epoch()
         entry = {"epoch": trainer.epoch, "timestamp": time.time(), **train_metrics}
         entry |= self._evaluate(trainer)
+        self._keep(entry, {"trainer": trainer.state_dict()})
+
+    def _keep(self, entry: Entry, state: dict[str, Any]) -> None:
+        """Take up an epoch, and have it written with what is needed to go on after it.
+
+        The checkpoint comes last: an epoch that is in it is complete with all its files.
+        """
         self.history.append(entry)
-        # The checkpoint comes last: an epoch that is in it is complete with all its files.
-        state = {
-            "setting": self._setting,
-            "trainer": trainer.state_dict(),
-            "history": self.history,
-        }
-        self._unsaved.append(
-            partial(save_checkpoint, self.folder / "checkpoints", trainer.epoch, state)
-        )
+        whole = {"setting": self._setting, "history": self.history, **state}
+        epoch = int(entry["epoch"])
+        self._unsaved.append(partial(save_checkpoint, self.folder / "checkpoints", epoch, whole))
 
     def _save(self) -> None:
         """Write what the epoch left to be written; what fails stays to be written."""
@@ -194,15 +213,40 @@ class TrialRun:
                 self._unsaved[0]()
             del self._unsaved[0]
 
+    def _may_end(self, epoch: int) -> bool:
+        return epoch in self.setup.outcome_epochs
+
     def _evaluate(self, trainer: Trainer) -> dict[str, float]:
         """Metrics after an epoch; where the trial may end also its whole outcome."""
-        validation, adapting = self._parts(*trainer.predict(self.dataset.validation))
+        logits, labels = trainer.predict(self.dataset.validation)
+        validation, adapting = self._parts(logits, labels)
         trainer.adapt_loss(*adapting)
+        test = trainer.predict(self.dataset.test) if self._may_end(trainer.epoch) else None
+        found = self._judge(trainer.epoch, validation, adapting, test)
+        last = trainer.epoch >= self.training.epochs
+        if test is not None and last and self.config.role == "finalist":
+            found |= self._try_elsewhere(trainer, test, found["temperature"])
+        return found
+
+    def _judge(
+        self,
+        epoch: int,
+        validation: Predictions,
+        adapting: Predictions,
+        test: Predictions | None,
+    ) -> dict[str, float]:
+        """The metrics of what was predicted after an epoch.
+
+        Args:
+            epoch: Its number.
+            validation: Logits and labels of the samples that judge.
+            adapting: Of those that the temperature is fitted on.
+            test: Of the test split; None where the trial cannot end here.
+        """
         values = M.evaluate(*validation, names=M.EPOCH_METRICS)
         found = {f"val_{name}": value for name, value in values.items()}
-        if trainer.epoch in self.setup.outcome_epochs:
-            test = trainer.predict(self.dataset.test)
-            last = trainer.epoch >= self.training.epochs
+        if test is not None:
+            last = epoch >= self.training.epochs
             finalist = self.config.role == "finalist"
             names = tuple(dict.fromkeys((*M.EPOCH_METRICS, *self.setup.rung_metrics)))
             found |= summarise(
@@ -214,8 +258,6 @@ class TrialRun:
                 # Of all calibration errors that costs as much as all metrics together.
                 references=M.REFERENCED_METRICS if last and finalist else (),
             )
-            if finalist and last:
-                found |= self._try_elsewhere(trainer, test, found["temperature"])
             for split, predictions in (("validation", validation), ("test", test)):
                 self._unsaved.append(partial(write_predictions, self.folder, split, predictions))
         return found
@@ -228,7 +270,9 @@ class TrialRun:
 
     def _parts(self, logits: torch.Tensor, labels: torch.Tensor) -> tuple[Predictions, Predictions]:
         """What judges of the validation split, and what adapts: the same, or apart."""
-        judging, adapting = validation_parts(self.dataset, self.training.adapt_share)
+        judging, adapting = adapting_parts(
+            labels.numpy(), self.dataset.classes, self.training.adapt_share
+        )
         return (logits[judging], labels[judging]), (logits[adapting], labels[adapting])
 
 
@@ -270,7 +314,11 @@ def _encoder(setup: TrialSetup) -> EncoderSetup:
 def make_run(
     dataset: Dataset, setup: TrialSetup, config: TrialConfig, device: torch.device = CPU
 ) -> TrialRun:
-    """The run of a trial: of one stage, or by its role the first or the second of two."""
+    """The run of a trial: the user's own loop, one stage, or by its role one of two stages."""
+    if setup.own_loop:
+        from trainables.loop_run import LoopRun
+
+        return LoopRun(dataset, setup, config, device)
     if setup.encoder is None:
         return TrialRun(dataset, setup, config, device)
     kind = EncoderRun if config.role == "encoder" else HeadRun
@@ -283,12 +331,16 @@ def validation_parts(dataset: Dataset, adapt_share: float) -> tuple[np.ndarray, 
     Raises:
         ValueError: The split is too small to hold each class in both parts.
     """
-    labels = dataset.validation.labels
+    return adapting_parts(dataset.validation.labels, dataset.classes, adapt_share)
+
+
+def adapting_parts(
+    labels: np.ndarray, classes: tuple[str, ...], adapt_share: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """:func:`validation_parts` of a split with these labels."""
     if adapt_share == 0:
         return (everything := np.arange(len(labels))), everything
-    return stratified_split(
-        labels, adapt_share, seed=0, classes=dataset.classes, option="adapt_share"
-    )
+    return stratified_split(labels, adapt_share, seed=0, classes=classes, option="adapt_share")
 
 
 @lru_cache(maxsize=2)

@@ -48,7 +48,9 @@ def settle_devices(sweep: SweepFile, dataset: Dataset) -> tuple[SweepFile, str |
         UserError: There are no GPUs, of which the sweep has a budget of hours.
     """
     share = sweep.scaling.gpus_per_worker
-    open_precision = any(recipe.precision == "auto" for _, recipe in sweep.recipes)
+    open_precision = sweep.trainable is None and any(
+        recipe.precision == "auto" for _, recipe in sweep.recipes
+    )
     nodes = all_nodes()
     there_are = any(node.get("GPU", 0.0) >= 1 for node in nodes)
     wanted = share == "auto" or (share > 0 and open_precision)
@@ -64,7 +66,7 @@ def settle_devices(sweep: SweepFile, dataset: Dataset) -> tuple[SweepFile, str |
     scaling = sweep.scaling.model_copy(update={"gpus_per_worker": share})
     update: dict[str, Any] = {"scaling": scaling}
     precision = "bfloat16" if share > 0 and gpu is not None and gpu.bfloat16 else "float32"
-    if sweep.training.precision == "auto":
+    if sweep.training.precision == "auto" and sweep.trainable is None:
         update["training"] = sweep.training.model_copy(update={"precision": precision})
     encoder = sweep.encoder
     if encoder is not None and encoder.training.precision == "auto":
@@ -79,18 +81,20 @@ def settle_devices(sweep: SweepFile, dataset: Dataset) -> tuple[SweepFile, str |
 
 
 def gpu_share(
-    sweep: SweepFile, workload: Workload, gpu: Gpu, nodes: Iterable[Mapping[str, float]]
+    sweep: SweepFile, workload: Workload | None, gpu: Gpu, nodes: Iterable[Mapping[str, float]]
 ) -> float:
     """How much of a GPU each worker gets: one, or of one that several trials share, a part.
 
     As many trials share one as have room in its memory, find CPUs beside it and keep it busy, up
     to eight. Trials of several workers get one GPU for each worker, or none where the cluster has
-    too few.
+    too few. Where the workload is not known, as of a loop of the user's own, each trial gets one.
     """
     scaling, nodes = sweep.scaling, list(nodes)
     if scaling.num_workers > 1:
         whole = ScalingSection(**{**scaling.model_dump(), "gpus_per_worker": 1.0})
         return 1.0 if worker_room(whole, nodes) >= scaling.num_workers else 0.0
+    if workload is None:
+        return 1.0
     from trainables.workload import busy_share, device_memory
 
     recipes = [recipe for _, recipe in sweep.recipes]
@@ -105,7 +109,9 @@ def gpu_share(
     return 1.0 / max(1, math.floor(min(by_memory, by_cpus, 1 / busy, _MOST_ON_ONE)))
 
 
-def _workload(sweep: SweepFile, dataset: Dataset) -> Workload:
+def _workload(sweep: SweepFile, dataset: Dataset) -> Workload | None:
+    if sweep.trainable is not None:
+        return None
     from trainables.workload import measure
 
     return measure(sweep.model.name, sweep.model.options, dataset)

@@ -99,8 +99,8 @@ def _tuner(
     sweep = ledger.sweep
     scratch = store.folder / "tune"
     setup = TrialSetup(
-        model=sweep.model.name,
-        model_options=sweep.model.options,
+        model=sweep.trained.name,
+        model_options=sweep.trained.options,
         training=sweep.training.config(),
         trials_uri=store.trials_folder.uri,
         outcome_epochs=ledger.outcome_epochs,
@@ -110,6 +110,7 @@ def _tuner(
         user_paths=(str(Path.cwd()),),
         encoder=encoder,
         marker=(store.folder.uri, sweep_id),
+        own_loop=sweep.trainable is not None,
     )
     several = sweep.scaling.num_workers > 1
     make_trainable = _of_several_workers if several else _of_one_process

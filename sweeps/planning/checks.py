@@ -18,10 +18,12 @@ from sweeps.sweep_file.schema import (
     LossSection,
     ModelSection,
     SweepFile,
+    TrainableSection,
 )
 from trainables.arguments import did_you_mean
 
 _SCALED = "_scaled"
+NamedSection = DatasetSection | ModelSection | TrainableSection
 
 
 def check_sweep(sweep: SweepFile) -> None:
@@ -36,12 +38,15 @@ def check_sweep(sweep: SweepFile) -> None:
     from trainables.data import check_dataset_options
     from trainables.data.elsewhere import check_elsewhere
     from trainables.models import check_model_options
+    from trainables.own_loop import check_trainable
 
     use_working_folder()
     faults = _left_out(sweep)
-    parts: list[tuple[str, DatasetSection | ModelSection, Callable[..., None]]] = [
+    parts: list[tuple[str, NamedSection, Callable[..., None]]] = [
         ("dataset", sweep.dataset, check_dataset_options)
     ]
+    if sweep.trainable is not None:
+        parts.append(("trainable", sweep.trainable, check_trainable))
     if sweep.model.name != DEFAULT_MODEL:  # else its options are checked once it is known
         parts.append(("model", sweep.model, check_model_options))
     for key, section, check in parts:

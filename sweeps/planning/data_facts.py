@@ -35,7 +35,8 @@ def data_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
     judging, _ = validation_parts(dataset, sweep.training.adapt_share)
     count = len(judging)
     facts = {"data": f"{sizes} samples of {dataset.num_classes} classes"}
-    facts["model"] = sweep.model.name
+    if sweep.trainable is None:
+        facts["model"] = sweep.model.name
     if sweep.search.objective.removeprefix("val_").removesuffix("_scaled") not in _COMPARED:
         return facts
     smallest = detectable_difference(count)

@@ -21,11 +21,29 @@ def fit_to_data(sweep: SweepFile, dataset: Dataset) -> SweepFile:
     """
     from trainables.trial import validation_parts
 
-    samples = dataset.samples
-    if sweep.model.name == DEFAULT_MODEL:
-        named = sweep.model.model_copy(update={"name": samples.default_model})
-        sweep = sweep.model_copy(update={"model": named})
-    faults = _model_faults(sweep, dataset)
+    faults = []
+    if sweep.trainable is None:
+        sweep = _with_model(sweep, dataset)
+        faults = _model_faults(sweep, dataset) + _recipe_faults(sweep, dataset)
+    try:
+        validation_parts(dataset, sweep.training.adapt_share)
+    except ValueError as error:
+        faults.append(f"training.{error}; or a larger dataset.validation")
+    faults += _loss_faults(sweep, dataset)
+    if faults:
+        raise UserError("\n".join(faults))
+    return sweep
+
+
+def _with_model(sweep: SweepFile, dataset: Dataset) -> SweepFile:
+    if sweep.model.name != DEFAULT_MODEL:
+        return sweep
+    named = sweep.model.model_copy(update={"name": dataset.samples.default_model})
+    return sweep.model_copy(update={"model": named})
+
+
+def _recipe_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
+    samples, faults = dataset.samples, []
     for key, recipe in sweep.recipes:
         if recipe.augmentation not in (None, *samples.augmentations):
             faults.append(
@@ -36,14 +54,7 @@ def fit_to_data(sweep: SweepFile, dataset: Dataset) -> SweepFile:
             check_shares(len(dataset.train), recipe.batch_size, sweep.scaling.num_workers)
         except ValueError as error:
             faults.append(f"{key}.{error}")
-    try:
-        validation_parts(dataset, sweep.training.adapt_share)
-    except ValueError as error:
-        faults.append(f"training.{error}; or a larger dataset.validation")
-    faults += _loss_faults(sweep, dataset)
-    if faults:
-        raise UserError("\n".join(faults))
-    return sweep
+    return faults
 
 
 def _model_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:

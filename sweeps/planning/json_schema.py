@@ -92,6 +92,7 @@ def _names() -> dict[str, tuple[str, ...]]:
     return {
         "DatasetSection": available_datasets(),
         "ModelSection": available_models(),
+        "TrainableSection": (),
         "LossSection": available_losses(),
         "ElsewhereSection": (),
     }

@@ -55,9 +55,7 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
     return {
         "sweep": sweep.name,
         "dataset": sweep.dataset.label,
-        "model": "the default one of such data"
-        if sweep.model.name == DEFAULT_MODEL
-        else sweep.model.name,
+        **_trained_fact(sweep),
         **_encoder_facts(sweep),
         "trials": stages,
         "finalists": f"at most {again} more: {counted(sweep.selection.finalists, 'setting')} and "
@@ -77,7 +75,7 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
         ),
         **({"learns from": ", ".join(earlier)} if (earlier := sweep.search.warm_start) else {}),
         "each trial uses": each,
-        "computes in": _precision(sweep.training),
+        **({"computes in": _precision(sweep.training)} if sweep.trainable is None else {}),
         "at once": "as many trials as there is room for"
         + (f", at most {scaling.max_concurrent}" if scaling.max_concurrent else ""),
     }
@@ -102,6 +100,13 @@ def _budget_facts(sweep: SweepFile, trials: int) -> dict[str, str]:
         if most is not None:
             facts.append(f"{most:g} {unit}: as many trials as leave time for the finalists")
     return {"budget": "; ".join(facts)} if facts else {}
+
+
+def _trained_fact(sweep: SweepFile) -> dict[str, str]:
+    if sweep.trainable is not None:
+        return {"trained by": sweep.trainable.name + sweep.trainable.options_in_words}
+    default = sweep.model.name == DEFAULT_MODEL
+    return {"model": "the default one of such data" if default else sweep.model.name}
 
 
 def _precision(training: TrainingSection) -> str:

@@ -20,7 +20,7 @@ def check_at_once_if_doubtful(sweep: SweepFile) -> None:
     """
     use_working_folder()
     losses = [*sweep.losses, *([sweep.encoder.loss] if sweep.encoder is not None else [])]
-    known = _dataset_is_known(sweep) and _model_is_known(sweep.model.name)
+    known = _dataset_is_known(sweep) and _trained_is_known(sweep)
     known = known and not part_faults(sweep)
     if not (known and all(_loss_is_known(section) for section in losses)):
         check_sweep(sweep)
@@ -38,9 +38,12 @@ def _dataset_is_known(sweep: SweepFile) -> bool:
     return True
 
 
-def _model_is_known(name: str) -> bool:
+def _trained_is_known(sweep: SweepFile) -> bool:
     from trainables.models import available_models
 
+    if sweep.trainable is not None:
+        return ":" in sweep.trainable.name and _module_is_there(sweep.trainable.name)
+    name = sweep.model.name
     if ":" in name:
         return _module_is_there(name)
     return name in (DEFAULT_MODEL, *available_models()) or name.startswith("timm/")

@@ -129,7 +129,7 @@ def as_sweep_file(entry: dict[str, Any], resolved: dict[str, Any]) -> dict[str, 
     """
     return {
         "name": f"{resolved['name'][:95]}-best",  # names have at most 100 characters
-        **{key: resolved[key] for key in ("dataset", "model")},
+        **{key: resolved[key] for key in ("dataset", "model", "trainable") if key in resolved},
         "losses": [{"name": entry["loss"], "hyperparameters": entry["hyperparameters"]}],
         **{key: resolved[key] for key in ("encoder", "training") if key in resolved},
         "search": {

@@ -177,7 +177,7 @@ def _changes(before: Mapping[str, str | None], now: Mapping[str, str | None]) ->
 def _named(sweep: SweepFile) -> list[str]:
     """What a sweep names that may be the user's own."""
     encoder = [sweep.encoder.loss.name] if sweep.encoder is not None else []
-    return [sweep.dataset.name, sweep.model.name, *(s.name for s in sweep.losses), *encoder]
+    return [sweep.dataset.name, sweep.trained.name, *(s.name for s in sweep.losses), *encoder]
 
 
 def own_modules(named: Iterable[str]) -> dict[str, str]:

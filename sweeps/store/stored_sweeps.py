@@ -77,7 +77,7 @@ def _about(store: SweepStore, sweep: SweepFile) -> TrackedSweep:
         dataset=sweep.dataset.label,
         data=_data(store, sweep),
         model=sweep.model_label,
-        model_options=sweep.model.options_in_words,
+        model_options=sweep.trained.options_in_words,
         objective=sweep.search.objective,
         guard=sweep.search.guard,
         verdict=store.verdict,

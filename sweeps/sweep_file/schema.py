@@ -102,6 +102,11 @@ class _NamedPart(BaseModel):
         """All keys but ``name``."""
         return dict(self.model_extra or {})
 
+    @property
+    def options_in_words(self) -> str:
+        """``,width=8``; nothing where there are none."""
+        return "".join(f",{name}={value}" for name, value in sorted(self.options.items()))
+
 
 _TELL_NOTHING = {
     *("data", "dataset", "datasets", "images", "raw", "processed", "csv", "parquet"),
@@ -153,10 +158,12 @@ class ModelSection(_NamedPart):
 
     name: str = DEFAULT_MODEL
 
-    @property
-    def options_in_words(self) -> str:
-        """``,width=8``; nothing where there are none."""
-        return "".join(f",{name}={value}" for name, value in sorted(self.options.items()))
+
+class TrainableSection(_NamedPart):
+    """``trainable``: a training loop of the user's own, ``package.module:function``, its options.
+
+    It makes its model itself; of ``training`` it is given the number of epochs.
+    """
 
 
 class SpaceSection(_Section):
@@ -450,6 +457,7 @@ class SweepFile(_Section):
     name: Name
     dataset: DatasetSection
     model: ModelSection = ModelSection()
+    trainable: TrainableSection | None = None
     losses: Annotated[
         tuple[LossSection, ...], Strict(False), Field(min_length=1, max_length=_MOST_ENTRIES)
     ]
@@ -503,6 +511,32 @@ class SweepFile(_Section):
         return self
 
     @model_validator(mode="after")
+    def _own_loops_train_alone(self) -> SweepFile:
+        if self.trainable is None:
+            return self
+        given = {
+            "model": self.model != ModelSection(),
+            "encoder": self.encoder is not None,
+            "evaluation": bool(self.evaluation.sets),
+        }
+        if besides := [key for key, is_given in given.items() if is_given]:
+            raise ValueError(
+                f"{besides[0]} is not possible together with trainable, whose loop makes and "
+                "trains its model itself; leave one of them, or give the loop an option"
+            )
+        usual = TrainingSection()
+        for key in TrainingSection.model_fields:
+            # Precision is settled, and kept so, when a sweep starts.
+            known = key in ("epochs", "adapt_share", "precision")
+            if not known and getattr(self.training, key) != getattr(usual, key):
+                raise ValueError(
+                    f"training.{key} is not for a trainable, which has a recipe of its own; "
+                    f"allowed: epochs, adapt_share; give the loop an option: trainable: {{name: "
+                    f"{self.trainable.name}, {key}: ...}}"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _elsewhere_in_one_stage(self) -> SweepFile:
         if self.encoder is not None and self.evaluation.sets:
             raise ValueError("evaluation is not possible together with encoder; leave one of them")
@@ -512,7 +546,13 @@ class SweepFile(_Section):
     def parts(self) -> dict[str, dict[str, Any]]:
         """The options of all that is read from files, by their keys."""
         sets = {key: section.options for key, _, section in self.evaluation.sets}
-        return {"dataset": self.dataset.options, "model": self.model.options, **sets}
+        trained = "model" if self.trainable is None else "trainable"
+        return {"dataset": self.dataset.options, trained: self.trained.options, **sets}
+
+    @property
+    def trained(self) -> ModelSection | TrainableSection:
+        """What trains: the model, or the loop of the user's own."""
+        return self.model if self.trainable is None else self.trainable
 
     @property
     def recipes(self) -> tuple[tuple[str, TrainingSection], ...]:
@@ -530,7 +570,7 @@ class SweepFile(_Section):
     @property
     def model_label(self) -> str:
         """What the model is called in MLflow: its name, and by what its encoder was trained."""
-        return self.model.name + (f"+{self.encoder.loss.name}" if self.encoder else "")
+        return self.trained.name + (f"+{self.encoder.loss.name}" if self.encoder else "")
 
     @property
     def rule(self) -> Rule:

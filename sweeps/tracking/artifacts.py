@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from sweeps.errors import first_line
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
+from trainables.config import ARCHIVE, is_own_folder
+from trainables.storage import Folder
 
 
 class ArtifactError(Exception):
@@ -40,8 +43,9 @@ def collect_artifacts(
 ) -> None:
     """Gather a trial's artifacts in a folder.
 
-    Its last undamaged checkpoint, its predictions on validation and test, a reliability diagram of
-    the test split before and after temperature scaling, and the files that the sweep shares.
+    Its last undamaged checkpoint (or what a training loop of the user's own has kept), its
+    predictions on validation and test, a reliability diagram of the test split before and after
+    temperature scaling, and the files that the sweep shares.
 
     Args:
         store: The sweep's store.
@@ -62,10 +66,25 @@ def collect_artifacts(
         if name.startswith("predictions_"):
             (folder / name).write_bytes(source.read(name))
     checkpoint = read_checkpoint(source / "checkpoints")
-    if checkpoint is not None:
+    if checkpoint is not None and not _collect_own(source / "checkpoints", folder):
         (folder / "checkpoint.pt").write_bytes(checkpoint)
     if "predictions_test.parquet" in names and "temperature" in record.outcome:
         logits, labels = read_predictions((folder / "predictions_test.parquet").read_bytes())
         temperature = record.outcome["temperature"]
         drawing = reliability_svg(logits, labels, temperature, title=record.label)
         (folder / "reliability.svg").write_text(drawing)
+
+
+def _collect_own(checkpoints: Folder, folder: Path) -> bool:
+    """Gather what a training loop of the user's own has kept, if there is such a thing."""
+    found = False
+    for name in checkpoints.names():
+        own = checkpoints / name
+        if not is_own_folder(name) or not own.names():
+            continue
+        if own.is_local:
+            shutil.copytree(own.path, folder / "checkpoint", dirs_exist_ok=True)
+        else:
+            (folder / ARCHIVE).write_bytes(own.read(ARCHIVE))
+        found = True
+    return found

@@ -318,7 +318,9 @@ class Mirror:
         An epoch that had to be trained again (its checkpoint was damaged) keeps that of its first
         time, or its metrics would be there twice.
         """
-        history = self._client.get_metric_history(run_id, "train_loss")
+        # A training loop of the user's own need not tell train_loss, an encoder has no val_nll.
+        history = self._client.get_metric_history(run_id, "val_nll")
+        history = history or self._client.get_metric_history(run_id, "train_loss")
         return {metric.step: metric.timestamp for metric in history}
 
     def _log(

@@ -110,7 +110,7 @@ def _said_in_its_file(uri: str, parent_id: str) -> dict[str, str]:
     return {
         "dataset": sweep.dataset.label,
         "data": data_as_said(sweep),
-        "model_options": sweep.model.options_in_words,
+        "model_options": sweep.trained.options_in_words,
     }
 
 

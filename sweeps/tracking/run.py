@@ -95,13 +95,15 @@ def run_parameters(sweep: SweepFile, record: TrialRecord) -> dict[str, str]:
     encoder = sweep.encoder if record.role == "encoder" else None
     training = (encoder or sweep).training
     columns = hyperparameter_columns(record.hyperparameters)
+    # What a loop of the user's own does not follow is not said of it.
+    recipe = _RECIPE[2:] if sweep.trainable is None else ("epochs",)
     return {
         "loss": record.loss,
         **{columns[name]: sortable(value) for name, value in record.hyperparameters.items()},
         "seed": str(record.seed),
         "dataset": sweep.dataset.label,
         "model": sweep.model_label,
-        **{name: str(getattr(training, name)) for name in _RECIPE[2:]},
+        **{name: str(getattr(training, name)) for name in recipe},
         "guard": str(sweep.search.guard),
         "objective": sweep.search.objective,
     }
@@ -119,7 +121,7 @@ def sweep_parameters(sweep: SweepFile, digest: str | None) -> dict[str, str]:
         "dataset": sweep.dataset.label,
         **known,
         "model": sweep.model_label,
-        "model_options": sweep.model.options_in_words,
+        "model_options": sweep.trained.options_in_words,
         "losses": " ".join(section.name for section in sweep.losses),
         "trials": str(sweep.search.trials),
         "seed": str(sweep.search.seed),

@@ -13,7 +13,7 @@ from ray import tune
 from trainables.config import TrialSetup
 from trainables.data.base import Dataset
 from trainables.report import Failed, TrialConfig, Waits, to_tune
-from trainables.trial import make_run
+from trainables.trial import TrialRun, make_run
 
 SECONDS_BETWEEN_TRIES = 5.0  # to write to a storage that cannot be written
 
@@ -25,6 +25,8 @@ class TuneTrial(tune.Trainable):
     the next driver) finds them by the trial's number; Tune keeps none. An exception in a step
     would come again, so it ends the trial as failed; only a process that dies is tried again.
     """
+
+    _run: TrialRun | None = None
 
     def setup(
         self,
@@ -42,12 +44,20 @@ class TuneTrial(tune.Trainable):
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Take up another trial."""
+        if self._run is not None:
+            self._run.close()
         config = TrialConfig.from_tune(new_config)
         self._run = make_run(self._dataset, self._trial_setup, config, self._device)
         return True
 
+    def cleanup(self) -> None:
+        """Called before the actor ends."""
+        if self._run is not None:
+            self._run.close()
+
     def step(self) -> dict[str, Any]:
         """Train one epoch; see :func:`~trainables.report.to_tune`."""
+        assert self._run is not None
         try:
             report = self._run.advance()
         except Exception as error:

@@ -162,3 +162,4 @@ def _run_worker(loop_config: dict[str, Any]) -> None:
             case _:
                 done = report.done
                 train.report(to_tune(report))
+    run.close()

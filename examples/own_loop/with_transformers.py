@@ -1,0 +1,98 @@
+"""A model of Hugging Face's with their Trainer: ``trainable: with_transformers:train``."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+from transformers import Trainer, TrainerCallback, TrainingArguments, ViTConfig
+from transformers import ViTForImageClassification as ViT
+
+from calsweep import Trial
+
+
+class Classifier(nn.Module):
+    """A vision transformer, trained with the trial's loss."""
+
+    def __init__(self, vit: ViT, loss: nn.Module) -> None:
+        super().__init__()
+        self.vit = vit
+        self.loss = loss  # so that what the loss learns is in the checkpoints
+
+    def forward(self, pixel_values: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        logits = self.vit(pixel_values).logits
+        return {"loss": self.loss(logits, labels), "logits": logits}
+
+
+class Rows(Dataset):
+    """A split, as the Trainer wants it."""
+
+    def __init__(self, trial: Trial, split: str) -> None:
+        self.inputs, self.labels = trial.tensors(split)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, row: int) -> dict[str, Tensor]:
+        return {"pixel_values": self.inputs[row], "labels": self.labels[row]}
+
+
+class Report(TrainerCallback):
+    """Tells the trial of each epoch; the Trainer saves after that."""
+
+    def __init__(self, trial: Trial) -> None:
+        self.trial = trial
+
+    @torch.no_grad()
+    def predict(self, model: Classifier, split: str) -> tuple[Tensor, Tensor]:
+        inputs, labels = self.trial.tensors(split)
+        return model.eval().vit(inputs.to(self.trial.device)).logits, labels
+
+    def on_epoch_end(self, args, state, control, model=None, **_) -> None:
+        self.trial.report(
+            round(state.epoch),
+            validation=self.predict(model, "validation"),
+            test=lambda: self.predict(model, "test"),
+        )
+        model.train()
+
+
+def train(trial: Trial, width: int = 32) -> None:
+    channels, size, _ = trial.data.input_shape
+    config = ViTConfig(
+        image_size=size,
+        patch_size=2,
+        num_channels=channels,
+        hidden_size=width,
+        intermediate_size=2 * width,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_labels=trial.num_classes,
+    )
+    arguments = TrainingArguments(
+        output_dir=str(trial.folder),
+        num_train_epochs=trial.epochs,
+        per_device_train_batch_size=16,
+        learning_rate=3e-3,
+        save_strategy="epoch",
+        save_total_limit=2,
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=trial.device.type == "cpu",
+        dataloader_pin_memory=trial.device.type != "cpu",
+        seed=trial.seed,
+    )
+    trainer = Trainer(
+        model=Classifier(ViT(config), trial.loss),
+        args=arguments,
+        train_dataset=Rows(trial, "train"),
+        callbacks=[Report(trial)],
+    )
+    trainer.train(resume_from_checkpoint=last_checkpoint(trial.folder))
+
+
+def last_checkpoint(folder: Path) -> str | None:
+    """The last one that is complete: the Trainer writes its state at its end."""
+    states = folder.glob("checkpoint-*/trainer_state.json")
+    whole = sorted((state.parent for state in states), key=lambda c: int(c.name.split("-")[1]))
+    return str(whole[-1]) if whole else None

@@ -1,0 +1,225 @@
+"""Sweeps whose trials a training loop of the user's own trains, on a real Ray."""
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from calsweep import load
+from sweeps.cluster import connection as cluster
+from sweeps.errors import UserError
+from sweeps.exporting import export_model
+from sweeps.looking import find_best
+from sweeps.planning.checks import check_sweep
+from sweeps.planning.plan import plan_facts
+from sweeps.planning.quick_checks import check_at_once_if_doubtful
+from sweeps.results.best import as_sweep_file
+from sweeps.runner import SweepResult, run_sweep
+from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.loading import load_sweep, parse_sweep
+from sweeps.sweep_file.schema import SweepFile
+from tests.harness.tracked import client_of, runs_of
+
+EXAMPLES = Path(__file__).parents[2] / "examples/own_loop"
+MORTAL = """
+import os, signal
+import plain
+
+def train(trial, deaths):
+    report = trial.report
+    def dies(epoch, **told):
+        if epoch == 2 and deaths:
+            mark = trial.folder / 'died'
+            if not mark.exists():
+                mark.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+        report(epoch, **told)
+    trial.report = dies
+    plain.train(trial)
+
+def broken(trial):
+    raise KeyError('a bug of the user')
+"""
+PARALLEL = """
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+def train(trial):
+    assert trial.num_workers == dist.get_world_size() == 2 and trial.rank == dist.get_rank()
+    x, y = trial.tensors('train')
+    torch.manual_seed(trial.seed)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    parallel = DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(parallel.parameters(), lr=0.5)
+    for epoch in range(1, trial.epochs + 1):
+        mine = slice(trial.rank, None, 2)
+        value = trial.loss(parallel(x[mine]), y[mine])  # of all rows, on every worker
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+        with torch.no_grad():
+            told = {s: (model(trial.tensors(s)[0]), trial.tensors(s)[1])
+                    for s in ('validation', 'test')}
+        trial.report(epoch, **told, train_loss=value.item())
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A working folder with the examples."""
+    made = tmp_path_factory.mktemp("loops") / "here"
+    shutil.copytree(EXAMPLES, made, ignore=shutil.ignore_patterns("__pycache__"))
+    (made / "mortal.py").write_text(MORTAL)
+    (made / "parallel.py").write_text(PARALLEL)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(made)
+        patch.setattr(sys, "path", [str(made), *sys.path])
+        yield made
+
+
+@pytest.fixture(scope="module")
+def session(folder: Path) -> Iterator[None]:
+    with cluster.connected(None, dashboard=True):
+        yield
+
+
+def sweep_of(**sections: Any) -> SweepFile:
+    return parse_sweep(
+        {
+            "name": "loops",
+            "dataset": {"name": "digits", "train_samples": 300},
+            "trainable": "plain:train",
+            "losses": ["focal"],
+            "training": {"epochs": 4},
+            "search": {"trials": 3},
+            "selection": {"finalists": 0},
+            **sections,
+        }
+    )
+
+
+def run(folder: Path, sweep: SweepFile) -> SweepResult:
+    return run_sweep(sweep, str(folder / "store"), console=Console(quiet=True))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", ["plain", "with_lightning", "with_transformers"])
+def test_an_example_is_swept_as_a_model_is(folder: Path, session: None, name: str) -> None:
+    sweep = load_sweep(f"{name}.yaml")
+    check_sweep(sweep)
+    result = run(folder, sweep)
+    assert {record.state for record in result.records} <= {"finished", "stopped"}, [
+        record.reason for record in result.records
+    ]
+    assert {record.role for record in result.records} >= {"baseline", "published", "finalist"}
+    chosen = result.answer["chosen"]
+    assert chosen["test"]["error"] < 0.5 and result.answer["verdict"] is not None
+    assert result.unsynced == 0
+    storage = str(folder / "store")
+    (best,) = find_best(storage, None, f"{name}:train", None).entries
+    assert (best["dataset"], best["loss"]) == ("digits", chosen["loss"])
+    run_of_baseline = runs_of(folder / "store", name)["0"]
+    assert run_of_baseline.data.params["model"] == f"{name}:train"
+    assert run_of_baseline.data.params["epochs"] == "6"
+    assert "lr" not in run_of_baseline.data.params
+    found = client_of(folder / "store").list_artifacts(run_of_baseline.info.run_id)
+    assert {"checkpoint", "predictions_test.parquet"} <= {file.path for file in found}
+    with pytest.raises(UserError, match="was trained by a loop of your own"):
+        export_model(name, storage)
+    with pytest.raises(UserError, match="was trained by a loop of your own"):
+        load(storage, name).model()
+
+
+@pytest.mark.slow
+def test_a_trial_whose_process_dies_goes_on_from_its_folder(folder: Path, session: None) -> None:
+    def histories(name: str, deaths: bool) -> list[list[dict[str, float]]]:
+        loop = {"name": "mortal:train", "deaths": deaths}
+        sweep = sweep_of(name=name, trainable=loop, scheduler={"name": "none"})
+        result = run(folder, sweep)
+        assert [record.state for record in result.records] == ["finished"] * 3
+        return [
+            [{k: v for k, v in entry.items() if k != "timestamp"} for entry in record.history]
+            for record in result.records
+        ]
+
+    dying, whole = histories("dying", True), histories("whole", False)
+    assert [len(history) for history in dying] == [4, 4, 4]
+    assert dying == whole
+    died = list((folder / "store/sweeps/dying").rglob("own-*/died"))
+    assert len(died) == 3
+
+
+@pytest.mark.slow
+def test_a_fault_of_the_loop_is_the_trials_reason(folder: Path, session: None) -> None:
+    sweep = sweep_of(name="broken", trainable="mortal:broken")
+    with pytest.raises(Exception, match="a bug of the user"):
+        run(folder, sweep)
+    records = SweepStore(str(folder / "store"), "broken").load_records()
+    line = MORTAL.splitlines().index("    raise KeyError('a bug of the user')") + 1
+    place = f"({folder / 'mortal.py'}, line {line})"
+    assert {record.reason for record in records} == {f"KeyError: 'a bug of the user' {place}"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_loop_of_two_workers(folder: Path, session: None) -> None:
+    sweep = sweep_of(
+        name="parallel",
+        trainable="parallel:train",
+        scaling={"num_workers": 2},
+        search={"trials": 1},
+        scheduler={"name": "none"},
+    )
+    (record,) = run(folder, sweep).records
+    assert record.state == "finished", record.reason
+    losses = [entry["train_loss"] for entry in record.history]
+    assert losses == sorted(losses, reverse=True) and losses[-1] < 2.2
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"model": "mlp"}, "model is not possible together with trainable, whose loop makes and"),
+        ({"encoder": {}}, "encoder is not possible together with trainable"),
+        ({"evaluation": {"ood": ["digits"]}}, "evaluation is not possible together with trainab"),
+        (
+            {"training": {"epochs": 2, "lr": 0.3}},
+            r"training\.lr is not for a trainable.*allowed: epochs, adapt_share.*\{name: plain:tr",
+        ),
+    ],
+)
+def test_what_a_loop_does_itself_is_not_for_the_sweep_file(
+    sections: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        sweep_of(**sections)
+
+
+def test_a_wrong_path_or_option_is_told_before_anything_starts(folder: Path) -> None:
+    check_sweep(sweep_of())
+    check_at_once_if_doubtful(sweep_of())
+    for loop in ("nowhere:train", "plain", {"name": "plain:train", "depth": 3}):
+        with pytest.raises(UserError, match=r"trainable: trainable '(nowhere|plain)"):
+            check_sweep(sweep_of(trainable=loop))
+    with pytest.raises(UserError, match="trainable 'nowhere:train' cannot be imported"):
+        check_at_once_if_doubtful(sweep_of(trainable="nowhere:train"))
+
+
+def test_the_plan_says_what_trains() -> None:
+    facts = plan_facts(sweep_of(trainable={"name": "plain:train", "width": 9}))
+    assert facts["trained by"] == "plain:train,width=9"
+    assert not {"model", "computes in"} & facts.keys()
+
+
+def test_the_best_setting_is_trained_by_the_same_loop() -> None:
+    sweep = sweep_of()
+    entry = {"loss": "focal", "hyperparameters": {"gamma": 2.0}}
+    again = parse_sweep(as_sweep_file(entry, sweep.model_dump(mode="json")))
+    assert again.trainable == sweep.trainable
