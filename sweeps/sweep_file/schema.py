@@ -163,6 +163,9 @@ class TrainableSection(_NamedPart):
     """``trainable``: a training loop of the user's own, ``package.module:function``, its options.
 
     It makes its model itself; of ``training`` it is given the number of epochs.
+
+    Attributes:
+        name: Of the function, ``package.module:function``.
     """
 
 
@@ -443,6 +446,7 @@ class SweepFile(_Section):
         name: Of the sweep, in the storage, MLflow and commands.
         dataset: What is learnt, and its options.
         model: What learns it, and its options.
+        trainable: In place of a model, a training loop of one's own, and its options.
         losses: The losses to try; the cross-entropy baseline is always among them.
         encoder: Two stages (RefCal): an encoder trained first, and frozen.
         training: The recipe, the same for all trials.
