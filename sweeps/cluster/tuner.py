@@ -105,7 +105,10 @@ def _tuner(
         trials_uri=store.trials_folder.uri,
         outcome_epochs=ledger.outcome_epochs,
         # What Optuna is told of a trial that is stopped there.
-        rung_metrics=(sweep.search.objective.removeprefix("val_").removesuffix("_scaled"),),
+        rung_metrics=tuple(
+            name.removeprefix("val_").removesuffix("_scaled")
+            for name in (sweep.search.objective, *sweep.search.constraints)
+        ),
         threads=sweep.scaling.cpus_per_worker,
         user_paths=(str(Path.cwd()),),
         encoder=encoder,

@@ -162,12 +162,22 @@ def _metric_faults(sweep: SweepFile) -> list[str]:
     ]
     objectives = lower_is_better + [name + _SCALED for name in lower_is_better]
     rung_metrics = [f"val_{name}" for name in EPOCH_METRICS if not METRICS[name].higher_is_better]
+    of_trials = [f"val_{name}{end}" for name in METRICS for end in ("", _SCALED)]
     faults = []
     for key, value, allowed in (
         ("search.objective", sweep.search.objective, objectives),
         ("scheduler.metric", sweep.scheduler.metric, rung_metrics),
+        *(("search.constraints", metric, of_trials) for metric in sweep.search.constraints),
     ):
         if value not in allowed:
             hint = did_you_mean(value, allowed)
             faults.append(f"{key} = {value!r} is not allowed{hint}; allowed: {', '.join(allowed)}")
+    for limit in sweep.rule.constraints:
+        lower = limit.metric in objectives
+        if limit.metric in of_trials and lower != (limit.sign == 1):
+            which, rest = ("less", "most, above") if lower else ("more", "least, below")
+            faults.append(
+                f"search.constraints.{limit.metric} bounds it on the wrong side, as {which} is "
+                f"better; allowed: at_{rest}_baseline"
+            )
     return faults

@@ -35,6 +35,7 @@ def json_schema() -> dict[str, Any]:
     search["sampler"]["enum"], scheduler["name"]["enum"] = _tables()
     search["warm_start"] = {"anyOf": [{"type": "string"}, search["warm_start"]]}
     short = {f"#/$defs/{name}": _one_of(known) for name, known in names.items()}
+    short["#/$defs/ConstraintSection"] = {"anyOf": [{"type": "number"}]}
     found: dict[str, Any] = _with_short_forms(schema, short)
     _describe(found, SweepFile)
     for kind in sections():

@@ -67,7 +67,8 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
         "in all": f"at most {in_all:,} epochs",
         **_budget_facts(sweep, trials),
         "chosen by": f"{sweep.search.objective}, validation error at most "
-        f"{sweep.search.guard:g} above cross-entropy's",
+        f"{sweep.search.guard:g} above cross-entropy's"
+        + "".join(f", {limit}" for limit in sweep.rule.constraints),
         **(
             {"adapts on": f"{share:.0%} of the validation split, which judges nothing"}
             if (share := sweep.training.adapt_share)

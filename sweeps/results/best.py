@@ -11,7 +11,7 @@ from sweeps.formatting import finite
 from sweeps.results.columns import objective_metric
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
-from sweeps.sweep_file.schema import Rule, SweepFile
+from sweeps.sweep_file.schema import Limit, Rule, SweepFile
 from trainables.digests import digest_of
 
 _METRICS = ("error", "ece", "nll", "brier", "adaptive_ece", "classwise_ece", "auroc", "aurc")
@@ -32,6 +32,7 @@ class TrackedSweep:
         model_options: Its options, ``,width=8``.
         objective: What it minimised.
         guard: Its tolerance of validation error.
+        constraints: What other metrics must keep to.
         verdict: Whether its choice beats cross-entropy with a temperature; None before its end, or
             where that could not be asked.
         records: Its trials. Of MLflow they have the metrics of their last epoch as only history,
@@ -51,6 +52,12 @@ class TrackedSweep:
     records: list[TrialRecord]
     run_ids: dict[int, str]
     parent_id: str | None
+    constraints: tuple[Limit, ...] = ()
+
+    @property
+    def rule(self) -> Rule:
+        """What it chose by."""
+        return Rule(self.objective, self.guard, self.constraints)
 
     @property
     def full_names(self) -> dict[str, str]:
@@ -109,7 +116,7 @@ def best_settings(sweeps: Sequence[TrackedSweep]) -> list[dict[str, Any]]:
     """
     found: dict[tuple[str, ...], tuple[TrackedSweep, Candidate]] = {}
     for sweep in sweeps:
-        chosen = Ranking(sweep.records, Rule(sweep.objective, sweep.guard)).chosen
+        chosen = Ranking(sweep.records, sweep.rule).chosen
         if chosen is None:
             continue
         key = (sweep.data, sweep.model, sweep.model_options, sweep.objective)

@@ -26,10 +26,12 @@ def explain_choice(
 ) -> list[str]:
     """Why the chosen setting was chosen, how sure that is, and what it does on the test split."""
     chosen, baseline, guard = ranking.chosen, ranking.baseline, ranking.rule.guard
+    limits = [f", {limit}" for limit in ranking.rule.constraints]
     if chosen is None:
         return [
             "No setting is chosen: no trial ran to its end with a validation error within "
-            f"{guard:g} of the baseline's."
+            f"{guard:g} of the baseline's{''.join(limits)}.",
+            *_infeasible(ranking),
         ]
     objective = ranking.rule.objective
     over = (
@@ -38,16 +40,17 @@ def explain_choice(
         else "one seed; set selection.finalists and selection.seeds to be surer"
     )
     among = (
-        f"among settings whose validation error is at most {guard:g} above cross-entropy's."
+        f"among settings whose validation error is at most {guard:g} above cross-entropy's"
         if baseline is not None
         else f"among settings whose validation error is at most {guard:g} above the "
-        f"lowest, as the cross-entropy baseline did not finish{_baseline_reason(ranking)}."
+        f"lowest, as the cross-entropy baseline did not finish{_baseline_reason(ranking)}"
     )
     given = chosen.setting.hyperparameters
     values = [format_hyperparameters(given)] if given else []
     lines = [
         f"Chosen: {' '.join([chosen.loss, *values])} – the "
-        f"lowest {objective}, {chosen.objective:.4f} ({over}), {among}"
+        f"lowest {objective}, {chosen.objective:.4f} ({over}), {among}{''.join(limits)}.",
+        *_infeasible(ranking),
     ]
     if baseline is not None and baseline != chosen:
         lines.append(
@@ -61,6 +64,18 @@ def explain_choice(
             "losses, the temperature); the rest judges."
         )
     return [*lines, _on_the_test_split(chosen, objective_metric(objective)), *_elsewhere(chosen)]
+
+
+def _infeasible(ranking: Ranking) -> list[str]:
+    """How many settings the constraints kept out, where there are any."""
+    if not ranking.rule.constraints:
+        return []
+    broken = Counter(limit for candidate in ranking.candidates for limit in candidate.broken)
+    named = [f"{count} for want of {limit}" for limit, count in broken.items()]
+    out = sum(not candidate.feasible for candidate in ranking.candidates)
+    return [f"Infeasible: {out} of {len(ranking.candidates)} settings; {', '.join(named)}."] * (
+        out > 0
+    )
 
 
 def _context(chosen: Candidate, objective: str) -> list[str]:

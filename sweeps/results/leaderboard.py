@@ -23,8 +23,6 @@ def leaderboard(ranking: Ranking) -> list[dict[str, Any]]:
         :func:`~sweeps.results.columns.shown_metrics` (means over the judged seeds), ``objective``,
         ``seeds`` (new ones) and ``note``.
     """
-    reference = "baseline" if ranking.baseline is not None else "lowest"
-    limit = f"{reference} + {ranking.rule.guard:g}"
     heads = [r for r in ranking.records if r.role != "encoder"]
     losses = dict.fromkeys([c.loss for c in ranking.candidates] + [r.loss for r in heads])
     rows = []
@@ -32,7 +30,7 @@ def leaderboard(ranking: Ranking) -> list[dict[str, Any]]:
         own = [r for r in heads if r.loss == loss]
         best = ranking.best_of(loss)
         if best is not None:
-            judged, note = best.judged, _note(best, ranking, limit)
+            judged, note = best.judged, _note(best, ranking)
         else:
             furthest = max(own, key=lambda r: (r.epochs, -r.outcome.get("val_nll", math.inf)))
             judged, note = (furthest,), _unfinished_note(furthest)
@@ -50,11 +48,11 @@ def leaderboard(ranking: Ranking) -> list[dict[str, Any]]:
     return rows
 
 
-def _note(candidate: Candidate, ranking: Ranking, limit: str) -> str:
+def _note(candidate: Candidate, ranking: Ranking) -> str:
     if candidate == ranking.chosen:
         return "chosen"
     if not candidate.feasible:
-        return f"error > {limit}"
+        return candidate.broken[0].broken(by_baseline=ranking.baseline is not None)
     name = "baseline" if candidate.loss == BASELINE_LOSS else ""
     return name or ("finalist" if candidate.seeds else "one seed")
 

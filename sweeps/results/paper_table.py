@@ -138,9 +138,11 @@ def _caption(ranking: Ranking, sweep: SweepFile, candidates: Sequence[Candidate]
             f"Means over {counted(most, 'new seed')} where it was a finalist, else one seed."
         )
     if not all(candidate.feasible for candidate in candidates):
+        broken = {limit for candidate in candidates for limit in candidate.broken}
+        others = [f" or not {limit}" for limit in ranking.rule.constraints if limit in broken]
         parts.append(
             f"† validation error more than {100 * ranking.rule.guard:g} points above "
-            "cross-entropy's."
+            f"cross-entropy's{''.join(others)}."
         )
     return " ".join(parts)
 

@@ -9,14 +9,17 @@ never looked at here.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
 
 from sweeps.search.record import TrialRecord
 from sweeps.search.setting import BASELINE_LOSS, Setting
-from sweeps.sweep_file.schema import Rule
+from sweeps.sweep_file.schema import Limit, Rule
+
+References = dict[str, float]
+"""By metric, what limits are measured from."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +32,19 @@ class Candidate:
             are none.
         objective: Mean of the objective over ``judged``.
         val_error: Mean validation error over ``judged``.
-        feasible: Whether the guard lets it pass.
+        broken: The limits that it does not keep to; feasible is what has none.
     """
 
     trials: tuple[TrialRecord, ...]
     judged: tuple[TrialRecord, ...]
     objective: float
     val_error: float
-    feasible: bool
+    broken: tuple[Limit, ...]
+
+    @property
+    def feasible(self) -> bool:
+        """Whether guard and constraints let it pass."""
+        return not self.broken
 
     @property
     def setting(self) -> Setting:
@@ -84,9 +92,9 @@ class Ranking:
         for record in finished:
             groups.setdefault(record.setting, []).append(record)
         judged = {setting: _judged(trials) for setting, trials in groups.items()}
-        limits = self._limits(judged.values())
+        references = self._references(list(judged.values()))
         found = [
-            _candidate(groups[setting], own, rule.objective, limits[_is_again(own)])
+            _candidate(groups[setting], own, rule, references[_is_again(own)])
             for setting, own in judged.items()
         ]
         most = max((candidate.seeds for candidate in found), default=0)
@@ -116,7 +124,8 @@ class Ranking:
     @cached_property
     def reference(self) -> float | None:
         """Validation error of the search's baseline, that the guard holds others to."""
-        return guard_reference(r for r in self._finished if r.role == "baseline")
+        found = baseline_means((r for r in self._finished if r.role == "baseline"), self.rule)
+        return None if found is None else found["val_error"]
 
     def best_of(self, loss: str) -> Candidate | None:
         """The best setting of a loss, if any of its trials finished."""
@@ -125,6 +134,8 @@ class Ranking:
     def finalists(self, count: int) -> list[Candidate]:
         """The settings to train again: the best feasible ones, and the baseline to compare with.
 
+        The baseline is among them also where a constraint does not let it pass.
+
         Args:
             count: How many, the baseline not counted; 0 for none at all.
         """
@@ -132,35 +143,56 @@ class Ranking:
             return []
         feasible = [c for c in self.candidates if c.feasible]
         chosen = feasible[:count]
-        return chosen + [c for c in feasible[count:] if c.loss == BASELINE_LOSS]
+        return chosen + [c for c in self.candidates if c.loss == BASELINE_LOSS and c not in chosen]
 
-    def _limits(self, judged: Iterable[list[TrialRecord]]) -> dict[bool, float]:
-        """The largest validation error allowed: of settings trained again, and of the others."""
-        again = guard_reference(r for r in self._finished if r.role == "finalist")
-        references = {
-            False: self.reference,
-            True: self.reference if again is None else again,
-        }
-        lowest = {False: math.inf, True: math.inf}  # like is compared with like here too
-        for trials in judged:
-            lowest[_is_again(trials)] = min(lowest[_is_again(trials)], _val_error(trials))
-        return {
-            kind: (lowest[kind] if known is None else known) + self.rule.guard
-            for kind, known in references.items()
-        }
+    def _references(self, judged: Sequence[list[TrialRecord]]) -> dict[bool, References]:
+        """What limits are measured from: for settings trained again (True), and for the others."""
+        first = baseline_means((r for r in self._finished if r.role == "baseline"), self.rule)
+        again = baseline_means((r for r in self._finished if r.role == "finalist"), self.rule)
+        known = {False: first, True: again or first}
+        for kind, found in known.items():
+            if found is None:  # like is compared with like here too
+                alike = [trials for trials in judged if _is_again(trials) is kind]
+                known[kind] = best_values(
+                    [_means(trials, self.rule) for trials in alike], self.rule
+                )
+        return {kind: found or {} for kind, found in known.items()}
 
 
-def guard_reference(records: Iterable[TrialRecord]) -> float | None:
-    """Validation error of the cross-entropy baseline: the mean over its finished trials."""
-    errors = [
-        r.outcome["val_error"] for r in records if r.loss == BASELINE_LOSS and r.state == "finished"
-    ]
-    return fmean(errors) if errors else None
+def baseline_means(records: Iterable[TrialRecord], rule: Rule) -> References | None:
+    """What limits are measured from: metrics of cross-entropy, means over its finished trials."""
+    own = [r for r in records if r.loss == BASELINE_LOSS and r.state == "finished"]
+    return _means(own, rule) if own else None
 
 
-def guard_excess(record: TrialRecord, reference: float, guard: float) -> float:
-    """By how much a trial's validation error is above what the guard allows; feasible at <= 0."""
-    return record.outcome["val_error"] - reference - guard
+def best_values(found: Sequence[References], rule: Rule) -> References:
+    """What stands in for the baseline where that did not finish: the best of each metric."""
+    best = {}
+    for limit in rule.limits.values():
+        values = (limit.sign * each.get(limit.metric, math.nan) for each in found)
+        known = [value for value in values if not math.isnan(value)]
+        if limit.relative and known:
+            best[limit.metric] = limit.sign * min(known)
+    return best
+
+
+def excesses(record: TrialRecord, references: References, rule: Rule) -> dict[str, float]:
+    """By how much a trial is beyond each limit, by its name; feasible where none is above 0.
+
+    Of a trial that was stopped a metric may not be known, and its limit is left out.
+    """
+    return {
+        name: limit.excess(
+            record.outcome.get(limit.metric, math.nan), references.get(limit.metric, math.nan)
+        )
+        for name, limit in rule.limits.items()
+        if record.state != "stopped" or limit.metric in record.outcome
+    }
+
+
+def _means(trials: Sequence[TrialRecord], rule: Rule) -> References:
+    metrics = {limit.metric for limit in rule.limits.values() if limit.relative}
+    return {name: fmean(r.outcome.get(name, math.nan) for r in trials) for name in metrics}
 
 
 def _has(record: TrialRecord, metric: str) -> bool:
@@ -176,18 +208,20 @@ def _is_again(judged: list[TrialRecord]) -> bool:
     return judged[0].role == "finalist"
 
 
-def _val_error(judged: list[TrialRecord]) -> float:
-    return fmean(r.outcome["val_error"] for r in judged)
-
-
 def _candidate(
-    trials: list[TrialRecord], judged: list[TrialRecord], objective: str, limit: float
+    trials: list[TrialRecord], judged: list[TrialRecord], rule: Rule, references: References
 ) -> Candidate:
-    error = _val_error(judged)
+    def mean(metric: str) -> float:
+        return fmean(r.outcome.get(metric, math.nan) for r in judged)
+
     return Candidate(
         trials=tuple(trials),
         judged=tuple(judged),
-        objective=fmean(r.outcome[objective] for r in judged),
-        val_error=error,
-        feasible=error <= limit,
+        objective=mean(rule.objective),
+        val_error=mean("val_error"),
+        broken=tuple(
+            limit
+            for limit in rule.limits.values()
+            if limit.excess(mean(limit.metric), references.get(limit.metric, math.nan)) > 0
+        ),
     )

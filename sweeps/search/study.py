@@ -17,7 +17,7 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import TrialState
 
 from sweeps.search.internals import TrialWindow
-from sweeps.search.ranking import guard_excess, guard_reference
+from sweeps.search.ranking import baseline_means, best_values, excesses
 from sweeps.search.record import TrialRecord
 from sweeps.search.samplers import SAMPLERS
 from sweeps.search.setting import Setting
@@ -34,10 +34,10 @@ _DRAWS = 20  # tries of the sampler to suggest a setting that is new
 class SweepStudy:
     """Optuna's view of a sweep.
 
-    What it is told of a trial: its objective and by how much it breaks the guard; a trial that
+    What it is told of a trial: its objective and by how much it breaks each limit; a trial that
     the scheduler stopped is PRUNED, so that an early, low ECE never counts as a final one; a
     failed trial is FAIL. Until the cross-entropy baseline has ended results wait, as the guard
-    cannot be known without it; should it fail, the lowest validation error so far stands in.
+    cannot be known without it; should it fail, the best values so far stand in.
 
     No setting is suggested twice, as with the same seed it would train the same once more.
 
@@ -56,7 +56,8 @@ class SweepStudy:
         self._sizes = space.sizes
         self._tried: dict[str, set[Setting]] = {loss: set() for loss in self._sizes}
         self._waiting: list[TrialRecord] = []
-        self._reference: float | None = None
+        self._rule = sweep.rule
+        self._references: dict[str, float] | None = None
         self._baseline_failed = False
 
     def learn(self, earlier: Sequence[EarlierTrial]) -> None:
@@ -64,7 +65,8 @@ class SweepStudy:
         for known in earlier:
             trial = self._ask(known.setting)
             if trial is not None:
-                trial.set_constraint("guard", known.excess)
+                for name, excess in {"guard": known.excess, **known.constraints}.items():
+                    trial.set_constraint(name, excess)
                 self._study.tell(trial, known.objective)
 
     def suggest(self, number: int) -> Setting:
@@ -128,10 +130,10 @@ class SweepStudy:
     def observe(self, record: TrialRecord) -> None:
         """Tell Optuna how a trial ended."""
         if record.role == "baseline":
-            self._reference = guard_reference([record])
-            self._baseline_failed = self._reference is None
+            self._references = baseline_means([record], self._rule)
+            self._baseline_failed = self._references is None
         self._waiting.append(record)
-        if self._reference is not None or self._baseline_failed:
+        if self._references is not None or self._baseline_failed:
             for waiting in self._waiting:
                 self._tell(waiting)
             self._waiting.clear()
@@ -144,12 +146,12 @@ class SweepStudy:
         if record.state == "failed" or not math.isfinite(value):
             self._study.tell(trial, state=TrialState.FAIL)
             return
-        error = record.outcome["val_error"]
         if self._baseline_failed:
-            self._reference = error if self._reference is None else min(error, self._reference)
-        assert self._reference is not None  # results wait for it
-        excess = guard_excess(record, self._reference, self._sweep.search.guard)
-        trial.set_constraint("guard", excess)
+            known = [self._references] if self._references is not None else []
+            self._references = best_values([*known, record.outcome], self._rule)
+        assert self._references is not None  # results wait for it
+        for name, excess in excesses(record, self._references, self._rule).items():
+            trial.set_constraint(name, excess)
         if record.state == "stopped":
             trial.report(value, record.epochs)
             self._study.tell(trial, state=TrialState.PRUNED)

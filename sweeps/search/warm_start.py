@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import UserError
-from sweeps.search.ranking import guard_excess, guard_reference
+from sweeps.search.ranking import baseline_means, best_values, excesses
 from sweeps.search.record import TrialRecord
 from sweeps.search.setting import Setting
 from sweeps.sweep_file.schema import SweepFile
@@ -26,12 +26,14 @@ class EarlierTrial:
         hyperparameters: Its hyperparameters.
         objective: This sweep's objective, as that trial had it.
         excess: By how much it breaks the guard, against its own sweep's baseline.
+        constraints: The same of this sweep's constraints, by metric.
     """
 
     loss: str
     hyperparameters: dict[str, Any]
     objective: float
     excess: float
+    constraints: dict[str, float] = field(default_factory=dict)
 
     @property
     def setting(self) -> Setting:
@@ -71,29 +73,26 @@ def earlier_trials(
 def _fitting(
     records: Sequence[TrialRecord], sweep: SweepFile, space: SearchSpace
 ) -> list[EarlierTrial]:
-    objective = sweep.search.objective
+    rule = sweep.rule
+    needed = {rule.objective, *(limit.metric for limit in rule.limits.values())}
     finished = [
         r
         for r in records
         if r.state == "finished"
         and r.searched
-        and math.isfinite(r.outcome.get(objective, math.nan))
+        and all(math.isfinite(r.outcome.get(metric, math.nan)) for metric in needed)
     ]
-    if not finished:
-        return []
-    reference = guard_reference(r for r in finished if r.role == "baseline")
-    if reference is None:
-        reference = min(r.outcome["val_error"] for r in finished)
-    return [
-        EarlierTrial(
-            r.loss,
-            r.hyperparameters,
-            r.outcome[objective],
-            guard_excess(r, reference, sweep.search.guard),
-        )
-        for r in finished
-        if _fits(r.setting, space)
-    ]
+    references = baseline_means((r for r in finished if r.role == "baseline"), rule)
+    if references is None:
+        references = best_values([r.outcome for r in finished], rule)
+    found = []
+    for r in finished:
+        if _fits(r.setting, space):
+            beyond = excesses(r, references, rule)
+            guard = beyond.pop("guard")
+            objective = r.outcome[rule.objective]
+            found.append(EarlierTrial(r.loss, r.hyperparameters, objective, guard, beyond))
+    return found
 
 
 def _fits(setting: Setting, space: SearchSpace) -> bool:

@@ -80,6 +80,7 @@ def _about(store: SweepStore, sweep: SweepFile) -> TrackedSweep:
         model_options=sweep.trained.options_in_words,
         objective=sweep.search.objective,
         guard=sweep.search.guard,
+        constraints=sweep.rule.constraints,
         verdict=store.verdict,
         records=[],
         run_ids=trials,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Final, Literal, Self
@@ -15,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from sweeps.formatting import metric_heading
 from sweeps.redaction import without_credentials
 from sweeps.sweep_file.yaml_text import LARGEST_INTEGER, shortened
 from trainables.config import AugmentationName, Layout, OptimizerName, Precision, ScheduleName
@@ -283,6 +285,48 @@ BUDGETS: Final = ("trials", "max_epochs", "max_hours", "max_gpu_hours")
 """The keys of ``search`` that end it."""
 
 
+def _at_most(value: Any) -> Any:
+    """``0.3`` is short for ``{at_most: 0.3}``."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return {"at_most": value} if number else value
+
+
+class ConstraintSection(_Section):
+    """What a metric must keep to: one of these.
+
+    Attributes:
+        at_most: The largest value allowed.
+        at_least: The smallest value allowed, of a metric of which more is better.
+        above_baseline: By how much it may be above the cross-entropy baseline's at most.
+        below_baseline: By how much it may be below that at most.
+    """
+
+    at_most: Bound | None = None
+    at_least: Bound | None = None
+    above_baseline: Bound | None = None
+    below_baseline: Bound | None = None
+
+    _short_form = model_validator(mode="before")(_at_most)
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> ConstraintSection:
+        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(
+                f"{' and '.join(given) or 'nothing'} is given; allowed: one of "
+                f"{', '.join(type(self).model_fields)}"
+            )
+        return self
+
+    def limit(self, metric: str) -> Limit:
+        """The same for a metric."""
+        sign = 1 if self.at_least is None and self.below_baseline is None else -1
+        relative = self.at_most is None and self.at_least is None
+        given = (self.at_most, self.at_least, self.above_baseline, self.below_baseline)
+        (amount,) = (value for value in given if value is not None)
+        return Limit(metric, sign * amount if not relative else amount, sign, relative)
+
+
 class SearchSection(_Section):
     """``search``: how many trials, chosen how, to minimise what.
 
@@ -296,6 +340,8 @@ class SearchSection(_Section):
         objective: The validation metric to be lowered.
         guard: Share by which a trial's validation error may exceed the cross-entropy baseline's:
             beyond it the trial is infeasible, however low its objective.
+        constraints: What other metrics must keep to for a trial to be feasible, by metric:
+            ``{val_nll: 0.3, val_brier: {above_baseline: 0.01}, val_auroc: {at_least: 0.9}}``.
         max_epochs: Of all trials together, finalists among them, an encoder's not counted.
         max_hours: After them nothing runs any more; what was spent before a resume counts.
         max_gpu_hours: The same, of hours of GPUs: half an hour of half a GPU is a quarter.
@@ -308,6 +354,7 @@ class SearchSection(_Section):
     seed: Annotated[int, Field(ge=0, le=_LARGEST_SEED)] = 0
     objective: str = "val_ece"
     guard: Annotated[float, Field(ge=0, le=1)] = 0.01
+    constraints: Annotated[dict[str, ConstraintSection], Field(max_length=_MOST_ENTRIES)] = {}
     max_epochs: Annotated[int, Field(gt=0, le=1_000_000_000)] | None = None
     max_hours: Positive | None = None
     max_gpu_hours: Positive | None = None
@@ -390,6 +437,66 @@ class TrackingSection(_Section):
 
 
 @dataclass(frozen=True)
+class Limit:
+    """What a metric must keep to.
+
+    Attributes:
+        metric: Such as ``val_nll``.
+        amount: How far it may go: from 0, or from the baseline's.
+        sign: 1 where it may not be higher, -1 where it may not be lower.
+        relative: Whether it is measured from the baseline's, or where the baseline did not finish,
+            from the best there is.
+    """
+
+    metric: str
+    amount: float
+    sign: int = 1
+    relative: bool = False
+
+    def excess(self, value: float, reference: float) -> float:
+        """By how much a value is beyond it; it keeps to it at <= 0, which NaN does not.
+
+        Args:
+            value: The metric's.
+            reference: What it is measured from; of no account where it is not relative.
+        """
+        most = self.amount + (self.sign * reference if self.relative else 0.0)
+        found = self.sign * value - most
+        return math.inf if math.isnan(found) else found
+
+    def __str__(self) -> str:
+        """``val_nll at most 0.3``, ``val_auroc at most 0.01 below cross-entropy's``."""
+        if not self.relative:
+            most = "at most" if self.sign == 1 else "at least"
+            return f"{self.metric} {most} {self.sign * self.amount:g}"
+        side = "above" if self.sign == 1 else "below"
+        return f"{self.metric} at most {self.amount:g} {side} cross-entropy's"
+
+    def broken(self, by_baseline: bool) -> str:
+        """``NLL > 0.3``, ``error > baseline + 0.01``, ``AUROC < baseline - 0.01``.
+
+        Args:
+            by_baseline: Whether it is measured from the baseline's, and not from the best there is.
+        """
+        bound = f"{self.sign * self.amount:g}"
+        if self.relative:
+            best = "lowest" if self.sign == 1 else "highest"
+            signed = f"{self.sign * self.amount:+g}"
+            bound = f"{'baseline' if by_baseline else best} {signed[0]} {signed[1:]}"
+        return f"{self._heading} {'>' if self.sign == 1 else '<'} {bound}"
+
+    @property
+    def too_far(self) -> str:
+        """``error too high``, ``AUROC too low``."""
+        return f"{self._heading} too {'high' if self.sign == 1 else 'low'}"
+
+    @property
+    def _heading(self) -> str:
+        scaled = " scaled" if self.metric.endswith("_scaled") else ""
+        return metric_heading(self.metric.removeprefix("val_")) + scaled
+
+
+@dataclass(frozen=True)
 class Rule:
     """What a sweep chooses by.
 
@@ -397,10 +504,18 @@ class Rule:
         objective: The metric to be lowered, such as ``val_ece``.
         guard: By how much the validation error may exceed the baseline's, or where the baseline
             did not finish, the lowest there is.
+        constraints: What other metrics must keep to besides.
     """
 
     objective: str
     guard: float
+    constraints: tuple[Limit, ...] = ()
+
+    @property
+    def limits(self) -> dict[str, Limit]:
+        """All that a trial must keep to, by what it is called: ``guard``, and metrics."""
+        guard = Limit("val_error", self.guard, relative=True)
+        return {"guard": guard, **{limit.metric: limit for limit in self.constraints}}
 
 
 class ElsewhereSection(_NamedPart):
@@ -579,4 +694,6 @@ class SweepFile(_Section):
     @property
     def rule(self) -> Rule:
         """What the sweep chooses by."""
-        return Rule(self.search.objective, self.search.guard)
+        given = self.search.constraints.items()
+        constraints = tuple(section.limit(metric) for metric, section in given)
+        return Rule(self.search.objective, self.search.guard, constraints)

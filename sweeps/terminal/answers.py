@@ -160,7 +160,7 @@ def _by_loss(sweeps: Sequence[Beside]) -> Table:
             if c is None
             else f"{format_fraction(c.objective)}  "
             f"{format_hyperparameters(c.setting.hyperparameters)}"
-            f"{'' if c.feasible else ' (error too high)'}"
+            f"{'' if c.feasible else f' ({c.broken[0].too_far})'}"
             for c in best
         ]
         table.add_row(format_loss(loss), *cells)

@@ -11,9 +11,10 @@ from typing import Any
 
 from sweeps.errors import UserError, first_line
 from sweeps.results.best import TrackedSweep, data_as_said, data_unlike_all, named
-from sweeps.search.ranking import guard_excess, guard_reference
+from sweeps.search.ranking import baseline_means, excesses
 from sweeps.search.record import TrialRecord
 from sweeps.sweep_file.loading import read_resolved
+from sweeps.sweep_file.schema import Limit, Rule
 from sweeps.tracking.address import check_answers, make_client
 from sweeps.tracking.experiment import our_experiments
 from sweeps.tracking.internals import sqlite_path
@@ -90,6 +91,7 @@ def _about(uri: str, run: Any) -> TrackedSweep:
         name=run.data.tags["calsweep.sweep"],
         objective=params["objective"],
         guard=float(params["guard"]),
+        constraints=tuple(Limit(**each) for each in json.loads(params.get("constraints", "[]"))),
         verdict=run.data.tags.get("verdict"),
         records=[],
         run_ids={},
@@ -138,7 +140,7 @@ def _deciding_runs(client: Any, sweep: TrackedSweep, experiment: str) -> list[An
     order = [f"metrics.`{sweep.objective}` ASC", "attributes.start_time ASC"]
     for page in _pages(client, where, finished, order):
         runs += page
-        if _decided([_record(run) for run in runs if _is_written(run)], sweep.guard):
+        if _decided([_record(run) for run in runs if _is_written(run)], sweep.rule):
             break
     return [run for run in runs if _is_written(run)]
 
@@ -148,15 +150,15 @@ def _is_written(run: Any) -> bool:
     return "loss" in run.data.params
 
 
-def _decided(records: list[TrialRecord], guard: float) -> bool:
+def _decided(records: list[TrialRecord], rule: Rule) -> bool:
     finished = [r for r in records if r.state == "finished" and "val_error" in r.outcome]
-    reference = guard_reference([r for r in finished if r.role == "baseline"])
-    if reference is None:
+    references = baseline_means([r for r in finished if r.role == "baseline"], rule)
+    if references is None:
         return False
     again = {record.setting for record in records if record.role == "finalist"}
     searched = [record for record in finished if record.role == "search"]
-    feasible = sum(guard_excess(record, reference, guard) <= 0 for record in searched)
-    return feasible > len(again)
+    beyond = (max(excesses(record, references, rule).values()) for record in searched)
+    return sum(excess <= 0 for excess in beyond) > len(again)
 
 
 def _runs(client: Any, experiments: list[str], condition: str, order: list[str]) -> Iterator[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from sweeps.formatting import format_fraction
@@ -64,7 +65,7 @@ def places(ranking: Ranking) -> Iterator[tuple[int, str]]:
         kind = "chosen" if candidate is ranking.chosen else "finalist" if candidate.seeds else ""
         if candidate is ranking.baseline and kind != "chosen":
             kind = "baseline"
-        place = f"{rank:>5} {kind}".rstrip() if candidate.feasible else "error too high"
+        place = f"{rank:>5} {kind}".rstrip() if candidate.feasible else candidate.broken[0].too_far
         for record in candidate.trials:
             yield record.number, place
 
@@ -117,6 +118,7 @@ def sweep_parameters(sweep: SweepFile, digest: str | None) -> dict[str, str]:
         digest: Of its data; None if that was not kept.
     """
     known = {} if digest is None else {"dataset_digest": digest}
+    found = sweep.rule.constraints
     return {
         "dataset": sweep.dataset.label,
         **known,
@@ -127,6 +129,7 @@ def sweep_parameters(sweep: SweepFile, digest: str | None) -> dict[str, str]:
         "seed": str(sweep.search.seed),
         "objective": sweep.search.objective,
         "guard": str(sweep.search.guard),
+        **({"constraints": json.dumps(list(map(asdict, found)))} if found else {}),
     }
 
 

@@ -111,6 +111,33 @@ def test_what_an_encoder_may_be(sections: dict[str, Any], message: str) -> None:
         check_sweep(make_sweep(**sections))
 
 
+@pytest.mark.parametrize(
+    ("constraints", "message"),
+    [
+        ({"val_nl": 0.3}, r"search.constraints = 'val_nl' is not .*did you mean 'val_nll'"),
+        (
+            {"val_auroc": 0.9},
+            r"search.constraints.val_auroc bounds it on the wrong side, as more is better; "
+            r"allowed: at_least, below_baseline",
+        ),
+        (
+            {"val_nll_scaled": {"below_baseline": 0.1}},
+            r"search.constraints.val_nll_scaled .*as less is better; allowed: at_most, above_base",
+        ),
+    ],
+)
+def test_constraints_are_of_metrics_and_on_the_side_of_the_worse(
+    constraints: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        check_sweep(make_sweep(search={"constraints": constraints}))
+
+
+def test_constraints_may_be_of_every_metric() -> None:
+    given = {"val_accuracy": {"at_least": 0.9}, "val_ece_scaled": {"above_baseline": 0.01}}
+    check_sweep(make_sweep(search={"constraints": given}))
+
+
 def test_all_faults_are_told_at_once() -> None:
     sweep = make_sweep(
         dataset={"name": "digits", "validaton": 0.2},

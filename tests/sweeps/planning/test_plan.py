@@ -31,6 +31,13 @@ from tests.builders import make_sweep, shown
             },
         ),
         (
+            {"search": {"constraints": {"val_nll": 0.3, "val_brier": {"above_baseline": 0.01}}}},
+            {
+                "chosen by": "val_ece, validation error at most 0.01 above cross-entropy's, "
+                "val_nll at most 0.3, val_brier at most 0.01 above cross-entropy's"
+            },
+        ),
+        (
             {"search": {"max_epochs": 180, "max_hours": 2.5}},
             {
                 "in all": "at most 180 epochs",

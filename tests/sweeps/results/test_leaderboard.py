@@ -120,6 +120,27 @@ def test_without_a_baseline_the_lowest_error_guards_and_that_is_said() -> None:
     assert rows_by_loss(records)["ecp"]["note"] == "error > lowest + 0.01"
 
 
+def test_constraints_and_what_they_keep_out_are_told() -> None:
+    search = {"constraints": {"val_nll": {"above_baseline": 0.02}, "val_auroc": {"at_least": 0.9}}}
+    records = [
+        baseline(val_auroc=0.95),
+        trial(1, "focal", val_ece=0.04, val_auroc=0.95),
+        trial(2, "mbls", val_ece=0.01, val_auroc=0.95, val_nll=0.2),
+        trial(3, "brier", val_ece=0.01, val_auroc=0.8),
+    ]
+    ranking = ranked(records, search=search)
+    notes = {row["loss"]: row["note"] for row in leaderboard(ranking)}
+    assert notes["mbls"] == "NLL > baseline + 0.02"
+    assert notes["brier"] == "AUROC < 0.9"
+    first, second = explain_choice(ranking)[:2]
+    assert "Chosen: focal" in first
+    assert first.endswith("val_nll at most 0.02 above cross-entropy's, val_auroc at least 0.9.")
+    assert second == (
+        "Infeasible: 2 of 4 settings; 1 for want of val_nll at most 0.02 above cross-entropy's, "
+        "1 for want of val_auroc at least 0.9."
+    )
+
+
 def test_no_choice_is_told() -> None:
     stopped = [baseline(state="failed"), trial(1, "focal", epochs=1, state="stopped")]
     (line,) = explain_choice(ranked(stopped, search={"guard": 0.02}))

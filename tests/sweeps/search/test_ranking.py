@@ -1,14 +1,16 @@
 """The guard never picks a degenerate classifier, and the test split chooses nothing."""
 
 from dataclasses import replace
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.sweep_file.schema import Rule
-from tests.builders import baseline, finalist, trial
+from tests.builders import baseline, finalist, make_sweep, trial
 
 RULE = Rule("val_ece", 0.01)
 SHARE = st.floats(0, 1)
@@ -114,5 +116,55 @@ def test_without_a_baseline_finalists_are_not_held_to_a_single_lucky_error() -> 
     ]
     never_again = trial(5, val_error=0.04, val_ece=0.0)
     chosen = Ranking([lucky, steady, *again, never_again], RULE).chosen
+    assert chosen is not None
+    assert chosen.trials[0] == steady
+
+
+@pytest.mark.parametrize(
+    ("metric", "limit", "kept", "broken"),
+    [
+        ("val_nll", 0.3, 0.3, 0.301),
+        ("val_auroc", {"at_least": 0.9}, 0.9, 0.899),
+        ("val_brier", {"above_baseline": 0.01}, 0.209, 0.211),
+        ("val_brier", {"above_baseline": -0.05}, 0.149, 0.151),  # better than the baseline
+        ("val_auroc", {"below_baseline": 0.01}, 0.941, 0.939),
+    ],
+)
+def test_what_breaks_a_constraint_is_not_chosen(
+    metric: str, limit: Any, kept: float, broken: float
+) -> None:
+    rule = make_sweep(search={"constraints": {metric: limit}}).rule
+    first = baseline(val_nll=0.2, val_brier=0.2, val_auroc=0.95)
+    good = trial(1, val_ece=0.05, **{metric: kept})
+    bad = trial(2, val_ece=0.0, **{metric: broken})
+    unknown = trial(3, val_ece=0.0, **{metric: float("nan")})
+    chosen = Ranking([first, good, bad, unknown], rule).chosen
+    assert chosen is not None
+    assert chosen.trials == (good,)
+    without = Ranking([baseline(state="failed"), good, bad], rule).chosen
+    # The best that there is stands in for the baseline, and nothing is better than that.
+    assert (without is None) == (isinstance(limit, dict) and limit.get("above_baseline", 0) < 0)
+    assert {c.feasible for c in Ranking([first, bad, unknown], RULE).candidates} == {True}
+
+
+def test_a_baseline_that_breaks_a_constraint_is_trained_again_all_the_same() -> None:
+    rule = make_sweep(search={"constraints": {"val_nll": 0.3}}).rule
+    trials = [baseline(val_nll=0.5), trial(1, val_ece=0.05), trial(2, val_ece=0.02)]
+    ranking = Ranking(trials, rule)
+    assert [c.trials[0].number for c in ranking.finalists(1)] == [2, 0]
+    only = Ranking(trials[:1], rule)
+    assert only.chosen is None
+    assert [c.trials[0].number for c in only.finalists(1)] == [0]
+
+
+def test_finalists_keep_to_constraints_over_their_new_seeds() -> None:
+    rule = make_sweep(search={"constraints": {"val_nll": {"above_baseline": 0.02}}}).rule
+    lucky, steady = trial(1, val_ece=0.01), trial(2, val_ece=0.03)
+    again = [
+        finalist(3, lucky, 1, val_ece=0.01, val_nll=0.14),
+        finalist(4, steady, 1, val_ece=0.03, val_nll=0.11),
+        finalist(5, baseline(), 1, val_nll=0.1),
+    ]
+    chosen = Ranking([baseline(val_nll=0.5), lucky, steady, *again], rule).chosen
     assert chosen is not None
     assert chosen.trials[0] == steady

@@ -240,6 +240,30 @@ def test_what_optuna_is_told() -> None:
     assert study._study.best_trial.number == finished.number, degenerate
 
 
+def test_constraints_reach_optuna() -> None:
+    given = {"val_nll": 0.3, "val_auroc": {"below_baseline": 0.01}}
+    study = study_of(searching("focal", guard=0.01, constraints=given))
+    study.adopt(0, BASELINE)
+    settings = [study.suggest(number) for number in range(1, 5)]
+    study.observe(record(0, BASELINE, val_auroc=0.95))
+    values: list[dict[str, Any]] = [
+        {"val_ece": 0.03, "val_nll": 0.2, "val_auroc": 0.945},
+        {"val_ece": 0.01, "val_nll": 0.5, "val_auroc": 0.96},
+        {"val_ece": 0.02, "val_nll": 0.2, "val_auroc": 0.9},
+        {"val_ece": 0.02, "val_nll": 0.4, "state": "stopped"},  # all that a rung may know
+    ]
+    for number, each in enumerate(values, start=1):
+        study.observe(record(number, settings[number - 1], **each))
+    told_of = [each.constraints for each in told(study)]
+    assert told_of == [
+        pytest.approx({"guard": -0.01, "val_nll": -0.1, "val_auroc": -0.005}),
+        pytest.approx({"guard": -0.01, "val_nll": 0.2, "val_auroc": -0.02}),
+        pytest.approx({"guard": -0.01, "val_nll": -0.1, "val_auroc": 0.04}),
+        pytest.approx({"guard": -0.01, "val_nll": 0.1}),
+    ]
+    assert study._study.best_trial.value == 0.03
+
+
 def test_without_a_baseline_optuna_is_told_of_a_constant_classifier_all_the_same() -> None:
     study = study_of(searching("focal", guard=0.01))
     settings = [study.suggest(number) for number in range(1, 4)]

@@ -1,7 +1,9 @@
 """A sweep that learns from earlier ones, and counts none of their trials as its own."""
 
+import json
 import math
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +82,18 @@ def test_finished_trials_that_fit_are_taken(storage: Path) -> None:
         EarlierTrial("focal", {"gamma": 8.0}, 0.05, pytest.approx(0.05)),
     ]
     assert learned(learning("new"), storage) == []
+
+
+def test_earlier_trials_are_held_to_the_constraints_of_the_new_sweep(storage: Path) -> None:
+    limits = {"val_nll": {"above_baseline": 0.01}, "val_brier": 0.5}
+    assert learned(learning("new", "focal", constraints=limits), storage) == []
+    sweep = learning("new", "focal", warm_start="first", constraints={"val_nll": 0.3})
+    first = learned(sweep, storage)[0]
+    assert first.constraints == pytest.approx({"val_nll": -0.2})
+    store = new_store(storage, sweep)
+    store.folder.write("warm_start.json", json.dumps([asdict(first)]).encode())
+    known = ledger_of(sweep, store)._study._study.get_trials()
+    assert known[0].constraints.keys() == {"guard", "val_nll"}
 
 
 @pytest.mark.parametrize(

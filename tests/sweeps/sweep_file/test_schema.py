@@ -174,6 +174,22 @@ def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
         (HEAD + "losses: [focal]\ntraining:\n", r"line 5: training = None .*a mapping is wanted"),
         (HEAD + "losses: [focal]\ntraining: {lr: .inf}\n", r"training.lr = inf .*finite"),
         (HEAD + "losses: [focal]\nsearch: {max_hours: 0}\n", r"search.max_hours = 0 .*greater"),
+        (
+            HEAD + "losses: [focal]\nsearch: {constraints: {val_nll: {}}}\n",
+            r"search.constraints.val_nll: nothing is given; allowed: one of at_most, at_least, abo",
+        ),
+        (
+            HEAD + "losses: [focal]\nsearch: {constraints: {val_nll: {at_most: 1, at_least: 0}}}\n",
+            r"search.constraints.val_nll: at_most and at_least is given; allowed: one of",
+        ),
+        (
+            HEAD + "losses: [focal]\nsearch: {constraints: {val_nll: {most: 1}}}\n",
+            r"unknown key 'most' in search.constraints.val_nll.*allowed: at_most",
+        ),
+        (
+            HEAD + "losses: [focal]\nsearch: {constraints: {val_nll: .inf}}\n",
+            r"search.constraints.val_nll.at_most = inf is not allowed",
+        ),
         (HEAD + "losses: [focal]\nsearch: {max_epochs: 0}\n", r"search.max_epochs = 0 .*greater"),
         (
             HEAD + "losses: [focal]\ntraining: {epochs: 9}\nsearch: {max_epochs: 8}\n",

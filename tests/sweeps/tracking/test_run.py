@@ -1,12 +1,14 @@
 """How values stand in MLflow's columns, which sort them as text."""
 
 import math
+from types import SimpleNamespace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.tracking.run import end_tags, hyperparameter_columns, sortable
-from tests.builders import trial
+from sweeps.tracking.reader import _about
+from sweeps.tracking.run import end_tags, hyperparameter_columns, sortable, sweep_parameters
+from tests.builders import make_sweep, trial
 
 NUMBERS = st.integers(0, 999_999) | st.floats(0, 999_999, allow_nan=False)
 
@@ -33,6 +35,18 @@ def test_no_two_hyperparameters_share_a_column(names: list[str]) -> None:
     columns = hyperparameter_columns(names)
     assert len(set(columns.values())) == len(names)
     assert columns.get("gamma", "gamma") == "gamma"
+
+
+def test_a_sweeps_rule_is_read_from_its_run() -> None:
+    limits = {"val_nll": 0.3, "val_auroc": {"below_baseline": 0.01}}
+    sweep = make_sweep(search={"constraints": limits, "objective": "val_brier", "guard": 0.02})
+    parameters = sweep_parameters(sweep, "digest")
+    tags = {"calsweep.sweep": sweep.name}
+    run = SimpleNamespace(
+        data=SimpleNamespace(params=parameters, tags=tags), info=SimpleNamespace(run_id="r")
+    )
+    assert _about("nowhere", run).rule == sweep.rule
+    assert _about("nowhere", run).rule.constraints
 
 
 def test_values_in_words_are_rounded_and_have_their_intervals() -> None:
