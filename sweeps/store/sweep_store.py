@@ -313,8 +313,6 @@ class SweepStore:
                 f"sweep {self.name!r} is being run by process {path.read_text().strip()}; "
                 "wait for it or stop it first"
             ) from None
-        except NotImplementedError:
-            return False
         except OSError as error:
             if error.errno in _NO_LOCKS:
                 return False

@@ -101,3 +101,16 @@ def test_before_a_trial_has_ended_nothing_is_promised(tmp_path: Path) -> None:
     (line,) = text.getvalue().splitlines()
     assert "best so far: none has finished yet" in line
     assert line.endswith("time left: not known yet")
+
+
+def test_text_from_outside_is_no_markup() -> None:
+    text = io.StringIO()
+    with Progress(Console(file=text, width=200)) as progress:  # the user's own, with markup on
+        progress.stage("Loading [/data/x]")
+        progress.notice("gloo: [/data/x] has gone, [old] stays")
+        progress.fault("the storage [/data/x] is away")
+    assert text.getvalue().splitlines() == [
+        "Loading [/data/x] ...",
+        "gloo: [/data/x] has gone, [old] stays",
+        "the storage [/data/x] is away; waiting",
+    ]
