@@ -362,11 +362,16 @@ def best(
 
 @app.command()
 def report(
-    name: SweepName,
+    names: SweepNames,
     storage: Storage = DEFAULT_STORAGE,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="One page that compares several sweeps.")
+    ] = False,
     output: Annotated[
         str | None,
-        typer.Option(help="The file; default <NAME>-report.html, and to print for a table."),
+        typer.Option(
+            help="The file; default <NAME>-report.html or comparison.html; a table is printed."
+        ),
     ] = None,
     form: Annotated[
         ReportFormat,
@@ -374,8 +379,19 @@ def report(
     ] = ReportFormat.html,
 ) -> None:
     """Write one HTML file that shows what a sweep found, or print the papers' table of it."""
-    from sweeps.looking import paper_table_of, write_report, write_text
+    from sweeps.looking import paper_table_of, write_report, write_side_by_side, write_text
 
+    if compare and form is not ReportFormat.html:
+        raise UserError(f"--format {form.value}: with --compare only html is allowed")
+    if compare:
+        print(f"written: {write_side_by_side(names, storage, output)}")
+        return
+    if len(names) > 1:
+        raise UserError(
+            f"{' '.join(names)}: one report is of one sweep; `calsweep report --compare "
+            f"{' '.join(names)}` writes one page of several"
+        )
+    (name,) = names
     if form is ReportFormat.html:
         print(f"written: {write_report(name, storage, output)}")
         return

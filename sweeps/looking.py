@@ -224,6 +224,28 @@ def write_new_sweep_file(draft: Draft, name: str, trials: int, file: str) -> str
 
 
 @tells_storage_faults
+def write_side_by_side(names: Sequence[str], storage: str, output: str | None = None) -> str:
+    """Write a page that compares several sweeps.
+
+    Args:
+        names: Of the sweeps.
+        storage: Path or URI of the sweep store.
+        output: Path of the HTML file; ``comparison.html`` here if None.
+
+    Returns:
+        The path written.
+
+    Raises:
+        UserError: There is no sweep of one of the names, it has no trial, or the file cannot be
+            written.
+    """
+    from sweeps.results.report import render_side_by_side
+
+    return write_text(
+        render_side_by_side(side_by_side(names, storage)), output or "comparison.html"
+    )
+
+
 def write_report(name: str, storage: str, output: str | None = None) -> str:
     """Write the report of a sweep, finished or not.
 

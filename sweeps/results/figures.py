@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sweeps.formatting import format_fraction, format_hyperparameters, format_loss, metric_heading
 from sweeps.results.columns import objective_metric
 from sweeps.results.comparison import Comparison
 from sweeps.results.importance import finished_searches
+from sweeps.results.side_by_side import Beside
 from sweeps.results.svg import COLOURS, GREY, Axis, Chart, Mark, axis, marks
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
@@ -196,7 +197,7 @@ def slices(groups: Sequence[Searched], objective: str) -> list[str]:
 
 
 def _slice(group: Searched, objective: str) -> str:
-    heading = f"{group.loss.rpartition(':')[2]}: {_symbol(group.name)}"
+    heading = f"{format_loss(group.loss)}: {_symbol(group.name)}"
     chart = Chart(
         f"{objective} against {group.name} of {group.loss}",
         _hyperparameter_axis(group, heading),
@@ -241,6 +242,43 @@ def _map(across: Searched, up: Searched, objective: str) -> str:
         where = [float(record.hyperparameters[group.name]) for group in (across, up)]
         for mark in (Mark(shade, shape, size=6), Mark(GREY, shape, hollow=True, size=6)):
             chart.points([where[0]], [where[1]], mark, [_tip(record, objective)])
+    return chart.svg()
+
+
+def across_sweeps(sweeps: Sequence[Beside]) -> list[str]:
+    """Of each hyperparameter a chart with a row for each sweep: where its finished trials lie.
+
+    The better a trial is among those of its sweep and loss, the darker; the best has a ring.
+    """
+    groups: dict[tuple[str, str], dict[int, Searched]] = {}
+    for row, each in enumerate(sweeps):
+        for group in searched(each.ranking.records, each.ranking.rule.objective):
+            groups.setdefault((group.loss, group.name), {})[row] = group
+    return [_across(rows, sweeps) for rows in groups.values() if len(rows) > 1]
+
+
+def _across(rows: Mapping[int, Searched], sweeps: Sequence[Beside]) -> str:
+    one = next(iter(rows.values()))
+    together = replace(one, trials=tuple(t for group in rows.values() for t in group.trials))
+    chart = Chart(
+        f"{one.name} of {one.loss} in each sweep, the better the darker, the best with a ring",
+        _hyperparameter_axis(together, f"{format_loss(one.loss)}: {_symbol(one.name)}"),
+        Axis("", 0, len(rows) + 1, silent=True),
+        height=80 + 30 * len(rows),
+        left=150,
+    )
+    for height, (row, group) in enumerate(sorted(rows.items(), reverse=True), start=1):
+        objective = sweeps[row].ranking.rule.objective
+        chart.name_row(height, sweeps[row].sweep.name)
+        ranked = sorted(group.trials, key=lambda r: r.outcome[objective])
+        for place, record in reversed(list(enumerate(ranked))):
+            mark = Mark(_SHADES[len(_SHADES) * place // len(ranked)], size=5)
+            at = [float(record.hyperparameters[group.name])]
+            for each in (mark, replace(mark, colour=GREY, hollow=True)):
+                chart.points(at, [height], each, [_tip(record, objective)])
+            if place == 0:
+                ring = Mark(COLOURS[1], hollow=True, size=8)
+                chart.points(at, [height], ring, [f"best: {_tip(record, objective)}"])
     return chart.svg()
 
 

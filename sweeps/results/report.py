@@ -23,6 +23,7 @@ from sweeps.results.explanation import elsewhere_rows, explain_choice, failure_s
 from sweeps.results.headline import headline
 from sweeps.results.importance import importances
 from sweeps.results.leaderboard import leaderboard
+from sweeps.results.side_by_side import Beside, best_by_loss
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.sweep_file.loading import dump_sweep
@@ -61,45 +62,78 @@ def render_report(
     ranking = Ranking(records, sweep.rule)
     objective = sweep.search.objective
     metrics = {name: one_line(h) for name, h in shown_metrics(objective).items()}
+    classifiers = [record for record in records if record.role != "encoder"]
+    groups = figures.searched(classifiers, objective)
+    predictions = _Predictions(read_predictions)
+    page = (
+        _templates()
+        .get_template("report.html.j2")
+        .render(
+            sweep=sweep,
+            objective=metric_heading(objective_metric(objective)),
+            states=Counter(record.state for record in records),
+            records=records,
+            when=time.strftime(
+                "%Y-%m-%d %H:%M", time.localtime(min((r.started for r in records), default=0))
+            ),
+            minutes=_minutes(records),
+            headline=headline(ranking, comparisons) if records else None,
+            differences=Markup(figures.differences(comparisons)),
+            why=explain_choice(ranking, sweep.training.adapt_share, comparisons) if records else [],
+            warnings=_warnings(ranking, environment) if records else [],
+            failures=failure_summary(records),
+            rows=leaderboard(ranking),
+            metrics=metrics,
+            columns=[*_FACTS, *metrics.values()],
+            trials=[_trial_row(record, metrics) for record in records],
+            diagrams=[Markup(svg) for svg in _diagrams(ranking, predictions)],
+            scatter=Markup(figures.error_against_objective(ranking)),
+            curves=Markup(figures.curves(classifiers, sweep)),
+            saved=figures.saved_by_stopping(classifiers, sweep),
+            importances=importances(classifiers, sweep),
+            slices=[Markup(svg) for svg in figures.slices(groups, objective)],
+            maps=[Markup(svg) for svg in figures.maps(groups, objective)],
+            on_test=_on_test(ranking, predictions, classes),
+            elsewhere=elsewhere_rows(ranking),
+            sweep_yaml=dump_sweep(sweep),
+            environment=_UNKNOWN if environment is None else json.dumps(environment, indent=1),
+        )
+    )
+    return redact(page)
+
+
+def render_side_by_side(sweeps: Sequence[Beside]) -> str:
+    """One HTML page that shows what changes from one sweep to the next.
+
+    Args:
+        sweeps: Two or more, in the order in which they are shown.
+    """
+    page = (
+        _templates()
+        .get_template("side_by_side.html.j2")
+        .render(
+            sweeps=sweeps,
+            by_loss=best_by_loss(sweeps),
+            metrics=[_shown_objective(each) for each in sweeps],
+            figures=[Markup(svg) for svg in figures.across_sweeps(sweeps)],
+        )
+    )
+    return redact(page)
+
+
+def _shown_objective(each: Beside) -> str:
+    return metric_heading(objective_metric(each.sweep.search.objective))
+
+
+def _templates() -> Environment:
+    """The templates of the pages, with what they format by."""
     templates = Environment(
         loader=PackageLoader("sweeps.results", "."), autoescape=True, undefined=StrictUndefined
     )
     templates.filters["fraction"] = _fraction
     templates.filters["hyperparameters"] = format_hyperparameters
-    classifiers = [record for record in records if record.role != "encoder"]
-    groups = figures.searched(classifiers, objective)
-    predictions = _Predictions(read_predictions)
-    page = templates.get_template("report.html.j2").render(
-        sweep=sweep,
-        objective=metric_heading(objective_metric(objective)),
-        states=Counter(record.state for record in records),
-        records=records,
-        when=time.strftime(
-            "%Y-%m-%d %H:%M", time.localtime(min((r.started for r in records), default=0))
-        ),
-        minutes=_minutes(records),
-        headline=headline(ranking, comparisons) if records else None,
-        differences=Markup(figures.differences(comparisons)),
-        why=explain_choice(ranking, sweep.training.adapt_share, comparisons) if records else [],
-        warnings=_warnings(ranking, environment) if records else [],
-        failures=failure_summary(records),
-        rows=leaderboard(ranking),
-        metrics=metrics,
-        columns=[*_FACTS, *metrics.values()],
-        trials=[_trial_row(record, metrics) for record in records],
-        diagrams=[Markup(svg) for svg in _diagrams(ranking, predictions)],
-        scatter=Markup(figures.error_against_objective(ranking)),
-        curves=Markup(figures.curves(classifiers, sweep)),
-        saved=figures.saved_by_stopping(classifiers, sweep),
-        importances=importances(classifiers, sweep),
-        slices=[Markup(svg) for svg in figures.slices(groups, objective)],
-        maps=[Markup(svg) for svg in figures.maps(groups, objective)],
-        on_test=_on_test(ranking, predictions, classes),
-        elsewhere=elsewhere_rows(ranking),
-        sweep_yaml=dump_sweep(sweep),
-        environment=_UNKNOWN if environment is None else json.dumps(environment, indent=1),
-    )
-    return redact(page)
+    templates.filters["loss"] = format_loss
+    return templates
 
 
 class _Predictions:

@@ -39,6 +39,9 @@ class Beside:
             "objective": chosen.objective,
             "val_error": chosen.val_error,
             "test": chosen.mean(f"test_{metric}"),
+            "test_low": chosen.mean(f"test_{metric}_low"),
+            "test_high": chosen.mean(f"test_{metric}_high"),
+            "test_error": chosen.mean("test_error"),
             "test_scaled": chosen.mean(f"test_{metric}_scaled"),
             "temperature": chosen.mean("temperature"),
         }

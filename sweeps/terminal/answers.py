@@ -132,7 +132,7 @@ def side_by_side_tables(sweeps: Sequence[Beside]) -> list[Table]:
         found = each.chosen
         numbers = ("objective", "val_error", "test", "test_scaled")
         setting = (
-            f"{found['loss'].rpartition(':')[2]} {format_hyperparameters(found['hyperparameters'])}"
+            f"{format_loss(found['loss'])} {format_hyperparameters(found['hyperparameters'])}"
             if found
             else "none"
         )

@@ -59,6 +59,19 @@ def test_compare_has_a_line_for_each_sweep_and_a_column_in_the_map(folder: Path)
     assert "no sweep named 'dune' in" in calsweep(folder, "compare", "done", "dune").stderr
 
 
+def test_several_sweeps_have_a_page_of_their_own(folder: Path) -> None:
+    done = calsweep(folder, "report", "--compare", "done", "cut-off", "--output", "page.html")
+    assert done.stdout == f"written: {folder / 'page.html'}\n", done.stderr
+    assert "2 sweeps side by side" in (folder / "page.html").read_text()
+    for words, message in (
+        (("done", "cut-off"), "`calsweep report --compare done cut-off` writes one page"),
+        (("--compare", "done", "cut-off", "--format", "latex"), "--format latex: with --compare"),
+    ):
+        refused = calsweep(folder, "report", *words)
+        assert refused.returncode == 2
+        assert message in refused.stderr
+
+
 def test_watch_follows_a_sweep_until_its_answer(folder: Path) -> None:
     sweep = make_sweep("cut-off")
     store = SweepStore(str(folder / "calsweep-store"), "cut-off")

@@ -1,0 +1,59 @@
+"""The page that shows what changes from one sweep to the next."""
+
+import re
+from xml.etree import ElementTree as ET
+
+from sweeps.results.figures import across_sweeps
+from sweeps.results.report import render_side_by_side
+from sweeps.results.side_by_side import Beside, best_by_loss
+from sweeps.search.ranking import Ranking
+from tests.builders import baseline, make_sweep, trial
+
+GAMMAS = (0.1, 1.0, 3.0, 9.0)
+
+
+def beside(name: str, best: float, verdict: str | None) -> Beside:
+    """A sweep in which the gamma that is nearest to ``best`` does best."""
+    records = [baseline(val_ece=0.05, val_error=0.1, temperature=1.3)]
+    for number, gamma in enumerate(GAMMAS, start=1):
+        far = abs(gamma - best)
+        records.append(
+            trial(number, "focal", {"gamma": gamma}, val_ece=0.01 + far / 100, val_error=0.1)
+        )
+    sweep = make_sweep(
+        name, losses=["focal"], dataset={"name": "digits", "title": f"{name}-images"}
+    )
+    return Beside(sweep, Ranking(records, sweep.rule), verdict)
+
+
+SWEEPS = [beside("small", 1.0, "supported"), beside("large", 9.0, None)]
+
+
+def test_the_charts_show_where_the_best_of_each_sweep_lies() -> None:
+    (chart,) = [ET.fromstring(svg) for svg in across_sweeps(SWEEPS)]
+    titles = [str(title.text) for title in chart.iter("{http://www.w3.org/2000/svg}title")]
+    best = [title for title in titles if title.startswith("best: ")]
+    assert ["γ=9" in best[0], "γ=1" in best[1]] == [True, True]  # from below: large, small
+    assert sum("focal" in title for title in titles[1:]) == 2 * (2 * len(GAMMAS) + 1)
+    low, high, kind = chart.attrib["data-x"].split()
+    assert kind == "log"
+    assert float(low) < min(GAMMAS) < max(GAMMAS) < float(high)
+
+
+def test_a_hyperparameter_of_one_sweep_alone_is_not_compared() -> None:
+    assert across_sweeps(SWEEPS[:1]) == []
+
+
+def test_the_page_has_choices_and_the_best_of_each_loss() -> None:
+    page = render_side_by_side(SWEEPS)
+    assert "small-images" in page
+    (row,) = re.findall(r"<tr><td>focal</td>.*?</tr>", page, re.DOTALL)
+    shown = re.sub(r"<[^>]+>|\s+", " ", row)
+    best = best_by_loss(SWEEPS)["focal"]
+    assert [c.setting.hyperparameters["gamma"] for c in best if c] == [1.0, 9.0]
+    assert ".0100" in shown
+    assert "γ=1" in shown
+    assert "γ=9" in shown
+    assert "supported" in page
+    assert "<script" not in page
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
