@@ -16,6 +16,7 @@ ScheduleName = Literal["constant", "step", "cosine"]
 Precision = Literal["auto", "float32", "bfloat16"]
 Layout = Literal["auto", "channels_last", "contiguous"]
 AugmentationName = Literal["none", "crop", "crop_flip"]
+ClassWeights = Literal["balanced"] | tuple[float, ...]
 ARCHIVE = "own.tar"  # of a loop's folder, in a storage that is no local path
 _OWN = "own-"
 
@@ -50,6 +51,9 @@ class TrainingConfig:
             that do so after each epoch, the temperature) and judges nothing; 0, the whole split
             does both.
         sync_batch_norm: Whether batch statistics are shared by the workers of a trial.
+        class_weights: How much the samples of each class count in the gradient: ``balanced``, as
+            much as there are few of them, or a list, a weight for each class. For losses that are
+            means over samples; None counts all alike.
     """
 
     epochs: int = 200
@@ -71,6 +75,7 @@ class TrainingConfig:
     eval_batch_size: int = 1024
     adapt_share: float = 0.0
     sync_batch_norm: bool = False
+    class_weights: ClassWeights | None = None
 
 
 @dataclass(frozen=True)

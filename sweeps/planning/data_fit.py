@@ -25,6 +25,7 @@ def fit_to_data(sweep: SweepFile, dataset: Dataset) -> SweepFile:
     if sweep.trainable is None:
         sweep = _with_model(sweep, dataset)
         faults = _model_faults(sweep, dataset) + _recipe_faults(sweep, dataset)
+        faults += _weight_faults(sweep, dataset)
     try:
         validation_parts(dataset, sweep.training.adapt_share)
     except ValueError as error:
@@ -54,6 +55,33 @@ def _recipe_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
             check_shares(len(dataset.train), recipe.batch_size, sweep.scaling.num_workers)
         except ValueError as error:
             faults.append(f"{key}.{error}")
+    return faults
+
+
+def _weight_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
+    """Weights that are not for these classes, or of losses that are no means over samples."""
+    from trainables.class_weights import can_be_weighted, class_weights
+    from trainables.losses import available_losses, loss_class
+
+    faults = []
+    losses = {"training": [section.name for section in sweep.losses]}
+    if sweep.encoder is not None:
+        losses["encoder.training"] = [sweep.encoder.loss.name]
+    for key, recipe in sweep.recipes:
+        if recipe.class_weights is None:
+            continue
+        try:
+            class_weights(recipe.class_weights, dataset.train.labels, dataset.num_classes)
+        except ValueError as error:
+            faults.append(f"{key}.{error}")
+        whole = [name for name in losses[key] if not can_be_weighted(loss_class(name))]
+        if whole:
+            able = [name for name in available_losses() if can_be_weighted(loss_class(name))]
+            faults.append(
+                f"{key}.class_weights: {', '.join(whole)} is no mean of terms of single samples, "
+                f"which alone can be weighted; leave the one or the other out; allowed: "
+                f"{', '.join(able)}, and your own with looks_across_batch = False"
+            )
     return faults
 
 

@@ -53,6 +53,20 @@ def _check_gpus(value: Any) -> Any:
     return value
 
 
+def _check_weights(value: Any) -> Any:
+    """One message, as for scalars."""
+    if isinstance(value, list | tuple):
+        numbers = [n for n in value if isinstance(n, int | float) and not isinstance(n, bool)]
+        if len(numbers) == len(value) > 1 and all(0 < n <= LARGEST for n in numbers):
+            return tuple(float(n) for n in numbers)
+    elif value is None or value == "balanced":
+        return value
+    raise ValueError(
+        f"{shortened(value)} is not allowed; allowed: balanced, or a list of a positive number for "
+        f"each class, up to {LARGEST:,.0f}"
+    )
+
+
 Scalar = Annotated[bool | int | float | str, BeforeValidator(_check_scalar)]
 Gpus = Annotated[
     Annotated[float, Field(ge=0, le=1_000)] | Literal["auto"], BeforeValidator(_check_gpus)
@@ -245,6 +259,9 @@ class TrainingSection(_Section):
     eval_batch_size: Count = Recipe.eval_batch_size
     adapt_share: Annotated[float, Field(ge=0, lt=1)] = Recipe.adapt_share
     sync_batch_norm: bool = Recipe.sync_batch_norm
+    class_weights: Annotated[
+        Literal["balanced"] | tuple[Positive, ...] | None, BeforeValidator(_check_weights)
+    ] = Recipe.class_weights
 
     @model_validator(mode="after")
     def _nesterov_needs_momentum(self) -> TrainingSection:

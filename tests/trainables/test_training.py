@@ -330,7 +330,7 @@ def results(
     return run_workers("training_worker.py", tmp_path_factory.mktemp("workers"))
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", [*LOSSES, "focal weighted"])
 def test_two_workers_train_as_one_does(results: dict[str, dict[str, Any]], loss: str) -> None:
     alone, first, second = (results[key][loss] for key in ("alone", "worker0", "worker1"))
     for part in ("model", "loss"):

@@ -24,6 +24,7 @@ from trainables.trial import TrialRun
 
 WORKERS = 2
 LOSSES = ("cross_entropy", "focal", "crl", "cals_alm", "adafocal", "aucm", "mixup", "supcon")
+WEIGHTED = "focal weighted"
 
 
 def train(name: str) -> dict[str, Any]:
@@ -32,10 +33,15 @@ def train(name: str) -> dict[str, Any]:
     torch.manual_seed(0)
     encoder = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.Tanh())  # no batch statistics
     config = TrainingConfig(
-        epochs=2, batch_size=40, lr=0.1, clip_grad_norm=0.5, augmentation="crop_flip"
+        epochs=2,
+        batch_size=40,
+        lr=0.1,
+        clip_grad_norm=0.5,
+        augmentation="crop_flip",
+        class_weights=(9.0, 4.0, *[1.0] * 8) if name == WEIGHTED else None,
     )
     model = Classifier(encoder, nn.Linear(16, 10))
-    loss = make_loss(name, num_classes=10)
+    loss = make_loss(name.partition(" ")[0], num_classes=10)
     trainer = Trainer(model, loss, dataset, config, seed=1, device=torch.device("cpu"))
     reports = []
     for _ in range(config.epochs):
@@ -82,12 +88,12 @@ def main(rank: int, folder: Path) -> None:
     dist.init_process_group(
         "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=WORKERS
     )
-    found = {name: train(name) for name in LOSSES}
+    found = {name: train(name) for name in (*LOSSES, WEIGHTED)}
     torch.save({**found, "resumed": resumed(folder)}, folder / f"worker{rank}.pt")
     dist.barrier()
     dist.destroy_process_group()
     if rank == 0:
-        torch.save({name: train(name) for name in LOSSES}, folder / "alone.pt")
+        torch.save({name: train(name) for name in (*LOSSES, WEIGHTED)}, folder / "alone.pt")
 
 
 if __name__ == "__main__":
