@@ -105,6 +105,7 @@ class TrialSetup:
         rung_metrics: What the outcome at a rung has besides the metrics of every epoch. All
             metrics are computed at the last epoch only: a trial that is stopped early would spend
             much of its time on them.
+        own_metrics: Paths of metrics of the user's own, that outcomes have besides.
         threads: CPU threads a worker may use.
         user_paths: Folders to put on ``sys.path`` for the user's own losses and models.
         encoder: Given, trials train a linear head on the features of this frozen encoder.
@@ -120,6 +121,7 @@ class TrialSetup:
     trials_uri: str
     outcome_epochs: tuple[int, ...]
     rung_metrics: tuple[str, ...] = ()
+    own_metrics: tuple[str, ...] = ()
     threads: int = 1
     user_paths: tuple[str, ...] = ()
     encoder: EncoderSetup | None = None

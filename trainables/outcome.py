@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,10 +14,12 @@ from torch import Tensor
 
 from trainables import metrics as M
 from trainables.data.base import Elsewhere
+from trainables.own_metric import OwnMetric
 from trainables.posthoc import TemperatureScaling, cross_fitted
 from trainables.storage import Folder
 
 Predictions = tuple[Tensor, Tensor]
+_RESAMPLES = 200  # of a function that may take its time
 
 
 def summarise(
@@ -27,6 +29,7 @@ def summarise(
     names: Sequence[str] | None = None,
     intervals: Sequence[str] = (),
     references: Sequence[str] = (),
+    own: Mapping[str, OwnMetric] | None = None,
 ) -> dict[str, float]:
     """The metrics of one trained classifier.
 
@@ -41,6 +44,8 @@ def summarise(
         names: Which metrics; None for all of them.
         intervals: Which of them get an interval; calibration errors among them a reference too.
         references: Which calibration errors get a reference, besides.
+        own: Metrics of the user's own, by name; with intervals by the bootstrap where ``intervals``
+            has any.
 
     Returns:
         ``val_<metric>`` and ``test_<metric>`` for all names of :func:`trainables.metrics.evaluate`,
@@ -65,6 +70,12 @@ def summarise(
         values |= {f"{split}_{name}_scaled": value for name, value in scaled.items()}
         for ending, each in (("", logits), ("_scaled", calibrated)):
             probs = torch.softmax(each.double(), dim=1)
+            for name, function in (own or {}).items():
+                values[f"{split}_{name}{ending}"] = float(function(probs, labels))
+                if intervals:
+                    _, low, high = M.bootstrap(function, probs, labels, num_resamples=_RESAMPLES)
+                    values[f"{split}_{name}{ending}_low"] = low
+                    values[f"{split}_{name}{ending}_high"] = high
             for name in intervals:
                 _, low, high = M.interval(name, probs, labels)
                 values[f"{split}_{name}{ending}_low"] = low

@@ -23,6 +23,7 @@ from trainables.distributed import from_first_worker, rank
 from trainables.losses import CalibrationLoss, make_loss
 from trainables.models import Classifier, make_model
 from trainables.outcome import Predictions, summarise, summarise_elsewhere, write_predictions
+from trainables.own_metric import OwnMetric, own_metric
 from trainables.report import Entry, Failed, Progressed, Report, TrialConfig, Waits
 from trainables.storage import Folder
 from trainables.training import DivergedError, Trainer
@@ -257,10 +258,14 @@ class TrialRun:
                 intervals=names if last else (),
                 # Of all calibration errors that costs as much as all metrics together.
                 references=M.REFERENCED_METRICS if last and finalist else (),
+                own=self._own_metrics(),
             )
             for split, predictions in (("validation", validation), ("test", test)):
                 self._unsaved.append(partial(write_predictions, self.folder, split, predictions))
         return found
+
+    def _own_metrics(self) -> dict[str, OwnMetric]:
+        return {path.rpartition(":")[2]: own_metric(path) for path in self.setup.own_metrics}
 
     def _try_elsewhere(
         self, trainer: Trainer, test: Predictions, temperature: float

@@ -189,9 +189,7 @@ def _check_ignore(root: Path, paths: list[Path]) -> set[Path]:
 
 def _check_sent(sweep: SweepFile, ignored: set[Path]) -> None:
     """Make sure that git ignores no module that the sweep names."""
-    encoder = [sweep.encoder.loss.name] if sweep.encoder is not None else []
-    losses = [loss.name for loss in sweep.losses]
-    for name in (sweep.dataset.name, sweep.trained.name, *losses, *encoder):
+    for name in sweep.named:
         module = Path(*name.partition(":")[0].split("."))
         for path in (module.with_suffix(".py"), module / "__init__.py"):
             if ":" in name and path in ignored:

@@ -96,6 +96,8 @@ def _tuner(
     slots: Slots,
     callback: LedgerCallback,
 ) -> ray_tune.Tuner:
+    from trainables.metrics import METRIC_NAMES
+
     sweep = ledger.sweep
     scratch = store.folder / "tune"
     setup = TrialSetup(
@@ -106,9 +108,11 @@ def _tuner(
         outcome_epochs=ledger.outcome_epochs,
         # What Optuna is told of a trial that is stopped there.
         rung_metrics=tuple(
-            name.removeprefix("val_").removesuffix("_scaled")
-            for name in (sweep.search.objective, *sweep.search.constraints)
+            metric
+            for name in (sweep.objective, *sweep.search.constraints)
+            if (metric := name.removeprefix("val_").removesuffix("_scaled")) in METRIC_NAMES
         ),
+        own_metrics=(own,) if (own := sweep.search.own_metric) is not None else (),
         threads=sweep.scaling.cpus_per_worker,
         user_paths=(str(Path.cwd()),),
         encoder=encoder,

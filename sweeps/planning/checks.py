@@ -156,6 +156,7 @@ def part_faults(sweep: SweepFile) -> list[str]:
 
 def _metric_faults(sweep: SweepFile) -> list[str]:
     from trainables.metrics import EPOCH_METRICS, METRICS
+    from trainables.own_metric import own_metric
 
     lower_is_better = [
         f"val_{metric.name}" for metric in METRICS.values() if not metric.higher_is_better
@@ -164,8 +165,16 @@ def _metric_faults(sweep: SweepFile) -> list[str]:
     rung_metrics = [f"val_{name}" for name in EPOCH_METRICS if not METRICS[name].higher_is_better]
     of_trials = [f"val_{name}{end}" for name in METRICS for end in ("", _SCALED)]
     faults = []
+    if sweep.search.own_metric is not None:
+        own = sweep.objective.removesuffix(_SCALED)
+        objectives += [own, own + _SCALED]
+        of_trials += [own, own + _SCALED]
+        try:
+            own_metric(sweep.search.own_metric)
+        except ValueError as error:
+            faults.append(f"search.{error}")
     for key, value, allowed in (
-        ("search.objective", sweep.search.objective, objectives),
+        ("search.objective", sweep.objective, objectives),
         ("scheduler.metric", sweep.scheduler.metric, rung_metrics),
         *(("search.constraints", metric, of_trials) for metric in sweep.search.constraints),
     ):

@@ -37,7 +37,7 @@ def data_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
     facts = {"data": f"{sizes} samples of {dataset.num_classes} classes"}
     if sweep.trainable is None:
         facts["model"] = sweep.model.name
-    if sweep.search.objective.removeprefix("val_").removesuffix("_scaled") not in _COMPARED:
+    if sweep.objective.removeprefix("val_").removesuffix("_scaled") not in _COMPARED:
         return facts
     smallest = detectable_difference(count)
     told = (

@@ -30,10 +30,22 @@ def fit_to_data(sweep: SweepFile, dataset: Dataset) -> SweepFile:
         validation_parts(dataset, sweep.training.adapt_share)
     except ValueError as error:
         faults.append(f"training.{error}; or a larger dataset.validation")
-    faults += _loss_faults(sweep, dataset)
+    faults += _loss_faults(sweep, dataset) + _objective_faults(sweep, dataset)
     if faults:
         raise UserError("\n".join(faults))
     return sweep
+
+
+def _objective_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
+    from trainables.own_metric import check_own_metric
+
+    if sweep.search.own_metric is None:
+        return []
+    try:
+        check_own_metric(sweep.search.own_metric, dataset.num_classes)
+    except ValueError as error:
+        return [f"search.{error}"]
+    return []
 
 
 def _with_model(sweep: SweepFile, dataset: Dataset) -> SweepFile:

@@ -36,7 +36,7 @@ def importances(records: Iterable[TrialRecord], sweep: SweepFile) -> dict[str, d
         space = SearchSpace(sweep)
     except ValueError:  # of a loss of the user's own that has changed since
         return {}
-    objective = sweep.search.objective
+    objective = sweep.objective
     usable = finished_searches(records, objective)
     found = {}
     for loss, branch in space.branches.items():

@@ -45,7 +45,7 @@ def overview(sweep: SweepFile, records: Sequence[TrialRecord], finished: bool) -
         finished: Whether it has come to its answer.
     """
     chosen = Ranking(records, sweep.rule).chosen
-    heading = metric_heading(objective_metric(sweep.search.objective))
+    heading = metric_heading(objective_metric(sweep.objective))
     return Overview(
         name=sweep.name,
         dataset=sweep.dataset.label,

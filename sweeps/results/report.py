@@ -60,7 +60,7 @@ def render_report(
         classes: Their names; where they are not known, they are numbered.
     """
     ranking = Ranking(records, sweep.rule)
-    objective = sweep.search.objective
+    objective = sweep.objective
     metrics = {name: one_line(h) for name, h in shown_metrics(objective).items()}
     classifiers = [record for record in records if record.role != "encoder"]
     groups = figures.searched(classifiers, objective)

@@ -142,7 +142,7 @@ class SweepStudy:
         trial = self._asked.pop(record.number, None)
         if trial is None:
             return
-        value = record.outcome.get(self._sweep.search.objective, math.nan)
+        value = record.outcome.get(self._sweep.objective, math.nan)
         if record.state == "failed" or not math.isfinite(value):
             self._study.tell(trial, state=TrialState.FAIL)
             return

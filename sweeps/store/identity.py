@@ -60,7 +60,7 @@ def identify(sweep: SweepFile, dataset: Dataset) -> Identity:
         digest=dataset.digest(),
         samples={name: len(getattr(dataset, name)) for name in ("train", "validation", "test")},
         num_classes=dataset.num_classes,
-        modules=own_modules(_named(sweep)),
+        modules=own_modules(sweep.named),
         classes=dataset.classes,
     )
 
@@ -172,12 +172,6 @@ def _changes(before: Mapping[str, str | None], now: Mapping[str, str | None]) ->
         else:
             lines.append(f"{name} went from {was or 'none'} to {is_now or 'none'}")
     return lines
-
-
-def _named(sweep: SweepFile) -> list[str]:
-    """What a sweep names that may be the user's own."""
-    encoder = [sweep.encoder.loss.name] if sweep.encoder is not None else []
-    return [sweep.dataset.name, sweep.trained.name, *(s.name for s in sweep.losses), *encoder]
 
 
 def own_modules(named: Iterable[str]) -> dict[str, str]:

@@ -78,7 +78,7 @@ def _about(store: SweepStore, sweep: SweepFile) -> TrackedSweep:
         data=_data(store, sweep),
         model=sweep.model_label,
         model_options=sweep.trained.options_in_words,
-        objective=sweep.search.objective,
+        objective=sweep.objective,
         guard=sweep.search.guard,
         constraints=sweep.rule.constraints,
         verdict=store.verdict,

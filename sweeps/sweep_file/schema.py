@@ -354,7 +354,9 @@ class SearchSection(_Section):
         trials: Settings to try, the baseline and the published ones among them.
         sampler: What proposes settings once the published ones were tried.
         seed: Of all that is random: splits, weights, batches, proposals.
-        objective: The validation metric to be lowered.
+        objective: The validation metric to be lowered; or a function of your own, as
+            ``package.module:function``, of probabilities and labels. Either with ``_scaled`` at its
+            end is judged after temperature scaling.
         guard: Share by which a trial's validation error may exceed the cross-entropy baseline's:
             beyond it the trial is infeasible, however low its objective.
         constraints: What other metrics must keep to for a trial to be feasible, by metric:
@@ -381,6 +383,11 @@ class SearchSection(_Section):
         BeforeValidator(_one_alone),
         Field(max_length=_MOST_ENTRIES),
     ] = ()
+
+    @property
+    def own_metric(self) -> str | None:
+        """The path of the function of the user's own that is the objective, if it is one."""
+        return self.objective.removesuffix("_scaled") if ":" in self.objective else None
 
 
 class SchedulerSection(_Section):
@@ -709,8 +716,22 @@ class SweepFile(_Section):
         return self.trained.name + (f"+{self.encoder.loss.name}" if self.encoder else "")
 
     @property
+    def objective(self) -> str:
+        """The objective as trials report it: ``val_cost`` of ``my_metrics:cost``."""
+        given = self.search.objective
+        return f"val_{given.rpartition(':')[2]}" if ":" in given else given
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """What it names that may be the user's own."""
+        encoder = [self.encoder.loss.name] if self.encoder is not None else []
+        own = [self.search.own_metric] if self.search.own_metric is not None else []
+        losses = (section.name for section in self.losses)
+        return (self.dataset.name, self.trained.name, *losses, *encoder, *own)
+
+    @property
     def rule(self) -> Rule:
         """What the sweep chooses by."""
         given = self.search.constraints.items()
         constraints = tuple(section.limit(metric) for metric, section in given)
-        return Rule(self.search.objective, self.search.guard, constraints)
+        return Rule(self.objective, self.search.guard, constraints)

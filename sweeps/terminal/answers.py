@@ -152,7 +152,7 @@ def _by_loss(sweeps: Sequence[Beside]) -> Table:
     table = new_table()
     table.add_column("best of each loss", no_wrap=True)
     for each in sweeps:
-        metric = metric_heading(each.sweep.search.objective.removeprefix("val_"))
+        metric = metric_heading(each.sweep.objective.removeprefix("val_"))
         table.add_column(f"{each.sweep.name}\n{metric} val", overflow="fold")
     for loss, best in best_by_loss(sweeps).items():
         cells = [

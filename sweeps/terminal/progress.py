@@ -135,7 +135,7 @@ class Progress:
         best = Ranking(ledger.records, ledger.sweep.rule).chosen
         if best is None:
             return NONE_FINISHED
-        metric = ledger.sweep.search.objective
+        metric = ledger.sweep.objective
         return f"best so far: {best.trials[0].label}, {metric} {best.objective:.4f}"
 
     def _running(self, ledger: Ledger) -> Text:

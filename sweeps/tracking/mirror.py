@@ -298,7 +298,7 @@ class Mirror:
             run_id,
             _new_params(run_parameters(self._sweep, record), known) if done is None else [],
             run_metrics(history[done or 0 :], self._times_before.get(number, {})),
-            end_tags(record, self._sweep.search.objective),
+            end_tags(record, self._sweep.objective),
         )
         self._synced_epochs[number] = len(history)
 

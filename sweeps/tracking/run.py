@@ -106,7 +106,7 @@ def run_parameters(sweep: SweepFile, record: TrialRecord) -> dict[str, str]:
         "model": sweep.model_label,
         **{name: str(getattr(training, name)) for name in recipe},
         "guard": str(sweep.search.guard),
-        "objective": sweep.search.objective,
+        "objective": sweep.objective,
     }
 
 
@@ -127,7 +127,7 @@ def sweep_parameters(sweep: SweepFile, digest: str | None) -> dict[str, str]:
         "losses": " ".join(section.name for section in sweep.losses),
         "trials": str(sweep.search.trials),
         "seed": str(sweep.search.seed),
-        "objective": sweep.search.objective,
+        "objective": sweep.objective,
         "guard": str(sweep.search.guard),
         **({"constraints": json.dumps(list(map(asdict, found)))} if found else {}),
     }

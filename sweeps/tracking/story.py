@@ -57,7 +57,7 @@ def running_description(sweep: SweepFile, ranking: Ranking | None = None) -> str
     losses = ", ".join(section.name for section in sweep.losses)
     return (
         f"A sweep of `{sweep.model_label}` on **{sweep.dataset.label}** over {losses}, for the "
-        f"lowest {sweep.search.objective}. It is not finished yet." + _so_far(ranking)
+        f"lowest {sweep.objective}. It is not finished yet." + _so_far(ranking)
     )
 
 
@@ -143,7 +143,7 @@ def dataset_entity(sweep: SweepFile, identity: Identity) -> Any:
 
 
 def _table(sweep: SweepFile, rows: Sequence[dict[str, Any]]) -> str:
-    shown = shown_metrics(sweep.search.objective)
+    shown = shown_metrics(sweep.objective)
     heads = ["loss", "best setting", *(one_line(heading) for heading in shown.values()), ""]
     lines = [heads, ["---"] * len(heads)]
     for row in rows:

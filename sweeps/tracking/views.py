@@ -26,7 +26,7 @@ def shared_view(sweep: SweepFile, tags: dict[str, str]) -> str:
         sweep: The sweep whose hyperparameters are to be columns.
         tags: The experiment's; the hyperparameters of earlier sweeps stay columns.
     """
-    objective = sweep.search.objective
+    objective = sweep.objective
     words = word_columns(objective)
     searched = set(hyperparameter_columns(SearchSpace(sweep).searched_hyperparameters).values())
     columns = {f"tags.`{PLACE}`": 95, f"tags.`{words.pop(objective)}`": _WIDE}

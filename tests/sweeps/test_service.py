@@ -175,6 +175,31 @@ def test_a_taken_name_is_refused(workplace: Path, first: SweepResult) -> None:
         run(workplace, "first")
 
 
+OWN_METRIC = """
+def cost(probs, labels):
+    return float((probs.argmax(dim=1) - labels).abs().double().mean())
+"""
+
+
+def test_a_sweep_aims_at_a_function_of_ones_own(workplace: Path) -> None:
+    (workplace / "own_metric.py").write_text(OWN_METRIC)
+    result = run(
+        workplace,
+        "own_metric",
+        losses=["brier"],
+        search={"trials": 2, "objective": "own_metric:cost_scaled", "constraints": {"val_cost": 9}},
+        selection={"finalists": 1, "seeds": 1},
+    )
+    finished = [r.outcome for r in result.records if r.state == "finished"]
+    chosen = result.answer["chosen"]
+    assert result.answer["objective"] == "val_cost_scaled"
+    assert all(o["val_cost"] <= o["val_cost_high"] and "test_cost_scaled" in o for o in finished)
+    assert chosen["val"]["cost"] in [o["val_cost"] for o in finished]
+    assert {"val_cost_scaled", "test_cost"} <= result.answer["rows"][0].keys()
+    write_report("own_metric", str(workplace / "store"), str(workplace / "own_metric.html"))
+    assert "cost" in (workplace / "own_metric.html").read_text()
+
+
 TWO_STAGES: dict[str, Any] = {
     "encoder": {"training": {"epochs": 6, "batch_size": 64, "lr": 0.05}},
     "training": {"epochs": 6, "batch_size": 64, "lr": 3.0},

@@ -24,6 +24,24 @@ def overconfident(num_samples: int, seed: int, scale: float = 3.0) -> tuple[Tens
     return scale * honest, labels
 
 
+def doubled_brier(probs: Tensor, labels: Tensor) -> float:
+    return 2 * M.brier_score(probs.float(), labels)
+
+
+def test_metrics_of_ones_own_are_there_raw_and_scaled_with_intervals_at_the_end() -> None:
+    validation, test = overconfident(300, 0), overconfident(200, 1)
+    at_rung = summarise(validation, test, names=("ece",), own={"doubled": doubled_brier})
+    last = summarise(validation, test, intervals=["ece"], own={"doubled": doubled_brier})
+    for values in (at_rung, last):
+        for split, (logits, labels) in (("val", validation), ("test", test)):
+            doubled = 2 * M.brier_score(logits.softmax(dim=1), labels)
+            assert values[f"{split}_doubled"] == pytest.approx(doubled, rel=1e-6)  # of float32
+            assert values[f"{split}_doubled_scaled"] < values[f"{split}_doubled"]
+    assert last["val_doubled_scaled_low"] < last["val_doubled_scaled"]
+    assert last["val_doubled_scaled"] < last["val_doubled_scaled_high"]
+    assert "val_doubled_low" not in at_rung
+
+
 def test_every_metric_is_there_raw_and_scaled() -> None:
     validation, test = overconfident(2000, 0), overconfident(1000, 1)
     values = summarise(validation, test, intervals=["ece", "nll"])

@@ -1,11 +1,15 @@
 """Names, options and values that there are not, all told before anything starts."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sweeps.errors import UserError
 from sweeps.planning.checks import check_sweep
+from sweeps.planning.data_fit import fit_to_data
+from sweeps.runner import load_data
+from sweeps.sweep_file.schema import SweepFile
 from tests.builders import make_sweep
 
 
@@ -136,6 +140,45 @@ def test_constraints_are_of_metrics_and_on_the_side_of_the_worse(
 def test_constraints_may_be_of_every_metric() -> None:
     given = {"val_accuracy": {"at_least": 0.9}, "val_ece_scaled": {"above_baseline": 0.01}}
     check_sweep(make_sweep(search={"constraints": given}))
+
+
+OWN_METRICS = """
+def cost(probs, labels):
+    return float((probs.argmax(dim=1) - labels).abs().double().mean())
+
+def ece(probs, labels):
+    return 0.0
+
+def short(probs):
+    return 0.0
+
+def pair(probs, labels):
+    return probs
+"""
+
+
+def test_an_objective_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "checked_metrics.py").write_text(OWN_METRICS)
+
+    def aiming(objective: str, **search: Any) -> SweepFile:
+        return make_sweep(search={"objective": objective, **search})
+
+    scaled = aiming("checked_metrics:cost_scaled", constraints={"val_cost": 2})
+    check_sweep(scaled)
+    assert scaled.objective == scaled.rule.objective == "val_cost_scaled"
+    for objective, message in (
+        ("checked_metrics:csot", "search.objective 'checked_metrics:csot' cannot be imported"),
+        ("checked_metrics:ece", "is called as a metric of calsweep, ece; give it another name"),
+        ("nowhere_metrics:cost", "cannot be imported: .*nowhere_metrics"),
+    ):
+        with pytest.raises(UserError, match=message):
+            check_sweep(aiming(objective))
+    data = load_data(scaled)
+    fit_to_data(scaled, data)
+    for name in ("short", "pair"):
+        with pytest.raises(UserError, match=r"search.objective '.*' failed on random .*\(N, 10\)"):
+            fit_to_data(aiming(f"checked_metrics:{name}"), data)
 
 
 def test_all_faults_are_told_at_once() -> None:
