@@ -17,6 +17,7 @@ from sweeps.results.paper_table import Form, paper_table
 from sweeps.results.side_by_side import Beside
 from sweeps.search.ranking import Ranking
 from sweeps.store.identity import read_environment
+from sweeps.store.mistakes import load_mistakes
 from sweeps.store.stored_sweeps import (
     class_names,
     load_comparisons,
@@ -271,5 +272,6 @@ def write_report(name: str, storage: str, output: str | None = None) -> str:
         lambda number: store.trial_folder(number).read("predictions_test.parquet"),
         read_environment(store.folder),
         class_names(store),
+        load_mistakes(store),
     )
     return write_text(page, output or f"{name}-report.html")

@@ -28,6 +28,7 @@ from sweeps.search.warm_start import earlier_trials
 from sweeps.store.driver_log import driver_log
 from sweeps.store.encoders import encoder_setup, trained_encoders
 from sweeps.store.identity import go_on, identify, identity_files
+from sweeps.store.mistakes import keep_mistakes
 from sweeps.store.sweep_store import SweepStore, check_storage
 from sweeps.sweep_file.loading import with_other_budgets
 from sweeps.sweep_file.schema import SweepFile
@@ -224,6 +225,7 @@ def _carry_out(
     ending = _ending(ledger, store, progress)
     if not ledger.cut_short:
         store.save_answer(ending.answer, progress.fault)
+        keep_mistakes(store, ending.ranking, dataset)
     failed = ending.status == "FAILED"
     if not failed:
         progress.end()

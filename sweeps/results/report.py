@@ -8,6 +8,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -47,6 +48,7 @@ def render_report(
     read_predictions: Callable[[int], bytes],
     environment: Mapping[str, Any] | None,
     classes: Sequence[str] = (),
+    shown_samples: Mapping[int, str] = MappingProxyType({}),
 ) -> str:
     """One HTML page that shows what a sweep found, finished or not.
 
@@ -58,6 +60,8 @@ def render_report(
             raises OSError where there are none.
         environment: What it ran on; None where that is not known.
         classes: Their names; where they are not known, they are numbered.
+        shown_samples: What some samples of the test split look like: words, or an image as
+            ``data:`` URI.
     """
     ranking = Ranking(records, sweep.rule)
     objective = sweep.objective
@@ -94,6 +98,7 @@ def render_report(
             slices=[Markup(svg) for svg in figures.slices(groups, objective)],
             maps=[Markup(svg) for svg in figures.maps(groups, objective)],
             on_test=_on_test(ranking, predictions, classes),
+            shown_samples=shown_samples,
             elsewhere=elsewhere_rows(ranking),
             sweep_yaml=dump_sweep(sweep),
             environment=_UNKNOWN if environment is None else json.dumps(environment, indent=1),

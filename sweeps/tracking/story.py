@@ -18,6 +18,7 @@ from sweeps.results.columns import one_line, shown_metrics
 from sweeps.results.comparison import Comparison
 from sweeps.search.ranking import Ranking
 from sweeps.store.identity import Identity, read_environment
+from sweeps.store.mistakes import load_mistakes
 from sweeps.store.stored_sweeps import class_names
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import to_yaml
@@ -113,6 +114,7 @@ def story_files(sweep: SweepFile, store: SweepStore, ending: Ending) -> dict[str
             lambda number: store.trial_folder(number).read("predictions_test.parquet"),
             read_environment(store.folder),
             class_names(store),
+            load_mistakes(store),
         ),
     }
     files = {}

@@ -6,6 +6,8 @@ no kind of sample by name.
 
 from __future__ import annotations
 
+import base64
+import io
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -99,6 +101,17 @@ class Samples(ABC):
         """
         return self.normalise(batch)
 
+    def shown(self, row: Inputs) -> str | None:
+        """What a person knows a sample by.
+
+        Args:
+            row: One row of a split.
+
+        Returns:
+            Its words, or an image as a ``data:`` URI; None, as here, where there is neither.
+        """
+        return None
+
     @abstractmethod
     def normalise(self, batch: Tensor) -> Tensor:
         """Makes of rows of a split, (N, ...), what the model gets, (N, *shape), by no chance."""
@@ -143,6 +156,16 @@ class Images(Samples):
     def check(self, inputs: Inputs) -> None:
         """See :meth:`Samples.check`."""
         self.check_array(inputs, "uint8")
+
+    def shown(self, row: Inputs) -> str | None:
+        """See :meth:`Samples.shown`: grey and colour images as PNG."""
+        from PIL import Image
+
+        if len(row) not in (1, 3):
+            return None
+        buffer = io.BytesIO()
+        Image.fromarray(row[0] if len(row) == 1 else row.transpose(1, 2, 0)).save(buffer, "PNG")
+        return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
     def prepare(
         self,

@@ -24,6 +24,8 @@ UNKNOWN: Final = 1
 FIRST_WORD: Final = 2
 """Number of the first word of the vocabulary."""
 
+_SHOWN_WORDS = 40
+
 _WORD = re.compile(r"\w+(?:'\w+)*")
 
 
@@ -98,6 +100,15 @@ class Tokens(Samples):
                 f"tokens run from {low} to {high}; {len(self.vocabulary)} words allow 0 to "
                 f"{self.num_tokens - 1}"
             )
+
+    def shown(self, row: Inputs) -> str:
+        """See :meth:`Samples.shown`: the first words; those outside the vocabulary as dots."""
+        numbers = row[row != PADDING].tolist()
+        words = [
+            "…" if number == UNKNOWN else self.vocabulary[number - FIRST_WORD]
+            for number in numbers[:_SHOWN_WORDS]
+        ]
+        return " ".join([*words, "…"] if len(numbers) > _SHOWN_WORDS else words)
 
     def normalise(self, batch: Tensor) -> Tensor:
         """See :meth:`Samples.normalise`: the model gets the numbers as they are."""

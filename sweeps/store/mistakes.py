@@ -1,0 +1,51 @@
+"""What the chosen classifier's worst mistakes look like, kept for the report.
+
+The report is written where the data need not be: what it shows of them is kept at a sweep's end.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from sweeps.results.on_test import mistakes
+from sweeps.search.ranking import Ranking
+from sweeps.store.sweep_store import SweepStore
+
+if TYPE_CHECKING:
+    from trainables.data.base import Dataset
+
+logger = logging.getLogger("calsweep")
+
+_FILE = "mistakes.json"
+
+
+def keep_mistakes(store: SweepStore, ranking: Ranking, dataset: Dataset) -> None:
+    """Keep the samples of the test split that the choice is wrong on and surest of.
+
+    Nothing is kept of data that a person does not recognise, nor where that cannot be now: a report
+    is as good without.
+    """
+    from trainables.outcome import read_predictions
+
+    if ranking.chosen is None:
+        return
+    folder = store.trial_folder(ranking.chosen.judged[0].number)
+    try:
+        logits, labels = read_predictions(folder.read("predictions_test.parquet"))
+        rows = [m.row for m in mistakes(logits.double().softmax(1), labels, dataset.classes)]
+        shown = {row: dataset.samples.shown(dataset.test.inputs[row]) for row in rows}
+        kept = {str(row): text for row, text in shown.items() if text is not None}
+        store.folder.write(_FILE, json.dumps(kept).encode())
+    except (OSError, ValueError, KeyError) as error:
+        logger.warning("the worst mistakes are not kept for the report: %s", error)
+
+
+def load_mistakes(store: SweepStore) -> dict[int, str]:
+    """Row of the test split → what its sample looks like: words, or an image as ``data:`` URI."""
+    with suppress(OSError, ValueError, AttributeError):  # none, or damaged: the report does without
+        kept = json.loads(store.folder.read(_FILE))
+        return {int(row): str(text) for row, text in kept.items()}
+    return {}
