@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from trainables.digests import digest_of
 from trainables.report import TrialConfig
 
 OptimizerName = Literal["sgd", "adam", "adamw"]
@@ -160,7 +160,7 @@ def trial_setting(model: str, model_options: Mapping[str, object], config: Trial
 
 def own_folder(setting: str) -> str:
     """Name of the folder that a loop of the user's own has in a trial's checkpoints."""
-    return _OWN + hashlib.blake2b(setting.encode(), digest_size=8).hexdigest()
+    return _OWN + digest_of(setting.encode())
 
 
 def is_own_folder(name: str) -> bool:
