@@ -54,12 +54,14 @@ class Calsweep:
     Attributes:
         sets: Values of the sweep file, ``KEY=VALUE`` each.
         published: Share of the trials that published settings may take; they come first.
+        initial: What to begin with instead of them, the baseline first.
         at_once: How many trials run side by side.
         judge: Chooses of all trials by the sweep's rule.
     """
 
     sets: tuple[str, ...] = ()
     published: float = 1.0
+    initial: tuple[Setting, ...] | None = None
     at_once: int = 1
     judge: Callable[[Sequence[TrialRecord], Rule], Candidate | None] = lambda records, rule: (
         Ranking(records, rule).chosen
@@ -70,17 +72,21 @@ class Calsweep:
     ) -> Choice:
         """Replay it; ``seeds`` are recorded ones, of the search and then of the finalists."""
         sweep = with_values(sweep, self.sets)
-        space = SearchSpace(sweep)
-        most = max(1, round(self.published * sweep.search.trials))
-        first = space.initial_settings(num_classes)
-        initial = [s for number, s in enumerate(first) if number < most or not space.contains(s)]
         own = seeds[: len(sweep.seeds)]
+        initial = self.initial or self._published(sweep, num_classes)
         records = replay(sweep, curves, num_classes, own, self.at_once, initial)
         chosen = self.judge(records, sweep.rule)
         setting = curves.nearest(chosen.setting if chosen else BASELINE)
         promised = chosen.mean("val_ece") if chosen else math.nan
         epochs = sum(record.epochs for record in records)
         return Choice(setting, sweep.training.epochs, promised, epochs)
+
+    def _published(self, sweep: SweepFile, num_classes: int) -> list[Setting]:
+        """The published settings up to the share, and those that no sampler comes to."""
+        space = SearchSpace(sweep)
+        most = max(1, round(self.published * sweep.search.trials))
+        first = space.initial_settings(num_classes)
+        return [s for number, s in enumerate(first) if number < most or not space.contains(s)]
 
 
 @dataclass(frozen=True)
@@ -241,7 +247,6 @@ SAMPLERS.update(
     {
         "tpe_univariate": _tpe,
         "tpe_liar": partial(_tpe, multivariate=True, group=True, constant_liar=True),
-        "tpe_late": partial(_tpe, multivariate=True, group=True, n_startup_trials=40),
     }
 )
 
@@ -279,25 +284,20 @@ POLICIES: dict[str, dict[str, Policy]] = {
     "stops": {
         "nothing": _stop(name="none"),
         "median stopping": _stop(name="median"),
-        "median stopping, scaled NLL": _stop(name="median", metric="val_nll_scaled"),
         "ASHA, scaled NLL": _stop(metric="val_nll_scaled"),
         "ASHA, scaled NLL, across losses": _stop(metric="val_nll_scaled", name="asha_across"),
         "ASHA, NLL, across losses": _stop(name="asha_across"),
         "ASHA, error": _stop(metric="val_error"),
-        "ASHA, error, across losses": _stop(metric="val_error", name="asha_across"),
         "ASHA, Brier": _stop(metric="val_brier"),
         "ASHA, ECE": _stop(metric="val_ece"),
         "ASHA, factor 2": _stop(reduction_factor=2),
         "ASHA, factor 4": _stop(reduction_factor=4),
-        "ASHA, scaled NLL, factor 2": _stop(metric="val_nll_scaled", reduction_factor=2),
         "ASHA, 1 epoch of grace": _stop(grace_period=1),
         "ASHA, 5 epochs of grace": _stop(grace_period=5),
-        "ASHA, scaled NLL, 5 epochs of grace": _stop(metric="val_nll_scaled", grace_period=5),
     },
     "suggests": {
         "random": _suggest("random"),
         "TPE, univariate": _suggest("tpe_univariate"),
-        "TPE after 40 trials": _suggest("tpe_late"),
         "TPE, half published": _suggest("tpe", published=0.5),
         "TPE, a fifth published": _suggest("tpe", published=0.2),
         "TPE, none published": _suggest("tpe", published=0.0),
@@ -318,15 +318,16 @@ POLICIES: dict[str, dict[str, Policy]] = {
         "1 finalist": _finalists(1),
         "5 finalists": _finalists(5),
         "10 finalists": _finalists(10),
-        "6 finalists, 1 seed": _finalists(6, 1),
         "by all seeds": Calsweep(judge=with_search_seed),
         "5 finalists, by all seeds": replace(_finalists(5), judge=with_search_seed),
         "10 finalists, by all seeds": replace(_finalists(10), judge=with_search_seed),
         "simplest within one SE": Calsweep(judge=simplest),
     },
     "budgets": {
-        f"{count} trials, {name}": _trials(count, *sets)
-        for name, sets in (("as it is", ()), ("random, nothing stopped", _FULL))
-        for count in (20, 35, 100, 200, 400)
+        **{f"{count} trials": _trials(count) for count in (20, 35, 100)},
+        **{
+            f"{count} trials, random, nothing stopped": _trials(count, *_FULL)
+            for count in (50, 100, 200, 400)
+        },
     },
 }

@@ -38,6 +38,7 @@ from sweeps.search.setting import BASELINE, Setting
 from sweeps.search.space import SearchSpace
 from sweeps.sweep_file.loading import load_sweep
 from sweeps.sweep_file.schema import SweepFile
+from trainables.report import Entry
 
 QUICKSTART = (
     "losses=[cross_entropy, label_smoothing, focal, dual_focal, focal_calibration, inverse_focal, "
@@ -72,7 +73,7 @@ class Truth:
             metric: With its split, such as ``test_ece``.
             epoch: After which; None for the last.
         """
-        return fmean(entry[metric] for entry in self._entries(setting, epoch))
+        return fmean(entry[metric] for entry in self.last(setting, epoch))
 
     @cached_property
     def settings(self) -> list[Setting]:
@@ -80,7 +81,7 @@ class Truth:
         losses = {section.name for section in self.sweep.losses} | {BASELINE.loss}
         number = len(self.curves.seeds)
         known = (setting for setting in self.curves.settings if setting.loss in losses)
-        return [setting for setting in known if len(self._entries(setting)) == number]
+        return [setting for setting in known if len(self.last(setting)) == number]
 
     @cached_property
     def best(self) -> float:
@@ -108,12 +109,13 @@ class Truth:
     def _tables(self) -> tuple[dict[Setting, list[float]], dict[Setting, list[float]]]:
         """Test ECE and test error of each setting, by seed."""
         ece, error = (
-            {s: [entry[metric] for entry in self._entries(s)] for s in self.settings}
+            {s: [entry[metric] for entry in self.last(s)] for s in self.settings}
             for metric in ("test_ece", "test_error")
         )
         return ece, error
 
-    def _entries(self, setting: Setting, epoch: int | None = None) -> list[dict[str, float]]:
+    def last(self, setting: Setting, epoch: int | None = None) -> list[Entry]:
+        """What a setting's trials reported after an epoch, by default the last; of each seed."""
         number = epoch or self.sweep.training.epochs
         histories = (self.curves.history(setting, seed) for seed in self.curves.seeds)
         return [history[number - 1] for history in histories if len(history) >= number]
@@ -213,10 +215,10 @@ def _print_table(
             [row.degenerate for row in rows],
             [row.epochs for row in rows],
         )
-        print(f"| {name} | {' | '.join(map(_mean, columns))} |", flush=True)
+        print(f"| {name} | {' | '.join(map(mean_and_error, columns))} |", flush=True)
 
 
-def _mean(values: Sequence[float]) -> str:
+def mean_and_error(values: Sequence[float]) -> str:
     """Mean ± standard error, to as many decimals as that has two digits."""
     error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
     decimals = max(0, 1 - math.floor(math.log10(error))) if error > 0 else 4

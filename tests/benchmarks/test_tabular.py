@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.tabular.curves import Curves, with_degenerate
+from benchmarks.tabular.findings import spreads
 from benchmarks.tabular.policies import (
     DEFAULT,
     POLICIES,
@@ -21,6 +22,7 @@ from benchmarks.tabular.policies import (
 )
 from benchmarks.tabular.regret import Truth, run
 from benchmarks.tabular.replay import replay
+from benchmarks.tabular.transfer import gains, ranked_elsewhere
 from sweeps.search.record import TrialRecord
 from sweeps.search.samplers import random
 from sweeps.search.setting import BASELINE, Setting
@@ -83,12 +85,12 @@ def truth_of(sweep: SweepFile, share: float = 0.0) -> Truth:
 def test_a_planted_degenerate_classifier_wins_under_no_objective(objective: str) -> None:
     truth = truth_of(sweep_of(), share=0.5)
     policy = Calsweep((f"search.objective={objective}",))
-    assert not any(run(policy, truth.sweep, truth, 10, number).degenerate for number in range(6))
+    assert not any(run(policy, truth.sweep, truth, 10, number).degenerate for number in range(2))
 
 
 def test_without_a_guard_it_does() -> None:
     truth = truth_of(sweep_of(), share=0.5)
-    rows = [run(PLAIN, truth.sweep, truth, 10, number) for number in range(6)]
+    rows = [run(PLAIN, truth.sweep, truth, 10, number) for number in range(2)]
     assert all(row.degenerate for row in rows)
     assert fmean(row.ece for row in rows) == 0.0  # of a constant classifier
 
@@ -129,7 +131,7 @@ def test_the_best_there_is_is_within_the_guard() -> None:
 
 
 def test_every_policy_comes_to_a_recorded_setting_and_the_same_again() -> None:
-    truth = truth_of(sweep_of(trials=8))
+    truth = truth_of(sweep_of(trials=6))
     for name in ("others", "stops", "suggests", "chooses"):
         for policy in POLICIES[name].values():
             play = partial(policy, truth.sweep, truth.curves, 10, (2, 0, 1))
@@ -218,3 +220,35 @@ def test_judged_by_all_seeds() -> None:
     chosen = with_search_seed(records, make_sweep().rule)
     assert chosen is not None and chosen.loss == "focal"
     assert ranked(records).chosen != chosen
+
+
+def test_settings_are_ranked_by_what_they_did_on_the_other_data_sets() -> None:
+    sweep = sweep_of()
+    good, bad, worse = SearchSpace(sweep).initial_settings(10)[1:4]
+
+    def truth(eces: dict[Setting, float], error: float = 0.1) -> Truth:
+        trials = [
+            (s, n, history(eces[s], error if s == bad else 0.1)) for s in eces for n in range(3)
+        ]
+        return Truth(Curves(trials, SearchSpace(sweep)), sweep)
+
+    here = truth({BASELINE: 0.1, good: 0.3, bad: 0.01, worse: 0.02})
+    there = truth({BASELINE: 0.1, good: 0.02, bad: 0.01, worse: 0.05}, error=0.3)
+    elsewhere = truth({BASELINE: 0.5, good: 0.1, bad: 0.2, worse: 0.4})
+    found = gains(there)
+    assert [found[s] for s in (BASELINE, good, bad, worse)] == pytest.approx([1, 0.2, 1, 0.5])
+    truths = {"here": here, "there": there, "elsewhere": elsewhere}
+    assert ranked_elsewhere(truths, "here") == [BASELINE, good, worse, bad]
+
+
+def test_spreads_over_seeds_and_samples_are_found_again() -> None:
+    sweep = sweep_of()
+    draw = np.random.default_rng(0)
+    trials = []
+    for setting, seed, _ in recorded(sweep):
+        net = 0.2 + draw.normal(0, 0.02)  # what this seed came to
+        val, test = (net + draw.normal(0, 0.3 / n**0.5) for n in (2_500, 10_000))
+        trials.append((setting, seed, history(net, 0.1, val_ece=val + 0.1, test_ece=test)))
+    seeds, within = spreads(Truth(Curves(trials, SearchSpace(sweep)), sweep), 2_500, 10_000)
+    assert within == pytest.approx(0.3, rel=0.2)
+    assert seeds == pytest.approx(0.02, rel=0.2)

@@ -1,0 +1,89 @@
+"""Do other data sets' recordings tell which settings to begin with? Leaving one data set out.
+
+    python -m benchmarks.tabular.transfer FILE FILE FILE [--replays 48]
+
+For each data set the recorded settings are ranked by what they did on the *other* ones: validation
+ECE as a share of cross-entropy's there, a setting that broke the guard counting as one that gained
+nothing; the mean. Sweeps are replayed that begin with the published settings in the losses' turns
+(as it is), with the published settings in that order, or with any recorded settings in that order,
+at most half of the trials. Prints the test ECE of the choice by number of trials.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import permutations
+from pathlib import Path
+from statistics import fmean
+
+import optuna
+
+from benchmarks.tabular.policies import Calsweep, with_values
+from benchmarks.tabular.regret import QUICKSTART, Truth, load, mean_and_error
+from sweeps.search.setting import BASELINE, Setting
+from sweeps.search.space import SearchSpace
+
+TRIALS = (6, 10, 16, 25, 35, 50)
+
+
+def gains(truth: Truth) -> dict[Setting, float]:
+    """Validation ECE of each setting as a share of cross-entropy's; 1 where the guard is broken."""
+    limit = truth.mean(BASELINE, "val_error") + truth.sweep.search.guard
+    usual = truth.mean(BASELINE, "val_ece")
+    return {
+        setting: truth.mean(setting, "val_ece") / usual
+        if truth.mean(setting, "val_error") <= limit
+        else 1.0
+        for setting in truth.settings
+    }
+
+
+def ranked_elsewhere(truths: Mapping[str, Truth], left_out: str) -> list[Setting]:
+    """Settings recorded on all data sets, by their mean gain on all but one; the baseline first."""
+    others = [gains(truth) for name, truth in truths.items() if name != left_out]
+    common = set.intersection(*map(set, others), set(truths[left_out].settings)) - {BASELINE}
+    by_gain = sorted(common, key=lambda s: (fmean(gain[s] for gain in others), str(s.key)))
+    return [BASELINE, *by_gain]
+
+
+def main() -> None:
+    """Replay and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("sweeps", nargs="+", metavar="FILE")
+    parser.add_argument("--replays", type=int, default=48)
+    arguments = parser.parse_args()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    loaded = {Path(file).stem: load(file, [QUICKSTART]) for file in arguments.sweeps}
+    truths = {name: truth for name, (truth, _) in loaded.items()}
+    print(f"| data set, first trials | {' | '.join(f'{n} trials' for n in TRIALS)} |")
+    print("| --- " * (len(TRIALS) + 1) + "|", flush=True)
+    for name, (truth, num_classes) in loaded.items():
+        order = ranked_elsewhere(truths, name)
+        published = SearchSpace(truth.sweep).initial_settings(num_classes)
+        known = [setting for setting in order if setting in published]
+        kinds: dict[str, Sequence[Setting] | None] = {
+            "published, in turns": None,
+            "published, by gain elsewhere": known,
+            f"any of {len(order)} recorded, by gain elsewhere": order,
+        }
+        for kind, initial in kinds.items():
+            cells = []
+            for trials in TRIALS:
+                most = trials // 2 if initial is order else trials
+                policy = Calsweep(initial=None if initial is None else tuple(initial[:most]))
+                play = partial(_ece, policy, truth, num_classes, trials)
+                cells.append(mean_and_error([play(n) for n in range(arguments.replays)]))
+            print(f"| {name}, {kind} | {' | '.join(cells)} |", flush=True)
+
+
+def _ece(policy: Calsweep, truth: Truth, num_classes: int, trials: int, number: int) -> float:
+    orders = list(permutations(truth.curves.seeds))
+    sweep = with_values(truth.sweep, [f"search.seed={number}", f"search.trials={trials}"])
+    choice = policy(sweep, truth.curves, num_classes, orders[number % len(orders)])
+    return truth.mean(choice.setting, "test_ece")
+
+
+if __name__ == "__main__":
+    main()
