@@ -109,10 +109,10 @@ def _tuner(
         # What Optuna is told of a trial that is stopped there.
         rung_metrics=tuple(
             metric
-            for name in (sweep.objective, *sweep.search.constraints)
+            for name in (*sweep.objectives, *sweep.search.constraints)
             if (metric := name.removeprefix("val_").removesuffix("_scaled")) in METRIC_NAMES
         ),
-        own_metrics=(own,) if (own := sweep.search.own_metric) is not None else (),
+        own_metrics=sweep.search.own_metrics,
         threads=sweep.scaling.cpus_per_worker,
         user_paths=(str(Path.cwd()),),
         encoder=encoder,

@@ -165,16 +165,20 @@ def _metric_faults(sweep: SweepFile) -> list[str]:
     rung_metrics = [f"val_{name}" for name in EPOCH_METRICS if not METRICS[name].higher_is_better]
     of_trials = [f"val_{name}{end}" for name in METRICS for end in ("", _SCALED)]
     faults = []
-    if sweep.search.own_metric is not None:
-        own = sweep.objective.removesuffix(_SCALED)
+    for path in sweep.search.own_metrics:
+        own = f"val_{path.rpartition(':')[2]}"
         objectives += [own, own + _SCALED]
         of_trials += [own, own + _SCALED]
         try:
-            own_metric(sweep.search.own_metric)
+            own_metric(path)
         except ValueError as error:
             faults.append(f"search.{error}")
+    if len(set(sweep.objectives)) < len(sweep.objectives):
+        faults.append(
+            f"search.objective = {sweep.search.objective!r} names one twice; name each once"
+        )
     for key, value, allowed in (
-        ("search.objective", sweep.objective, objectives),
+        *(("search.objective", metric, objectives) for metric in sweep.objectives),
         ("scheduler.metric", sweep.scheduler.metric, rung_metrics),
         *(("search.constraints", metric, of_trials) for metric in sweep.search.constraints),
     ):

@@ -39,13 +39,13 @@ def fit_to_data(sweep: SweepFile, dataset: Dataset) -> SweepFile:
 def _objective_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
     from trainables.own_metric import check_own_metric
 
-    if sweep.search.own_metric is None:
-        return []
-    try:
-        check_own_metric(sweep.search.own_metric, dataset.num_classes)
-    except ValueError as error:
-        return [f"search.{error}"]
-    return []
+    faults = []
+    for path in sweep.search.own_metrics:
+        try:
+            check_own_metric(path, dataset.num_classes)
+        except ValueError as error:
+            faults.append(f"search.{error}")
+    return faults
 
 
 def _with_model(sweep: SweepFile, dataset: Dataset) -> SweepFile:

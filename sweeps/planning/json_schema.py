@@ -33,6 +33,8 @@ def json_schema() -> dict[str, Any]:
         definitions[definition]["properties"]["name"] |= _one_of(known)
     search, scheduler = (definitions[name]["properties"] for name in _WITH_TABLES)
     search["sampler"]["enum"], scheduler["name"]["enum"] = _tables()
+    several = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+    search["objective"] = {"anyOf": [{"type": "string"}, several], "default": "val_ece"}
     search["warm_start"] = {"anyOf": [{"type": "string"}, search["warm_start"]]}
     short = {f"#/$defs/{name}": _one_of(known) for name, known in names.items()}
     short["#/$defs/ConstraintSection"] = {"anyOf": [{"type": "number"}]}

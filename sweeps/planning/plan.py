@@ -66,7 +66,8 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
         + (f"; poor trials stop at {rungs} by {sweep.scheduler.metric}" if rungs else ""),
         "in all": f"at most {in_all:,} epochs",
         **_budget_facts(sweep, trials),
-        "chosen by": f"{sweep.search.objective}, validation error at most "
+        "chosen by": ("the Pareto front of " if sweep.rule.others else "")
+        + f"{' and '.join(sweep.search.objectives)}, validation error at most "
         f"{sweep.search.guard:g} above cross-entropy's"
         + "".join(f", {limit}" for limit in sweep.rule.constraints),
         **(

@@ -22,8 +22,7 @@ def check_at_once_if_doubtful(sweep: SweepFile) -> None:
     losses = [*sweep.losses, *([sweep.encoder.loss] if sweep.encoder is not None else [])]
     known = _dataset_is_known(sweep) and _trained_is_known(sweep)
     known = known and not part_faults(sweep)
-    own = sweep.search.own_metric
-    known = known and (own is None or _module_is_there(own))
+    known = known and all(map(_module_is_there, sweep.search.own_metrics))
     if not (known and all(_loss_is_known(section) for section in losses)):
         check_sweep(sweep)
 

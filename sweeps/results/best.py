@@ -9,6 +9,7 @@ from typing import Any
 
 from sweeps.formatting import finite
 from sweeps.results.columns import objective_metric
+from sweeps.results.leaderboard import front_rows
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.sweep_file.schema import Limit, Rule, SweepFile
@@ -33,6 +34,7 @@ class TrackedSweep:
         objective: What it minimised.
         guard: Its tolerance of validation error.
         constraints: What other metrics must keep to.
+        others: What it minimised besides.
         verdict: Whether its choice beats cross-entropy with a temperature; None before its end, or
             where that could not be asked.
         records: Its trials. Of MLflow they have the metrics of their last epoch as only history,
@@ -53,11 +55,12 @@ class TrackedSweep:
     run_ids: dict[int, str]
     parent_id: str | None
     constraints: tuple[Limit, ...] = ()
+    others: tuple[str, ...] = ()
 
     @property
     def rule(self) -> Rule:
         """What it chose by."""
-        return Rule(self.objective, self.guard, self.constraints)
+        return Rule(self.objective, self.guard, self.constraints, self.others)
 
     @property
     def full_names(self) -> dict[str, str]:
@@ -112,17 +115,19 @@ def best_settings(sweeps: Sequence[TrackedSweep]) -> list[dict[str, Any]]:
         where that is not known, as is ``parent_run_id``, the sweep's own), ``seeds`` (new seeds
         it was judged by), ``verdict`` (whether it beats cross-entropy with a temperature:
         supported, not supported, worse, or None), ``objective``, ``val`` and ``test`` (means over
-        them, with ``ece_low`` and ``ece_high``, and ``ece_scaled``), ``temperature``.
+        them, with ``ece_low`` and ``ece_high``, and ``ece_scaled``), ``temperature``; of several
+        objectives ``front``, see :func:`~sweeps.results.leaderboard.front_rows`.
     """
-    found: dict[tuple[str, ...], tuple[TrackedSweep, Candidate]] = {}
+    found: dict[tuple[object, ...], tuple[TrackedSweep, Candidate, list[dict[str, Any]]]] = {}
     for sweep in sweeps:
-        chosen = Ranking(sweep.records, sweep.rule).chosen
+        ranking = Ranking(sweep.records, sweep.rule)
+        chosen = ranking.chosen
         if chosen is None:
             continue
-        key = (sweep.data, sweep.model, sweep.model_options, sweep.objective)
+        key = (sweep.data, sweep.model, sweep.model_options, sweep.rule.objectives)
         if key not in found or _rank(chosen) < _rank(found[key][1]):
-            found[key] = (sweep, chosen)
-    ambiguous = _ambiguous_names([sweep for sweep, _ in found.values()])
+            found[key] = (sweep, chosen, front_rows(ranking))
+    ambiguous = _ambiguous_names([sweep for sweep, *_ in found.values()])
     entries = [_entry(*each, ambiguous) for each in found.values()]
     return sorted(entries, key=lambda entry: (entry["dataset"], entry["model"], entry["objective"]))
 
@@ -164,7 +169,9 @@ def _ambiguous_names(sweeps: Sequence[TrackedSweep]) -> set[str]:
     return {name for (_, name), names in full.items() if len(names) > 1}
 
 
-def _entry(sweep: TrackedSweep, chosen: Candidate, ambiguous: set[str]) -> dict[str, Any]:
+def _entry(
+    sweep: TrackedSweep, chosen: Candidate, front: list[dict[str, Any]], ambiguous: set[str]
+) -> dict[str, Any]:
     trial = chosen.trials[0]
     metric = objective_metric(sweep.objective)
     full = sweep.full_names
@@ -185,6 +192,7 @@ def _entry(sweep: TrackedSweep, chosen: Candidate, ambiguous: set[str]) -> dict[
         "test": _split(chosen, "test", metric),
         "temperature": chosen.mean("temperature"),
         "parent_run_id": sweep.parent_id,
+        **({"front": front} if front else {}),
     }
 
 

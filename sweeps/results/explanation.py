@@ -12,7 +12,7 @@ from typing import Any, Final
 from sweeps.formatting import counted, format_hyperparameters, metric_heading
 from sweeps.results.columns import objective_metric
 from sweeps.results.comparison import Comparison, in_words, verdict
-from sweeps.results.leaderboard import leaderboard
+from sweeps.results.leaderboard import front_rows, leaderboard
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.sweep_file.schema import SweepFile
@@ -57,13 +57,30 @@ def explain_choice(
             f"The cross-entropy baseline has {baseline.objective:.4f}, validation error "
             f"{baseline.val_error:.4f} (chosen: {chosen.val_error:.4f})."
         )
-    lines += [*_context(chosen, objective), *in_words(comparisons)]
+    lines += [*_front(ranking), *_context(chosen, objective), *in_words(comparisons)]
     if adapt_share:
         lines.append(
             f"{adapt_share:.0%} of the validation split is kept for what adapts to it (some "
             "losses, the temperature); the rest judges."
         )
     return [*lines, _on_the_test_split(chosen, objective_metric(objective)), *_elsewhere(chosen)]
+
+
+def _front(ranking: Ranking) -> list[str]:
+    """The answer where there are several objectives."""
+    names = ranking.rule.objectives
+    if len(names) == 1:
+        return []
+    lines = [
+        f"Pareto front of {' and '.join(names)}: {counted(len(ranking.front), 'setting')} that "
+        "none beats in all of them."
+    ]
+    for each in ranking.front:
+        given = each.setting.hyperparameters
+        setting = [each.loss, *([format_hyperparameters(given)] if given else [])]
+        values = [f"{n} {v:.4f}" for n, v in zip(names, each.objectives, strict=True)]
+        lines.append(f"On the front: {' '.join(setting)} – {', '.join(values)}.")
+    return lines
 
 
 def _infeasible(ranking: Ranking) -> list[str]:
@@ -173,6 +190,7 @@ def answer(
         "verdict": verdict(comparisons),
         "guard_reference": ranking.reference,
         "rows": leaderboard(ranking),
+        **({"front": front_rows(ranking)} if ranking.rule.others else {}),
     }
     metrics = dict.fromkeys(("error", "ece", "nll", objective_metric(ranking.rule.objective)))
     if chosen is not None:

@@ -48,6 +48,20 @@ def leaderboard(ranking: Ranking) -> list[dict[str, Any]]:
     return rows
 
 
+def front_rows(ranking: Ranking) -> list[dict[str, Any]]:
+    """A row for each setting of the Pareto front; none where there is one objective."""
+    return [
+        {
+            "loss": each.loss,
+            "hyperparameters": each.setting.hyperparameters,
+            "trial": each.trials[0].number,
+            "seeds": each.seeds,
+            **dict(zip(ranking.rule.objectives, each.objectives, strict=True)),
+        }
+        for each in (ranking.front if ranking.rule.others else ())
+    ]
+
+
 def _note(candidate: Candidate, ranking: Ranking) -> str:
     if candidate == ranking.chosen:
         return "chosen"

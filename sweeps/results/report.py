@@ -127,7 +127,7 @@ def render_side_by_side(sweeps: Sequence[Beside]) -> str:
 
 
 def _shown_objective(each: Beside) -> str:
-    return metric_heading(objective_metric(each.sweep.search.objective))
+    return metric_heading(objective_metric(each.sweep.objective))
 
 
 def _templates() -> Environment:

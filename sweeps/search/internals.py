@@ -21,7 +21,8 @@ class TrialWindow(InMemoryStorage):
     In the window are the best ``BEST`` trials, in TPE's own order, and the ``LATEST`` that ended
     last. Up to ``LATEST`` trials that is all of them. Beyond that TPE's model of the good settings
     is still made of the very best of all; its model of the others, in which older trials weigh
-    less anyway, is made of the latest. It holds one study, whose objective is minimised.
+    less anyway, is made of the latest. It holds one study, whose objectives are minimised; of
+    several the best are those by the first.
 
     Leans on: that samplers read with ``deepcopy=False``, and on the order in which TPE splits
     trials into good and others: whole before stopped before infeasible, at most 25 good ones.
@@ -75,7 +76,7 @@ def _rank(trial: FrozenTrial) -> tuple[float, ...]:
     if violation > 0:
         return 2.0, violation
     if trial.state == TrialState.COMPLETE:
-        assert trial.value is not None
-        return 0.0, trial.value
+        assert trial.values is not None
+        return 0.0, trial.values[0]
     step, value = max(trial.intermediate_values.items())
     return 1.0, float(-step), value

@@ -32,6 +32,7 @@ class Candidate:
             are none.
         objective: Mean of the objective over ``judged``.
         val_error: Mean validation error over ``judged``.
+        others: The same of the further objectives.
         broken: The limits that it does not keep to; feasible is what has none.
     """
 
@@ -39,7 +40,13 @@ class Candidate:
     judged: tuple[TrialRecord, ...]
     objective: float
     val_error: float
+    others: tuple[float, ...]
     broken: tuple[Limit, ...]
+
+    @property
+    def objectives(self) -> tuple[float, ...]:
+        """All objectives."""
+        return (self.objective, *self.others)
 
     @property
     def feasible(self) -> bool:
@@ -86,7 +93,7 @@ class Ranking:
     def __init__(self, records: Iterable[TrialRecord], rule: Rule) -> None:
         self.rule = rule
         self.records = tuple(records)
-        finished = [r for r in self.records if r.state == "finished" and _has(r, rule.objective)]
+        finished = [r for r in self.records if r.state == "finished" and _has(r, rule)]
         self._finished = finished
         groups: dict[Setting, list[TrialRecord]] = {}
         for record in finished:
@@ -104,7 +111,7 @@ class Ranking:
                 key=lambda c: (
                     not c.feasible,
                     not (most and c.seeds == most),
-                    c.objective,
+                    c.objectives,
                     c.trials[0].number,
                 ),
             )
@@ -115,6 +122,24 @@ class Ranking:
         """The best setting, if the guard lets it pass."""
         best = self.candidates[0] if self.candidates else None
         return best if best is not None and best.feasible else None
+
+    @cached_property
+    def front(self) -> tuple[Candidate, ...]:
+        """The feasible settings that none beats in all objectives, by the first of them.
+
+        Like is compared with like: where settings were trained again with new seeds, only those.
+        """
+        alike = [c for c in self.candidates if self.chosen and c.seeds == self.chosen.seeds]
+        feasible = [c for c in alike if c.feasible]
+        return tuple(
+            c
+            for c in feasible
+            if not any(
+                o.objectives != c.objectives
+                and all(a <= b for a, b in zip(o.objectives, c.objectives, strict=True))
+                for o in feasible
+            )
+        )
 
     @cached_property
     def baseline(self) -> Candidate | None:
@@ -134,7 +159,8 @@ class Ranking:
     def finalists(self, count: int) -> list[Candidate]:
         """The settings to train again: the best feasible ones, and the baseline to compare with.
 
-        The baseline is among them also where a constraint does not let it pass.
+        Of several objectives the front's, from one end to the other where they are too many. The
+        baseline is among them also where a constraint does not let it pass.
 
         Args:
             count: How many, the baseline not counted; 0 for none at all.
@@ -142,7 +168,7 @@ class Ranking:
         if count == 0:
             return []
         feasible = [c for c in self.candidates if c.feasible]
-        chosen = feasible[:count]
+        chosen = _spread(self.front, count) if self.rule.others else feasible[:count]
         return chosen + [c for c in self.candidates if c.loss == BASELINE_LOSS and c not in chosen]
 
     def _references(self, judged: Sequence[list[TrialRecord]]) -> dict[bool, References]:
@@ -195,8 +221,15 @@ def _means(trials: Sequence[TrialRecord], rule: Rule) -> References:
     return {name: fmean(r.outcome.get(name, math.nan) for r in trials) for name in metrics}
 
 
-def _has(record: TrialRecord, metric: str) -> bool:
-    return math.isfinite(record.outcome.get(metric, math.nan))
+def _has(record: TrialRecord, rule: Rule) -> bool:
+    return all(math.isfinite(record.outcome.get(name, math.nan)) for name in rule.objectives)
+
+
+def _spread(front: Sequence[Candidate], count: int) -> list[Candidate]:
+    """So many of a front: both ends, and between them one as far from the next as another."""
+    if len(front) <= count:
+        return list(front)
+    return [front[round(i * (len(front) - 1) / max(1, count - 1))] for i in range(count)]
 
 
 def _judged(trials: list[TrialRecord]) -> list[TrialRecord]:
@@ -219,6 +252,7 @@ def _candidate(
         judged=tuple(judged),
         objective=mean(rule.objective),
         val_error=mean("val_error"),
+        others=tuple(mean(name) for name in rule.others),
         broken=tuple(
             limit
             for limit in rule.limits.values()

@@ -36,8 +36,10 @@ class SweepStudy:
 
     What it is told of a trial: its objective and by how much it breaks each limit; a trial that
     the scheduler stopped is PRUNED, so that an early, low ECE never counts as a final one; a
-    failed trial is FAIL. Until the cross-entropy baseline has ended results wait, as the guard
-    cannot be known without it; should it fail, the best values so far stand in.
+    failed trial is FAIL. Of several objectives Optuna knows no PRUNED: such a trial is COMPLETE
+    and breaks a limit of its own, being stopped. Until the cross-entropy baseline has ended
+    results wait, as the guard cannot be known without it; should it fail, the best values so far
+    stand in.
 
     No setting is suggested twice, as with the same seed it would train the same once more.
 
@@ -50,7 +52,9 @@ class SweepStudy:
         self._sweep = sweep
         self._space = space
         self._study = optuna.create_study(
-            direction="minimize", sampler=RandomSampler(), storage=TrialWindow()
+            directions=["minimize"] * len(sweep.objectives),
+            sampler=RandomSampler(),
+            storage=TrialWindow(),
         )
         self._asked: dict[int, optuna.Trial] = {}
         self._sizes = space.sizes
@@ -67,7 +71,7 @@ class SweepStudy:
             if trial is not None:
                 for name, excess in {"guard": known.excess, **known.constraints}.items():
                     trial.set_constraint(name, excess)
-                self._study.tell(trial, known.objective)
+                self._study.tell(trial, [known.objective, *known.others])
 
     def suggest(self, number: int) -> Setting:
         """The setting of a new trial, none that was tried before; see :attr:`exhausted`."""
@@ -142,8 +146,8 @@ class SweepStudy:
         trial = self._asked.pop(record.number, None)
         if trial is None:
             return
-        value = record.outcome.get(self._sweep.objective, math.nan)
-        if record.state == "failed" or not math.isfinite(value):
+        values = [record.outcome.get(name, math.nan) for name in self._sweep.objectives]
+        if record.state == "failed" or not all(map(math.isfinite, values)):
             self._study.tell(trial, state=TrialState.FAIL)
             return
         if self._baseline_failed:
@@ -152,11 +156,13 @@ class SweepStudy:
         assert self._references is not None  # results wait for it
         for name, excess in excesses(record, self._references, self._rule).items():
             trial.set_constraint(name, excess)
-        if record.state == "stopped":
-            trial.report(value, record.epochs)
+        if record.state == "stopped" and len(values) == 1:
+            trial.report(values[0], record.epochs)
             self._study.tell(trial, state=TrialState.PRUNED)
-        else:
-            self._study.tell(trial, value)
+            return
+        if record.state == "stopped":
+            trial.set_constraint("stopped", 1.0)
+        self._study.tell(trial, values)
 
     def _sampler(self, number: int, attempt: int) -> BaseSampler:
         entropy = [self._sweep.search.seed, number, *([attempt] if attempt else [])]

@@ -27,6 +27,7 @@ class EarlierTrial:
         objective: This sweep's objective, as that trial had it.
         excess: By how much it breaks the guard, against its own sweep's baseline.
         constraints: The same of this sweep's constraints, by metric.
+        others: Its further objectives.
     """
 
     loss: str
@@ -34,6 +35,7 @@ class EarlierTrial:
     objective: float
     excess: float
     constraints: dict[str, float] = field(default_factory=dict)
+    others: list[float] = field(default_factory=list)
 
     @property
     def setting(self) -> Setting:
@@ -74,7 +76,7 @@ def _fitting(
     records: Sequence[TrialRecord], sweep: SweepFile, space: SearchSpace
 ) -> list[EarlierTrial]:
     rule = sweep.rule
-    needed = {rule.objective, *(limit.metric for limit in rule.limits.values())}
+    needed = {*rule.objectives, *(limit.metric for limit in rule.limits.values())}
     finished = [
         r
         for r in records
@@ -90,8 +92,8 @@ def _fitting(
         if _fits(r.setting, space):
             beyond = excesses(r, references, rule)
             guard = beyond.pop("guard")
-            objective = r.outcome[rule.objective]
-            found.append(EarlierTrial(r.loss, r.hyperparameters, objective, guard, beyond))
+            first, *others = (r.outcome[name] for name in rule.objectives)
+            found.append(EarlierTrial(r.loss, r.hyperparameters, first, guard, beyond, others))
     return found
 
 

@@ -81,6 +81,7 @@ def _about(store: SweepStore, sweep: SweepFile) -> TrackedSweep:
         objective=sweep.objective,
         guard=sweep.search.guard,
         constraints=sweep.rule.constraints,
+        others=sweep.rule.others,
         verdict=store.verdict,
         records=[],
         run_ids=trials,

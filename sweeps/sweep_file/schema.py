@@ -302,6 +302,13 @@ BUDGETS: Final = ("trials", "max_epochs", "max_hours", "max_gpu_hours")
 """The keys of ``search`` that end it."""
 
 
+def _joined(value: Any) -> Any:
+    """``[val_ece, val_error]`` is kept as ``val_ece, val_error``."""
+    if isinstance(value, list | tuple) and value and all(isinstance(part, str) for part in value):
+        return ", ".join(value)
+    return value
+
+
 def _at_most(value: Any) -> Any:
     """``0.3`` is short for ``{at_most: 0.3}``."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -356,7 +363,8 @@ class SearchSection(_Section):
         seed: Of all that is random: splits, weights, batches, proposals.
         objective: The validation metric to be lowered; or a function of your own, as
             ``package.module:function``, of probabilities and labels. Either with ``_scaled`` at its
-            end is judged after temperature scaling.
+            end is judged after temperature scaling. Of a list, such as ``[val_ece, val_error]``,
+            the answer is the Pareto front; the first is what one number is shown of.
         guard: Share by which a trial's validation error may exceed the cross-entropy baseline's:
             beyond it the trial is infeasible, however low its objective.
         constraints: What other metrics must keep to for a trial to be feasible, by metric:
@@ -371,7 +379,7 @@ class SearchSection(_Section):
     trials: Count = 50
     sampler: str = "tpe"
     seed: Annotated[int, Field(ge=0, le=_LARGEST_SEED)] = 0
-    objective: str = "val_ece"
+    objective: Annotated[str, BeforeValidator(_joined)] = "val_ece"
     guard: Annotated[float, Field(ge=0, le=1)] = 0.01
     constraints: Annotated[dict[str, ConstraintSection], Field(max_length=_MOST_ENTRIES)] = {}
     max_epochs: Annotated[int, Field(gt=0, le=1_000_000_000)] | None = None
@@ -385,9 +393,15 @@ class SearchSection(_Section):
     ] = ()
 
     @property
-    def own_metric(self) -> str | None:
-        """The path of the function of the user's own that is the objective, if it is one."""
-        return self.objective.removesuffix("_scaled") if ":" in self.objective else None
+    def objectives(self) -> tuple[str, ...]:
+        """The parts of the objective, as they are named."""
+        return tuple(part.strip() for part in self.objective.split(","))
+
+    @property
+    def own_metrics(self) -> tuple[str, ...]:
+        """The paths of functions of the user's own among the objectives."""
+        own = (part.removesuffix("_scaled") for part in self.objectives if ":" in part)
+        return tuple(dict.fromkeys(own))
 
 
 class SchedulerSection(_Section):
@@ -529,11 +543,18 @@ class Rule:
         guard: By how much the validation error may exceed the baseline's, or where the baseline
             did not finish, the lowest there is.
         constraints: What other metrics must keep to besides.
+        others: Further metrics to be lowered, where the answer is a Pareto front.
     """
 
     objective: str
     guard: float
     constraints: tuple[Limit, ...] = ()
+    others: tuple[str, ...] = ()
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """All metrics to be lowered."""
+        return (self.objective, *self.others)
 
     @property
     def limits(self) -> dict[str, Limit]:
@@ -716,22 +737,29 @@ class SweepFile(_Section):
         return self.trained.name + (f"+{self.encoder.loss.name}" if self.encoder else "")
 
     @property
+    def objectives(self) -> tuple[str, ...]:
+        """The objectives as trials report them: ``val_cost`` of ``my_metrics:cost``."""
+        return tuple(
+            f"val_{given.rpartition(':')[2]}" if ":" in given else given
+            for given in self.search.objectives
+        )
+
+    @property
     def objective(self) -> str:
-        """The objective as trials report it: ``val_cost`` of ``my_metrics:cost``."""
-        given = self.search.objective
-        return f"val_{given.rpartition(':')[2]}" if ":" in given else given
+        """The first of them, or the only one."""
+        return self.objectives[0]
 
     @property
     def named(self) -> tuple[str, ...]:
         """What it names that may be the user's own."""
         encoder = [self.encoder.loss.name] if self.encoder is not None else []
-        own = [self.search.own_metric] if self.search.own_metric is not None else []
         losses = (section.name for section in self.losses)
-        return (self.dataset.name, self.trained.name, *losses, *encoder, *own)
+        return (self.dataset.name, self.trained.name, *losses, *encoder, *self.search.own_metrics)
 
     @property
     def rule(self) -> Rule:
         """What the sweep chooses by."""
         given = self.search.constraints.items()
         constraints = tuple(section.limit(metric) for metric, section in given)
-        return Rule(self.objective, self.search.guard, constraints)
+        first, *others = self.objectives
+        return Rule(first, self.search.guard, constraints, tuple(others))

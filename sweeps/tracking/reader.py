@@ -91,6 +91,7 @@ def _about(uri: str, run: Any) -> TrackedSweep:
         name=run.data.tags["calsweep.sweep"],
         objective=params["objective"],
         guard=float(params["guard"]),
+        others=tuple(params.get("other_objectives", "").split()),
         constraints=tuple(Limit(**each) for each in json.loads(params.get("constraints", "[]"))),
         verdict=run.data.tags.get("verdict"),
         records=[],
@@ -140,7 +141,9 @@ def _deciding_runs(client: Any, sweep: TrackedSweep, experiment: str) -> list[An
     order = [f"metrics.`{sweep.objective}` ASC", "attributes.start_time ASC"]
     for page in _pages(client, where, finished, order):
         runs += page
-        if _decided([_record(run) for run in runs if _is_written(run)], sweep.rule):
+        if not sweep.others and _decided(
+            [_record(run) for run in runs if _is_written(run)], sweep.rule
+        ):
             break
     return [run for run in runs if _is_written(run)]
 

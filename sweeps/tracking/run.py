@@ -129,6 +129,7 @@ def sweep_parameters(sweep: SweepFile, digest: str | None) -> dict[str, str]:
         "seed": str(sweep.search.seed),
         "objective": sweep.objective,
         "guard": str(sweep.search.guard),
+        **({"other_objectives": " ".join(sweep.rule.others)} if sweep.rule.others else {}),
         **({"constraints": json.dumps(list(map(asdict, found)))} if found else {}),
     }
 

@@ -58,7 +58,7 @@ def running_description(sweep: SweepFile, ranking: Ranking | None = None) -> str
     losses = ", ".join(section.name for section in sweep.losses)
     return (
         f"A sweep of `{sweep.model_label}` on **{sweep.dataset.label}** over {losses}, for the "
-        f"lowest {sweep.objective}. It is not finished yet." + _so_far(ranking)
+        f"lowest {' and '.join(sweep.objectives)}. It is not finished yet." + _so_far(ranking)
     )
 
 

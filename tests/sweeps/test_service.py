@@ -183,17 +183,27 @@ def cost(probs, labels):
 
 def test_a_sweep_aims_at_a_function_of_ones_own(workplace: Path) -> None:
     (workplace / "own_metric.py").write_text(OWN_METRIC)
+    objectives = ["own_metric:cost_scaled", "val_error"]
     result = run(
         workplace,
         "own_metric",
         losses=["brier"],
-        search={"trials": 2, "objective": "own_metric:cost_scaled", "constraints": {"val_cost": 9}},
+        search={"trials": 2, "constraints": {"val_cost": 9}, "objective": objectives},
         selection={"finalists": 1, "seeds": 1},
     )
     finished = [r.outcome for r in result.records if r.state == "finished"]
     chosen = result.answer["chosen"]
     assert result.answer["objective"] == "val_cost_scaled"
     assert all(o["val_cost"] <= o["val_cost_high"] and "test_cost_scaled" in o for o in finished)
+    assert (
+        result.answer["front"][0]["val_cost_scaled"]
+        <= result.answer["front"][-1]["val_cost_scaled"]
+    )
+    (sweep,) = [
+        s for s in tracked_sweeps(tracking_uri(str(workplace / "store"))) if s.name == "own_metric"
+    ]
+    (entry,) = best_settings([sweep])
+    assert entry["front"] == result.answer["front"]
     assert chosen["val"]["cost"] in [o["val_cost"] for o in finished]
     assert {"val_cost_scaled", "test_cost"} <= result.answer["rows"][0].keys()
     write_report("own_metric", str(workplace / "store"), str(workplace / "own_metric.html"))

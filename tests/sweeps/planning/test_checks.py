@@ -142,6 +142,18 @@ def test_constraints_may_be_of_every_metric() -> None:
     check_sweep(make_sweep(search={"constraints": given}))
 
 
+def test_several_objectives() -> None:
+    check_sweep(make_sweep(search={"objective": ["val_ece", "val_error"]}))
+    for objective, message in (
+        (["val_ece", "val_eror"], r"search.objective = 'val_eror' .*did you mean 'val_error'"),
+        ("val_ece, val_ece", r"search.objective = 'val_ece, val_ece' names one twice"),
+        ([], r"search.objective = .*string"),
+        (["val_ece", 3], r"search.objective = .*string"),
+    ):
+        with pytest.raises(UserError, match=message):
+            check_sweep(make_sweep(search={"objective": objective}))
+
+
 OWN_METRICS = """
 def cost(probs, labels):
     return float((probs.argmax(dim=1) - labels).abs().double().mean())

@@ -62,6 +62,7 @@ GOOD = {"name": "a", "dataset": "digits", "losses": ["focal"]}
         {"search": {"warm_start": "first"}},
         {"search": {"warm_start": ["first", "second"], "max_hours": None}},
         {"search": {"constraints": {"val_nll": 0.3, "val_auroc": {"at_least": 0.9}}}},
+        {"search": {"objective": ["val_ece", "val_error"]}},
         {"scaling": {"gpus_per_worker": "auto"}},
         {"scaling": {"gpus_per_worker": 0.25}},
         {"encoder": {"loss": "supcon", "training": {"epochs": 3}}},

@@ -38,6 +38,13 @@ from tests.builders import make_sweep, shown
             },
         ),
         (
+            {"search": {"objective": ["val_ece", "val_error"]}},
+            {
+                "chosen by": "the Pareto front of val_ece and val_error, validation error at most "
+                "0.01 above cross-entropy's"
+            },
+        ),
+        (
             {"search": {"max_epochs": 180, "max_hours": 2.5}},
             {
                 "in all": "at most 180 epochs",

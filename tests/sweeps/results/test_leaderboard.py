@@ -141,6 +141,26 @@ def test_constraints_and_what_they_keep_out_are_told() -> None:
     )
 
 
+def test_of_several_objectives_the_front_is_the_answer() -> None:
+    search = {"objective": ["val_ece", "val_error"], "guard": 0.1}
+    records = [
+        baseline(val_ece=0.04, val_error=0.02),
+        trial(1, "focal", {"gamma": 3.0}, val_ece=0.01, val_error=0.1),
+        trial(2, "mbls", val_ece=0.05, val_error=0.05),
+    ]
+    found = answer(ranked(records, search=search), make_sweep(search=search))
+    assert [(each["loss"], each["val_error"]) for each in found["front"]] == [
+        ("focal", 0.1),
+        ("cross_entropy", 0.02),
+    ]
+    assert (
+        "Pareto front of val_ece and val_error: 2 settings that none beats in all of them."
+        in (found["why"])
+    )
+    assert "On the front: focal γ=3 – val_ece 0.0100, val_error 0.1000." in found["why"]
+    assert "front" not in answer(ranked(records), make_sweep())
+
+
 def test_no_choice_is_told() -> None:
     stopped = [baseline(state="failed"), trial(1, "focal", epochs=1, state="stopped")]
     (line,) = explain_choice(ranked(stopped, search={"guard": 0.02}))

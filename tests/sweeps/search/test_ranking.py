@@ -168,3 +168,47 @@ def test_finalists_keep_to_constraints_over_their_new_seeds() -> None:
     chosen = Ranking([baseline(val_nll=0.5), lucky, steady, *again], rule).chosen
     assert chosen is not None
     assert chosen.trials[0] == steady
+
+
+FRONT = make_sweep(search={"objective": ["val_ece", "val_nll"]}).rule
+
+
+def test_of_several_objectives_the_finalists_are_the_front() -> None:
+    trials = [
+        baseline(val_ece=0.2, val_nll=0.5),
+        trial(1, val_ece=0.01, val_nll=0.9),
+        trial(2, val_ece=0.02, val_nll=0.6),
+        trial(3, val_ece=0.03, val_nll=0.4),
+        trial(4, val_ece=0.09, val_nll=0.1),
+        trial(5, val_ece=0.03, val_nll=0.7),  # the second beats it
+        trial(6, val_ece=0.0, val_nll=0.0, val_error=0.5),
+    ]
+    ranking = Ranking(trials, FRONT)
+    assert [c.trials[0].number for c in ranking.front] == [1, 2, 3, 4]
+    assert ranking.chosen == ranking.front[0]
+    assert [c.trials[0].number for c in ranking.finalists(4)] == [1, 2, 3, 4, 0]
+    assert [c.trials[0].number for c in ranking.finalists(3)] == [1, 3, 4, 0]
+    assert [c.trials[0].number for c in ranking.finalists(1)] == [1, 0]
+    again = [finalist(7, trials[1], 1, val_ece=0.05, val_nll=0.9)]
+    again += [finalist(8, trials[3], 1, val_ece=0.03, val_nll=0.4)]
+    last = Ranking([*trials, *again], FRONT)
+    assert [c.trials[0].number for c in last.front] == [3]
+
+
+@given(values=st.lists(st.tuples(SHARE, SHARE, SHARE), min_size=1, max_size=12))
+def test_nothing_feasible_beats_the_front(values: list[tuple[float, float, float]]) -> None:
+    trials = [
+        trial(i, val_ece=e, val_nll=n, val_error=r) for i, (e, n, r) in enumerate(values, start=1)
+    ]
+    ranking = Ranking([baseline(val_error=0.5), *trials], FRONT)
+    feasible = [c for c in ranking.candidates if c.feasible]
+    assert ranking.chosen in ranking.front
+    for each in feasible:
+        beaten = [
+            o
+            for o in feasible
+            if o.objective <= each.objective
+            and o.others <= each.others
+            and o.objectives != each.objectives
+        ]
+        assert (each in ranking.front) is not bool(beaten)

@@ -264,6 +264,28 @@ def test_constraints_reach_optuna() -> None:
     assert study._study.best_trial.value == 0.03
 
 
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
+def test_of_several_objectives_optuna_is_told_all(sampler: str) -> None:
+    sweep = searching("focal", guard=0.01, objective=["val_ece", "val_nll"], sampler=sampler)
+    study = study_of(sweep)
+    study.adopt(0, BASELINE)
+    study.observe(record(0, BASELINE))
+    values: list[dict[str, Any]] = [
+        {"val_ece": 0.03, "val_nll": 0.2},
+        {"val_ece": 0.01, "val_nll": 0.1, "state": "stopped"},
+        {"val_ece": 0.03, "val_nll": float("nan")},
+    ]
+    for number in range(1, 15):
+        outcome = values[(number - 1) % 3]
+        study.observe(record(number, study.suggest(number), **outcome))
+    finished, stopped, unknown = told(study)[:3]
+    assert (finished.values, finished.state) == ([0.03, 0.2], optuna.trial.TrialState.COMPLETE)
+    assert stopped.values == [0.01, 0.1]
+    assert stopped.constraints["stopped"] > 0  # its early values never count as final ones
+    assert unknown.state == optuna.trial.TrialState.FAIL
+    assert all(trial.values == [0.03, 0.2] for trial in study._study.best_trials)
+
+
 def test_without_a_baseline_optuna_is_told_of_a_constant_classifier_all_the_same() -> None:
     study = study_of(searching("focal", guard=0.01))
     settings = [study.suggest(number) for number in range(1, 4)]

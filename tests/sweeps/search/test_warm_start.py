@@ -84,6 +84,15 @@ def test_finished_trials_that_fit_are_taken(storage: Path) -> None:
     assert learned(learning("new"), storage) == []
 
 
+def test_earlier_trials_have_all_objectives(storage: Path) -> None:
+    sweep = learning("new", "focal", warm_start="first", objective=["val_ece", "val_nll"])
+    first = learned(sweep, storage)[0]
+    assert (first.objective, first.others) == (0.02, [0.1])
+    store = new_store(storage, sweep)
+    store.folder.write("warm_start.json", json.dumps([asdict(first)]).encode())
+    assert ledger_of(sweep, store)._study._study.get_trials()[0].values == [0.02, 0.1]
+
+
 def test_earlier_trials_are_held_to_the_constraints_of_the_new_sweep(storage: Path) -> None:
     limits = {"val_nll": {"above_baseline": 0.01}, "val_brier": 0.5}
     assert learned(learning("new", "focal", constraints=limits), storage) == []

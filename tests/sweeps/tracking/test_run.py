@@ -39,7 +39,9 @@ def test_no_two_hyperparameters_share_a_column(names: list[str]) -> None:
 
 def test_a_sweeps_rule_is_read_from_its_run() -> None:
     limits = {"val_nll": 0.3, "val_auroc": {"below_baseline": 0.01}}
-    sweep = make_sweep(search={"constraints": limits, "objective": "val_brier", "guard": 0.02})
+    sweep = make_sweep(
+        search={"constraints": limits, "objective": "val_brier, val_nll", "guard": 0.02}
+    )
     parameters = sweep_parameters(sweep, "digest")
     tags = {"calsweep.sweep": sweep.name}
     run = SimpleNamespace(
