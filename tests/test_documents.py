@@ -1,14 +1,98 @@
 """What the documents say is what the code does."""
 
+import ast
+import re
 from pathlib import Path
 
+import pytest
+from ruamel.yaml import YAML
+
+from sweeps.planning.json_schema import sections
+from sweeps.sweep_file.loading import parse_sweep
 from sweeps.terminal.catalogue import losses_markdown
+from tests.harness.running import run_blocks
+from trainables.losses.registry import CATALOGUE
 
 ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+OWN_TESTS = ("own_losses.md", "own_data.md")  # whose blocks are files of a reader's folder
+PACKAGES = ("calsweep", "sweeps", "trainables", "search_spaces")
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The code blocks of a page."""
+    pattern = rf"^```{language}\n(.*?)^```$"
+    return re.findall(pattern, page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def tables(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("|")]
 
 
 def test_the_readmes_table_of_losses_is_the_commands() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     section = readme.partition("\n## Losses\n")[2].partition("\n## ")[0]
-    table = [line for line in section.splitlines() if line.startswith("|")]
-    assert table == losses_markdown().splitlines()
+    assert tables(section) == losses_markdown().splitlines()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_sweep_files_go_through_the_loader(page: Path) -> None:
+    for block in blocks(page, "yaml"):
+        tree = YAML(typ="safe").load(block)
+        sweep = parse_sweep({"name": "a", "dataset": "digits", "losses": ["focal"]} | tree)
+        assert all(getattr(sweep, key) is not None for key in tree)
+
+
+def test_some_sweep_files_are_there() -> None:
+    assert sum(len(blocks(page, "yaml")) for page in PAGES) >= 7
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("page", ["index.md", "python.md"])
+def test_the_pages_programs_run(page: str, tmp_path: Path) -> None:
+    found = blocks(ROOT / "docs" / page, "python")
+    assert found
+    run_blocks(found, tmp_path)
+
+
+def test_the_metrics_pages_program_runs(tmp_path: Path) -> None:
+    run_blocks(blocks(ROOT / "docs/metrics.md", "python"), tmp_path)
+
+
+def test_all_programs_of_pages_are_run() -> None:
+    with_programs = {page.name for page in PAGES if blocks(page, "python")}
+    assert with_programs - {"index.md", "python.md", "metrics.md"} == {"README.md", *OWN_TESTS}
+
+
+def test_the_losses_page_says_when_to_try_each() -> None:
+    text = (ROOT / "docs/losses.md").read_text(encoding="utf-8")
+    table = "\n".join(tables(text.partition("## Which to try")[2]))
+    named = re.findall(r"`([a-z_]+)`", table)
+    assert set(named) == set(CATALOGUE.ours)
+
+
+def test_the_messages_are_those_of_the_code() -> None:
+    said = "\n".join(
+        node.value
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+    text = (ROOT / "docs/messages.md").read_text(encoding="utf-8")
+    messages = [row.split("|")[1].strip(" `") for row in tables(text)]
+    messages = [message for message in messages if message not in ("it says", "---")]
+    assert len(messages) > 15
+    assert [message for message in messages if message not in said] == []
+
+
+def test_the_sweep_files_page_has_every_key() -> None:
+    from website import sweep_file
+
+    page = sweep_file.sections()
+    keys = {key for section in sections() for key in section.model_fields}
+    assert {key for key in keys if f"| `{key}` |" not in page} == set()
+    anchors = set(re.findall(r"\]\(#(\w+)\)", page))
+    headings = {re.sub(r"\W", "", h) for h in re.findall(r"^## (.*)$", page, re.MULTILINE)}
+    assert anchors <= headings

@@ -1,0 +1,83 @@
+"""What mkdocs asks while it builds: the generated pages, and the parts that pages ask for.
+
+A page asks for a part by a comment of its own line, ``<!-- losses -->``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+from website import losses, metrics, readme, sweep_file
+
+PARTS: Final[dict[str, Callable[[], str]]] = {
+    "answer": readme.answer,
+    "data": readme.data,
+    "losses": losses.sections,
+    "losses-overview": losses.overview,
+    "metrics": metrics.table,
+    "metric-classes": metrics.classes,
+    "sweep-file": sweep_file.sections,
+}
+_MARKER: Final = re.compile(r"^<!-- ([a-z-]+) -->$", re.MULTILINE)
+_ROLE: Final = re.compile(r":(?:func|class|meth|mod|attr|data):(?=<code>)")
+_TILDE: Final = re.compile(r"(<code>)~(?:\w+\.)*(\w+)(</code>)")
+ROOT: Final = Path(__file__).parents[1]
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Pages that the navigation does not name go under More."""
+    named = set(_pages(config.nav))
+    generated = {"contributing.md", "changelog.md"}
+    found = {path.relative_to(config.docs_dir).as_posix() for path in _markdown(config.docs_dir)}
+    if missing := sorted(named - found - generated):
+        raise PluginError(f"mkdocs.yml names pages that are not there: {', '.join(missing)}")
+    if more := sorted(found - named):
+        config.nav.append({"More": more})
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """The pages and pictures that are made from the code."""
+    pages = {
+        "contributing.md": readme.contributing(),
+        "changelog.md": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
+        **losses.pictures(),
+    }
+    for path, content in pages.items():
+        files.append(File.generated(config, path, content=content))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Puts the parts that a page asks for into it."""
+
+    def part(found: re.Match[str]) -> str:
+        if found[1] not in PARTS:
+            raise PluginError(f"{page.file.src_uri}: no part {found[1]!r}; there are: {[*PARTS]}")
+        return PARTS[found[1]]()
+
+    return _MARKER.sub(part, markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Sphinx's roles in docstrings become plain code."""
+    return _TILDE.sub(r"\1\2\3", _ROLE.sub("", html))
+
+
+def _pages(nav: Any) -> list[str]:
+    if isinstance(nav, str):
+        return [nav]
+    parts = nav.values() if isinstance(nav, dict) else nav
+    return [page for part in parts for page in _pages(part)]
+
+
+def _markdown(folder: str) -> list[Path]:
+    return list(Path(folder).rglob("*.md"))

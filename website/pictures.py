@@ -1,0 +1,130 @@
+"""The pictures of docs/concepts.md, made from real runs: python -m website.pictures [NAME ...].
+
+They lie in docs/pictures and are made anew by hand, as the runs take minutes: ``alone`` trains on
+scikit-learn's digits, ``choice`` runs the quickstart (or reads it from CALSWEEP_STORAGE), and
+``intervals`` trains on Fashion-MNIST, in ./data or in the folder that DATA names.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+import calsweep
+from calsweep.pictures import draw_reliability, new_figure
+from trainables import metrics as M
+from trainables.config import TrainingConfig
+from trainables.data import load_dataset
+from trainables.losses import make_loss
+from trainables.models import make_model
+from trainables.posthoc import TemperatureScaling
+from trainables.training import Trainer
+
+if TYPE_CHECKING:
+    from trainables.data import Dataset
+
+FOLDER: Final = Path(__file__).parents[1] / "docs/pictures"
+_BLUE, _RED, _GREY = "#0072B2", "#D55E00", "#8a8f98"
+DRAWS, SAMPLES = 40, 500
+
+
+def alone() -> None:
+    """ECE, error and NLL by epoch, from before training begins."""
+    trainer, data = _trainer("digits", epochs=20, batch_size=64, lr=0.05)
+    rows = [_validated(trainer, data)]
+    for _ in range(20):
+        trainer.train_epoch()
+        rows.append(_validated(trainer, data))
+    figure = Figure(figsize=(7.2, 2.4), layout="constrained")
+    for axis, name in zip(figure.subplots(1, 3), ("ece", "error", "nll"), strict=True):
+        values = [row[name] for row in rows]
+        axis.plot(range(21), values, color=_BLUE, marker="o", markersize=3)
+        axis.plot(0, values[0], "o", color=_RED)
+        axis.annotate("untrained", (0, values[0]), (4, values[0]), color=_RED, va="center")
+        axis.set(xlabel="epoch", ylabel=f"val_{name}", ylim=(0, None))
+    _save(figure, "alone")
+    print("untrained:", rows[0], "least ECE of trained:", min(row["ece"] for row in rows[1:]))
+
+
+def choice() -> None:
+    """What stops trials, and what chooses, of the quickstart."""
+    storage = os.environ.get("CALSWEEP_STORAGE", "calsweep-store")
+    try:
+        result = calsweep.load(storage, "quickstart")
+    except calsweep.UserError:
+        result = calsweep.run("quickstart", storage=storage)
+    _save(result.plot_curves(), "stops")
+    _save(result.plot_search(), "chooses")
+    print(result)
+
+
+def intervals() -> None:
+    """Intervals from 40 draws of 500 samples, and the value on all 10,000."""
+    root = os.environ.get("DATA", "data")
+    trainer, data = _trainer("fashion_mnist", root=root, train_samples=4_000, epochs=5, lr=0.05)
+    for _ in range(5):
+        trainer.train_epoch()
+    logits, labels = trainer.predict(data.test)
+    temperature = TemperatureScaling().fit(*trainer.predict(data.validation)).temperature
+    figure = new_figure((7.2, 3.8))
+    draw_reliability(figure, logits, labels, temperature)
+    _save(figure, "reliability")
+    probs = logits.double().softmax(1)
+    whole = M.expected_calibration_error(probs, labels)
+    generator = torch.Generator().manual_seed(0)
+    figure = Figure(figsize=(7.2, 3.4), layout="constrained")
+    axis = figure.subplots()
+    held = 0
+    for draw in range(DRAWS):
+        chosen = torch.randint(len(labels), (SAMPLES,), generator=generator)
+        value, low, high = M.interval("ece", probs[chosen], labels[chosen])
+        holds = low <= whole <= high
+        held += holds
+        axis.plot([draw, draw], [low, high], color=_BLUE if holds else _RED, linewidth=2)
+        axis.plot(draw, value, "o", color=_BLUE if holds else _RED, markersize=3.5)
+    axis.axhline(whole, color="black", linewidth=1, label=f"on all 10,000: {whole:.4f}")
+    mean, _, high = M.calibrated_reference("ece", probs[:SAMPLES])
+    axis.axhspan(0, high, color=_GREY, alpha=0.25, linewidth=0)
+    axis.axhline(
+        mean, color=_GREY, linestyle="--", label="a calibrated model's (mean, 95 % in grey)"
+    )
+    axis.set(xlabel=f"draw of {SAMPLES} samples", ylabel="ECE", ylim=(0, None))
+    axis.legend(frameon=False, fontsize=9)
+    _save(figure, "intervals")
+    print(f"{held} of {DRAWS} hold {whole:.4f}; a calibrated model's {mean:.4f}, up to {high:.4f}")
+
+
+def _trainer(name: str, **given: Any) -> tuple[Trainer, Dataset]:
+    config = TrainingConfig(
+        **{key: given.pop(key) for key in ("epochs", "batch_size", "lr") if key in given}
+    )
+    data = load_dataset(name, seed=0, **given)
+    torch.manual_seed(0)
+    model = make_model("small_cnn", input_shape=data.input_shape, num_classes=data.num_classes)
+    loss = make_loss("cross_entropy", data.num_classes)
+    return Trainer(model, loss, data, config, 0, torch.device("cpu")), data
+
+
+def _validated(trainer: Trainer, data: Dataset) -> dict[str, float]:
+    logits, labels = trainer.predict(data.validation)
+    found: dict[str, float] = M.evaluate(logits, labels, ("ece", "error", "nll"))
+    return found
+
+
+def _save(figure: Figure, name: str) -> None:
+    FOLDER.mkdir(exist_ok=True)
+    with rc_context({"svg.hashsalt": name}):
+        figure.savefig(FOLDER / f"{name}.svg", format="svg", metadata={"Date": None})
+
+
+MAKERS: Final = {"alone": alone, "choice": choice, "intervals": intervals}
+
+if __name__ == "__main__":
+    for each in sys.argv[1:] or MAKERS:
+        MAKERS[each]()

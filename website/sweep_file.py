@@ -1,0 +1,104 @@
+"""The sweep file's page: made of the schema, so that it says what the loader takes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from sweeps.planning.json_schema import PATH
+
+_BOUNDS: Final = {
+    "minimum": "at least {}",
+    "exclusiveMinimum": "above {}",
+    "maximum": "at most {}",
+    "exclusiveMaximum": "below {}",
+}
+_TYPES: Final = {
+    "string": "text",
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "`true` or `false`",
+}
+
+
+def sections() -> str:
+    """A heading and a table of keys for each section."""
+    schema = json.loads(PATH.read_text(encoding="utf-8"))
+    definitions = schema["$defs"]
+    parts = [_section("The file", schema, definitions)]
+    for key, given in schema["properties"].items():
+        for name in _references(given):
+            parts.append(_section(f"`{key}`", definitions[name], definitions))
+            parts += [
+                _section(f"`{key}.{inner}`", definitions[below], definitions)
+                for inner, of_inner in definitions[name]["properties"].items()
+                for below in _references(of_inner)
+                if below in ("SpaceSection", "ElsewhereSection", "LossSection")
+            ]
+    return "\n\n".join(dict.fromkeys(parts))
+
+
+def _section(heading: str, section: dict[str, Any], definitions: dict[str, Any]) -> str:
+    lines = [
+        f"## {heading}\n",
+        section["description"].replace("\n", " ") + "\n",
+        "| key | what it is | allowed | default |",
+        "| --- | --- | --- | --- |",
+    ]
+    required = section.get("required", ())
+    for key, given in section["properties"].items():
+        default = "must be given" if key in required else _default(given)
+        said = given["description"].replace("|", "\\|")
+        lines.append(f"| `{key}` | {said} | {_allowed(given, key)} | {default} |")
+    if section.get("additionalProperties") is True:
+        lines.append("| … | options of what is named, by their names | | |")
+    return "\n".join(lines)
+
+
+def _allowed(given: dict[str, Any], key: str) -> str:
+    if "anyOf" in given:
+        kinds = [_allowed(each, key) for each in given["anyOf"] if each.get("type") != "null"]
+        return " or ".join(dict.fromkeys(kind for kind in kinds if kind))
+    if "$ref" in given:
+        return f"[a section](#{_slug(key)})"
+    if "const" in given:
+        return f"`{given['const']}`"
+    if "enum" in given:
+        return ", ".join(f"`{each}`" for each in given["enum"])
+    if given.get("type") == "array":
+        return f"a list: {_allowed(given['items'], key)}"
+    if given.get("type") == "object":
+        inner = given["additionalProperties"]
+        of = f"[ranges](#{_slug(key)})" if "$ref" in inner else "values"
+        return f"{of} by name"
+    bounds = [text.format(_number(given[b])) for b, text in _BOUNDS.items() if b in given]
+    return ", ".join([_TYPES[given["type"]], *bounds])
+
+
+def _slug(key: str) -> str:
+    return {"space": "lossesspace", "shift": "evaluationshift", "ood": "evaluationshift"}.get(
+        key, "losses" if key == "loss" else key
+    )
+
+
+def _default(given: dict[str, Any]) -> str:
+    default = given.get("default")
+    if isinstance(default, dict):
+        return "as below" if default else "none"
+    if default is None or default == []:
+        return "–"
+    return f"`{json.dumps(default)}`".replace('"', "")
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) else f"{value:g}"
+
+
+def _references(tree: Any) -> list[str]:
+    """The sections that a key holds."""
+    if isinstance(tree, list):
+        return [name for item in tree for name in _references(item)]
+    if not isinstance(tree, dict):
+        return []
+    own = [tree["$ref"].rpartition("/")[2]] if "$ref" in tree else []
+    return own + [name for value in tree.values() for name in _references(value)]
