@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+from torch import Tensor, nn
 
 import calsweep
 from calsweep.pictures import draw_reliability, new_figure
@@ -28,6 +29,7 @@ from trainables.training import Trainer
 
 if TYPE_CHECKING:
     from trainables.data import Dataset
+    from trainables.data.base import Split
 
 FOLDER: Final = Path(__file__).parents[1] / "docs/pictures"
 _BLUE, _RED, _GREY = "#0072B2", "#D55E00", "#8a8f98"
@@ -67,11 +69,20 @@ def choice() -> None:
 def intervals() -> None:
     """Intervals from 40 draws of 500 samples, and the value on all 10,000."""
     root = os.environ.get("DATA", "data")
-    trainer, data = _trainer("fashion_mnist", root=root, train_samples=4_000, epochs=5, lr=0.05)
-    for _ in range(5):
-        trainer.train_epoch()
-    logits, labels = trainer.predict(data.test)
-    temperature = TemperatureScaling().fit(*trainer.predict(data.validation)).temperature
+    data = load_dataset("fashion_mnist", seed=0, root=root, train_samples=10_000)
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.002)
+    pixels, targets = _as_numbers(data.train)
+    for _ in range(15):
+        for chosen in torch.randperm(len(targets)).split(128):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(network(pixels[chosen]), targets[chosen]).backward()
+            optimizer.step()
+    with torch.no_grad():
+        (held, held_labels), (test, labels) = map(_as_numbers, (data.validation, data.test))
+        fitted_on, logits = network(held), network(test)
+    temperature = TemperatureScaling().fit(fitted_on, held_labels).temperature
     figure = new_figure((7.2, 3.8))
     draw_reliability(figure, logits, labels, temperature)
     _save(figure, "reliability")
@@ -80,12 +91,12 @@ def intervals() -> None:
     generator = torch.Generator().manual_seed(0)
     figure = Figure(figsize=(7.2, 3.4), layout="constrained")
     axis = figure.subplots()
-    held = 0
+    holding = 0
     for draw in range(DRAWS):
         chosen = torch.randint(len(labels), (SAMPLES,), generator=generator)
         value, low, high = M.interval("ece", probs[chosen], labels[chosen])
         holds = low <= whole <= high
-        held += holds
+        holding += holds
         axis.plot([draw, draw], [low, high], color=_BLUE if holds else _RED, linewidth=2)
         axis.plot(draw, value, "o", color=_BLUE if holds else _RED, markersize=3.5)
     axis.axhline(whole, color="black", linewidth=1, label=f"on all 10,000: {whole:.4f}")
@@ -97,7 +108,13 @@ def intervals() -> None:
     axis.set(xlabel=f"draw of {SAMPLES} samples", ylabel="ECE", ylim=(0, None))
     axis.legend(frameon=False, fontsize=9)
     _save(figure, "intervals")
-    print(f"{held} of {DRAWS} hold {whole:.4f}; a calibrated model's {mean:.4f}, up to {high:.4f}")
+    print(
+        f"{holding} of {DRAWS} hold {whole:.4f}; a calibrated model's {mean:.4f}, up to {high:.4f}"
+    )
+
+
+def _as_numbers(split: Split) -> tuple[Tensor, Tensor]:
+    return torch.as_tensor(split.inputs).float() / 255, torch.as_tensor(split.labels)
 
 
 def _trainer(name: str, **given: Any) -> tuple[Trainer, Dataset]:

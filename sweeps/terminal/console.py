@@ -8,7 +8,11 @@ from rich.console import Console
 
 
 def plain_console(
-    *, stderr: bool = False, width: int | None = None, file: IO[str] | None = None
+    *,
+    stderr: bool = False,
+    width: int | None = None,
+    file: IO[str] | None = None,
+    recorded: bool = False,
 ) -> Console:
     """A console that shows text as it is.
 
@@ -19,7 +23,15 @@ def plain_console(
         stderr: Whether to print to standard error.
         width: In characters; None for the terminal's.
         file: Print there instead.
+        recorded: Whether what is printed can be exported as HTML.
     """
     return Console(
-        stderr=stderr, width=width, file=file, markup=False, emoji=False, highlight=False
+        stderr=stderr,
+        width=width,
+        file=file,
+        record=recorded,
+        force_jupyter=False if recorded else None,
+        markup=False,
+        emoji=False,
+        highlight=False,
     )

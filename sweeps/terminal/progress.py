@@ -1,4 +1,4 @@
-"""What is shown while a sweep runs: live on a terminal, a line now and then elsewhere."""
+"""What is shown while a sweep runs: live on a terminal or in a notebook, else lines."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from sweeps.formatting import budget_unit, format_value
 from sweeps.redaction import redact
 from sweeps.search.ledger import Ledger
 from sweeps.search.ranking import Ranking
+from sweeps.terminal.notebook import NotebookView
 from sweeps.terminal.trial_counts import NONE_FINISHED, count_trials, ended, progress_bar
 
 _SECONDS_BETWEEN_LINES = 10.0
@@ -27,7 +28,8 @@ class Progress:
     """Shows stages of starting up, then the trials.
 
     Args:
-        console: Where to show it; anything but a terminal gets plain lines.
+        console: Where to show it; anything but a terminal or a notebook gets plain
+            lines.
     """
 
     def __init__(self, console: Console) -> None:
@@ -37,7 +39,7 @@ class Progress:
         self._started = time.time()
         self._last_line = 0.0
         self._last_fault = -math.inf
-        self._live: Live | None = None
+        self._live: Live | NotebookView | None = None
         self._best_so_far = ""
         self._best_due = 0.0
 
@@ -49,6 +51,9 @@ class Progress:
                 refresh_per_second=4,
                 transient=True,
             )
+        elif self._console.is_jupyter:
+            self._live = NotebookView(self._render)
+        if self._live is not None:
             self._live.start()
         return self
 

@@ -3,6 +3,7 @@
 import io
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -114,3 +115,25 @@ def test_text_from_outside_is_no_markup() -> None:
         "gloo: [/data/x] has gone, [old] stays",
         "the storage [/data/x] is away; waiting",
     ]
+
+
+def test_a_notebook_gets_one_table_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+
+    class Output:
+        def update(self, html: Any) -> None:
+            shown.append(html.data)
+
+    def display(html: Any, display_id: bool) -> Output:
+        assert display_id
+        shown.append(html.data)
+        return Output()
+
+    monkeypatch.setattr("IPython.display.display", display)
+    console = Console(file=io.StringIO(), force_jupyter=True)
+    with Progress(console) as progress:
+        progress.stage("Starting <Ray>")
+        progress.stage("Loading <data>")
+    assert "starting" in shown[0]
+    assert "Loading &lt;data&gt;" in shown[-1]
+    assert console.file.getvalue() == ""
