@@ -15,7 +15,7 @@ from trainables.losses.registry import CATALOGUE
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-OWN_TESTS = ("own_losses.md", "own_data.md")  # whose blocks are files of a reader's folder
+OWN_TESTS = ("own_losses.md", "own_data.md", "own_loops.md")  # their blocks are parts of files
 PACKAGES = ("calsweep", "sweeps", "trainables", "search_spaces")
 
 

@@ -114,7 +114,7 @@ def intervals() -> None:
 
 
 def _as_numbers(split: Split) -> tuple[Tensor, Tensor]:
-    return torch.as_tensor(split.inputs).float() / 255, torch.as_tensor(split.labels)
+    return torch.tensor(split.inputs).float() / 255, torch.tensor(split.labels)
 
 
 def _trainer(name: str, **given: Any) -> tuple[Trainer, Dataset]:

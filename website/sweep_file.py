@@ -25,20 +25,25 @@ def sections() -> str:
     """A heading and a table of keys for each section."""
     schema = json.loads(PATH.read_text(encoding="utf-8"))
     definitions = schema["$defs"]
-    parts = [_section("The file", schema, definitions)]
+    headings: dict[str, str] = {}  # section → its first heading
     for key, given in schema["properties"].items():
         for name in _references(given):
-            parts.append(_section(f"`{key}`", definitions[name], definitions))
-            parts += [
-                _section(f"`{key}.{inner}`", definitions[below], definitions)
-                for inner, of_inner in definitions[name]["properties"].items()
-                for below in _references(of_inner)
-                if below in ("SpaceSection", "ElsewhereSection", "LossSection")
-            ]
-    return "\n\n".join(dict.fromkeys(parts))
+            headings.setdefault(name, key)
+    for name, key in list(headings.items()):
+        for inner, given in definitions[name]["properties"].items():
+            for below in _references(given):
+                headings.setdefault(below, f"{key}.{inner}")
+    order = list(schema["properties"])
+    listed = sorted(headings.items(), key=lambda item: order.index(item[1].partition(".")[0]))
+    return "\n\n".join(
+        [
+            _section("The file", schema, headings),
+            *(_section(f"`{key}`", definitions[name], headings) for name, key in listed),
+        ]
+    )
 
 
-def _section(heading: str, section: dict[str, Any], definitions: dict[str, Any]) -> str:
+def _section(heading: str, section: dict[str, Any], headings: dict[str, str]) -> str:
     lines = [
         f"## {heading}\n",
         section["description"].replace("\n", " ") + "\n",
@@ -49,36 +54,31 @@ def _section(heading: str, section: dict[str, Any], definitions: dict[str, Any])
     for key, given in section["properties"].items():
         default = "must be given" if key in required else _default(given)
         said = given["description"].replace("|", "\\|")
-        lines.append(f"| `{key}` | {said} | {_allowed(given, key)} | {default} |")
+        lines.append(f"| `{key}` | {said} | {_allowed(given, headings)} | {default} |")
     if section.get("additionalProperties") is True:
         lines.append("| … | options of what is named, by their names | | |")
     return "\n".join(lines)
 
 
-def _allowed(given: dict[str, Any], key: str) -> str:
+def _allowed(given: dict[str, Any], headings: dict[str, str]) -> str:
     if "anyOf" in given:
-        kinds = [_allowed(each, key) for each in given["anyOf"] if each.get("type") != "null"]
+        kinds = [_allowed(each, headings) for each in given["anyOf"] if each.get("type") != "null"]
         return " or ".join(dict.fromkeys(kind for kind in kinds if kind))
     if "$ref" in given:
-        return f"[a section](#{_slug(key)})"
+        (name,) = _references(given)
+        return f"[a section](#{headings[name].replace('.', '')})"
     if "const" in given:
         return f"`{given['const']}`"
     if "enum" in given:
         return ", ".join(f"`{each}`" for each in given["enum"])
     if given.get("type") == "array":
-        return f"a list: {_allowed(given['items'], key)}"
+        return f"a list: {_allowed(given['items'], headings)}"
     if given.get("type") == "object":
         inner = given["additionalProperties"]
-        of = f"[ranges](#{_slug(key)})" if "$ref" in inner else "values"
-        return f"{of} by name"
+        of = _allowed(inner, headings) if _references(inner) else "a value"
+        return f"{of} for each name"
     bounds = [text.format(_number(given[b])) for b, text in _BOUNDS.items() if b in given]
     return ", ".join([_TYPES[given["type"]], *bounds])
-
-
-def _slug(key: str) -> str:
-    return {"space": "lossesspace", "shift": "evaluationshift", "ood": "evaluationshift"}.get(
-        key, "losses" if key == "loss" else key
-    )
 
 
 def _default(given: dict[str, Any]) -> str:

@@ -1,0 +1,24 @@
+"""Examples in docstrings are code for the site, wherever they stand."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import griffe
+
+_EXAMPLE: Final = re.compile(r"(?:^>>> .*\n?(?:^\.\.\. .*\n?)*)+", re.MULTILINE)
+
+
+class Examples(griffe.Extension):
+    """Puts what begins with ``>>>`` into a code block."""
+
+    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+        """For each object that is read."""
+        if obj.docstring is not None:
+            obj.docstring.value = _EXAMPLE.sub(_fenced, obj.docstring.value)
+
+
+def _fenced(example: re.Match[str]) -> str:
+    lines = [line[4:] for line in example[0].rstrip("\n").splitlines()]
+    return "\n".join(["```python", *lines, "```", ""])
