@@ -29,6 +29,7 @@ PARTS: Final[dict[str, Callable[[], str]]] = {
 _MARKER: Final = re.compile(r"^<!-- ([a-z-]+) -->$", re.MULTILINE)
 _ROLE: Final = re.compile(r":(?:func|class|meth|mod|attr|data):(?=<code>)")
 _TILDE: Final = re.compile(r"(<code>)~(?:\w+\.)*(\w+)(</code>)")
+_OUTSIDE: Final = re.compile(r"\[([^\]\n]+)\]\(\.\./[^)\n]*\)")
 ROOT: Final = Path(__file__).parents[1]
 
 
@@ -57,14 +58,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Puts the parts that a page asks for into it."""
+    """Puts in the parts that a page asks for; links to files beside docs/ become text."""
 
     def part(found: re.Match[str]) -> str:
         if found[1] not in PARTS:
             raise PluginError(f"{page.file.src_uri}: no part {found[1]!r}; there are: {[*PARTS]}")
         return PARTS[found[1]]()
 
-    return _MARKER.sub(part, markdown)
+    return _OUTSIDE.sub(r"\1", _MARKER.sub(part, markdown))
 
 
 def on_page_content(html: str, **_: Any) -> str:
