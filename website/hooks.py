@@ -19,7 +19,6 @@ from website import losses, metrics, readme, sweep_file
 
 PARTS: Final[dict[str, Callable[[], str]]] = {
     "answer": readme.answer,
-    "data": readme.data,
     "losses": losses.sections,
     "losses-overview": losses.overview,
     "metrics": metrics.table,

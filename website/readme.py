@@ -14,11 +14,6 @@ def answer() -> str:
     return _between("## Two commands", "Then `calsweep ui`").partition("reasons:\n")[2].strip()
 
 
-def data() -> str:
-    """Which data there are."""
-    return _for_site(_between("## Data\n", "## Two stages"))
-
-
 def contributing() -> str:
     """CONTRIBUTING.md."""
     return _for_site((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
