@@ -415,15 +415,18 @@ def export(
             help="Register it in MLflow instead, as champion, and the runner-up as challenger.",
         ),
     ] = False,
+    onnx: Annotated[bool, typer.Option("--onnx", help="Add model.onnx, for ONNX Runtime.")] = False,
 ) -> None:
     """Write the chosen classifier to a folder: calibrated, and usable with PyTorch alone."""
     from sweeps.exporting import export_model, register_models
 
+    if register and onnx:
+        raise UserError("--onnx: with --register it is not allowed; MLflow gets PyTorch's program")
     if register:
         for address in register_models(name, storage):
             print(f"registered: {address}")
         return
-    folder, label = export_model(name, storage, output)
+    folder, label = export_model(name, storage, output, onnx)
     print(f"written: {folder} ({label})")
     print(f"`calsweep predict {shlex.quote(folder)} FILE` says what it makes of new samples")
 

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
@@ -23,9 +24,10 @@ from sweeps.tracking.registered_models import ModelToRegister, register_model
 from sweeps.trained import load_same_data, load_trained
 
 if TYPE_CHECKING:
-    pass
+    from torch import Tensor
 
 PROGRAM: Final = "model.pt2"
+_ONNX: Final = "model.onnx"
 _ABOUT: Final = "model.json"
 _TOLERANCE: Final = 1e-3  # of a probability; other machines round differently
 _CHECKED: Final = 256  # test samples
@@ -39,7 +41,9 @@ class _Built:
     about: dict[str, Any]
 
 
-def export_model(name: str, storage: str, output: str | None = None) -> tuple[str, str]:
+def export_model(
+    name: str, storage: str, output: str | None = None, onnx: bool = False
+) -> tuple[str, str]:
     """Write the chosen classifier of a sweep to a new folder.
 
     ``model.pt2`` goes from samples to calibrated probabilities with PyTorch alone; beside it lie
@@ -49,6 +53,7 @@ def export_model(name: str, storage: str, output: str | None = None) -> tuple[st
         name: Of the sweep.
         storage: Path or URI of the sweep store.
         output: The folder; ``<name>-model`` here if None.
+        onnx: Whether to add ``model.onnx``, the same in the Open Neural Network Exchange format.
 
     Returns:
         The folder, and what the classifier is in words.
@@ -61,8 +66,13 @@ def export_model(name: str, storage: str, output: str | None = None) -> tuple[st
     folder = Path(output or f"{name}-model").absolute()
     if os.path.lexists(folder):
         raise UserError(f"--output {folder}: is there already; name another folder, or delete it")
-    built = _Builder(name, storage).build(lambda ranking: ranking.chosen)
+    if onnx:
+        _check_onnx_is_there()
+    builder = _Builder(name, storage)
+    built = builder.build(lambda ranking: ranking.chosen)
     assert built is not None  # else nothing is chosen, which is told
+    if onnx:
+        built.files[_ONNX] = builder.as_onnx(built.files[PROGRAM])
     try:
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".calsweep-") as temporary:
             made = Path(temporary) / "made"
@@ -162,6 +172,27 @@ class _Builder:
         }
         return _Built(files, about)
 
+    def as_onnx(self, program: bytes) -> bytes:
+        """The program in another format, which says the same of the first test samples.
+
+        Raises:
+            UserError: The format does not have what the model does.
+            SweepFailedError: It says something else.
+        """
+        import torch
+
+        from trainables.exported import export_onnx, load_program, run_onnx
+
+        try:
+            data = export_onnx(program)
+        except ValueError as error:
+            raise UserError(f"--onnx: {error}") from None
+        rows = self._dataset.test.inputs[:_CHECKED].copy()
+        with torch.no_grad():
+            expected = load_program(program)(torch.from_numpy(rows))
+        self._compare("model.onnx", torch.from_numpy(run_onnx(data, rows)), expected)
+        return data
+
     def _check(self, program: bytes, record: TrialRecord) -> None:
         """Compare what was built with what the trial predicted."""
         import torch
@@ -178,10 +209,13 @@ class _Builder:
         with torch.no_grad():
             found = load_program(program)(rows)
         expected = torch.softmax(logits[:_CHECKED] / record.outcome["temperature"], dim=1)
-        if not torch.allclose(found, expected, atol=_TOLERANCE, rtol=0):
+        self._compare(f"trial {record.number}: the exported classifier", found, expected)
+
+    def _compare(self, who: str, found: Tensor, expected: Tensor) -> None:
+        if not bool((found - expected).abs().max() <= _TOLERANCE):
             raise SweepFailedError(
-                f"trial {record.number}: the exported classifier differs from what the trial "
-                f"predicted, by up to {float((found - expected).abs().max()):.3g}"
+                f"{who} differs from what the trial predicted, by up to "
+                f"{float((found - expected).abs().max()):.3g}"
             )
 
     def _about(self, record: TrialRecord, candidate: Candidate) -> dict[str, Any]:
@@ -208,6 +242,13 @@ class _Builder:
             "verdict": self._store.verdict,
             "calsweep": version("calsweep"),
         }
+
+
+def _check_onnx_is_there() -> None:
+    if any(find_spec(package) is None for package in ("onnx", "onnxscript", "onnxruntime")):
+        raise UserError(
+            '--onnx needs further packages; install them by: pip install "calsweep[onnx]"'
+        )
 
 
 _PAGE: Final = """\

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import warnings
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -38,3 +40,39 @@ def export_program(classifier: CalibratedClassifier, rows: Inputs) -> bytes:
 def load_program(data: bytes) -> nn.Module:
     """A program of :func:`export_program`: a module from rows to probabilities."""
     return torch.export.load(io.BytesIO(data)).module()
+
+
+def export_onnx(program: bytes) -> bytes:
+    """The program in the Open Neural Network Exchange format: ``samples`` to ``probabilities``.
+
+    Args:
+        program: Of :func:`export_program`.
+
+    Raises:
+        ModuleNotFoundError: The packages for it are not installed.
+        ValueError: The model does something that the format does not have; says what.
+    """
+    import onnxscript  # noqa: F401  # torch would tell its absence less clearly
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of torch to itself, on how it converts
+            converted = torch.onnx.export(
+                torch.export.load(io.BytesIO(program)),
+                input_names=["samples"],
+                output_names=["probabilities"],
+                verbose=False,
+            )
+    except Exception as error:  # of the converter, of many kinds
+        raise ValueError(f"the model cannot be written as ONNX: {error}") from error
+    assert converted is not None
+    data: bytes = converted.model_proto.SerializeToString()
+    return data
+
+
+def run_onnx(data: bytes, rows: Inputs) -> Inputs:
+    """What a model of :func:`export_onnx` says of rows: probabilities (N, K), float32."""
+    import onnxruntime
+
+    (probs,) = onnxruntime.InferenceSession(data).run(["probabilities"], {"samples": rows})
+    return np.asarray(probs)

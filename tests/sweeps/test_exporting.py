@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,7 @@ from sweeps.tracking.story import Ending
 from tests.builders import make_sweep
 from tests.harness.command import calsweep
 from tests.harness.trained import train_sweep
+from trainables.exported import run_onnx
 from trainables.outcome import read_predictions, write_predictions
 
 ALONE = """
@@ -90,6 +92,21 @@ def test_it_gives_the_sweeps_own_probabilities_without_calsweep(
     weights = torch.load(folder / "weights.pt", weights_only=True)
     assert "head.weight" in weights
     assert "uint8, (N, 1, 8, 8) -> float32, (N, 10)" in (folder / "README.md").read_text()
+
+
+@pytest.mark.slow
+def test_the_same_as_onnx(store: SweepStore, tmp_path: Path) -> None:
+    made, _ = export_model("small", store.storage, str(tmp_path / "model"), onnx=True)
+    rows = load_data(store.load_sweep()).test.inputs[:7].copy()
+    found = run_onnx((Path(made) / "model.onnx").read_bytes(), rows)
+    assert np.allclose(found, chosen(store)[0][:7], atol=1e-5)
+
+
+def test_onnx_wants_its_packages(store: SweepStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweeps.exporting.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=re.escape('pip install "calsweep[onnx]"')):
+        export_model("small", store.storage, onnx=True)
+    assert not Path("small-model").exists()
 
 
 @pytest.mark.slow
