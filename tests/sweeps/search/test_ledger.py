@@ -113,8 +113,13 @@ def test_a_finite_space_is_searched_once_and_then_the_search_ends(tmp_path: Path
 
 @pytest.mark.parametrize(
     ("sections", "search"),
-    [({}, {}), (TWO_STAGES, {}), (DISCRETE, {}), ({}, {"max_epochs": 30})],
-    ids=["one stage", "two stages", "finite space", "a budget of epochs"],
+    [
+        ({}, {}),
+        (TWO_STAGES, {}),
+        (DISCRETE, {}),
+        ({}, {"max_epochs": 30, "objective": ["val_ece", "val_nll"]}),
+    ],
+    ids=["one stage", "two stages", "finite space", "a budget of epochs, two objectives"],
 )
 def test_a_crash_at_any_step_changes_nothing(
     tmp_path: Path, sections: dict[str, object], search: dict[str, object]
