@@ -238,7 +238,10 @@ def _facts_of_data(sweep: SweepFile) -> dict[str, str]:
     from sweeps.planning.data_facts import data_facts
     from sweeps.planning.data_fit import fit_to_data
     from sweeps.runner import load_data
+    from sweeps.sweep_file.schema import OWN_DATA
 
+    if sweep.dataset.name == OWN_DATA:
+        return {"data": f"read by the loop: {sweep.dataset.options['num_classes']} classes"}
     try:
         dataset = load_data(sweep)
     except UserError as error:  # they may lie on the cluster alone

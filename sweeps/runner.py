@@ -31,7 +31,7 @@ from sweeps.store.identity import go_on, identify, identity_files
 from sweeps.store.mistakes import keep_mistakes
 from sweeps.store.sweep_store import SweepStore, check_storage
 from sweeps.sweep_file.loading import with_other_budgets
-from sweeps.sweep_file.schema import SweepFile
+from sweeps.sweep_file.schema import OWN_DATA, SweepFile
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.progress import Progress
 from sweeps.tracking.address import check_answers, tracking_uri
@@ -43,7 +43,7 @@ from trainables.config import trial_setting
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from trainables.data.base import Dataset, Elsewhere
+    from trainables.data.base import Data, Dataset, Elsewhere
 
 logger = logging.getLogger("calsweep")
 
@@ -186,7 +186,7 @@ def _run(
 def _carry_out(
     sweep: SweepFile,
     store: SweepStore,
-    dataset: Dataset,
+    dataset: Data,
     progress: Progress,
     on_answer: OnAnswer,
     log: Path,
@@ -303,8 +303,12 @@ def _named_sweeps(sweep: SweepFile, storage: str) -> dict[str, list[TrialRecord]
     return found
 
 
-def _fitted_data(sweep: SweepFile) -> tuple[SweepFile, Dataset]:
+def _fitted_data(sweep: SweepFile) -> tuple[SweepFile, Data]:
     check_sweep(sweep)
+    if sweep.dataset.name == OWN_DATA:
+        from trainables.data.base import OwnData
+
+        return sweep, OwnData(sweep.dataset.label, **sweep.dataset.options)
     dataset = load_data(sweep)
     return fit_to_data(sweep, dataset), dataset
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 import torch
 
 from trainables.config import ARCHIVE, own_folder
+from trainables.data.base import Dataset
 from trainables.distributed import rank, world_size
 from trainables.internals import lost_a_peer
 from trainables.own_loop import Loop, Reported, Trial, trainable_function
@@ -82,8 +83,8 @@ class LoopRun(TrialRun):
                 hyperparameters=dict(self.config.hyperparameters),
                 seed=self.config.seed,
                 epochs=self.training.epochs,
-                data=self.dataset,
-                num_classes=self.dataset.num_classes,
+                data=self.data if isinstance(self.data, Dataset) else None,
+                num_classes=self.data.num_classes,
                 folder=own,
                 device=self.device,
                 rank=rank(),

@@ -95,7 +95,7 @@ class Trial:
         seed: Of all that is random; ``torch.manual_seed`` has been called with it.
         epochs: How many to train, and to report.
         data: The sweep's dataset, three splits of arrays; None where the loop reads its own
-            (``dataset: {name: own}``).
+            (``dataset: {name: own, num_classes: 10, title: birds}``).
         num_classes: Number K of classes.
         folder: A folder of this trial's alone that survives the death of its process: what lies
             there lies there again when the trial goes on. With several workers it is one for all.

@@ -17,7 +17,7 @@ from trainables import metrics as M
 from trainables import two_stage
 from trainables.checkpoints import load_checkpoint, save_checkpoint
 from trainables.config import EncoderSetup, TrainingConfig, TrialSetup, trial_folder, trial_setting
-from trainables.data.base import Dataset
+from trainables.data.base import Data, Dataset
 from trainables.data.splits import stratified_split
 from trainables.distributed import from_first_worker, rank
 from trainables.losses import CalibrationLoss, make_loss
@@ -49,12 +49,12 @@ class TrialRun:
 
     def __init__(
         self,
-        dataset: Dataset,
+        dataset: Data,
         setup: TrialSetup,
         config: TrialConfig,
         device: torch.device = CPU,
     ) -> None:
-        self.dataset = dataset
+        self.data = dataset
         self.setup = setup
         self.config = config
         self.training = self._recipe()
@@ -66,6 +66,12 @@ class TrialRun:
         self._trainer: Trainer | None = None
         self._begun = False
         self._unsaved: list[Callable[[], object]] = []
+
+    @property
+    def dataset(self) -> Dataset:
+        """The data, where they are known."""
+        assert isinstance(self.data, Dataset)
+        return self.data
 
     def advance(self) -> Report:
         """Train one more epoch.
@@ -164,7 +170,7 @@ class TrialRun:
     def _make_loss(self) -> CalibrationLoss:
         return make_loss(
             self.config.loss,
-            num_classes=self.dataset.num_classes,
+            num_classes=self.data.num_classes,
             **self.config.hyperparameters,
         )
 
@@ -276,7 +282,7 @@ class TrialRun:
     def _parts(self, logits: torch.Tensor, labels: torch.Tensor) -> tuple[Predictions, Predictions]:
         """What judges of the validation split, and what adapts: the same, or apart."""
         judging, adapting = adapting_parts(
-            labels.numpy(), self.dataset.classes, self.training.adapt_share
+            labels.numpy(), self.data.classes, self.training.adapt_share
         )
         return (logits[judging], labels[judging]), (logits[adapting], labels[adapting])
 
@@ -305,7 +311,7 @@ class HeadRun(TrialRun):
     def _read(self) -> None:
         super()._read()
         folder = two_stage.encoder_folder(_encoder(self.setup).uri, self.config.seed)
-        self.dataset = two_stage.with_features(self.dataset, _features(folder))
+        self.data = two_stage.with_features(self.dataset, _features(folder))
 
     def _make_model(self) -> Classifier:
         return two_stage.linear_head(self.dataset)
@@ -317,7 +323,7 @@ def _encoder(setup: TrialSetup) -> EncoderSetup:
 
 
 def make_run(
-    dataset: Dataset, setup: TrialSetup, config: TrialConfig, device: torch.device = CPU
+    dataset: Data, setup: TrialSetup, config: TrialConfig, device: torch.device = CPU
 ) -> TrialRun:
     """The run of a trial: the user's own loop, one stage, or by its role one of two stages."""
     if setup.own_loop:

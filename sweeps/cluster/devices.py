@@ -16,7 +16,7 @@ from sweeps.errors import UserError
 from sweeps.sweep_file.schema import ScalingSection, SweepFile
 
 if TYPE_CHECKING:
-    from trainables.data.base import Dataset
+    from trainables.data.base import Data
     from trainables.workload import Workload
 
 _MOST_ON_ONE = 8  # trials that share a GPU: each holds a context, and the driver takes turns
@@ -38,7 +38,7 @@ class Gpu:
     bfloat16: bool
 
 
-def settle_devices(sweep: SweepFile, dataset: Dataset) -> tuple[SweepFile, str | None]:
+def settle_devices(sweep: SweepFile, dataset: Data) -> tuple[SweepFile, str | None]:
     """The sweep with what it leaves to the cluster settled, and what was decided, in words.
 
     ``gpus_per_worker`` becomes a number, and ``precision`` bfloat16 where all GPUs have it, else
@@ -109,11 +109,13 @@ def gpu_share(
     return 1.0 / max(1, math.floor(min(by_memory, by_cpus, 1 / busy, _MOST_ON_ONE)))
 
 
-def _workload(sweep: SweepFile, dataset: Dataset) -> Workload | None:
+def _workload(sweep: SweepFile, dataset: Data) -> Workload | None:
     if sweep.trainable is not None:
         return None
+    from trainables.data.base import Dataset
     from trainables.workload import measure
 
+    assert isinstance(dataset, Dataset)  # but for such loops all data are known
     return measure(sweep.model.name, sweep.model.options, dataset)
 
 

@@ -28,7 +28,7 @@ from trainables.report import TrialConfig
 from trainables.storage import Folder
 
 if TYPE_CHECKING:
-    from trainables.data.base import Dataset
+    from trainables.data.base import Data
 
 _WAITING_MEMORY = 256 * 2**20  # of the process of a trial that has several workers, in bytes
 _MOST_FAULTS = 3  # of Tune's, in which the sweep gets no further
@@ -39,7 +39,7 @@ logger = logging.getLogger("calsweep")
 def tune(
     ledger: Ledger,
     store: SweepStore,
-    dataset: Dataset,
+    dataset: Data,
     encoder: EncoderSetup | None,
     on_notice: Callable[[str], object] = logger.warning,
 ) -> None:
@@ -91,7 +91,7 @@ def _tuner(
     ledger: Ledger,
     store: SweepStore,
     sweep_id: str,
-    dataset: Dataset,
+    dataset: Data,
     encoder: EncoderSetup | None,
     slots: Slots,
     callback: LedgerCallback,
@@ -143,7 +143,7 @@ def _tuner(
 
 
 def _of_one_process(
-    scaling: ScalingSection, dataset: Dataset, setup: TrialSetup, scratch: Folder
+    scaling: ScalingSection, dataset: Data, setup: TrialSetup, scratch: Folder
 ) -> Any:
     from trainables.wrappers.one_process import TuneTrial
 
@@ -154,7 +154,7 @@ def _of_one_process(
 
 
 def _of_several_workers(
-    scaling: ScalingSection, dataset: Dataset, setup: TrialSetup, scratch: Folder
+    scaling: ScalingSection, dataset: Data, setup: TrialSetup, scratch: Folder
 ) -> Any:
     from trainables.wrappers.several_workers import Workers, train_trial
 

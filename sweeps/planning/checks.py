@@ -14,6 +14,7 @@ from sweeps.search.space import loss_space
 from sweeps.search.stopping import STOPPERS
 from sweeps.sweep_file.schema import (
     DEFAULT_MODEL,
+    OWN_DATA,
     DatasetSection,
     LossSection,
     ModelSection,
@@ -42,14 +43,15 @@ def check_sweep(sweep: SweepFile) -> None:
 
     use_working_folder()
     faults = _left_out(sweep)
-    parts: list[tuple[str, NamedSection, Callable[..., None]]] = [
-        ("dataset", sweep.dataset, check_dataset_options)
+    parts: list[tuple[str, NamedSection | None, Callable[..., None]]] = [
+        ("dataset", sweep.dataset, check_dataset_options),
+        ("trainable", sweep.trainable, check_trainable),
+        ("model", sweep.model, check_model_options),
     ]
-    if sweep.trainable is not None:
-        parts.append(("trainable", sweep.trainable, check_trainable))
-    if sweep.model.name != DEFAULT_MODEL:  # else its options are checked once it is known
-        parts.append(("model", sweep.model, check_model_options))
     for key, section, check in parts:
+        # The options of a default model are checked once it is known.
+        if section is None or section.name in (OWN_DATA, DEFAULT_MODEL):
+            continue
         try:
             check(section.name, **section.options)
         except (ValueError, TypeError) as error:

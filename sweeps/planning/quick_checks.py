@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 
 from sweeps.planning.checks import check_sweep, part_faults, use_working_folder
-from sweeps.sweep_file.schema import DEFAULT_MODEL, LossSection, SweepFile
+from sweeps.sweep_file.schema import DEFAULT_MODEL, OWN_DATA, LossSection, SweepFile
 
 
 def check_at_once_if_doubtful(sweep: SweepFile) -> None:
@@ -30,6 +30,8 @@ def check_at_once_if_doubtful(sweep: SweepFile) -> None:
 def _dataset_is_known(sweep: SweepFile) -> bool:
     from trainables.data import check_dataset_options
 
+    if sweep.dataset.name == OWN_DATA:
+        return True
     if ":" in sweep.dataset.name:
         return _module_is_there(sweep.dataset.name)
     try:

@@ -20,12 +20,12 @@ from trainables.digests import digest_of
 from trainables.storage import Folder
 
 if TYPE_CHECKING:
-    from trainables.data.base import Dataset
+    from trainables.data.base import Data
 
 _NAME = "encoders"  # a file of the sweep's: where its encoders lie
 
 
-def encoder_setup(sweep: SweepFile, store: SweepStore, dataset: Dataset) -> EncoderSetup | None:
+def encoder_setup(sweep: SweepFile, store: SweepStore, dataset: Data) -> EncoderSetup | None:
     """How the sweep's encoders are trained and where they are kept; None for a single stage."""
     if sweep.encoder is None:
         return None
@@ -33,7 +33,7 @@ def encoder_setup(sweep: SweepFile, store: SweepStore, dataset: Dataset) -> Enco
     return EncoderSetup(training=sweep.encoder.training.config(), uri=folder.uri)
 
 
-def _kept_name(sweep: SweepFile, folder: Folder, dataset: Dataset) -> str:
+def _kept_name(sweep: SweepFile, folder: Folder, dataset: Data) -> str:
     """The name that is kept with the sweep, once it has one."""
     try:
         kept = folder.read(_NAME).decode()
@@ -45,7 +45,7 @@ def _kept_name(sweep: SweepFile, folder: Folder, dataset: Dataset) -> str:
     return name
 
 
-def _name(sweep: SweepFile, dataset: Dataset) -> str:
+def _name(sweep: SweepFile, dataset: Data) -> str:
     assert sweep.encoder is not None
     environment = describe_environment()
     made_of = {

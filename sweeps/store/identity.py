@@ -25,9 +25,10 @@ from trainables.digests import digest_of
 from trainables.storage import Folder
 
 if TYPE_CHECKING:
-    from trainables.data.base import Dataset
+    from trainables.data.base import Data
 
 _NAME = "identity.json"
+_SPLITS = ("train", "validation", "test")  # none is known of data that the user's own loop reads
 _ENVIRONMENT = "environment.json"
 _OURS = ("calsweep", "search_spaces", "sweeps", "trainables")
 _INSTALLED = tuple(
@@ -54,11 +55,11 @@ class Identity:
     classes: tuple[str, ...] = ()
 
 
-def identify(sweep: SweepFile, dataset: Dataset) -> Identity:
+def identify(sweep: SweepFile, dataset: Data) -> Identity:
     """The identity of a sweep on these data, with the code as it is now."""
     return Identity(
         digest=dataset.digest(),
-        samples={name: len(getattr(dataset, name)) for name in ("train", "validation", "test")},
+        samples={name: len(getattr(dataset, name)) for name in _SPLITS if hasattr(dataset, name)},
         num_classes=dataset.num_classes,
         modules=own_modules(sweep.named),
         classes=dataset.classes,

@@ -130,6 +130,10 @@ _TELL_NOTHING = {
 }
 
 
+OWN_DATA: Final = "own"
+"""Stands for data that the sweep's own training loop reads."""
+
+
 class DatasetSection(_NamedPart):
     """``dataset``: the name of a dataset (or a dotted path) and its options.
 
@@ -671,6 +675,24 @@ class SweepFile(_Section):
             raise ValueError(
                 f"search.max_gpu_hours = {most:g} is not allowed with scaling.gpus_per_worker = 0, "
                 "as no GPU is used; leave it out, or give search.max_hours"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _own_data_of_own_loops(self) -> SweepFile:
+        if self.dataset.name != OWN_DATA:
+            return self
+        if self.trainable is None:
+            raise ValueError(
+                f"dataset.name = {OWN_DATA!r} is for data that a training loop of your own reads; "
+                "give trainable, or name the data"
+            )
+        classes = self.dataset.options.get("num_classes")
+        known = isinstance(classes, int) and not isinstance(classes, bool) and classes >= 2
+        if not known or self.dataset.title is None or len(self.dataset.options) > 1:
+            raise ValueError(
+                f"dataset.name = {OWN_DATA!r} takes title, what the data are called, and "
+                "num_classes, a whole number of at least 2, and nothing else"
             )
         return self
 

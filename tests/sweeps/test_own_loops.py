@@ -18,10 +18,12 @@ from sweeps.planning.checks import check_sweep
 from sweeps.planning.plan import plan_facts
 from sweeps.planning.quick_checks import check_at_once_if_doubtful
 from sweeps.results.best import as_sweep_file
-from sweeps.runner import SweepResult, run_sweep
+from sweeps.runner import SweepResult, _fitted_data, run_sweep
+from sweeps.store.identity import identify
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import load_sweep, parse_sweep
 from sweeps.sweep_file.schema import SweepFile
+from tests.harness.command import calsweep
 from tests.harness.tracked import client_of, runs_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples/own_loop"
@@ -75,6 +77,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A working folder with the examples."""
     made = tmp_path_factory.mktemp("loops") / "here"
     shutil.copytree(EXAMPLES, made, ignore=shutil.ignore_patterns("__pycache__"))
+    (made / "own.yaml").write_text(
+        "name: own\ndataset: {name: own, num_classes: 3, title: birds}\ntrainable: plain:train\n"
+        "losses: [focal]\n"
+    )
     (made / "mortal.py").write_text(MORTAL)
     (made / "parallel.py").write_text(PARALLEL)
     with pytest.MonkeyPatch.context() as patch:
@@ -181,6 +187,45 @@ def test_a_loop_of_two_workers(folder: Path, session: None) -> None:
     assert record.state == "finished", record.reason
     losses = [entry["train_loss"] for entry in record.history]
     assert losses == sorted(losses, reverse=True) and losses[-1] < 2.2
+
+
+OWN = {"name": "own", "num_classes": 3, "title": "birds"}
+
+
+@pytest.mark.parametrize(
+    ("dataset", "message"),
+    [
+        (
+            {**OWN, "num_classes": 1},
+            "takes title, what the data are called, and num_classes",
+        ),
+        ({**OWN, "num_classes": True}, "takes title"),
+        ({**OWN, "title": None}, "takes title"),
+        ({**OWN, "train": "x"}, "and nothing else"),
+    ],
+)
+def test_own_data_need_a_title_and_the_number_of_classes(
+    dataset: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        sweep_of(dataset=dataset)
+    with pytest.raises(UserError, match="is for data that a training loop of your own reads; giv"):
+        sweep_of(dataset=OWN, trainable=None)
+
+
+def test_own_data_are_known_by_what_is_said_of_them(folder: Path) -> None:
+    sweep = sweep_of(dataset=OWN)
+    check_at_once_if_doubtful(sweep)
+    fitted, data = _fitted_data(sweep)
+    assert fitted == sweep
+    assert identify(sweep, data).classes == ("0", "1", "2")
+    assert identify(sweep, data).digest == identify(*_fitted_data(sweep_of(dataset=OWN))).digest
+    other = sweep_of(dataset={**OWN, "title": "bees"})
+    assert identify(sweep, data).digest != identify(*_fitted_data(other)).digest
+    done = calsweep(folder, "check", "own.yaml")
+    assert done.returncode == 0, done.stderr
+    assert "read by the loop: 3 classes" in done.stdout
+    assert "trained by" in done.stdout
 
 
 @pytest.mark.parametrize(

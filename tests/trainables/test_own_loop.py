@@ -14,7 +14,7 @@ from trainables import metrics as M
 from trainables.checkpoints import save_checkpoint
 from trainables.config import TrainingConfig, TrialSetup
 from trainables.data import load_dataset
-from trainables.data.base import Dataset
+from trainables.data.base import Dataset, OwnData
 from trainables.outcome import read_predictions
 from trainables.own_loop import check_trainable
 from trainables.report import Failed, Progressed, TrialConfig
@@ -234,6 +234,25 @@ trial.report(1, **good)
     _, adapting = validation_parts(digits, 0.4)
     _, labels = torch.load(file)
     assert labels.tolist() == digits.validation.labels[adapting].tolist()
+
+
+def test_a_loop_may_read_its_own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "reads.py").write_text(
+        "import torch\n"
+        "def train(trial):\n"
+        "    assert trial.data is None\n"
+        "    y = torch.arange(6) % trial.num_classes\n"
+        "    z = torch.nn.functional.one_hot(y, 3) * 4.0\n"
+        "    for epoch in range(1, trial.epochs + 1):\n"
+        "        trial.report(epoch, validation=(z, y), test=(z.numpy(), y.numpy()))\n"
+        "    trial.tensors('train')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    run = make_run(OwnData("birds", 3), make_setup(tmp_path, "reads:train"), CONFIG)
+    assert entries(run, 3)[-1]["val_error"] == 0
+    report = run.advance()
+    assert isinstance(report, Failed)
+    assert report.reason.startswith("ValueError: the sweep names no dataset: the loop reads its")
 
 
 def test_the_folder_of_another_setting_is_another(tmp_path: Path, digits: Dataset) -> None:

@@ -1,13 +1,13 @@
 """What a dataset is: three splits in plain numpy arrays, and what belongs to them."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from trainables.data.samples import Inputs, Samples
-from trainables.digests import new_digest
+from trainables.digests import digest_of, new_digest
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,33 @@ class Dataset:
             digest.update(split.inputs.data)
             digest.update(split.labels.data)
         return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class OwnData:
+    """What is known of data that a training loop of the user's own reads itself.
+
+    Attributes:
+        name: What they are called, by which they are told from others.
+        num_classes: The number of classes, K.
+        notes: As of a :class:`Dataset`.
+    """
+
+    name: str
+    num_classes: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes by number: their names are not known."""
+        return tuple(str(k) for k in range(self.num_classes))
+
+    def digest(self) -> str:
+        """A digest of the name and the number of classes; the data themselves are not seen."""
+        return digest_of(repr((self.name, self.num_classes)).encode())
+
+
+Data: TypeAlias = Dataset | OwnData
 
 
 def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -11,7 +11,7 @@ import torch
 from ray import tune
 
 from trainables.config import TrialSetup
-from trainables.data.base import Dataset
+from trainables.data.base import Data
 from trainables.report import Failed, TrialConfig, Waits, to_tune
 from trainables.trial import TrialRun, make_run
 
@@ -31,7 +31,7 @@ class TuneTrial(tune.Trainable):
     def setup(
         self,
         config: dict[str, Any],
-        dataset: Dataset | None = None,
+        dataset: Data | None = None,
         trial_setup: TrialSetup | None = None,
     ) -> None:
         """Called once per actor; the dataset is a view into Ray's object store."""

@@ -89,3 +89,12 @@ def test_without_a_choice_or_a_baseline_there_is_nothing_to_compare() -> None:
     assert compare(ranked([failed, trial(1)]), lambda number: b"") == []
     assert verdict([]) is None
     assert in_words([]) == []
+
+
+def test_predictions_of_other_samples_are_not_compared(tmp_path: Path) -> None:
+    records, factors = sweep_of(1.0, 2.0)
+    read = written(tmp_path, factors)
+    logits, labels = logits_of(1.0)
+    write_predictions(Folder(str(tmp_path / "4")), "validation", (logits, labels.flip(0)))
+    with pytest.raises(ValueError, match="predicts other validation samples than those before it"):
+        compare(ranked(records), read)
