@@ -15,22 +15,23 @@ from sweeps.search.ranking import Ranking
 from sweeps.store.sweep_store import SweepStore
 
 if TYPE_CHECKING:
-    from trainables.data.base import Dataset
+    from trainables.data.base import Data
 
 logger = logging.getLogger("calsweep")
 
 _FILE = "mistakes.json"
 
 
-def keep_mistakes(store: SweepStore, ranking: Ranking, dataset: Dataset) -> None:
+def keep_mistakes(store: SweepStore, ranking: Ranking, dataset: Data) -> None:
     """Keep the samples of the test split that the choice is wrong on and surest of.
 
     Nothing is kept of data that a person does not recognise, nor where that cannot be now: a report
     is as good without.
     """
+    from trainables.data.base import OwnData
     from trainables.outcome import read_predictions
 
-    if ranking.chosen is None:
+    if ranking.chosen is None or isinstance(dataset, OwnData):
         return
     folder = store.trial_folder(ranking.chosen.judged[0].number)
     try:
