@@ -140,13 +140,11 @@ class _Runs:
         return found
 
     def _of(self, number: int) -> Tensor:
-        import torch
-
         from trainables.outcome import read_predictions
 
         if number not in self._logits:
             logits, labels = read_predictions(self._read(number))
-            if self._logits and not torch.equal(labels, self.labels):
+            if self._logits and not labels.equal(self.labels):
                 raise ValueError(
                     f"trial {number} predicts other validation samples than those before it, or in "
                     "another order"
