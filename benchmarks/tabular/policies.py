@@ -267,11 +267,15 @@ def _finalists(count: int, seeds: int = 2) -> Calsweep:
     return Calsweep((f"selection.finalists={count}", f"selection.seeds={seeds}"))
 
 
-def _trials(count: int, *sets: str) -> Calsweep:
-    return Calsweep((f"search.trials={count}", *sets))
+def _trials(count: int) -> Calsweep:
+    return Calsweep((f"search.trials={count}",))
 
 
-_FULL = ("search.sampler=random", "scheduler.name=none")
+def _full(count: int) -> Calsweep:
+    sets = (f"search.trials={count}", "search.sampler=random", "scheduler.name=none")
+    return Calsweep(sets, published=0.0)
+
+
 DEFAULT = "as it is"
 POLICIES: dict[str, dict[str, Policy]] = {
     "others": {
@@ -323,11 +327,8 @@ POLICIES: dict[str, dict[str, Policy]] = {
         "10 finalists, by all seeds": replace(_finalists(10), judge=with_search_seed),
         "simplest within one SE": Calsweep(judge=simplest),
     },
-    "budgets": {
-        **{f"{count} trials": _trials(count) for count in (20, 35, 100)},
-        **{
-            f"{count} trials, random, nothing stopped": _trials(count, *_FULL)
-            for count in (50, 100, 200, 400)
-        },
+    "budgets": {f"{count} trials": _trials(count) for count in (20, 35, 100)},
+    "full": {
+        f"{count} random trials, nothing stopped": _full(count) for count in (50, 100, 200, 400)
     },
 }
