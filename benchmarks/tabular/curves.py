@@ -26,7 +26,7 @@ class Curves:
 
     Args:
         trials: ``(setting, seed, history)`` of each; a trial that diverged has a short history. A
-            setting that lacks seeds which others have is passed over.
+            setting that lacks seeds which others have is near no other: it is itself at most.
         space: Of the sweep that was recorded, by which settings are near each other.
     """
 
@@ -40,6 +40,7 @@ class Curves:
             for setting, histories in found.items()
             if len(histories) == len(self.seeds)
         }
+        self._all = found
         self._branches = space.branches
         self._places: dict[str, tuple[list[Setting], np.ndarray]] = {}
 
@@ -50,7 +51,8 @@ class Curves:
 
     def history(self, setting: Setting, seed: int) -> list[Entry]:
         """What the recorded setting nearest to this one reported with a seed."""
-        return self._histories[self.nearest(setting)][seed]
+        own = self._all.get(setting, {})
+        return own[seed] if seed in own else self._histories[self.nearest(setting)][seed]
 
     def nearest(self, setting: Setting) -> Setting:
         """The recorded setting of the same loss that is nearest, on the scales of its space."""
