@@ -169,6 +169,18 @@ def test_the_nearest_setting_on_the_scale_of_its_space() -> None:
         assert found.hyperparameters["alpha"] == nearest
 
 
+def test_a_setting_of_some_seeds_has_its_own_history_and_stands_for_no_other() -> None:
+    sweep = make_sweep(losses=["label_smoothing"])
+    some, whole = (Setting("label_smoothing", {"alpha": alpha}) for alpha in (0.01, 0.3))
+    trials = [(some, 0, history(0.01, 0.1)), *((whole, seed, history(0.3, 0.1)) for seed in (0, 1))]
+    curves = Curves(trials, SearchSpace(sweep))
+    assert curves.settings == [whole]
+    assert curves.history(some, 0)[-1]["val_ece"] == 0.01
+    assert curves.history(some, 1) == curves.history(whole, 1)
+    other = Setting("label_smoothing", {"alpha": 0.011})
+    assert curves.history(other, 0) == curves.history(whole, 0)
+
+
 def test_asha_across_losses_compares_them() -> None:
     stopper = AcrossLosses(sweep_of(scheduler={"grace_period": 1}))
     entry = {"epoch": 1.0, "val_nll": 1.0}
