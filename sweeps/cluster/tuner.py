@@ -138,6 +138,7 @@ def _tuner(
             ),
             callbacks=[callback],
             verbose=0,
+            progress_reporter=ray_tune.CLIReporter(),  # that of notebooks clears our own view
         ),
     )
 
