@@ -224,7 +224,6 @@ def write_new_sweep_file(draft: Draft, name: str, trials: int, file: str) -> str
     return os.path.relpath(write_text(text, file, ""))
 
 
-@tells_storage_faults
 def write_side_by_side(names: Sequence[str], storage: str, output: str | None = None) -> str:
     """Write a page that compares several sweeps.
 
@@ -247,6 +246,7 @@ def write_side_by_side(names: Sequence[str], storage: str, output: str | None = 
     )
 
 
+@tells_storage_faults
 def write_report(name: str, storage: str, output: str | None = None) -> str:
     """Write the report of a sweep, finished or not.
 

@@ -242,13 +242,15 @@ def _tpe(seed: int, **options: bool | int) -> BaseSampler:
         return TPESampler(seed=seed, **options)  # type: ignore[arg-type]
 
 
-STOPPERS.update({"asha_across": AcrossLosses, "median": MedianStopping})
-SAMPLERS.update(
-    {
-        "tpe_univariate": _tpe,
-        "tpe_liar": partial(_tpe, multivariate=True, group=True, constant_liar=True),
-    }
-)
+def add_to_the_engine() -> None:
+    """Let sweep files name what is compared here besides the engine's own stoppers and samplers."""
+    STOPPERS.update({"asha_across": AcrossLosses, "median": MedianStopping})
+    SAMPLERS.update(
+        {
+            "tpe_univariate": _tpe,
+            "tpe_liar": partial(_tpe, multivariate=True, group=True, constant_liar=True),
+        }
+    )
 
 
 def _stop(**values: object) -> Calsweep:

@@ -32,7 +32,7 @@ from statistics import fmean, stdev, variance
 import optuna
 
 from benchmarks.tabular.curves import Curves, read_trials, with_degenerate
-from benchmarks.tabular.policies import DEFAULT, POLICIES, Policy, with_values
+from benchmarks.tabular.policies import DEFAULT, POLICIES, Policy, add_to_the_engine, with_values
 from sweeps.runner import load_data
 from sweeps.search.setting import BASELINE, Setting
 from sweeps.search.space import SearchSpace
@@ -152,6 +152,7 @@ def run(policy: Policy, sweep: SweepFile, truth: Truth, num_classes: int, number
 
 def main() -> None:
     """Replay all policies and print the tables."""
+    add_to_the_engine()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("sweeps", nargs="+", metavar="FILE")
     parser.add_argument("--replays", type=int, default=100)

@@ -10,7 +10,6 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from sweeps.results.on_test import mistakes
 from sweeps.search.ranking import Ranking
 from sweeps.store.sweep_store import SweepStore
 
@@ -28,6 +27,7 @@ def keep_mistakes(store: SweepStore, ranking: Ranking, dataset: Data) -> None:
     Nothing is kept of data that a person does not recognise, nor where that cannot be now: a report
     is as good without.
     """
+    from sweeps.results.on_test import mistakes  # which takes torch
     from trainables.data.base import OwnData
     from trainables.outcome import read_predictions
 

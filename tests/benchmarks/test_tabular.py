@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 from statistics import fmean
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from benchmarks.tabular.policies import (
     Calsweep,
     MedianStopping,
     Plain,
+    add_to_the_engine,
     simplest,
     with_search_seed,
 )
@@ -24,9 +26,10 @@ from benchmarks.tabular.regret import Truth, run
 from benchmarks.tabular.replay import replay
 from benchmarks.tabular.transfer import gains, ranked_elsewhere
 from sweeps.search.record import TrialRecord
-from sweeps.search.samplers import random
+from sweeps.search.samplers import SAMPLERS, random
 from sweeps.search.setting import BASELINE, Setting
 from sweeps.search.space import SearchSpace
+from sweeps.search.stopping import STOPPERS
 from sweeps.sweep_file.schema import SweepFile
 from tests.builders import make_sweep, ranked, trial
 from trainables.report import Entry
@@ -35,6 +38,14 @@ EPOCHS = 9
 PLAIN = Plain(random, "val_ece", asha=False, any_epoch=True)
 SPLIT_METRICS = ("nll", "error", "ece", "brier", "debiased_ece", "smooth_ece", "adaptive_ece")
 OBJECTIVES = [f"val_{name}{after}" for name in SPLIT_METRICS for after in ("", "_scaled")]
+
+
+@pytest.fixture(autouse=True)
+def _policies_of_the_benchmark() -> Iterator[None]:
+    """For these tests alone: others see the engine's own stoppers and samplers."""
+    with patch.dict(STOPPERS), patch.dict(SAMPLERS):
+        add_to_the_engine()
+        yield
 
 
 def sweep_of(trials: int = 16, **sections: Any) -> SweepFile:

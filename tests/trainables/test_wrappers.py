@@ -15,7 +15,7 @@ def test_a_worker_that_cannot_write_says_so_beside_what_all_report(
 ) -> None:
     progressed = Progressed(({"epoch": 1.0},), done=True)
     advances = iter([Waits("the disk is full"), progressed])
-    run = SimpleNamespace(advance=lambda: next(advances))
+    run = SimpleNamespace(advance=lambda: next(advances), close=lambda: None)
     reported: list[dict[str, Any]] = []
     monkeypatch.setattr("trainables.trial.make_run", lambda *_: run)
     monkeypatch.setattr(several_workers.ray, "get", lambda reference: reference)
