@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sweeps.search.record import TrialRecord
-from sweeps.search.space import SearchSpace
 from sweeps.sweep_file.schema import SweepFile
+
+if TYPE_CHECKING:
+    from sweeps.search.space import SearchSpace
 
 _TARGET: Final = 0.25
 _FEWEST: Final = 20
@@ -32,12 +35,16 @@ def importances(records: Iterable[TrialRecord], sweep: SweepFile) -> dict[str, d
         Loss → hyperparameter → its share, the largest first; they sum to 1. Losses with fewer than
         20 such trials, or with a single hyperparameter to search, are left out.
     """
+    objective = sweep.objective
+    usable = finished_searches(records, objective)
+    if max(Counter(record.loss for record in usable).values(), default=0) < _FEWEST:
+        return {}
+    from sweeps.search.space import SearchSpace  # Optuna takes half a second to import
+
     try:
         space = SearchSpace(sweep)
     except ValueError:  # of a loss of the user's own that has changed since
         return {}
-    objective = sweep.objective
-    usable = finished_searches(records, objective)
     found = {}
     for loss, branch in space.branches.items():
         own = [r for r in usable if r.loss == loss and space.contains(r.setting)]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+
+from sweeps.results.predictions import risk_coverage, top_label
 from sweeps.results.svg import COLOURS, Axis, Chart, Mark, axis
-from trainables.metrics import risk_coverage
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _MOST_CLASSES = 20
 _MOST_MISTAKES = 10
@@ -52,28 +51,29 @@ class Mistake:
     confidence: float
 
 
-def by_class(probs: Tensor, labels: Tensor, names: Sequence[str]) -> list[OfClass]:
+def by_class(probs: npt.ArrayLike, labels: npt.ArrayLike, names: Sequence[str]) -> list[OfClass]:
     """Confidence and share of right answers, class by class as predicted.
 
     Args:
         probs: (N, K) float.
-        labels: (N,) int64.
+        labels: (N,) integers.
         names: Of the classes, K of them.
     """
-    confidence, predicted = probs.max(dim=1)
+    (confidence, predicted), truth = top_label(probs), np.asarray(labels)
     found = []
     for index, name in enumerate(names):
         own = predicted == index
         if count := int(own.sum()):
-            right = float((labels[own] == index).double().mean())
+            right = float((truth[own] == index).mean())
             found.append(OfClass(name, count, float(confidence[own].mean()), right))
     return found
 
 
-def confusion(probs: Tensor, labels: Tensor) -> list[list[int]]:
+def confusion(probs: npt.ArrayLike, labels: npt.ArrayLike) -> list[list[int]]:
     """How many samples of each class, row, were taken for each class, column."""
-    classes = probs.shape[1]
-    pairs = (labels * classes + probs.argmax(dim=1)).bincount(minlength=classes**2)
+    each = np.asarray(probs)
+    classes = each.shape[1]
+    pairs = np.bincount(np.asarray(labels) * classes + each.argmax(axis=1), minlength=classes**2)
     counts: list[list[int]] = pairs.reshape(classes, classes).tolist()
     return counts
 
@@ -91,13 +91,13 @@ def confused_pairs(
     return sorted(pairs, key=lambda pair: -pair[2])[:_MOST_PAIRS]
 
 
-def mistakes(probs: Tensor, labels: Tensor, names: Sequence[str]) -> list[Mistake]:
+def mistakes(probs: npt.ArrayLike, labels: npt.ArrayLike, names: Sequence[str]) -> list[Mistake]:
     """The mistakes that the classifier was surest of, the surest first."""
-    confidence, predicted = probs.max(dim=1)
-    wrong = (predicted != labels).nonzero().flatten()
-    worst = wrong[confidence[wrong].argsort(descending=True, stable=True)][:_MOST_MISTAKES]
+    (confidence, predicted), truth = top_label(probs), np.asarray(labels)
+    wrong = np.flatnonzero(predicted != truth)
+    worst = wrong[np.argsort(-confidence[wrong], kind="stable")][:_MOST_MISTAKES]
     return [
-        Mistake(row, names[int(predicted[row])], names[int(labels[row])], float(confidence[row]))
+        Mistake(row, names[int(predicted[row])], names[int(truth[row])], float(confidence[row]))
         for row in worst.tolist()
     ]
 
@@ -128,7 +128,7 @@ def class_chart(classes: Sequence[OfClass]) -> str:
     return chart.svg()
 
 
-def coverage_chart(curves: Mapping[str, tuple[Tensor, Tensor]]) -> str:
+def coverage_chart(curves: Mapping[str, tuple[npt.ArrayLike, npt.ArrayLike]]) -> str:
     """Error of the surest samples against how many of them are answered.
 
     Args:

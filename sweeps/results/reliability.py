@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from html import escape
-from typing import TYPE_CHECKING
+from itertools import pairwise
 
+import numpy.typing as npt
 from scipy.special import bdtr, bdtrik  # scipy.stats takes a second to import
 
-from trainables.metrics import expected_calibration_error, reliability_bins
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from sweeps.results.predictions import probabilities, reliability_bins
 
 _SIZE = 240  # of a diagram's square, in pixels
 _MARGIN = 44
@@ -27,7 +25,9 @@ _STYLE = (
 )
 
 
-def reliability_svg(logits: Tensor, labels: Tensor, temperature: float, title: str) -> str:
+def reliability_svg(
+    logits: npt.ArrayLike, labels: npt.ArrayLike, temperature: float, title: str
+) -> str:
     """Reliability diagrams before and after temperature scaling, side by side.
 
     Bars are the accuracy of 15 equal-width confidence bins, red is the gap to the mean confidence,
@@ -37,12 +37,12 @@ def reliability_svg(logits: Tensor, labels: Tensor, temperature: float, title: s
 
     Args:
         logits: (N, K) float.
-        labels: (N,) int64.
+        labels: (N,) integers.
         temperature: The fitted temperature.
         title: Heads the figure.
     """
     panels = [
-        _panel((logits.double() / scale).softmax(dim=1), labels, heading, index)
+        _panel(probabilities(logits, scale), labels, heading, index)
         for index, (scale, heading) in enumerate(
             [(1.0, "as trained"), (temperature, f"temperature {temperature:.2f}")]
         )
@@ -57,27 +57,24 @@ def reliability_svg(logits: Tensor, labels: Tensor, temperature: float, title: s
     )
 
 
-def _panel(probs: Tensor, labels: Tensor, heading: str, index: int) -> str:
+def _panel(probs: npt.ArrayLike, labels: npt.ArrayLike, heading: str, index: int) -> str:
     bins = reliability_bins(probs, labels)
-    ece = float(expected_calibration_error(probs, labels))
     total = float(bins.count.sum())
     bars, share, counts = [], [], []
-    for lower, upper, count, confidence, accuracy in zip(
-        *(column.tolist() for column in (bins.lower, bins.upper, bins.count)),
-        bins.confidence.tolist(),
-        bins.accuracy.tolist(),
-        strict=True,
+    columns = (bins.count, bins.confidence, bins.accuracy)
+    for (lower, upper), count, confidence, accuracy in zip(
+        pairwise(bins.edges.tolist()), *(column.tolist() for column in columns), strict=True
     ):
         share.append(f"{_x(lower)},{_y(count / total)} {_x(upper)},{_y(count / total)}")
         if count:
             low, high = sorted((confidence, accuracy))
             bars.append(_bar("accuracy", lower, upper, 0.0, accuracy))
             bars.append(_bar("gap", lower, upper, low, high))
-            few, many = (binomial_quantile(s, int(count), confidence) / count for s in _BAND)
+            few, many = (binomial_quantile(s, count, confidence) / count for s in _BAND)
             middle = (lower + upper) / 2
             bars.append(_bar("band", middle - _WHISKER, middle + _WHISKER, few, many))
             counts.append(
-                f'<text class="count" x="{_x(middle)}" y="{_SIZE + 42}">{_short(int(count))}</text>'
+                f'<text class="count" x="{_x(middle)}" y="{_SIZE + 42}">{_short(count)}</text>'
             )
     left, top = _MARGIN + index * (_SIZE + _MARGIN), _MARGIN + 16
     ticks = "".join(
@@ -86,7 +83,8 @@ def _panel(probs: Tensor, labels: Tensor, heading: str, index: int) -> str:
         for t in (0.0, 0.5, 1.0)
     )
     return (
-        f'<g transform="translate({left},{top})"><text x="0" y="-8">{heading}, ECE {ece:.4f}</text>'
+        f'<g transform="translate({left},{top})"><text x="0" y="-8">{heading}, ECE '
+        f"{bins.calibration_error:.4f}</text>"
         f"{''.join(bars)}"
         f'<polyline class="share" points="{" ".join(share)}"/>'
         f'<line class="ideal" x1="0" y1="{_SIZE}" x2="{_SIZE}" y2="0"/>'

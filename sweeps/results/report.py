@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -24,14 +24,12 @@ from sweeps.results.explanation import elsewhere_rows, explain_choice, failure_s
 from sweeps.results.headline import headline
 from sweeps.results.importance import importances
 from sweeps.results.leaderboard import leaderboard
+from sweeps.results.predictions import Array, probabilities, read_predictions, top_label
 from sweeps.results.side_by_side import Beside, best_by_loss
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.sweep_file.loading import dump_sweep
 from sweeps.sweep_file.schema import SweepFile
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 logger = logging.getLogger("calsweep")
 
@@ -146,17 +144,15 @@ class _Predictions:
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self._read = read
-        self._kept: dict[int, tuple[Tensor, Tensor] | None] = {}
+        self._kept: dict[int, tuple[Array, Array] | None] = {}
 
-    def of(self, record: TrialRecord) -> tuple[Tensor, Tensor] | None:
+    def of(self, record: TrialRecord) -> tuple[Array, Array] | None:
         """None where there are none, as the trial was stopped before it made any; or damaged."""
         if record.number not in self._kept:
             self._kept[record.number] = self._load(record)
         return self._kept[record.number]
 
-    def _load(self, record: TrialRecord) -> tuple[Tensor, Tensor] | None:
-        from trainables.outcome import read_predictions
-
+    def _load(self, record: TrialRecord) -> tuple[Array, Array] | None:
         try:
             return read_predictions(self._read(record.number))
         except FileNotFoundError:
@@ -201,20 +197,20 @@ def _on_test(
     if chosen is None or found is None:
         return None
     logits, labels = found
-    probs = logits.double().softmax(dim=1)
+    probs = probabilities(logits)
     known = len(classes) == probs.shape[1]
     names = list(classes) if known else [str(index) for index in range(probs.shape[1])]
     counts = on_test.confusion(probs, labels)
     curves = {chosen.judged[0].label: (probs, labels)}
     theirs = predictions.of(baseline.judged[0]) if baseline not in (None, chosen) else None
     if baseline is not None and theirs is not None:
-        curves[baseline.judged[0].label] = theirs[0].double().softmax(dim=1), theirs[1]
-    confidence, predicted = probs.max(dim=1)
+        curves[baseline.judged[0].label] = probabilities(theirs[0]), theirs[1]
+    confidence, predicted = top_label(probs)
     return {
         "label": chosen.judged[0].label,
         "samples": len(labels),
         "sure": float(confidence.mean()),
-        "right": float((predicted == labels).double().mean()),
+        "right": float((predicted == labels).mean()),
         "classes": Markup(on_test.class_chart(on_test.by_class(probs, labels, names))),
         "coverage": Markup(on_test.coverage_chart(curves)),
         "names": names,

@@ -27,16 +27,16 @@ def keep_mistakes(store: SweepStore, ranking: Ranking, dataset: Data) -> None:
     Nothing is kept of data that a person does not recognise, nor where that cannot be now: a report
     is as good without.
     """
-    from sweeps.results.on_test import mistakes  # which takes torch
+    from sweeps.results.on_test import mistakes  # with what reports alone take time to import
+    from sweeps.results.predictions import probabilities, read_predictions
     from trainables.data.base import OwnData
-    from trainables.outcome import read_predictions
 
     if ranking.chosen is None or isinstance(dataset, OwnData):
         return
     folder = store.trial_folder(ranking.chosen.judged[0].number)
     try:
         logits, labels = read_predictions(folder.read("predictions_test.parquet"))
-        rows = [m.row for m in mistakes(logits.double().softmax(1), labels, dataset.classes)]
+        rows = [m.row for m in mistakes(probabilities(logits), labels, dataset.classes)]
         shown = {row: dataset.samples.shown(dataset.test.inputs[row]) for row in rows}
         kept = {str(row): text for row, text in shown.items() if text is not None}
         store.folder.write(_FILE, json.dumps(kept).encode())

@@ -54,9 +54,9 @@ def collect_artifacts(
         folder: An empty local folder.
     """
     # Here, as torch takes seconds to import and Ray is to be started first.
+    from sweeps.results.predictions import read_predictions
     from sweeps.results.reliability import reliability_svg
     from trainables.checkpoints import read_checkpoint
-    from trainables.outcome import read_predictions
 
     source = store.trial_folder(record.number)
     for name, text in shared.items():

@@ -1,5 +1,7 @@
 """The report: what it shows, in a real browser too."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +90,20 @@ def test_it_is_one_file_and_escapes_what_users_wrote(page: Path) -> None:
     assert "@import" not in text
     links = [x for x in text.split('"') if x.startswith("http") and "w3.org" not in x]
     assert all("xmlns" in link or "purl" in link or "creative" in link for link in links), links
+
+
+def test_it_waits_for_no_import_that_it_does_without(tmp_path: Path) -> None:
+    storage = make_store(tmp_path / "store", [record(n, "focal") for n in range(3)])
+    code = f"""
+import sys
+from sweeps.looking import write_report
+write_report("shown", {storage!r}, {str(tmp_path / "page.html")!r})
+print(*{{"torch", "pandas", "optuna", "mlflow", "ray", "scipy.stats"}} & set(sys.modules))
+"""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+    assert "as trained, ECE" in (tmp_path / "page.html").read_text()
 
 
 def test_a_sweep_that_is_not_finished_says_so(tmp_path: Path) -> None:
