@@ -1,12 +1,18 @@
 """What the documents say is what the code does."""
 
 import ast
+import doctest
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+import torch
+import typer
 from ruamel.yaml import YAML
 
+import calsweep
+from sweeps.cli import app
 from sweeps.planning.json_schema import sections
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.terminal.catalogue import losses_markdown
@@ -15,6 +21,7 @@ from trainables.losses.registry import CATALOGUE
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LINKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 OWN_TESTS = ("own_losses.md", "own_data.md", "own_loops.md")  # their blocks are parts of files
 PACKAGES = ("calsweep", "sweeps", "trainables", "search_spaces")
 
@@ -23,6 +30,14 @@ def blocks(page: Path, language: str) -> list[str]:
     """The code blocks of a page."""
     pattern = rf"^```{language}\n(.*?)^```$"
     return re.findall(pattern, page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link to a heading of the page ends in."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {
+        re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings
+    }
 
 
 def tables(text: str) -> list[str]:
@@ -35,6 +50,18 @@ def test_the_readmes_table_of_losses_is_the_commands() -> None:
     assert tables(section) == losses_markdown().splitlines()
 
 
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.stem)
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)", text):
+        if target.startswith("https://"):
+            continue
+        path, _, anchor = target.partition("#")
+        linked = (page.parent / path).resolve() if path else page
+        assert linked.exists(), target
+        assert not anchor or anchor in anchors(linked), target
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_sweep_files_go_through_the_loader(page: Path) -> None:
     for block in blocks(page, "yaml"):
@@ -45,6 +72,36 @@ def test_sweep_files_go_through_the_loader(page: Path) -> None:
 
 def test_some_sweep_files_are_there() -> None:
     assert sum(len(blocks(page, "yaml")) for page in PAGES) >= 7
+
+
+COMMAND = re.compile(r"(?:^|&& |^\w+=\S+ |uv run )calsweep((?: .*)?)$")
+
+
+def commands(page: Path) -> list[str]:
+    """What follows ``calsweep`` in the shell's blocks of a page, and in backticks."""
+    text = page.read_text(encoding="utf-8")
+    shell = [
+        line for block in blocks(page, "sh") for line in block.replace("\\\n", " ").splitlines()
+    ]
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    inline = [" ".join(each.split()) for each in re.findall(r"`([^`]+)`", prose)]
+    return [found[1] for line in (*shell, *inline) if (found := COMMAND.search(line))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_are_there_with_their_options(page: Path) -> None:
+    """Not run: they need the reader's data, a cluster or S3, for which other tests have theirs."""
+    group = typer.main.get_group(app)
+    for command in commands(page):
+        name, *arguments = shlex.split(command, comments=True) or ["--help"]
+        if not name.startswith("-"):
+            assert name in group.commands, command
+            told_of = not arguments  # the text speaks of the command, and leaves its arguments out
+            group.commands[name].make_context(name, arguments, resilient_parsing=told_of)
+
+
+def test_some_commands_are_there() -> None:
+    assert sum(len(commands(page)) for page in PAGES) > 60
 
 
 @pytest.mark.slow
@@ -60,9 +117,39 @@ def test_the_metrics_pages_program_runs(tmp_path: Path) -> None:
     run_blocks(blocks(ROOT / "docs/metrics.md", "python"), tmp_path)
 
 
+def test_the_readmes_other_programs_run(tmp_path: Path) -> None:
+    """The first one is a sweep, which a slow test of calsweep.run runs."""
+    first, own_loss, alone = blocks(ROOT / "README.md", "python")
+    assert "calsweep.run(" in first
+    given = "logits, targets = torch.randn(40, 10), torch.arange(40) % 10"
+    names = "val_logits, val_labels, test_logits, test_labels = logits, targets, logits, targets"
+    use = "print(Tempered(10, tau=2.0)(logits, targets), value)"
+    run_blocks([own_loss, given, names, alone, use], tmp_path)
+
+
+@pytest.mark.parametrize("module", ["losses", "metrics", "running"])
+def test_the_examples_in_docstrings_run(module: str) -> None:
+    text = (ROOT / f"calsweep/{module}.py").read_text(encoding="utf-8")
+    logits, labels = torch.randn(64, 10), torch.arange(64) % 10
+    probs = logits.softmax(dim=1)
+    given = {"logits": logits, "probs": probs, "labels": labels, "targets": labels}
+    given["calsweep"] = calsweep
+    examples = doctest.DocTestParser().get_examples(text)
+    assert examples
+    for example in examples:
+        if "calsweep.run(" not in example.source:  # a sweep, as the pages' programs run them
+            exec(example.source, given)
+
+
 def test_all_programs_of_pages_are_run() -> None:
     with_programs = {page.name for page in PAGES if blocks(page, "python")}
     assert with_programs - {"index.md", "python.md", "metrics.md"} == {"README.md", *OWN_TESTS}
+
+
+def test_the_loop_of_the_page_is_that_of_the_examples() -> None:
+    [loop] = blocks(ROOT / "docs/own_loops.md", "python")
+    example = (ROOT / "examples/own_loop/plain.py").read_text(encoding="utf-8")
+    assert loop == f"# plain.py\n{example}"
 
 
 def test_the_losses_page_says_when_to_try_each() -> None:
