@@ -169,13 +169,29 @@ def _sizes(nodes: list[dict[str, float]]) -> str:
 
 def _check_state_api(where: str) -> None:
     """Without it nothing frees what a stopped trial of several workers had reserved."""
+    import ray
     from ray.util.state import list_nodes
 
     try:
-        list_nodes(limit=1, timeout=10)
+        with _as_default(ray.get_runtime_context().gcs_address):
+            list_nodes(limit=1, timeout=10)
     except Exception as error:
         raise UserError(
             f"scaling.num_workers is above 1, which needs Ray's dashboard; that of {where} does "
             "not answer (install ray[default] there, and start the head without "
             f"--include-dashboard=false): {first_line(error)}"
         ) from None
+
+
+@contextmanager
+def _as_default(address: str) -> Iterator[None]:
+    """For the time being RAY_ADDRESS, which Ray's state API heeds before its own argument."""
+    before = os.environ.get("RAY_ADDRESS")
+    os.environ["RAY_ADDRESS"] = address
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["RAY_ADDRESS"]
+        else:
+            os.environ["RAY_ADDRESS"] = before

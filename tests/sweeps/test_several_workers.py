@@ -21,6 +21,7 @@ from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import make_stopper
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import ScalingSection, SweepFile
+from tests.harness.ray_cluster import RayCluster
 from trainables.config import TrialSetup
 from trainables.trial import TrialRun
 from trainables.wrappers.internals import give_back_abandoned_places
@@ -148,6 +149,16 @@ def test_a_stopped_trial_gives_its_workers_back(result: SweepResult) -> None:
     while ray.available_resources().get("CPU") != ray.cluster_resources()["CPU"]:
         assert time.monotonic() < until, ray.available_resources()
         time.sleep(0.5)
+
+
+def test_another_ray_on_the_machine_is_left_alone(workplace: Path) -> None:
+    other = RayCluster()
+    try:
+        swept = sweep_of(name="beside", losses=["brier"], search={"trials": 1})
+        result = run_sweep(swept, str(workplace / "store"), console=Console(quiet=True))
+    finally:
+        other.stop()
+    assert [(record.state, record.epochs) for record in result.records] == [("finished", 3)]
 
 
 class Maker:

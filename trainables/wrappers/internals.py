@@ -1,5 +1,7 @@
 """All of the workers' that leans on undocumented behaviour of Ray, as sweeps.cluster.internals."""
 
+import os
+
 TRAIN_SETTINGS = {
     # How often reports, the end and the death of a worker are looked for; 2 s is Ray's default.
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",
@@ -13,6 +15,24 @@ Why: ``train.RunConfig`` has no arguments for them.
 Since: Ray 2.60, the oldest that is allowed.
 Test: tests/sweeps/cluster/test_internals.py::test_ray_still_reads_what_is_set
 """
+
+
+def keep_train_to_this_cluster() -> None:
+    """Have what Ray Train starts from here ask this cluster whether a trial is alive.
+
+    Its processes ask whichever cluster they find. Beside another one on the machine that may be the
+    other, which knows no such trial: its places were taken from it. Or they find two and ask none.
+
+    Leans on: ``ENV_VARS_TO_PROPAGATE``, and on ``RAY_ADDRESS`` going before what is found.
+    Why: neither ``train.RunConfig`` nor ``TorchTrainer`` takes an environment for its controller.
+    Since: Ray 2.60, the oldest that is allowed.
+    Test: tests/sweeps/test_several_workers.py::test_another_ray_on_the_machine_is_left_alone
+    """
+    import ray
+    from ray.train.v2._internal import constants
+
+    os.environ["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address
+    constants.ENV_VARS_TO_PROPAGATE.add("RAY_ADDRESS")
 
 
 def give_back_abandoned_places() -> None:

@@ -16,7 +16,11 @@ from ray.util.queue import Empty, Queue
 from trainables.config import TrialSetup, trial_folder
 from trainables.internals import lost_a_peer
 from trainables.report import Failed, TrialConfig, Waits, to_tune
-from trainables.wrappers.internals import TRAIN_SETTINGS, give_back_abandoned_places
+from trainables.wrappers.internals import (
+    TRAIN_SETTINGS,
+    give_back_abandoned_places,
+    keep_train_to_this_cluster,
+)
 from trainables.wrappers.one_process import SECONDS_BETWEEN_TRIES
 
 _SECONDS_BETWEEN_LOOKS = 15.0
@@ -62,6 +66,7 @@ def train_trial(
 
     for name, value in TRAIN_SETTINGS.items():
         os.environ.setdefault(name, value)
+    keep_train_to_this_cluster()
     reports = Queue(actor_options={"num_cpus": 0})
     trainer = TorchTrainer(
         _run_worker,
