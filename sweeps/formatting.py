@@ -51,9 +51,19 @@ def budget_unit(key: str) -> str:
 
 
 def metric_heading(metric: str) -> str:
-    """``ECE``, ``adaptive ECE``, ``NLL``, ``error``: a metric's name as a table has it."""
-    words = metric.removesuffix("_scaled").split("_")
+    """``ECE``, ``adaptive ECE``, ``NLL``, ``error``: a metric, or an objective, as tables have it."""
+    words = metric_of(metric).split("_")
     return " ".join(w.upper() if w in _ABBREVIATIONS else w for w in words)
+
+
+def metric_of(objective: str) -> str:
+    """``ece`` of ``val_ece_scaled``."""
+    return objective.removeprefix("val_").removesuffix("_scaled")
+
+
+def objective_heading(objective: str) -> str:
+    """``ECE scaled`` of ``val_ece_scaled``."""
+    return metric_heading(objective) + " scaled" * objective.endswith("_scaled")
 
 
 def finite(tree: Any) -> Any:

@@ -17,13 +17,18 @@ CATALOGUE: Final = Catalogue(kind="objective", group="calsweep.objectives", ours
 _SAMPLES: Final = 64
 
 
+def metric_name(path: str) -> str:
+    """What an outcome calls it: the function's name."""
+    return path.rpartition(":")[2]
+
+
 def own_metric(path: str) -> OwnMetric:
     """The function behind ``package.module:function``.
 
     Raises:
         ValueError: There is none, or it is called as a metric of calsweep.
     """
-    if (name := path.rpartition(":")[2]) in METRIC_NAMES:
+    if (name := metric_name(path)) in METRIC_NAMES:
         raise ValueError(
             f"objective {path!r} is called as a metric of calsweep, {name}; give it another name"
         )

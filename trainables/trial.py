@@ -23,7 +23,7 @@ from trainables.distributed import from_first_worker, rank
 from trainables.losses import CalibrationLoss, make_loss
 from trainables.models import Classifier, make_model
 from trainables.outcome import Predictions, summarise, summarise_elsewhere, write_predictions
-from trainables.own_metric import OwnMetric, own_metric
+from trainables.own_metric import OwnMetric, metric_name, own_metric
 from trainables.report import Entry, Failed, Progressed, Report, TrialConfig, Waits
 from trainables.storage import Folder
 from trainables.training import DivergedError, Trainer
@@ -271,7 +271,7 @@ class TrialRun:
         return found
 
     def _own_metrics(self) -> dict[str, OwnMetric]:
-        return {path.rpartition(":")[2]: own_metric(path) for path in self.setup.own_metrics}
+        return {metric_name(path): own_metric(path) for path in self.setup.own_metrics}
 
     def _try_elsewhere(
         self, trainer: Trainer, test: Predictions, temperature: float

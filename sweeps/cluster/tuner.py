@@ -20,6 +20,7 @@ from sweeps.cluster.scheduler import LedgerScheduler
 from sweeps.cluster.searcher import LedgerSearcher
 from sweeps.cluster.slots import Slots
 from sweeps.errors import CommandError, SweepFailedError, first_line
+from sweeps.formatting import metric_of
 from sweeps.search.ledger import Ledger
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import ScalingSection
@@ -110,7 +111,7 @@ def _tuner(
         rung_metrics=tuple(
             metric
             for name in (*sweep.objectives, *sweep.search.constraints)
-            if (metric := name.removeprefix("val_").removesuffix("_scaled")) in METRIC_NAMES
+            if (metric := metric_of(name)) in METRIC_NAMES
         ),
         own_metrics=sweep.search.own_metrics,
         threads=sweep.scaling.cpus_per_worker,

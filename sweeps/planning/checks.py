@@ -158,7 +158,7 @@ def part_faults(sweep: SweepFile) -> list[str]:
 
 def _metric_faults(sweep: SweepFile) -> list[str]:
     from trainables.metrics import EPOCH_METRICS, METRICS
-    from trainables.own_metric import own_metric
+    from trainables.own_metric import metric_name, own_metric
 
     lower_is_better = [
         f"val_{metric.name}" for metric in METRICS.values() if not metric.higher_is_better
@@ -168,7 +168,7 @@ def _metric_faults(sweep: SweepFile) -> list[str]:
     of_trials = [f"val_{name}{end}" for name in METRICS for end in ("", _SCALED)]
     faults = []
     for path in sweep.search.own_metrics:
-        own = f"val_{path.rpartition(':')[2]}"
+        own = f"val_{metric_name(path)}"
         objectives += [own, own + _SCALED]
         of_trials += [own, own + _SCALED]
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sweeps.formatting import metric_heading
+from sweeps.formatting import metric_heading, metric_of
 from sweeps.sweep_file.schema import SweepFile
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def data_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
     facts = {"data": f"{sizes} samples of {dataset.num_classes} classes"}
     if sweep.trainable is None:
         facts["model"] = sweep.model.name
-    if sweep.objective.removeprefix("val_").removesuffix("_scaled") not in _COMPARED:
+    if metric_of(sweep.objective) not in _COMPARED:
         return facts
     smallest = detectable_difference(count)
     told = (

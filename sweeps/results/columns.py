@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweeps.formatting import metric_heading
+from sweeps.formatting import metric_heading, metric_of
 
 _USUAL = "ece"
 
@@ -12,7 +12,7 @@ def objective_metric(objective: str) -> str:
 
     For the error, which is shown anyway, it is the ECE.
     """
-    metric = objective.removeprefix("val_").removesuffix("_scaled")
+    metric = metric_of(objective)
     return _USUAL if metric == "error" else metric
 
 

@@ -6,7 +6,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sweeps.formatting import format_fraction, format_hyperparameters, format_loss, metric_heading
+from sweeps.formatting import (
+    format_fraction,
+    format_hyperparameters,
+    format_loss,
+    metric_heading,
+    objective_heading,
+)
 from sweeps.results.columns import objective_metric
 from sweeps.results.comparison import Comparison
 from sweeps.results.importance import finished_searches
@@ -29,7 +35,7 @@ def error_against_objective(ranking: Ranking) -> str:
     """The objective against the validation error: every trial, the guard, the Pareto front."""
     records = [r for r in ranking.records if r.role != "encoder"]
     objective = ranking.rule.objective
-    name = _objective_heading(objective)
+    name = objective_heading(objective)
     shown = [
         r
         for r in records
@@ -109,7 +115,7 @@ def _staircase(front: Sequence[tuple[float, float]]) -> tuple[list[float], list[
 def curves(records: Sequence[TrialRecord], sweep: SweepFile) -> str:
     """The scheduler's metric by epoch: stopped trials grey, rungs as dotted lines."""
     metric = sweep.scheduler.metric
-    heading = _objective_heading(metric)
+    heading = objective_heading(metric)
     drawn = [r for r in records if r.history]
     values = [entry.get(metric, math.nan) for r in drawn for entry in r.history]
     last = max((r.epochs for r in drawn), default=1)
@@ -201,7 +207,7 @@ def _slice(group: Searched, objective: str) -> str:
     chart = Chart(
         f"{objective} against {group.name} of {group.loss}",
         _hyperparameter_axis(group, heading),
-        axis(_objective_heading(objective), [r.outcome[objective] for r in group.trials]),
+        axis(objective_heading(objective), [r.outcome[objective] for r in group.trials]),
         width=300,
         height=200,
     )
@@ -312,11 +318,6 @@ def _hyperparameter_axis(group: Searched, label: str) -> Axis:
 
 def _symbol(name: str) -> str:
     return format_hyperparameters({name: 0}).partition("=")[0]
-
-
-def _objective_heading(metric: str) -> str:
-    scaled = " scaled" * metric.endswith("_scaled")
-    return metric_heading(metric.removeprefix("val_").removesuffix("_scaled")) + scaled
 
 
 def _tip(record: TrialRecord, objective: str) -> str:

@@ -6,7 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sweeps.formatting import counted, format_hyperparameters, format_loss, metric_heading
+from sweeps.formatting import (
+    counted,
+    format_hyperparameters,
+    format_loss,
+    metric_heading,
+    objective_heading,
+)
 from sweeps.results.comparison import Comparison, verdict
 from sweeps.search.ranking import Candidate, Ranking
 
@@ -67,7 +73,7 @@ def _advice(
             f"Train with {_name(chosen)}: its confidence is more honest than that of "
             "cross-entropy with a temperature, which is what most people use."
         )
-    lowest = metric_heading(objective.removeprefix("val_"))
+    lowest = objective_heading(objective)
     return f"{_name(chosen)} has the lowest validation {lowest}."
 
 

@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from sweeps.formatting import metric_heading
+from sweeps.formatting import objective_heading
 from sweeps.redaction import without_credentials
 from sweeps.sweep_file.yaml_text import LARGEST_INTEGER, shortened
 from trainables.config import AugmentationName, Layout, OptimizerName, Precision, ScheduleName
@@ -525,17 +525,12 @@ class Limit:
             best = "lowest" if self.sign == 1 else "highest"
             signed = f"{self.sign * self.amount:+g}"
             bound = f"{'baseline' if by_baseline else best} {signed[0]} {signed[1:]}"
-        return f"{self._heading} {'>' if self.sign == 1 else '<'} {bound}"
+        return f"{objective_heading(self.metric)} {'>' if self.sign == 1 else '<'} {bound}"
 
     @property
     def too_far(self) -> str:
         """``error too high``, ``AUROC too low``."""
-        return f"{self._heading} too {'high' if self.sign == 1 else 'low'}"
-
-    @property
-    def _heading(self) -> str:
-        scaled = " scaled" if self.metric.endswith("_scaled") else ""
-        return metric_heading(self.metric.removeprefix("val_")) + scaled
+        return f"{objective_heading(self.metric)} too {'high' if self.sign == 1 else 'low'}"
 
 
 @dataclass(frozen=True)

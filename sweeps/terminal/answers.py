@@ -12,7 +12,13 @@ from typing import Any
 from rich.table import Table
 
 from sweeps.errors import UserError
-from sweeps.formatting import format_fraction, format_hyperparameters, format_loss, metric_heading
+from sweeps.formatting import (
+    format_fraction,
+    format_hyperparameters,
+    format_loss,
+    metric_heading,
+    objective_heading,
+)
 from sweeps.planning.json_schema import FIRST_LINE
 from sweeps.results.best import as_sweep_file
 from sweeps.results.columns import objective_metric, shown_metrics
@@ -152,7 +158,7 @@ def _by_loss(sweeps: Sequence[Beside]) -> Table:
     table = new_table()
     table.add_column("best of each loss", no_wrap=True)
     for each in sweeps:
-        metric = metric_heading(each.sweep.objective.removeprefix("val_"))
+        metric = objective_heading(each.sweep.objective)
         table.add_column(f"{each.sweep.name}\n{metric} val", overflow="fold")
     for loss, best in best_by_loss(sweeps).items():
         cells = [
