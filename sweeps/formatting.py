@@ -51,7 +51,7 @@ def budget_unit(key: str) -> str:
 
 
 def metric_heading(metric: str) -> str:
-    """``ECE``, ``adaptive ECE``, ``NLL``, ``error``: a metric, or an objective, as tables have it."""
+    """``ECE``, ``adaptive ECE``, ``NLL``, ``error``: of a metric or an objective, as in tables."""
     words = metric_of(metric).split("_")
     return " ".join(w.upper() if w in _ABBREVIATIONS else w for w in words)
 

@@ -16,9 +16,8 @@ def planned_trials(sweep: SweepFile) -> int:
     """How many trials a sweep has in all, if every finalist passes the guard."""
     space = SearchSpace(sweep)
     trials = space.most_trials(sweep.search.trials, space.initial_settings(ANY_NUMBER_OF_CLASSES))
-    seeds = sweep.selection.seeds if sweep.selection.finalists else 0
     encoders = len(sweep.seeds) if sweep.encoder else 0
-    return trials + min(sweep.selection.finalists + 1, trials) * seeds + encoders
+    return trials + sweep.selection.most_trials(trials) + encoders
 
 
 def plan_facts(sweep: SweepFile) -> dict[str, str]:
@@ -28,8 +27,7 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
     first = len(initial)
     trials = space.most_trials(sweep.search.trials, initial)
     fixed = min(first, trials)
-    seeds = sweep.selection.seeds if sweep.selection.finalists else 0
-    again = min(sweep.selection.finalists + 1, trials) * seeds
+    again = sweep.selection.most_trials(trials)
     cut = "" if first <= trials else f"; {counted(first - trials, 'published setting')} left out"
     if trials < sweep.search.trials and space.sizes:
         cut = f"; there are no other settings, so search.trials = {sweep.search.trials} is not met"
@@ -59,7 +57,7 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
         **_encoder_facts(sweep),
         "trials": stages,
         "finalists": f"at most {again} more: {counted(sweep.selection.finalists, 'setting')} and "
-        f"the baseline, {counted(seeds, 'new seed')} each"
+        f"the baseline, {counted(sweep.selection.new_seeds, 'new seed')} each"
         if again
         else "none",
         "epochs": f"at most {epochs} a trial"
@@ -89,8 +87,8 @@ def _budget_facts(sweep: SweepFile, trials: int) -> dict[str, str]:
     facts = []
     if search.max_epochs is not None:
         whole = search.max_epochs // sweep.training.epochs
-        seeds = selection.seeds if selection.finalists else 0
-        finals = [seeds * min(selection.finalists + 1, n) for n in range(trials + 1)]
+        seeds = selection.new_seeds
+        finals = [selection.most_trials(n) for n in range(trials + 1)]
         searched = max((n for n in range(1, trials + 1) if n + finals[n] <= whole), default=1)
         again = min(finals[searched], seeds * ((whole - searched) // seeds)) if seeds else 0
         more = ", more where poor trials stop" if make_stopper(sweep).rungs else ""

@@ -115,7 +115,9 @@ class Ledger:
         encoders = begun + len(self._encoders.untrained)
         if self._final is not None:
             return encoders + self._searched + len(self._finals())
-        return encoders + self._most_searched + self._most_finals(self._most_searched)
+        return (
+            encoders + self._most_searched + self.sweep.selection.most_trials(self._most_searched)
+        )
 
     def epochs(self, record: TrialRecord) -> int:
         """How many epochs a trial has that runs to its end."""
@@ -293,11 +295,7 @@ class Ledger:
         """The budget that has no room for one more trial of the search; the baseline always has."""
         if not self._searched:
             return None
-        return self.budget.lacking(self._most_finals(self._searched + 1))
-
-    def _most_finals(self, searched: int) -> int:
-        """How many trials the finalists of so many settings need."""
-        return (len(self.sweep.seeds) - 1) * min(self.sweep.selection.finalists + 1, searched)
+        return self.budget.lacking(self.sweep.selection.most_trials(self._searched + 1))
 
     @property
     def _search_is_running(self) -> bool:

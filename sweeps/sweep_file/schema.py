@@ -467,6 +467,15 @@ class SelectionSection(_Section):
     finalists: Again = 3
     seeds: Again = 2
 
+    @property
+    def new_seeds(self) -> int:
+        """How many there are of each finalist; none without finalists."""
+        return self.seeds if self.finalists else 0
+
+    def most_trials(self, searched: int) -> int:
+        """How many trials the finalists and the baseline need at most, of so many settings."""
+        return self.new_seeds * min(self.finalists + 1, searched)
+
 
 class TrackingSection(_Section):
     """``tracking``: where MLflow keeps the runs.
@@ -744,9 +753,7 @@ class SweepFile(_Section):
     @property
     def seeds(self) -> tuple[int, ...]:
         """The seed of the search, and the new ones of the finalists."""
-        selection = self.selection
-        extra = selection.seeds if selection.finalists else 0
-        return tuple(range(self.search.seed, self.search.seed + extra + 1))
+        return tuple(range(self.search.seed, self.search.seed + self.selection.new_seeds + 1))
 
     @property
     def model_label(self) -> str:
