@@ -16,6 +16,7 @@ from sweeps.cluster.internals import is_driver_of_a_job
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
 from sweeps.formatting import counted
 from sweeps.redaction import print_traceback, redact, redact_what_python_prints
+from sweeps.terminal.encoding import print_what_they_can
 
 if TYPE_CHECKING:
     from sweeps.cluster.shipping import Shipment
@@ -601,6 +602,7 @@ def _print_places(result: SweepResult, name: str, storage: str) -> None:
 def main() -> None:
     """Run the command and turn what went wrong into a message and an exit code."""
     redact_what_python_prints()
+    print_what_they_can((sys.stdout, sys.stderr))
     if is_driver_of_a_job():
         from sweeps.cluster.shipping import keep_what_was_sent
 

@@ -45,6 +45,15 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def format_rate(epochs: int, seconds: float) -> str:
+    """``3.2 epochs/s``, of slow ones by the minute or hour; nothing where none is done yet."""
+    if epochs <= 0 or seconds <= 0:
+        return ""
+    each = {"s": 1, "min": 60, "h": 3600}
+    unit = next((u for u, length in each.items() if epochs * length >= seconds), "h")
+    return f"{epochs * each[unit] / seconds:.1f} epochs/{unit}"
+
+
 def budget_unit(key: str) -> str:
     """``epochs``, ``hours`` or ``GPU hours``, of a budget's key."""
     return key.removeprefix("max_").replace("gpu_", "GPU ")

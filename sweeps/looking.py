@@ -15,6 +15,7 @@ from sweeps.results.explanation import answer
 from sweeps.results.overview import Overview, overview
 from sweeps.results.paper_table import Form, paper_table
 from sweeps.results.side_by_side import Beside
+from sweeps.results.so_far import so_far
 from sweeps.search.ranking import Ranking
 from sweeps.store.identity import read_environment
 from sweeps.store.mistakes import load_mistakes
@@ -75,6 +76,7 @@ def look_at(name: str, storage: str) -> Glimpse:
     done = sum(r.epochs for r in records if r.state != "running")
     return Glimpse(
         overview(sweep, records, store.load_answer() is not None),
+        so_far(Ranking(records, sweep.rule)),
         planned_trials(sweep),
         running,
         done + sum(epochs for _, epochs, _ in running),

@@ -12,12 +12,13 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
-from sweeps.formatting import budget_unit, format_value
+from sweeps.formatting import budget_unit, format_rate, format_value
 from sweeps.redaction import redact
+from sweeps.results.so_far import SoFar, so_far
 from sweeps.search.ledger import Ledger
 from sweeps.search.ranking import Ranking
 from sweeps.terminal.notebook import NotebookView
-from sweeps.terminal.trial_counts import NONE_FINISHED, count_trials, ended, progress_bar
+from sweeps.terminal.trial_counts import best_lines, count_trials, ended, progress_bar
 
 _SECONDS_BETWEEN_LINES = 10.0
 _REST_AFTER_CHOOSING = 50.0  # times as long as it took
@@ -40,7 +41,8 @@ class Progress:
         self._last_line = 0.0
         self._last_fault = -math.inf
         self._live: Live | NotebookView | None = None
-        self._best_so_far = ""
+        self._epochs_before = 0
+        self._best_so_far = SoFar("none has finished yet")
         self._best_due = 0.0
 
     def __enter__(self) -> Progress:
@@ -90,6 +92,7 @@ class Progress:
         """From now on show the trials of a ledger."""
         self._ledger = ledger
         self._started = time.time()
+        self._epochs_before = _epochs(ledger)
 
     def fault(self, message: str) -> None:
         """The sweep waits for something; say so, but not over and over."""
@@ -109,7 +112,8 @@ class Progress:
         if self._ledger is not None:
             ledger = self._ledger
             counts = count_trials(_states(ledger), ledger.planned, ledger.live)
-            facts = [*counts, *_budgets(ledger), self._best(ledger), self._time_left(ledger)]
+            facts = [*counts, *self._rate(ledger), *_budgets(ledger)]
+            facts += [f"best so far: {self._best(ledger)}", self._time_left(ledger)]
             self._print(" · ".join(facts))
 
     def _print(self, line: str) -> None:
@@ -123,25 +127,22 @@ class Progress:
         counts = count_trials(states, ledger.planned, ledger.live)[1:]
         return Group(
             progress_bar(states, ledger.planned, self._time_left(ledger)),
-            Text("  ".join([*counts, *_budgets(ledger)]), style="dim"),
-            Text(self._best(ledger)),
+            Text("  ".join([*counts, *self._rate(ledger), *_budgets(ledger)]), style="dim"),
+            best_lines(self._best(ledger)),
             self._running(ledger),
         )
 
-    def _best(self, ledger: Ledger) -> str:
+    def _best(self, ledger: Ledger) -> SoFar:
         """Choosing looks at every trial, so it is done anew only for a small share of the time."""
         now = time.monotonic()
         if now >= self._best_due:
-            self._best_so_far = self._choose(ledger)
+            self._best_so_far = so_far(Ranking(ledger.records, ledger.sweep.rule))
             self._best_due = time.monotonic() + _REST_AFTER_CHOOSING * (time.monotonic() - now)
         return self._best_so_far
 
-    def _choose(self, ledger: Ledger) -> str:
-        best = Ranking(ledger.records, ledger.sweep.rule).chosen
-        if best is None:
-            return NONE_FINISHED
-        metric = ledger.sweep.objective
-        return f"best so far: {best.trials[0].label}, {metric} {best.objective:.4f}"
+    def _rate(self, ledger: Ledger) -> list[str]:
+        rate = format_rate(_epochs(ledger) - self._epochs_before, time.time() - self._started)
+        return [rate] if rate else []
 
     def _running(self, ledger: Ledger) -> Text:
         running = [r for r in ledger.records if r.state == "running"][:8]
@@ -162,6 +163,10 @@ class Progress:
 
 def _states(ledger: Ledger) -> Counter[str]:
     return Counter(record.state for record in ledger.records)
+
+
+def _epochs(ledger: Ledger) -> int:
+    return sum(record.epochs for record in ledger.records)
 
 
 def _budgets(ledger: Ledger) -> list[str]:

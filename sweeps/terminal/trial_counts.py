@@ -8,7 +8,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-NONE_FINISHED = "best so far: none has finished yet"
+from sweeps.results.so_far import SoFar
 
 _BAR_WIDTH = 30
 
@@ -38,3 +38,9 @@ def progress_bar(states: Mapping[str, int], planned: int, beside: str) -> Table:
         Text(beside, style="dim"),
     )
     return bar
+
+
+def best_lines(found: SoFar) -> Text:
+    """What is best so far and why, for a terminal, which wraps it."""
+    text = Text(f"best so far: {found.best}")
+    return text.append(f"\n  {found.why}", style="dim") if found.why else text

@@ -10,8 +10,10 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from sweeps.formatting import format_rate
 from sweeps.results.overview import Overview
-from sweeps.terminal.trial_counts import NONE_FINISHED, count_trials, ended, progress_bar
+from sweeps.results.so_far import SoFar
+from sweeps.terminal.trial_counts import best_lines, count_trials, ended, progress_bar
 
 _SECONDS = 2.0  # between two looks, at least
 _REST = 5.0  # times as long as a look took
@@ -24,12 +26,14 @@ class Glimpse:
 
     Attributes:
         overview: The sweep in short.
+        so_far: What is best by now.
         planned: How many trials there will be, about.
         running: Trials that run, each with the epochs that it has done and those that it would.
         epochs: Done by all trials together.
     """
 
     overview: Overview
+    so_far: SoFar
     planned: int
     running: list[tuple[str, int, int]] = field(default_factory=list)
     epochs: int = 0
@@ -72,7 +76,7 @@ def _looks(look: Callable[[], Glimpse]) -> Iterator[Glimpse]:
 
 
 def _line(glimpse: Glimpse) -> str:
-    return " · ".join([*_counts(glimpse), _best(glimpse)])
+    return " · ".join([*_counts(glimpse), f"best so far: {glimpse.so_far}"])
 
 
 def _counts(glimpse: Glimpse) -> list[str]:
@@ -80,14 +84,9 @@ def _counts(glimpse: Glimpse) -> list[str]:
     return count_trials(states, glimpse.planned, states.get("running", 0))
 
 
-def _best(glimpse: Glimpse) -> str:
-    best = glimpse.overview.best
-    return f"best so far: {best}" if best else NONE_FINISHED
-
-
 def _view(glimpse: Glimpse, first: tuple[float, int]) -> RenderableType:
     passed = time.monotonic() - first[0]
-    rate = f"{(glimpse.epochs - first[1]) / passed:.1f} epochs/s" if passed > _SECONDS else ""
+    rate = format_rate(glimpse.epochs - first[1], passed)
     shown = glimpse.running[:_MOST_LINES]
     lines = [f"  {label}: epoch {done}/{full}" for label, done, full in shown]
     if len(glimpse.running) > len(shown):
@@ -96,6 +95,6 @@ def _view(glimpse: Glimpse, first: tuple[float, int]) -> RenderableType:
         Text(f"{glimpse.overview.name}: {glimpse.overview.dataset}, {glimpse.overview.model}"),
         progress_bar(glimpse.overview.states, glimpse.planned, rate),
         Text("  ".join(_counts(glimpse)[1:]), style="dim"),
-        Text(_best(glimpse)),
+        best_lines(glimpse.so_far),
         Text("\n".join(lines), style="dim"),
     )

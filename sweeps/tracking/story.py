@@ -16,6 +16,7 @@ from sweeps.redaction import redact
 from sweeps.results.best import as_sweep_file
 from sweeps.results.columns import one_line, shown_metrics
 from sweeps.results.comparison import Comparison
+from sweeps.results.so_far import so_far
 from sweeps.search.ranking import Ranking
 from sweeps.store.identity import Identity, read_environment
 from sweeps.store.mistakes import load_mistakes
@@ -69,8 +70,10 @@ def _so_far(ranking: Ranking | None) -> str:
     if ranking.chosen is None:
         return f"{text}; none that the guard lets pass has finished."
     label = _escaped(ranking.chosen.trials[0].label)
-    objective = _escaped(ranking.rule.objective)
-    return f"{text}. **Best so far: {label}**, {objective} {ranking.chosen.objective:.4f}."
+    objective, why = _escaped(ranking.rule.objective), _escaped(so_far(ranking).why)
+    return (
+        f"{text}. **Best so far: {label}**, {objective} {ranking.chosen.objective:.4f}. Why: {why}."
+    )
 
 
 def description(sweep: SweepFile, answer: dict[str, Any]) -> str:

@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 
-from sweeps.formatting import counted, format_fraction, format_hyperparameters, format_value
+from sweeps.formatting import (
+    counted,
+    format_fraction,
+    format_hyperparameters,
+    format_rate,
+    format_value,
+)
 from tests.builders import baseline, trial
 
 
@@ -29,6 +35,22 @@ def test_values_read_well(value: Any, text: str) -> None:
 )
 def test_fractions_read_well(value: float, text: str) -> None:
     assert format_fraction(value) == text
+
+
+@pytest.mark.parametrize(
+    ("epochs", "seconds", "text"),
+    [
+        (64, 20.0, "3.2 epochs/s"),
+        (1, 5.0, "12.0 epochs/min"),
+        (2, 3600.0, "2.0 epochs/h"),
+        (1, 7200.0, "0.5 epochs/h"),
+        (0, 9.0, ""),
+        (-1, 9.0, ""),
+        (1, 0.0, ""),
+    ],
+)
+def test_rates_read_well(epochs: int, seconds: float, text: str) -> None:
+    assert format_rate(epochs, seconds) == text
 
 
 def test_numbers_of_things_read_well() -> None:

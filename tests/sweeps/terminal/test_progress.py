@@ -57,6 +57,28 @@ def test_elsewhere_than_on_a_terminal_there_are_lines(ledger: Ledger) -> None:
     assert re.search(r"about \d+:\d\d left$", last)
 
 
+def test_it_says_how_fast_it_goes_and_why_the_best_is_the_best(ledger: Ledger) -> None:
+    text = io.StringIO()
+    with Progress(plain(text)) as progress:
+        progress.follow(ledger)
+        ledger.result(3, trial(0, epochs=2).outcome)
+    (line,) = text.getvalue().splitlines()
+    assert re.search(r" · [\d.]+ epochs/(s|min|h) · best so far: ", line)
+    assert "(0.0100 below cross_entropy; error +0.0000, guard 0.01; 1 lower left out: " in line
+
+
+def test_at_80_columns_no_line_is_longer_and_nothing_is_cut(ledger: Ledger) -> None:
+    text = io.StringIO()
+    console = Console(file=text, width=80, force_terminal=True, color_system=None)
+    progress = Progress(console)
+    progress.follow(ledger)
+    console.print(progress._render())
+    lines = [line.rstrip() for line in text.getvalue().splitlines()]
+    assert max(map(len, lines)) <= 80
+    assert "1 lower left out: error too high" in " ".join(line.strip() for line in lines)
+    assert "\x1b" not in text.getvalue()
+
+
 def test_on_a_terminal_the_running_trials_are_shown(ledger: Ledger) -> None:
     text = io.StringIO()
     console = Console(file=text, width=100, force_terminal=True, legacy_windows=False)

@@ -322,6 +322,7 @@ def test_the_sweeps_own_run_tells_how_far_it_is_and_of_which_commit(
     assert "1 trial ended so far; none that the guard lets pass has finished." in told[0]
     assert "**Best so far: cross\\_entropy**, val\\_ece 0.0500." in told[1]
     assert "3 trials ended so far. **Best so far: focal γ=0.3333**, val\\_ece 0.0100." in told[2]
+    assert told[2].endswith("Why: 0.0400 below cross\\_entropy; error +0.0000, guard 0.01.")
     tags = runs_of(fresh, "going")[""].data.tags
     assert tags["mlflow.source.git.commit"] == "abc123"
     last = records[-1]

@@ -1,0 +1,78 @@
+"""What is best while a sweep still runs, and why: one line each, for whoever looks on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from sweeps.formatting import counted
+from sweeps.search.ranking import Candidate, Ranking
+from sweeps.search.setting import BASELINE_LOSS
+
+
+@dataclass(frozen=True)
+class SoFar:
+    """What is best so far.
+
+    Attributes:
+        best: The setting with its objective, or that there is none yet.
+        why: What speaks for it; nothing where there is none.
+    """
+
+    best: str
+    why: str = ""
+
+    def __str__(self) -> str:
+        """Both in one line."""
+        return f"{self.best} ({self.why})" if self.why else self.best
+
+
+def so_far(ranking: Ranking) -> SoFar:
+    """What is best of the trials that have ended, and why.
+
+    Args:
+        ranking: Of them, and of those that run.
+    """
+    chosen = ranking.chosen
+    if chosen is None:
+        if not ranking.candidates:
+            return SoFar("none has finished yet")
+        return SoFar(f"none of {counted(len(ranking.candidates), 'setting')} passes", _out(ranking))
+    value = f"{ranking.rule.objective} {chosen.objective:.4f}"
+    seeds = f", mean of {counted(chosen.seeds, 'new seed')}" if chosen.seeds else ""
+    reasons = (*_beside_baseline(chosen, ranking), _front(ranking), _out(ranking))
+    return SoFar(f"{chosen.trials[0].label}, {value}{seeds}", "; ".join(filter(None, reasons)))
+
+
+def _beside_baseline(chosen: Candidate, ranking: Ranking) -> tuple[str, ...]:
+    baseline, guard = ranking.baseline, f"guard {ranking.rule.guard:g}"
+    if chosen == baseline:
+        return (f"nothing is below {BASELINE_LOSS} yet",)
+    if baseline is None:
+        return (f"{BASELINE_LOSS} has not finished", f"error {chosen.val_error:.4f}, {guard}")
+    lower = baseline.objective - chosen.objective
+    return (
+        f"{abs(lower):.4f} {'below' if lower >= 0 else 'above'} {BASELINE_LOSS}",
+        f"error {chosen.val_error - baseline.val_error:+.4f}, {guard}",
+    )
+
+
+def _front(ranking: Ranking) -> str:
+    if not ranking.rule.others:
+        return ""
+    return f"first of {len(ranking.front)} on the front of {' and '.join(ranking.rule.objectives)}"
+
+
+def _out(ranking: Ranking) -> str:
+    """How many settings have less than the best, and what keeps them out."""
+    chosen = ranking.chosen
+    out = [
+        each
+        for each in ranking.candidates
+        if not each.feasible and (chosen is None or each.objective < chosen.objective)
+    ]
+    if not out:
+        return ""
+    broken = Counter(limit.too_far for each in out for limit in each.broken)
+    lower = "" if chosen is None else f"{len(out)} lower left out: "
+    return lower + ", ".join(broken)
