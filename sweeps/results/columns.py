@@ -19,8 +19,9 @@ def objective_metric(objective: str) -> str:
 def shown_metrics(objective: str) -> dict[str, tuple[str, str]]:
     """The metrics of a trial that a table shows, each with its heading in two lines.
 
-    Error and the objective's metric on the validation split; both on the test split, the metric
-    also after temperature scaling; and the temperature.
+    Error and the objective's metric on the validation split, beside a calibration error up to what
+    a perfectly calibrated model would show; both on the test split, the metric also after
+    temperature scaling; and the temperature.
     """
     metric = objective_metric(objective)
     scaled = objective.endswith("_scaled")
@@ -29,6 +30,7 @@ def shown_metrics(objective: str) -> dict[str, tuple[str, str]]:
     return {
         "val_error": ("error", "val"),
         judged: (heading, "val scaled" if scaled else "val"),
+        **({f"{judged}_calibrated_high": ("honest", "up to")} if metric.endswith("ece") else {}),
         "test_error": ("error", "test"),
         f"test_{metric}": (heading, "test"),
         f"test_{metric}_scaled": (heading, "scaled"),
