@@ -63,21 +63,26 @@ def settle_devices(sweep: SweepFile, dataset: Data) -> tuple[SweepFile, str | No
         share = 0.0
         if there_are:
             said = "The cluster has GPUs that its PyTorch cannot use; trials train on CPUs."
-    scaling = sweep.scaling.model_copy(update={"gpus_per_worker": share})
-    update: dict[str, Any] = {"scaling": scaling}
+    if sweep.search.max_gpu_hours is not None and share == 0:
+        raise UserError(
+            f"search.max_gpu_hours = {sweep.search.max_gpu_hours:g} is not allowed where trials "
+            "get no GPU, as on this cluster; leave it out, or give search.max_hours"
+        )
     precision = "bfloat16" if share > 0 and gpu is not None and gpu.bfloat16 else "float32"
+    scaling = sweep.scaling.model_copy(update={"gpus_per_worker": share})
+    return _with_precision(sweep, precision).model_copy(update={"scaling": scaling}), said
+
+
+def _with_precision(sweep: SweepFile, precision: str) -> SweepFile:
+    """The sweep with a precision for those of its recipes that leave it open."""
+    update: dict[str, Any] = {}
     if sweep.training.precision == "auto" and sweep.trainable is None:
         update["training"] = sweep.training.model_copy(update={"precision": precision})
     encoder = sweep.encoder
     if encoder is not None and encoder.training.precision == "auto":
         recipe = encoder.training.model_copy(update={"precision": precision})
         update["encoder"] = encoder.model_copy(update={"training": recipe})
-    if sweep.search.max_gpu_hours is not None and share == 0:
-        raise UserError(
-            f"search.max_gpu_hours = {sweep.search.max_gpu_hours:g} is not allowed where trials "
-            "get no GPU, as on this cluster; leave it out, or give search.max_hours"
-        )
-    return sweep.model_copy(update=update), said
+    return sweep.model_copy(update=update)
 
 
 def gpu_share(

@@ -141,13 +141,17 @@ def _by_name(name: str) -> Draft:
 
 
 def _folder(path: Path) -> Draft:
-    from trainables.data.image_folder import SUFFIXES
-
     for suffix in (".parquet", ".csv", ".npz"):
         files = sorted(path.glob(f"*{suffix}"))
         if files:
             train = next((file for file in files if "train" in file.stem.lower()), None)
             return _file(train, path) if train is not None else _file(files[0], path, whole=path)
+    return _image_folder(path)
+
+
+def _image_folder(path: Path) -> Draft:
+    from trainables.data.image_folder import SUFFIXES
+
     parent = path / "train" if (path / "train").is_dir() else path
     classes = sorted(d for d in parent.iterdir() if d.is_dir() and not d.name.startswith("."))
     found = {

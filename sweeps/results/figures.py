@@ -33,65 +33,71 @@ _SHADES = ("#08306b", "#2171b5", "#6baed6", "#bdd7e7", "#eff3ff")  # from the be
 
 def error_against_objective(ranking: Ranking) -> str:
     """The objective against the validation error: every trial, the guard, the Pareto front."""
-    records = [r for r in ranking.records if r.role != "encoder"]
     objective = ranking.rule.objective
     name = objective_heading(objective)
-    shown = [
-        r
-        for r in records
-        if r.state in ("finished", "stopped") and {objective, "val_error"} <= r.outcome.keys()
-    ]
-    errors = [r.outcome["val_error"] for r in shown]
+    shown = _with_both(ranking)
     limit = None if ranking.reference is None else ranking.reference + ranking.rule.guard
-    most = max(errors, default=1.0)
-    if limit is not None:
-        most = min(most, max(_BEYOND_GUARD * limit, limit + 0.02))
-    near = [e for e in errors if e <= most]
+    near = _near(shown, limit)
+    errors = [r.outcome["val_error"] for r in near]
     chart = Chart(
         f"Validation {name} against validation error; hollow marks were stopped early",
-        axis("validation error", near if limit is None else [*near, limit]),
+        axis("validation error", errors if limit is None else [*errors, limit]),
         axis(f"validation {name}", [r.outcome[objective] for r in shown], log=True),
     )
+
+    def draw(records: Iterable[TrialRecord], mark: Mark, what: str = "") -> None:
+        records = list(records)
+        chart.points(
+            [r.outcome["val_error"] for r in records],
+            [r.outcome[objective] for r in records],
+            mark,
+            [what + _tip(r, objective) for r in records],
+        )
+
     if limit is not None:
         chart.band(limit, chart.x.high)
         chart.vertical(limit, "guard")
-    if further := len(errors) - len(near):
+    if further := len(shown) - len(near):
         chart.note(f"{further} further right")
-    front = pareto_front(ranking)
-    chart.line(*_staircase(front), GREY, width=1.2, dash="3 3")
-    kinds = marks(list(dict.fromkeys(r.loss for r in records)))
-    for loss, mark in kinds.items():
+    chart.line(*_staircase(pareto_front(ranking)), GREY, width=1.2, dash="3 3")
+    losses = dict.fromkeys(r.loss for r in ranking.records if r.role != "encoder")
+    for loss, mark in marks(list(losses)).items():
         for state in ("stopped", "finished"):
-            own = [r for r in shown if (r.loss, r.state) == (loss, state)]
-            own = [r for r in own if r.outcome["val_error"] <= most]
-            chart.points(
-                [r.outcome["val_error"] for r in own],
-                [r.outcome[objective] for r in own],
-                replace(mark, hollow=state == "stopped"),
-                [_tip(r, objective) for r in own],
-            )
+            own = (r for r in near if (r.loss, r.state) == (loss, state))
+            draw(own, replace(mark, hollow=state == "stopped"))
         chart.name(mark, format_loss(loss))
     if ranking.chosen is not None:
         ring = Mark("var(--ink,#222)", hollow=True, size=8)
-        own = list(ranking.chosen.trials)
-        chart.points(
-            [r.outcome["val_error"] for r in own],
-            [r.outcome[objective] for r in own],
-            ring,
-            [f"chosen: {_tip(r, objective)}" for r in own],
-        )
+        draw(ranking.chosen.trials, ring, "chosen: ")
         chart.name(replace(ring, size=6), "chosen")
     chart.name_line(GREY, "best for its error", "3 3")
     return chart.svg()
 
 
+def _with_both(ranking: Ranking) -> list[TrialRecord]:
+    """The trials of which both error and objective are known."""
+    both = {ranking.rule.objective, "val_error"}
+    return [
+        r
+        for r in ranking.records
+        if r.state in ("finished", "stopped") and both <= r.outcome.keys() and r.role != "encoder"
+    ]
+
+
+def _near(shown: Sequence[TrialRecord], limit: float | None) -> list[TrialRecord]:
+    """Those whose error is not so far beyond the guard that the others would lie in a heap."""
+    if limit is None:
+        return list(shown)
+    most = max(_BEYOND_GUARD * limit, limit + 0.02)
+    return [r for r in shown if r.outcome["val_error"] <= most]
+
+
 def pareto_front(ranking: Ranking) -> list[tuple[float, float]]:
     """Error and objective of the finished trials that none beats in both, by error."""
-    objective = ranking.rule.objective
     points = sorted(
-        (r.outcome["val_error"], r.outcome[objective])
-        for r in ranking.records
-        if r.state == "finished" and {objective, "val_error"} <= r.outcome.keys()
+        (r.outcome["val_error"], r.outcome[ranking.rule.objective])
+        for r in _with_both(ranking)
+        if r.state == "finished"
     )
     front: list[tuple[float, float]] = []
     for error, value in points:

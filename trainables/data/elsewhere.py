@@ -135,29 +135,41 @@ def _cifar_c(
     wrong = [severity for severity in severities if severity not in range(1, _SEVERITIES + 1)]
     if wrong or not severities:
         raise ValueError(f"severities={list(severities)} must be some of 1 to {_SEVERITIES}")
+    names = _corruptions(place, corruptions)
+    labels = _read(place / "labels.npy").astype(np.int64)
+    size = len(labels) // _SEVERITIES  # severity after severity
+    found = []
+    for severity in severities:
+        rows = slice((severity - 1) * size, severity * size)
+        for name in names:
+            images = _corrupted(place / f"{name}.npy", len(labels))
+            pixels = np.ascontiguousarray(images[rows].transpose(0, 3, 1, 2))
+            found.append((severity, Split(pixels, labels[rows])))
+    return found
+
+
+def _corruptions(place: Path, wanted: tuple[str, ...] | None) -> list[str]:
+    """Those that are wanted, else all that there are."""
     there = sorted(file.stem for file in place.glob("*.npy") if file.stem != "labels")
-    unknown = [name for name in corruptions or () if name not in there]
+    unknown = [name for name in wanted or () if name not in there]
     if unknown or not there:
         name = unknown[0] if unknown else ""
         raise FileNotFoundError(
             f"{place} has no corruption {name!r}{did_you_mean(name, there)}; there are: "
             f"{', '.join(there) or 'none'}"
         )
-    labels = _read(place / "labels.npy").astype(np.int64)
-    found = []
-    for severity in severities:
-        for name in corruptions or there:
-            images = _read(place / f"{name}.npy")
-            if images.dtype != np.uint8 or images.shape != (len(labels), 32, 32, 3):
-                raise ValueError(
-                    f"{place / name}.npy holds {images.dtype} of shape {images.shape}, while "
-                    f"uint8 of shape {(len(labels), 32, 32, 3)} is wanted"
-                )
-            size = len(labels) // _SEVERITIES  # severity after severity
-            rows = slice((severity - 1) * size, severity * size)
-            pixels = np.ascontiguousarray(images[rows].transpose(0, 3, 1, 2))
-            found.append((severity, Split(pixels, labels[rows])))
-    return found
+    return list(wanted or there)
+
+
+def _corrupted(file: Path, count: int) -> Any:
+    """The images of a corruption in all severities, memory-mapped."""
+    images, wanted = _read(file), (count, 32, 32, 3)
+    if images.dtype != np.uint8 or images.shape != wanted:
+        raise ValueError(
+            f"{file} holds {images.dtype} of shape {images.shape}, while uint8 of shape {wanted} "
+            "is wanted"
+        )
+    return images
 
 
 def _read(file: Path) -> Any:

@@ -349,30 +349,30 @@ def _features(parts: list[Rows], given: _Options) -> tuple[list[str], list[str]]
             raise ValueError(f"categorical names {name!r}, which is none of the features: {names}")
     if given.label in names or not names:
         raise ValueError(f"features={names}: give one or more columns, without that of the labels")
-    numeric: list[str] = []
-    categorical: list[str] = []
-    for name in names:
-        contents = {
-            rows.option: found
-            for rows in parts
-            if (found := rows.content(name, "features")) != "nothing"
-        }
-        if wrong := [option for option, found in contents.items() if found in ("bytes", "other")]:
-            rows = next(rows for rows in parts if rows.option == wrong[0])
+    words = {n for n in names if _holds_words(n, parts)} | set(given.categorical or ())
+    return [n for n in names if n not in words], [n for n in names if n in words]
+
+
+def _holds_words(name: str, parts: list[Rows]) -> bool:
+    """Whether a column holds words rather than numbers, in all parts alike."""
+    contents: dict[str, str] = {}
+    for rows in parts:
+        found = rows.content(name, "features")
+        if found in ("bytes", "other"):
             raise ValueError(
                 f"{rows.option}={rows.files[0].path}: column {name!r} holds {rows.type(name)}; "
                 "features must be numbers, words, or true and false; if these are images, set "
                 f"image: {name}, else name the columns to learn from in features"
             )
-        if "text" in contents.values() and len(set(contents.values())) > 1:
-            raise ValueError(
-                f"column {name!r} holds "
-                + ", ".join(f"{found} in {option}" for option, found in contents.items())
-                + "; it must hold the same in both"
-            )
-        words = name in (given.categorical or ()) or "text" in contents.values()
-        (categorical if words else numeric).append(name)
-    return numeric, categorical
+        if found != "nothing":
+            contents[rows.option] = found
+    if "text" in contents.values() and len(set(contents.values())) > 1:
+        raise ValueError(
+            f"column {name!r} holds "
+            + ", ".join(f"{found} in {option}" for option, found in contents.items())
+            + "; it must hold the same in both"
+        )
+    return "text" in contents.values()
 
 
 def _read_table(
