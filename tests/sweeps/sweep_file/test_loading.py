@@ -17,6 +17,8 @@ from sweeps.sweep_file.loading import (
 )
 from trainables.training import learning_rate_factor
 
+EXAMPLES = Path(__file__).parents[3] / "examples/real_data"
+
 MINIMAL = """\
 name: small
 dataset: {name: digits}
@@ -209,3 +211,8 @@ def _write(folder: Path, text: str) -> Path:
     path = folder / "sweep.yaml"
     path.write_text(text)
     return path
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_examples_are_sweep_files(path: Path) -> None:
+    check_sweep(load_sweep(str(path)))
