@@ -30,7 +30,7 @@ def plain_console(
         width=width,
         file=file,
         record=recorded,
-        force_jupyter=False if recorded else None,
+        force_jupyter=False if file is not None else None,  # there it would show it instead
         markup=False,
         emoji=False,
         highlight=False,

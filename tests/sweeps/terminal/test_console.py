@@ -1,5 +1,6 @@
 """Text from outside that looks like markup is shown as it is, wherever it comes."""
 
+import builtins
 import io
 import re
 from pathlib import Path
@@ -16,6 +17,7 @@ from sweeps.results.leaderboard import leaderboard
 from sweeps.runner import SweepResult
 from sweeps.search.ranking import Ranking
 from sweeps.terminal.answers import leaderboard_table
+from sweeps.terminal.console import plain_console
 from sweeps.terminal.job_tables import job_facts, jobs_table
 from sweeps.terminal.plan_tables import plan_tables
 from sweeps.terminal.progress import Progress
@@ -68,6 +70,19 @@ def test_the_end_of_a_sweep(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"lacks1trial:{flat(HOSTILE)}" in printed
     assert printed.count("--storage'/[old]'") == 3
     assert "http://h/[/x]" in printed
+
+
+def test_in_a_notebook_what_is_for_a_file_goes_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class ZMQInteractiveShell:
+        """That of a notebook's kernel, as libraries find it."""
+
+    monkeypatch.setattr(builtins, "get_ipython", ZMQInteractiveShell, raising=False)
+    text = io.StringIO()
+    plain_console(file=text).print("the answer")
+    assert text.getvalue() == "the answer\n"
+    assert capsys.readouterr().out == ""
 
 
 def test_nothing_else_prints_by_a_console_of_its_own() -> None:
