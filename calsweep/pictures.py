@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _BLUE, _RED, _GREY = "#56B4E9", "#D55E00", "#8a8f98"
-# Okabe and Ito's colours, which the colour-blind can tell apart, and two markers.
+# Okabe and Ito's colours, which the colour-blind can tell apart, and four markers or dashes.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
 _MARKERS = ("o", "s", "^", "D")
+_DASHES = dict(zip(_MARKERS, ("-", "--", "-.", ":"), strict=True))
 
 
 class _Shown(Figure):
@@ -70,6 +71,9 @@ def draw_reliability(figure: Figure, logits: Tensor, labels: Tensor, temperature
 def draw_search(figure: Figure, ranking: Ranking) -> None:
     """The objective against the validation error of every trial, and the guard's limit.
 
+    The limit is that of the search. Small marks are settings that were trained again, which are
+    held to the baseline's own new seeds.
+
     Args:
         figure: An empty one.
         ranking: Of the sweep.
@@ -79,11 +83,16 @@ def draw_search(figure: Figure, ranking: Ranking) -> None:
     axis = figure.subplots()
     drawn: list[float] = []
     for loss, style in _styles(records).items():
-        for state, fill in (("finished", "full"), ("stopped", "none")):
+        for state, again, look in (
+            ("finished", False, {"label": format_loss(loss)}),
+            ("finished", True, {"markersize": 3}),
+            ("stopped", False, {"fillstyle": "none"}),
+        ):
             shown = [
                 r.outcome
                 for r in records
-                if (r.loss, r.state) == (loss, state) and objective in r.outcome
+                if (r.loss, r.state, r.role == "finalist") == (loss, state, again)
+                and objective in r.outcome
             ]
             values = [outcome[objective] for outcome in shown]
             drawn += values
@@ -91,9 +100,8 @@ def draw_search(figure: Figure, ranking: Ranking) -> None:
                 [outcome["val_error"] for outcome in shown],
                 values,
                 linestyle="none",
-                fillstyle=fill,
-                label=format_loss(loss) if state == "finished" else None,
                 **style,
+                **look,
             )
     if ranking.reference is not None:
         limit = ranking.reference + ranking.rule.guard
@@ -120,8 +128,11 @@ def draw_curves(figure: Figure, records: Sequence[TrialRecord], sweep: SweepFile
         values = [entry.get(metric, math.nan) for entry in record.history]
         drawn += values
         if record.state == "finished":
-            name, colour = format_loss(record.loss), styles[record.loss]["color"]
-            axis.plot(epochs, values, color=colour, linewidth=1, alpha=0.8, label=name)
+            style = styles[record.loss]
+            look = {"color": style["color"], "linestyle": _DASHES[style["marker"]]}
+            axis.plot(
+                epochs, values, linewidth=1, alpha=0.8, label=format_loss(record.loss), **look
+            )
         elif epochs:
             axis.plot(epochs, values, color="#bbb", linewidth=0.8, zorder=1)
             axis.plot(epochs[-1], values[-1], "x", color="#888", markersize=4, zorder=1)

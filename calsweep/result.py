@@ -154,7 +154,8 @@ class Result:
     def plot_search(self) -> Figure:
         """The objective against the validation error of every trial, and the guard's limit.
 
-        Hollow marks were stopped early.
+        Hollow marks were stopped early. Small ones are finalists with new seeds, which are held to
+        the baseline's new seeds, not to the limit that is drawn.
         """
         from calsweep.pictures import draw_search, new_figure
 
