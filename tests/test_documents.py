@@ -117,16 +117,6 @@ def test_the_metrics_pages_program_runs(tmp_path: Path) -> None:
     run_blocks(blocks(ROOT / "docs/metrics.md", "python"), tmp_path)
 
 
-def test_the_readmes_other_programs_run(tmp_path: Path) -> None:
-    """The first one is a sweep, which a slow test of calsweep.run runs."""
-    first, own_loss, alone = blocks(ROOT / "README.md", "python")
-    assert "calsweep.run(" in first
-    given = "logits, targets = torch.randn(40, 10), torch.arange(40) % 10"
-    names = "val_logits, val_labels, test_logits, test_labels = logits, targets, logits, targets"
-    use = "print(Tempered(10, tau=2.0)(logits, targets), value)"
-    run_blocks([own_loss, given, names, alone, use], tmp_path)
-
-
 @pytest.mark.parametrize("module", ["losses", "metrics", "running"])
 def test_the_examples_in_docstrings_run(module: str) -> None:
     text = (ROOT / f"calsweep/{module}.py").read_text(encoding="utf-8")
