@@ -16,6 +16,8 @@ _OF_SWEEPS: Final = (
     "optuna",
     "pyarrow",
     "pydantic",
+    "psutil",
+    "pynvml",
     "ray",
     "rich",
     "rtdl_num_embeddings",

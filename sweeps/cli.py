@@ -236,9 +236,9 @@ def check(
 
 
 def _facts_of_data(sweep: SweepFile) -> dict[str, str]:
+    from sweeps.planning.data import load_data
     from sweeps.planning.data_facts import data_facts
     from sweeps.planning.data_fit import fit_to_data
-    from sweeps.runner import load_data
     from sweeps.sweep_file.schema import OWN_DATA
 
     if sweep.dataset.name == OWN_DATA:

@@ -19,12 +19,15 @@ from sweeps.redaction import redact
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.address import check_answers, tracking_uri
-from sweeps.tracking.registered_models import ModelToRegister, register_model
+from sweeps.tracking.registered_models import ModelToRegister, Registry
 from sweeps.trained import load_same_data, load_trained
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from trainables.data.base import Dataset
 
 PROGRAM: Final = "model.pt2"
 _ONNX: Final = "model.onnx"
@@ -68,9 +71,10 @@ def export_model(
         raise UserError(f"--output {folder}: is there already; name another folder, or delete it")
     if onnx:
         _check_onnx_is_there()
-    builder = _Builder(name, storage)
-    built = builder.build(lambda ranking: ranking.chosen)
-    assert built is not None  # else nothing is chosen, which is told
+    store, sweep, ranking = _chosen(name, storage)
+    builder = _Builder(store, sweep, load_same_data(store, sweep))
+    assert ranking.chosen is not None
+    built = builder.build(ranking.chosen)
     if onnx:
         built.files[_ONNX] = builder.as_onnx(built.files[PROGRAM])
     try:
@@ -98,29 +102,70 @@ def register_models(name: str, storage: str) -> list[str]:
     Raises:
         UserError: See :func:`export_model`; or MLflow does not answer, or does not have the sweep.
     """
-    store = SweepStore(storage, name)
-    sweep = store.load_sweep()
-    uri = tracking_uri(storage, sweep)
-    check_answers(uri)
+    store, sweep, ranking = _chosen(name, storage)
+    check_answers(tracking_uri(storage, sweep))
+    return register_choice(store, sweep, ranking, lambda: load_same_data(store, sweep))
+
+
+def register_choice(
+    store: SweepStore, sweep: SweepFile, ranking: Ranking, load: Callable[[], Dataset]
+) -> list[str]:
+    """What :func:`register_models` does, of a sweep that has just come to its answer.
+
+    What this sweep has registered before is not built again.
+
+    Args:
+        store: Of the sweep.
+        sweep: The sweep.
+        ranking: Of its trials.
+        load: Gives its data.
+
+    Returns:
+        See :func:`register_models`.
+
+    Raises:
+        UserError: See :func:`register_models`.
+        SweepFailedError: See :func:`export_model`.
+    """
     parent, _ = store.load_run_ids()
     if parent is None:
         raise UserError(
-            f"MLflow does not have sweep {name!r} yet; `calsweep sync {name}` writes it"
+            f"MLflow does not have sweep {sweep.name!r} yet; `calsweep sync {sweep.name}` writes it"
         )
-    builder = _Builder(name, storage)
+    registry = Registry(
+        tracking_uri(store.storage, sweep), parent, f"calsweep-{sweep.dataset.label}"
+    )
+    wanted = {"champion": ranking.chosen, "challenger": _runner_up(ranking)}
+    builder: _Builder | None = None
     registered = []
-    for alias, pick in (("champion", lambda r: r.chosen), ("challenger", _runner_up)):
-        built = builder.build(pick)
-        if built is not None:
+    for alias, candidate in wanted.items():
+        if candidate is None:
+            continue
+        number = candidate.judged[0].number
+        if not registry.has(alias, number):
+            builder = builder or _Builder(store, sweep, load())
+            built = builder.build(candidate)
             model = ModelToRegister(
-                f"calsweep-{sweep.dataset.label}",
-                alias,
-                built.files[PROGRAM],
-                built.about,
-                builder.example,
+                alias, number, built.files[PROGRAM], built.about, builder.example
             )
-            registered.append(register_model(uri, parent, model))
+            registry.register(model)
+        registered.append(registry.address(alias))
     return registered
+
+
+def _chosen(name: str, storage: str) -> tuple[SweepStore, SweepFile, Ranking]:
+    """A sweep that has chosen something.
+
+    Raises:
+        UserError: There is no such sweep, or it has not.
+    """
+    store = SweepStore(storage, name)
+    sweep = store.load_sweep()
+    ranking = Ranking(store.load_records(), sweep.rule)
+    if ranking.chosen is None:
+        raise UserError(f"sweep {name!r} has chosen nothing yet; see `calsweep show {name}`")
+    use_working_folder()
+    return store, sweep, ranking
 
 
 def _runner_up(ranking: Ranking) -> Candidate | None:
@@ -130,31 +175,24 @@ def _runner_up(ranking: Ranking) -> Candidate | None:
 
 
 class _Builder:
-    """Builds classifiers of a sweep, with its data loaded once."""
+    """Builds classifiers of a sweep, of its data."""
 
-    def __init__(self, name: str, storage: str) -> None:
-        self._store = SweepStore(storage, name)
-        self._sweep = self._store.load_sweep()
-        self._ranking = Ranking(self._store.load_records(), self._sweep.rule)
-        if self._ranking.chosen is None:
-            raise UserError(f"sweep {name!r} has chosen nothing yet; see `calsweep show {name}`")
-        use_working_folder()
-        self._dataset = load_same_data(self._store, self._sweep)
+    def __init__(self, store: SweepStore, sweep: SweepFile, dataset: Dataset) -> None:
+        self._store = store
+        self._sweep = sweep
+        self._dataset = dataset
 
     @property
     def example(self) -> Any:
         """Two rows of the test split."""
         return self._dataset.test.inputs[:2].copy()
 
-    def build(self, pick: Callable[[Ranking], Candidate | None]) -> _Built | None:
-        """The classifier of the first judged trial of a candidate; None where there is none."""
+    def build(self, candidate: Candidate) -> _Built:
+        """The classifier of the first judged trial of a candidate."""
         import torch
 
         from trainables.exported import export_program
 
-        candidate = pick(self._ranking)
-        if candidate is None:
-            return None
         record = candidate.judged[0]
         classifier = load_trained(self._store, self._sweep, self._dataset, record)
         try:

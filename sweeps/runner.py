@@ -6,17 +6,18 @@ import logging
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.cluster import connection
 from sweeps.cluster.devices import settle_devices
-from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
+from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError, first_line
 from sweeps.formatting import counted, format_value
 from sweeps.planning.checks import check_sweep
+from sweeps.planning.data import load_data
 from sweeps.planning.data_fit import fit_to_data
 from sweeps.planning.quick_checks import check_at_once_if_doubtful
 from sweeps.results.comparison import Comparison, compare
@@ -43,7 +44,7 @@ from trainables.config import trial_setting
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from trainables.data.base import Data, Dataset, Elsewhere
+    from trainables.data.base import Data
 
 logger = logging.getLogger("calsweep")
 
@@ -212,7 +213,8 @@ def _carry_out(
         if not ledger.exhausted:
             from sweeps.cluster.tuner import tune
 
-            tune(ledger, store, dataset, encoder, progress.notice)
+            with _machines_watched(sweep, writer, progress):
+                tune(ledger, store, dataset, encoder, progress.notice)
     except BaseException as error:
         progress.stage("Writing to MLflow")
         writer.close(_PATIENCE_SECONDS)
@@ -238,8 +240,48 @@ def _carry_out(
             f"every trial of {sweep.name!r} failed:\n{failure_summary(ledger.records)}\n"
             f"more is in the log, {log}"
         )
+    if sweep.tracking.register_model and not ledger.cut_short and ending.ranking.chosen is not None:
+        _register(store, sweep, ending.ranking, dataset, writer.fault, progress)
     uri = tracking_uri(store.storage, sweep)
     return SweepResult(ledger.records, ending.answer, unsynced, writer.fault, uri)
+
+
+def _machines_watched(
+    sweep: SweepFile, writer: MlflowWriter, progress: Progress
+) -> AbstractContextManager[None]:
+    if not sweep.tracking.system_metrics:
+        return nullcontext()
+    from sweeps.cluster.machines import watched
+
+    return watched(writer.submit_sample, progress.notice)
+
+
+def _register(
+    store: SweepStore,
+    sweep: SweepFile,
+    ranking: Ranking,
+    dataset: Data,
+    fault: str | None,
+    progress: Progress,
+) -> None:
+    """Put the choice into MLflow's registry, or say why that cannot be: the answer stands."""
+    from sweeps.exporting import register_choice
+    from trainables.data.base import Dataset
+
+    assert isinstance(dataset, Dataset)  # the sweep file refuses it beside a loop of one's own
+    progress.stage("Registering the choice in MLflow")
+    try:
+        if fault is not None:
+            raise UserError("MLflow is not up to date")
+        registered = register_choice(store, sweep, ranking, lambda: dataset)
+    except Exception as error:  # of the model, which cannot be traced, or of MLflow
+        logger.error("the choice is not registered", exc_info=error)
+        progress.notice(
+            f"not registered in MLflow: {first_line(error)}; `calsweep export {sweep.name} "
+            "--register` tries again"
+        )
+    else:
+        progress.notice(f"registered: {', '.join(registered)}")
 
 
 def _ending(ledger: Ledger, store: SweepStore, progress: Progress) -> Ending:
@@ -311,28 +353,6 @@ def _fitted_data(sweep: SweepFile) -> tuple[SweepFile, Data]:
         return sweep, OwnData(sweep.dataset.label, **sweep.dataset.options)
     dataset = load_data(sweep)
     return fit_to_data(sweep, dataset), dataset
-
-
-def load_data(sweep: SweepFile) -> Dataset:
-    """The sweep's dataset, split by the sweep's seed, with what finalists are tried on besides.
-
-    Raises:
-        UserError: It cannot be loaded.
-    """
-    from trainables.data import load_dataset
-    from trainables.data.elsewhere import load_elsewhere
-
-    try:
-        dataset = load_dataset(sweep.dataset.name, seed=sweep.search.seed, **sweep.dataset.options)
-    except (ValueError, TypeError, OSError) as error:
-        raise UserError(f"dataset: {error}") from None
-    elsewhere: list[Elsewhere] = []
-    for key, kind, section in sweep.evaluation.sets:
-        try:
-            elsewhere += load_elsewhere(kind, section.name, dataset, **section.options)
-        except (ValueError, TypeError, OSError) as error:
-            raise UserError(f"{key}: {error}") from None
-    return replace(dataset, elsewhere=tuple(elsewhere))
 
 
 def _load_records(sweep: SweepFile, store: SweepStore, progress: Progress) -> list[TrialRecord]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sweeps.errors import UserError
-from sweeps.runner import load_data
+from sweeps.planning.data import load_data
 from sweeps.store.encoders import encoder_setup
 from sweeps.store.identity import read_identity
 

@@ -19,7 +19,7 @@ from statistics import fmean, stdev, variance
 
 from benchmarks.tabular.regret import Truth, load
 from sweeps.formatting import format_hyperparameters
-from sweeps.runner import load_data
+from sweeps.planning.data import load_data
 from sweeps.search.setting import BASELINE, Setting
 from sweeps.search.space import SearchSpace
 from sweeps.sweep_file.loading import load_sweep

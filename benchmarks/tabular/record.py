@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
 from benchmarks.tabular.curves import as_table, read_trials
-from sweeps.runner import load_data
+from sweeps.planning.data import load_data
 from sweeps.search.setting import Setting
 from sweeps.search.space import SearchSpace
 from sweeps.sweep_file.loading import load_sweep

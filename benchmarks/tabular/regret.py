@@ -33,7 +33,7 @@ import optuna
 
 from benchmarks.tabular.curves import Curves, read_trials, with_degenerate
 from benchmarks.tabular.policies import DEFAULT, POLICIES, Policy, add_to_the_engine, with_values
-from sweeps.runner import load_data
+from sweeps.planning.data import load_data
 from sweeps.search.setting import BASELINE, Setting
 from sweeps.search.space import SearchSpace
 from sweeps.sweep_file.loading import load_sweep

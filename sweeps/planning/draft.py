@@ -118,6 +118,8 @@ selection:
   seeds: 2               # with so many new seeds, as the best of many is lucky
 # scaling: {{gpus_per_worker: 0.5}}        # two trials on each GPU
 # evaluation: {{ood: [svhn]}}              # what finalists are tried on besides
+tracking:
+  register_model: true   # the choice goes into MLflow's registry, as champion of its dataset
 """
 
 

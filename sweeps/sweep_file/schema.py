@@ -482,9 +482,15 @@ class TrackingSection(_Section):
 
     Attributes:
         uri: Its address; by default SQLite in the sweep store.
+        register_model: Whether the chosen classifier goes into its registry at the end, as
+            ``champion`` of the dataset, and the runner-up as ``challenger``.
+        system_metrics: Whether the sweep's own run has how busy the machines are: CPUs, memory,
+            disk, network, and GPUs.
     """
 
     uri: str | None = None
+    register_model: bool = False
+    system_metrics: bool = False
 
 
 @dataclass(frozen=True)
@@ -708,6 +714,7 @@ class SweepFile(_Section):
             "model": self.model != ModelSection(),
             "encoder": self.encoder is not None,
             "evaluation": bool(self.evaluation.sets),
+            "tracking.register_model": self.tracking.register_model,
         }
         if besides := [key for key, is_given in given.items() if is_given]:
             raise ValueError(

@@ -7,6 +7,7 @@ the test that fails when it changes.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -204,3 +205,27 @@ def deleted(entity: Any) -> bool:
     """
     stage = entity.info.lifecycle_stage if hasattr(entity, "info") else entity.lifecycle_stage
     return bool(stage == "deleted")
+
+
+def machine_monitors() -> list[Any]:
+    """What measures this machine: CPUs and memory, disk, network, and GPUs where there are any.
+
+    Leans on: MLflow's monitors and their three methods.
+    Why: ``mlflow.start_run(log_system_metrics=True)`` and the ``SystemMetricsMonitor`` behind it
+        end with the first call that a server does not answer, write beside the sweep's one writer,
+        and on other nodes would need the server's address and credentials there.
+    Since: MLflow 3.17, the oldest that is allowed.
+    Test: tests/sweeps/tracking/test_machine.py::test_a_machine_is_measured_by_mlflows_names
+    """
+    from mlflow.system_metrics.metrics.cpu_monitor import CPUMonitor
+    from mlflow.system_metrics.metrics.disk_monitor import DiskMonitor
+    from mlflow.system_metrics.metrics.gpu_monitor import GPUMonitor
+    from mlflow.system_metrics.metrics.network_monitor import NetworkMonitor
+    from mlflow.system_metrics.metrics.rocm_monitor import ROCMMonitor
+
+    found = [CPUMonitor(), DiskMonitor(), NetworkMonitor()]
+    for kind in (GPUMonitor, ROCMMonitor):
+        with suppress(Exception):  # of many kinds, where there is no such GPU
+            found.append(kind())
+            break
+    return found

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -46,6 +46,7 @@ from sweeps.tracking.story import (
     story_files,
 )
 
+MachineSample = tuple[float, Mapping[str, float]]
 _METRICS_PER_CALL = 1000  # MLflow's limit on all things in one call
 _SMALL_CHANGE = 100  # of which parameters and tags may take this many
 _PLACES = 500  # trials that are given their place: more, nobody looks at
@@ -91,6 +92,7 @@ class Mirror:
         self._complete: set[int] = set()
         self._ended: dict[int, TrialRecord] = {}
         self._progress_due = 0.0
+        self._began: float | None = None  # the sweep's own run
         self._synced_epochs: dict[int, int] = {}
         self._times_before: dict[int, dict[int, int]] = {}  # of the epochs of runs from before
 
@@ -146,6 +148,27 @@ class Mirror:
         with suppress(RunRefusedError), self._blamed(None):
             self._log(self._parent_id, tags={_DESCRIPTION: text})
         self._progress_due = time.monotonic() + _SECONDS_BETWEEN_PROGRESS
+
+    def machines(self, samples: Sequence[MachineSample]) -> None:
+        """Write on the sweep's own run how busy its machines were.
+
+        Args:
+            samples: When, in seconds since the epoch, and what was measured.
+
+        Raises:
+            RunRefusedError: The sweep's own run was deleted, or MLflow does not take it.
+            Exception: Whatever MLflow raises, where it does not answer.
+        """
+        self.connect()
+        with self._blamed(None):
+            if self._began is None:
+                self._began = self._client.get_run(self._parent_id).info.start_time / 1000
+            metrics = [
+                (f"system/{name}", value, int(1000 * when), int(when - self._began))
+                for when, values in samples
+                for name, value in values.items()
+            ]
+            self._log(self._parent_id, metrics=metrics)
 
     def complete(self, record: TrialRecord) -> None:
         """Add the files of a trial that has ended, and close its run.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import tempfile
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ from sweeps.errors import UserError, first_line
 from sweeps.tracking.address import make_client
 
 _CODE = Path(__file__).with_name("served_model.py")
+_TRIAL = "calsweep.trial"  # the tag of a version with the number of its trial
 
 
 @dataclass(frozen=True)
@@ -20,64 +24,94 @@ class ModelToRegister:
     """A classifier for the registry.
 
     Attributes:
-        name: In the registry, before what is not allowed there is replaced.
         alias: ``champion`` or ``challenger``.
+        trial: The number of the trial that has trained it.
         program: See :func:`~trainables.exported.export_program`.
         about: What is known of it: ``dtype``, ``shape``, ``classes``, ``label``, ``temperature``.
         example: Two samples or so, (N, ...), of that dtype.
     """
 
-    name: str
     alias: str
+    trial: int
     program: bytes
     about: dict[str, Any]
     example: Any
 
-    @property
-    def allowed_name(self) -> str:
-        """The name without ``/`` and ``:``, which MLflow refuses."""
-        return re.sub(r"[/:]+", "-", self.name)
 
-
-def register_model(uri: str, run_id: str, model: ModelToRegister) -> str:
-    """Log a classifier to a run and register it as a new version, which gets the alias.
+class Registry:
+    """The classifiers of one dataset in MLflow's registry, and a run that adds to them.
 
     Args:
         uri: MLflow's address.
-        run_id: The run that it belongs to.
-        model: The classifier.
-
-    Returns:
-        Its address, ``models:/calsweep-digits@champion``.
-
-    Raises:
-        UserError: MLflow does not take it.
+        run_id: The run that they belong to.
+        name: In the registry; ``/`` and ``:``, which MLflow refuses, are replaced.
     """
-    from mlflow.exceptions import MlflowException
 
-    client = make_client(uri)
-    place = f"model-{model.alias}"
-    name = model.allowed_name
-    try:
-        with tempfile.TemporaryDirectory(prefix="calsweep-") as folder:
-            saved = Path(folder) / "saved"
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of MLflow's own type hints, on its import
-                _save(model, Path(folder) / "model.pt2", saved)
-            client.log_artifacts(run_id, str(saved), place)
+    def __init__(self, uri: str, run_id: str, name: str) -> None:
+        self._client = make_client(uri)
+        self._run_id = run_id
+        self._name = re.sub(r"[/:]+", "-", name)
+
+    def address(self, alias: str) -> str:
+        """``models:/calsweep-digits@champion``."""
+        return f"models:/{self._name}@{alias}"
+
+    def has(self, alias: str, trial: int) -> bool:
+        """Whether an alias stands for what a trial of this run has trained."""
+        from mlflow.exceptions import MlflowException
+
         try:
-            client.create_registered_model(name)
+            version = self._client.get_model_version_by_alias(self._name, alias)
+        except MlflowException:  # there is none, or whatever is wrong comes again
+            return False
+        known: dict[str, str] = version.tags
+        return bool(version.run_id == self._run_id) and known.get(_TRIAL) == str(trial)
+
+    def register(self, model: ModelToRegister) -> None:
+        """Log a classifier to the run and register it as a new version, which gets the alias.
+
+        Raises:
+            UserError: MLflow does not take it.
+        """
+        from mlflow.exceptions import MlflowException
+
+        # A place of its own: an earlier version, of another trial, keeps its files.
+        place = f"{model.alias}-trial-{model.trial}"
+        try:
+            with tempfile.TemporaryDirectory(prefix="calsweep-") as folder:
+                saved = Path(folder) / "saved"
+                with _silenced():
+                    _save(model, Path(folder) / "model.pt2", saved)
+                self._client.log_artifacts(self._run_id, str(saved), place)
+            try:
+                self._client.create_registered_model(self._name)
+            except MlflowException as error:
+                if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                    raise
+            version = self._client.create_model_version(
+                self._name,
+                f"{self._client.get_run(self._run_id).info.artifact_uri}/{place}",
+                self._run_id,
+                tags={_TRIAL: str(model.trial)},
+                description=f"{model.about['label']}, {model.about['sweep']}",
+            )
+            self._client.set_registered_model_alias(self._name, model.alias, version.version)
         except MlflowException as error:
-            if error.error_code != "RESOURCE_ALREADY_EXISTS":
-                raise
-        source = f"{client.get_run(run_id).info.artifact_uri}/{place}"
-        version = client.create_model_version(
-            name, source, run_id, description=f"{model.about['label']}, {model.about['sweep']}"
-        )
-        client.set_registered_model_alias(name, model.alias, version.version)
-    except MlflowException as error:
-        raise UserError(f"MLflow does not register {name}: {first_line(error)}") from None
-    return f"models:/{name}@{model.alias}"
+            raise UserError(f"MLflow does not register {self._name}: {first_line(error)}") from None
+
+
+@contextmanager
+def _silenced() -> Iterator[None]:
+    """Nothing of what MLflow says to itself while it saves: of type hints, of pip's version."""
+    log = logging.getLogger("mlflow")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(before)
 
 
 def _save(model: ModelToRegister, program: Path, saved: Path) -> None:

@@ -10,18 +10,20 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from sweeps.errors import first_line
 from sweeps.search.record import TrialRecord
 from sweeps.tracking.artifacts import ArtifactError, FilesAwayError
-from sweeps.tracking.mirror import Mirror, RunDeletedError, RunRefusedError
+from sweeps.tracking.mirror import MachineSample, Mirror, RunDeletedError, RunRefusedError
 from sweeps.tracking.story import Ending
 
 logger = logging.getLogger("calsweep")
 
 _PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 15.0
+_MOST_SAMPLES = 1000  # of machines, kept while MLflow does not answer
 _TRIES = 3  # of a run that MLflow refuses
 
 
@@ -39,6 +41,7 @@ class MlflowWriter:
         self._mirror = mirror
         self._pending: dict[int, TrialRecord] = {}  # to be shown
         self._unfiled: dict[int, TrialRecord] = {}  # that ended: their files are to come
+        self._samples: list[MachineSample] = []  # of machines
         self._refusals: Counter[int] = Counter()
         self._given_up: set[int] = set()  # deleted, damaged, or refused again and again
         self._lacking = 0  # of those, the ones not deleted
@@ -62,6 +65,12 @@ class MlflowWriter:
                 self._pending[record.number] = record
         if self._thread is None and record.history:
             self._start()
+        self._wake.set()
+
+    def submit_sample(self, values: Mapping[str, float]) -> None:
+        """How busy the machines are now; where MLflow does not answer for long, it is lost."""
+        with self._lock:
+            self._samples = [*self._samples[1 - _MOST_SAMPLES :], (time.time(), values)]
         self._wake.set()
 
     @property
@@ -116,6 +125,7 @@ class MlflowWriter:
             try:
                 self._mirror.connect()
                 self._show_all()
+                self._write_samples()
                 self._end_sweep(answer_only=True)
                 self._file(_PAUSE_SECONDS)
                 self._end_sweep()
@@ -136,6 +146,16 @@ class MlflowWriter:
                         self._unfiled[record.number] = record
                     if (len(record.history), record.state) == (epochs, state):
                         self._pending.pop(record.number, None)
+
+    def _write_samples(self) -> None:
+        with self._lock:
+            batch = self._samples
+        if not batch:
+            return
+        with suppress(RunRefusedError):  # which is told of the answer, too
+            self._mirror.machines(batch)
+        with self._lock:
+            self._samples = [each for each in self._samples if each not in batch]
 
     def _file(self, seconds: float) -> None:
         """Add files for some time, in which further changes gather: one call carries many."""

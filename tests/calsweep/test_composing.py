@@ -12,7 +12,7 @@ from torch import nn
 import calsweep
 from calsweep.composing import Composer
 from sweeps.planning.checks import check_sweep
-from sweeps.runner import load_data
+from sweeps.planning.data import load_data
 from sweeps.sweep_file.loading import parse_sweep
 from tests.builders import make_sweep, new_store
 from trainables.data.base import Dataset

@@ -81,7 +81,7 @@ def test_the_model_gives_the_calibrated_probabilities_of_the_sweep(result: calsw
     trial = result._judged()
     data = result._store.trial_folder(trial.number).read("predictions_test.parquet")
     logits, labels = read_predictions(data)
-    from sweeps.runner import load_data
+    from sweeps.planning.data import load_data
 
     split = load_data(result._sweep).test
     assert np.array_equal(split.labels, labels)

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from sweeps.planning.data import load_data
 from sweeps.results.explanation import answer
-from sweeps.runner import load_data
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.store.encoders import encoder_setup

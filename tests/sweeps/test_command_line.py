@@ -10,8 +10,11 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
+from sweeps.tracking.address import tracking_uri
 from tests.harness.command import calsweep, start_calsweep
 from tests.harness.ray_cluster import free_port
 
@@ -134,7 +137,22 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for part in ("best setting", "Chosen: ", "calsweep ui", "calsweep best", "calsweep report"):
         assert part in done.stdout
     assert "3 trials" in done.stderr or "/3" in done.stderr
+    assert "registered: models:/calsweep-digits@champion" in done.stderr
     return folder
+
+
+def test_the_choice_is_in_the_registry_at_once(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import mlflow
+
+    uri = tracking_uri(str(finished / "calsweep-store"))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    model = mlflow.pyfunc.load_model("models:/calsweep-digits@champion")
+    images, digits = load_digits(return_X_y=True)
+    probabilities = model.predict(images.reshape(-1, 1, 8, 8).astype(np.uint8))
+    assert probabilities.sum(axis=1) == pytest.approx(np.ones(len(digits)), abs=1e-5)
+    assert model.metadata.signature is not None
 
 
 def test_the_answer_as_table_json_and_yaml(finished: Path) -> None:

@@ -1,6 +1,7 @@
 """An exported classifier repeats the sweep's own, needs PyTorch alone, and reads new samples."""
 
 import csv
+import io
 import json
 import re
 import subprocess
@@ -14,17 +15,21 @@ import torch
 from PIL import Image
 
 from sweeps.errors import SweepFailedError, UserError
-from sweeps.exporting import export_model, predict, register_models
+from sweeps.exporting import export_model, predict, register_choice, register_models
+from sweeps.planning.data import load_data
 from sweeps.results.explanation import answer
-from sweeps.runner import load_data
+from sweeps.runner import _register
 from sweeps.search.ranking import Ranking
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
+from sweeps.terminal.console import plain_console
+from sweeps.terminal.progress import Progress
 from sweeps.tracking.address import tracking_uri
 from sweeps.tracking.mirror import Mirror
 from sweeps.tracking.story import Ending
 from tests.builders import make_sweep
 from tests.harness.command import calsweep
+from tests.harness.tracked import client_of
 from tests.harness.trained import train_sweep
 from trainables.exported import run_onnx
 from trainables.outcome import read_predictions, write_predictions
@@ -201,6 +206,7 @@ def test_it_is_registered_with_signature_example_and_aliases(
 
     sweep, records = store.load_sweep(), store.load_records()
     ranking = Ranking(records, sweep.rule)
+    assert ranking.chosen is not None
     ending = Ending("FINISHED", ranking, [], answer(ranking, sweep))
     mirror = Mirror(sweep, store)
     for record in records:
@@ -212,6 +218,10 @@ def test_it_is_registered_with_signature_example_and_aliases(
         "models:/calsweep-digits@champion",
         "models:/calsweep-digits@challenger",
     ]
+    assert register_models("small", store.storage) == registered  # and makes no further version
+    client = client_of(Path(store.storage))
+    first = client.get_model_version_by_alias("calsweep-digits", "champion").version
+    assert len(client.search_model_versions("name = 'calsweep-digits'")) == 2
     monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri(store.storage))
     model = mlflow.pyfunc.load_model("models:/calsweep-digits@champion")
     rows = load_data(sweep).test.inputs[:20]
@@ -223,3 +233,31 @@ def test_it_is_registered_with_signature_example_and_aliases(
     assert model.metadata.metadata["temperature"] > 0
     second = mlflow.pyfunc.load_model("models:/calsweep-digits@challenger")
     assert not np.allclose(second.predict(rows), expected[:20], atol=1e-5)
+    # The choice may be another when the sweep has gone on; what was registered stays as it was.
+    other = Ranking([r for r in records if r.setting != ranking.chosen.setting], sweep.rule)
+    register_choice(store, sweep, other, lambda: load_data(sweep))
+    newer = mlflow.pyfunc.load_model("models:/calsweep-digits@champion")
+    assert np.allclose(newer.predict(rows), second.predict(rows), atol=1e-5)
+    again = mlflow.pyfunc.load_model(f"models:/calsweep-digits/{first}")
+    assert np.allclose(again.predict(rows), expected[:20], atol=1e-5)
+
+
+def test_a_sweep_that_cannot_register_its_choice_says_so(
+    store: SweepStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sweep = store.load_sweep()
+    ranking, data = Ranking(store.load_records(), sweep.rule), load_data(sweep)
+    text = io.StringIO()
+    progress = Progress(plain_console(file=text, width=300))
+    away = SweepStore(str(tmp_path), "small")  # of which MLflow has nothing
+    away.create(sweep)
+    _register(away, sweep, ranking, data, None, progress)
+    _register(store, sweep, ranking, data, "connection refused", progress)
+    told = [line for line in text.getvalue().splitlines() if line.startswith("not registered")]
+    again = "; `calsweep export small --register` tries again"
+    assert told == [
+        "not registered in MLflow: MLflow does not have sweep 'small' yet; `calsweep sync small` "
+        f"writes it{again}",
+        f"not registered in MLflow: MLflow is not up to date{again}",
+    ]
+    assert "the choice is not registered" in caplog.text

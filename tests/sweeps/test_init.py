@@ -12,8 +12,8 @@ from PIL import Image
 
 from sweeps.errors import UserError
 from sweeps.looking import write_new_sweep_file
+from sweeps.planning.data import load_data
 from sweeps.planning.draft import draft_for
-from sweeps.runner import load_data
 from sweeps.sweep_file.loading import load_sweep
 from tests.harness.command import CALSWEEP, calsweep
 

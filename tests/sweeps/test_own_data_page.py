@@ -8,8 +8,8 @@ import torch
 
 from sweeps.errors import UserError
 from sweeps.planning.checks import check_sweep
+from sweeps.planning.data import load_data
 from sweeps.planning.data_fit import fit_to_data
-from sweeps.runner import load_data
 from sweeps.sweep_file.loading import load_sweep
 from trainables import components
 from trainables.losses import make_loss

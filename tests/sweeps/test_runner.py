@@ -6,7 +6,8 @@ import pytest
 
 from sweeps.errors import UserError
 from sweeps.looking import overviews, read_answer, write_report
-from sweeps.runner import load_data, resume_sweep, run_sweep
+from sweeps.planning.data import load_data
+from sweeps.runner import resume_sweep, run_sweep
 from sweeps.store.sweep_store import SweepStore
 from sweeps.upkeep import delete_sweep
 from tests.builders import baseline, make_sweep, new_store, trial

@@ -16,7 +16,8 @@ from ray.util.placement_group import (
 from rich.console import Console
 
 from sweeps.cluster import connection as cluster
-from sweeps.runner import SweepResult, load_data, run_sweep
+from sweeps.planning.data import load_data
+from sweeps.runner import SweepResult, run_sweep
 from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import make_stopper
 from sweeps.sweep_file.loading import parse_sweep

@@ -12,7 +12,8 @@ from sweeps.cluster import connection, devices
 from sweeps.cluster.devices import Gpu, gpu_share, settle_devices
 from sweeps.cluster.internals import agents_may_be_slow
 from sweeps.errors import SweepFailedError, UserError
-from sweeps.runner import load_data, run_sweep
+from sweeps.planning.data import load_data
+from sweeps.runner import run_sweep
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import make_sweep
 from trainables.workload import Workload

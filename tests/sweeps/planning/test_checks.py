@@ -7,8 +7,8 @@ import pytest
 
 from sweeps.errors import UserError
 from sweeps.planning.checks import check_sweep
+from sweeps.planning.data import load_data
 from sweeps.planning.data_fit import fit_to_data
-from sweeps.runner import load_data
 from sweeps.sweep_file.schema import SweepFile
 from tests.builders import make_sweep
 

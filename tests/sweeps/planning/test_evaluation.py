@@ -7,8 +7,8 @@ import pytest
 
 from sweeps.errors import UserError
 from sweeps.planning.checks import check_sweep
+from sweeps.planning.data import load_data
 from sweeps.planning.portability import check_reachable
-from sweeps.runner import load_data
 from tests.builders import make_sweep
 
 

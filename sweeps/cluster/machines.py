@@ -1,0 +1,103 @@
+"""How busy the machines of a sweep are, asked now and then while its trials run.
+
+Nothing of it happens in a trial's process.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from sweeps.cluster.internals import nodes_to_come
+from sweeps.errors import first_line
+from sweeps.tracking.machine import Machine
+
+logger = logging.getLogger("calsweep")
+
+_SECONDS = 10.0  # between two samples, as in MLflow's own
+_PATIENCE_SECONDS = 3.0  # for other machines to answer
+
+
+@contextmanager
+def watched(
+    on_sample: Callable[[dict[str, float]], object],
+    on_fault: Callable[[str], object],
+    seconds: float = _SECONDS,
+) -> Iterator[None]:
+    """While it lasts, the machines of the connected cluster are measured.
+
+    Args:
+        on_sample: Called with what was found: ``cpu_utilization_percentage`` and so on of the
+            driver's machine, ``<name>/cpu_utilization_percentage`` of another.
+        on_fault: Told once why there is nothing, should anything go wrong.
+        seconds: Between two samples.
+    """
+    over = threading.Event()
+
+    def watch() -> None:
+        try:
+            machines = _Machines()
+            machines.sample()
+            while not over.is_set():
+                over.wait(seconds)
+                on_sample(machines.sample())
+        except Exception as error:  # of psutil, a driver or Ray: the sweep goes on without
+            logger.warning("system metrics are measured no more", exc_info=True)
+            on_fault(f"system metrics are measured no more: {first_line(error)}")
+
+    thread = threading.Thread(target=watch, name="machines", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(2 * _PATIENCE_SECONDS)
+
+
+class _Machines:
+    """The driver's machine, and one actor on each other node; each takes no room of trials."""
+
+    def __init__(self) -> None:
+        self._own = Machine()
+        self._own_node = ray.get_runtime_context().get_node_id()
+        self._others: dict[str, Any] = {}
+
+    def sample(self) -> dict[str, float]:
+        found = self._own.sample()
+        asked = {actor.sample.remote(): name for name, actor in self._actors()}
+        if not asked:
+            return found
+        ready, _ = ray.wait(list(asked), num_returns=len(asked), timeout=_PATIENCE_SECONDS)
+        for reference in ready:
+            try:
+                values = ray.get(reference)
+            except ray.exceptions.RayError as error:  # the node is gone, or going
+                logger.info("%s is not measured: %s", asked[reference], first_line(error))
+            else:
+                found |= {f"{asked[reference]}/{name}": value for name, value in values.items()}
+        return found
+
+    def _actors(self) -> list[tuple[str, Any]]:
+        """Name and actor of each node that is there now, the driver's left out."""
+        if nodes_to_come():  # a node with an actor is never idle, and would be kept for nothing
+            return []
+        there = {
+            node["NodeID"]: node["NodeManagerHostname"] for node in ray.nodes() if node["Alive"]
+        }
+        there.pop(self._own_node, None)
+        self._others = {node: actor for node, actor in self._others.items() if node in there}
+        for node in there.keys() - self._others.keys():
+            self._others[node] = (
+                ray.remote(Machine)
+                .options(
+                    num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node, False)
+                )
+                .remote()
+            )
+        return [(name, self._others[node]) for node, name in there.items()]
