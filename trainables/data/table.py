@@ -117,10 +117,10 @@ class TableRows(Samples):
         count = len(self.numeric)
         numbers, categories = batch[:, :count], batch[:, count:]
         missing = numbers.isnan()
-        told = torch.tensor(self.has_missing, dtype=torch.bool, device=batch.device)
-        return torch.cat(
-            [numbers.nan_to_num(nan=0.0), missing[:, told].to(batch.dtype), categories], dim=1
-        )
+        # Places, no mask: what a mask gives has no size that an exported program could know.
+        told = [place for place, has in enumerate(self.has_missing) if has]
+        flags = missing.index_select(1, torch.tensor(told, dtype=torch.int64, device=batch.device))
+        return torch.cat([numbers.nan_to_num(nan=0.0), flags.to(batch.dtype), categories], dim=1)
 
 
 def as_table(frame: Any) -> pa.Table:

@@ -2,16 +2,20 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from trainables.calibrated import CalibratedClassifier
 from trainables.data.samples import Arrays, Images, Samples
 from trainables.data.table import TableRows
 from trainables.data.tokens import Tokens
+from trainables.exported import export_program, load_program
 from trainables.models import (
     Classifier,
     available_models,
@@ -179,3 +183,15 @@ def test_neither_timm_nor_torchvision_is_imported() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("has_missing", [(True, False), (False, False)])
+def test_a_classifier_of_rows_with_missing_numbers_is_exported(
+    has_missing: tuple[bool, ...],
+) -> None:
+    samples = replace(TABLE, has_missing=has_missing)
+    network = make_model("table_mlp", input_shape=samples.shape, num_classes=3, samples=samples)
+    classifier = CalibratedClassifier(network, samples, 2.0, ("a", "b", "c"))
+    rows = np.array([[0.5, 1, 1], [np.nan, 2, 0], [3, -1, 2]], np.float32)
+    program = load_program(export_program(classifier, rows))
+    assert torch.allclose(program(torch.from_numpy(rows)), classifier(torch.from_numpy(rows)))
