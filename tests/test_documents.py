@@ -13,11 +13,12 @@ from ruamel.yaml import YAML
 
 import calsweep
 from sweeps.cli import app
+from sweeps.planning.checks import check_sweep
 from sweeps.planning.json_schema import sections
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.terminal.catalogue import losses_markdown
 from tests.harness.running import run_blocks
-from trainables.losses.registry import CATALOGUE
+from trainables.losses.registry import CATALOGUE, make_loss
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -134,6 +135,21 @@ def test_the_examples_in_docstrings_run(module: str) -> None:
 def test_all_programs_of_pages_are_run() -> None:
     with_programs = {page.name for page in PAGES if blocks(page, "python")}
     assert with_programs - {"index.md", "python.md", "metrics.md"} == {"README.md", *OWN_TESTS}
+
+
+def test_the_readmes_loss_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    readme = ROOT / "README.md"
+    [program] = [b for b in blocks(readme, "python") if b.startswith("# my_losses.py")]
+    (tmp_path / "my_losses.py").write_text(program, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    [loss] = re.findall(r"`(\{name: \"my_losses.*)`", readme.read_text(encoding="utf-8"))
+    given = {"name": "own", "dataset": {"name": "digits"}, "losses": [YAML(typ="safe").load(loss)]}
+    check_sweep(parse_sweep(given))
+    logits = torch.randn(8, 3)
+    found = make_loss("my_losses:Tempered", 3, tau=2.0)(logits, torch.arange(8) % 3)
+    expected = torch.nn.functional.cross_entropy(logits / 2, torch.arange(8) % 3)
+    assert float(found) == pytest.approx(float(expected))
 
 
 def test_the_loop_of_the_page_is_that_of_the_examples() -> None:
