@@ -43,7 +43,7 @@ def leaderboard_table(rows: Sequence[dict[str, Any]], objective: str) -> Table:
     for _, heading in fractions:
         table.add_column("\n".join(heading), justify="right", min_width=5, no_wrap=True)
     table.add_column("\n".join(temperature[1]), justify="right", min_width=4, no_wrap=True)
-    table.add_column("", overflow="fold", min_width=9)
+    table.add_column("", overflow="fold", min_width=8)
     for row in rows:
         chosen = row["note"] == "chosen"
         judged = row["note"] in ("baseline", "finalist", "one seed")
