@@ -191,8 +191,9 @@ class Chart:
             )
 
     def text(self, x: float, y: float, text: str) -> None:
-        """Words that begin at a point."""
+        """Words that begin at a point, or as much further left as they need."""
         across, down = self._at(x, y)
+        across = min(across, round(self.width - len(text) * _LETTER, 1))
         self._parts.append(f'<text x="{across}" y="{down}">{escape(text)}</text>')
 
     def name_row(self, y: float, text: str) -> None:

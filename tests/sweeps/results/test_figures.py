@@ -150,6 +150,19 @@ def test_the_differences_are_drawn_with_their_intervals() -> None:
     assert "focal less cross_entropy: -0.0100 [-0.0300, +0.0100]" in "".join(root.itertext())
 
 
+def test_words_at_the_right_stay_in_the_picture() -> None:
+    wide = Comparison("focal", "cross_entropy", "ece", -0.06, -0.16, 0.03, "not supported", 2)
+    scaled = "cross_entropy + temperature scaling"
+    long = Comparison("focal", scaled, "ece", 0.04, -0.04, 0.1, "not supported", 2)
+    root = ET.fromstring(figures.differences([wide, long]))
+    left, right = (
+        next(e for e in root.iter(f"{SVG}text") if e.text == f"against {each.theirs}")
+        for each in (wide, long)
+    )
+    assert float(left.attrib["x"]) < 60  # where its interval begins
+    assert float(right.attrib["x"]) + 6 * len(right.text or "") < float(root.attrib["width"])
+
+
 @pytest.fixture
 def predictions() -> tuple[torch.Tensor, torch.Tensor]:
     draw = torch.Generator().manual_seed(0)
