@@ -74,9 +74,10 @@ def look_at(name: str, storage: str) -> Glimpse:
         if r.state == "running"
     ]
     done = sum(r.epochs for r in records if r.state != "running")
+    ranking = Ranking(records, sweep.rule)
     return Glimpse(
-        overview(sweep, records, store.load_answer() is not None),
-        so_far(Ranking(records, sweep.rule)),
+        overview(sweep, ranking, store.load_answer() is not None),
+        so_far(ranking),
         planned_trials(sweep),
         running,
         done + sum(epochs for _, epochs, _ in running),
@@ -165,7 +166,7 @@ def _read_from_mlflow(uri: str) -> Callable[[dict[str, Any]], str]:
 def overviews(storage: str) -> list[Overview]:
     """The sweeps of a storage, the latest first."""
     found = [
-        overview(sweep, store.load_records(), store.load_answer() is not None)
+        overview(sweep, Ranking(store.load_records(), sweep.rule), store.load_answer() is not None)
         for store, sweep in readable_sweeps(storage)
     ]
     return sorted(found, key=lambda each: each.started or math.inf, reverse=True)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sweeps.formatting import metric_heading
 from sweeps.results.columns import objective_metric
 from sweeps.search.ranking import Ranking
-from sweeps.search.record import TrialRecord
 from sweeps.sweep_file.schema import SweepFile
 
 
@@ -36,15 +34,15 @@ class Overview:
     best: str
 
 
-def overview(sweep: SweepFile, records: Sequence[TrialRecord], finished: bool) -> Overview:
+def overview(sweep: SweepFile, ranking: Ranking, finished: bool) -> Overview:
     """Sum a sweep up.
 
     Args:
         sweep: The sweep.
-        records: Its trials so far.
+        ranking: Of its trials so far.
         finished: Whether it has come to its answer.
     """
-    chosen = Ranking(records, sweep.rule).chosen
+    records, chosen = ranking.records, ranking.chosen
     heading = metric_heading(objective_metric(sweep.objective))
     return Overview(
         name=sweep.name,

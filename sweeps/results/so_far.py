@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Final
 
 from sweeps.formatting import counted
 from sweeps.search.ranking import Candidate, Ranking
@@ -27,6 +28,9 @@ class SoFar:
         return f"{self.best} ({self.why})" if self.why else self.best
 
 
+NONE_YET: Final = SoFar("none has finished yet")
+
+
 def so_far(ranking: Ranking) -> SoFar:
     """What is best of the trials that have ended, and why.
 
@@ -36,7 +40,7 @@ def so_far(ranking: Ranking) -> SoFar:
     chosen = ranking.chosen
     if chosen is None:
         if not ranking.candidates:
-            return SoFar("none has finished yet")
+            return NONE_YET
         return SoFar(f"none of {counted(len(ranking.candidates), 'setting')} passes", _out(ranking))
     value = f"{ranking.rule.objective} {chosen.objective:.4f}"
     seeds = f", mean of {counted(chosen.seeds, 'new seed')}" if chosen.seeds else ""

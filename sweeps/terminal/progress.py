@@ -14,7 +14,7 @@ from rich.text import Text
 
 from sweeps.formatting import budget_unit, format_rate, format_value
 from sweeps.redaction import redact
-from sweeps.results.so_far import SoFar, so_far
+from sweeps.results.so_far import NONE_YET, SoFar, so_far
 from sweeps.search.ledger import Ledger
 from sweeps.search.ranking import Ranking
 from sweeps.terminal.notebook import NotebookView
@@ -42,7 +42,7 @@ class Progress:
         self._last_fault = -math.inf
         self._live: Live | NotebookView | None = None
         self._epochs_before = 0
-        self._best_so_far = SoFar("none has finished yet")
+        self._best_so_far = NONE_YET
         self._best_due = 0.0
 
     def __enter__(self) -> Progress:
