@@ -26,6 +26,7 @@ from sweeps.trained import load_same_data, load_trained
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.export import ExportedProgram
 
     from trainables.data.base import Dataset
 
@@ -41,6 +42,7 @@ class _Built:
     """A trained classifier, ready to be written."""
 
     files: dict[str, bytes]
+    program: ExportedProgram  # as it is read from its file
     about: dict[str, Any]
 
 
@@ -76,7 +78,7 @@ def export_model(
     assert ranking.chosen is not None
     built = builder.build(ranking.chosen)
     if onnx:
-        built.files[_ONNX] = builder.as_onnx(built.files[PROGRAM])
+        built.files[_ONNX] = builder.as_onnx(built.program)
     try:
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".calsweep-") as temporary:
             made = Path(temporary) / "made"
@@ -191,26 +193,27 @@ class _Builder:
         """The classifier of the first judged trial of a candidate."""
         import torch
 
-        from trainables.exported import export_program
+        from trainables.exported import export_program, load_program
 
         record = candidate.judged[0]
         classifier = load_trained(self._store, self._sweep, self._dataset, record)
         try:
-            program = export_program(classifier, self._dataset.test.inputs)
+            data = export_program(classifier, self._dataset.test.inputs)
         except ValueError as error:
             raise UserError(f"{record.label}: {error}") from None
+        program = load_program(data)
         self._check(program, record)
         about = self._about(record, candidate)
         files = {
-            PROGRAM: program,
+            PROGRAM: data,
             "weights.pt": _bytes_of(classifier.network.state_dict()),
             _ABOUT: json.dumps(about, indent=1, ensure_ascii=False).encode(),
             "requirements.txt": f"torch=={torch.__version__.partition('+')[0]}\nnumpy\n".encode(),
             "README.md": _page(about).encode(),
         }
-        return _Built(files, about)
+        return _Built(files, program, about)
 
-    def as_onnx(self, program: bytes) -> bytes:
+    def as_onnx(self, program: ExportedProgram) -> bytes:
         """The program in another format, which says the same of the first test samples.
 
         Raises:
@@ -219,7 +222,7 @@ class _Builder:
         """
         import torch
 
-        from trainables.exported import export_onnx, load_program, run_onnx
+        from trainables.exported import export_onnx, run_onnx
 
         try:
             data = export_onnx(program)
@@ -227,15 +230,14 @@ class _Builder:
             raise UserError(f"--onnx: {error}") from None
         rows = self._dataset.test.inputs[:_CHECKED].copy()
         with torch.no_grad():
-            expected = load_program(program)(torch.from_numpy(rows))
-        self._compare("model.onnx", torch.from_numpy(run_onnx(data, rows)), expected)
+            expected = program.module()(torch.from_numpy(rows))
+        _compare("model.onnx", torch.from_numpy(run_onnx(data, rows)), expected)
         return data
 
-    def _check(self, program: bytes, record: TrialRecord) -> None:
+    def _check(self, program: ExportedProgram, record: TrialRecord) -> None:
         """Compare what was built with what the trial predicted."""
         import torch
 
-        from trainables.exported import load_program
         from trainables.outcome import read_predictions
 
         try:
@@ -245,16 +247,9 @@ class _Builder:
             return
         rows = torch.from_numpy(self._dataset.test.inputs[:_CHECKED].copy())
         with torch.no_grad():
-            found = load_program(program)(rows)
+            found = program.module()(rows)
         expected = torch.softmax(logits[:_CHECKED] / record.outcome["temperature"], dim=1)
-        self._compare(f"trial {record.number}: the exported classifier", found, expected)
-
-    def _compare(self, who: str, found: Tensor, expected: Tensor) -> None:
-        if not bool((found - expected).abs().max() <= _TOLERANCE):
-            raise SweepFailedError(
-                f"{who} differs from what the trial predicted, by up to "
-                f"{float((found - expected).abs().max()):.3g}"
-            )
+        _compare(f"trial {record.number}: the exported classifier", found, expected)
 
     def _about(self, record: TrialRecord, candidate: Candidate) -> dict[str, Any]:
         from trainables.raw_samples import describe_samples
@@ -280,6 +275,14 @@ class _Builder:
             "verdict": self._store.verdict,
             "calsweep": version("calsweep"),
         }
+
+
+def _compare(who: str, found: Tensor, expected: Tensor) -> None:
+    furthest = float((found - expected).abs().max())
+    if not furthest <= _TOLERANCE:
+        raise SweepFailedError(
+            f"{who} differs from what the trial predicted, by up to {furthest:.3g}"
+        )
 
 
 def _check_onnx_is_there() -> None:
@@ -345,7 +348,7 @@ def predict(folder: str, data: str, output: TextIO, batch_size: int = 256) -> in
 
     try:
         about = json.loads((Path(folder) / _ABOUT).read_bytes())
-        classify = load_program((Path(folder) / PROGRAM).read_bytes())
+        classify = load_program((Path(folder) / PROGRAM).read_bytes()).module()
         samples = samples_of(about["samples"])
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise UserError(

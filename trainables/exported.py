@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import torch
-from torch import nn
+from torch.export import ExportedProgram
 
 from trainables.calibrated import CalibratedClassifier
 from trainables.data.samples import Inputs
@@ -37,16 +37,16 @@ def export_program(classifier: CalibratedClassifier, rows: Inputs) -> bytes:
     return buffer.getvalue()
 
 
-def load_program(data: bytes) -> nn.Module:
-    """A program of :func:`export_program`: a module from rows to probabilities."""
-    return torch.export.load(io.BytesIO(data)).module()
+def load_program(data: bytes) -> ExportedProgram:
+    """What :func:`export_program` made; its ``module()`` goes from rows to probabilities."""
+    return torch.export.load(io.BytesIO(data))
 
 
-def export_onnx(program: bytes) -> bytes:
+def export_onnx(program: ExportedProgram) -> bytes:
     """The program in the Open Neural Network Exchange format: ``samples`` to ``probabilities``.
 
     Args:
-        program: Of :func:`export_program`.
+        program: Of :func:`load_program`.
 
     Raises:
         ModuleNotFoundError: The packages for it are not installed.
@@ -58,7 +58,7 @@ def export_onnx(program: bytes) -> bytes:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of torch to itself, on how it converts
             converted = torch.onnx.export(
-                torch.export.load(io.BytesIO(program)),
+                program,
                 input_names=["samples"],
                 output_names=["probabilities"],
                 verbose=False,

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import math
 import re
 from collections.abc import Mapping, Sequence
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
@@ -16,6 +13,7 @@ from trainables import metrics as M
 from trainables.data.base import Elsewhere
 from trainables.own_metric import OwnMetric
 from trainables.posthoc import TemperatureScaling, cross_fitted
+from trainables.predictions import decode_predictions, encode_predictions
 from trainables.storage import Folder
 
 Predictions = tuple[Tensor, Tensor]
@@ -130,24 +128,18 @@ def _confidence(logits: Tensor) -> Tensor:
 
 
 def write_predictions(folder: Folder, split: str, predictions: Predictions) -> None:
-    """Write ``predictions_<split>.parquet``: columns ``label`` int64, ``logits`` list<float>[K]."""
+    """Write ``predictions_<split>.parquet``."""
     logits, labels = predictions
-    table = pa.table(
-        {
-            "label": labels.numpy(),
-            "logits": pa.FixedSizeListArray.from_arrays(
-                logits.float().reshape(-1).numpy(), logits.shape[1]
-            ),
-        }
-    )
-    buffer = io.BytesIO()
-    pq.write_table(table, buffer)
-    folder.write(f"predictions_{split}.parquet", buffer.getvalue())
+    data = encode_predictions(logits.float().numpy(), labels.numpy())
+    folder.write(f"predictions_{split}.parquet", data)
 
 
 def read_predictions(data: bytes) -> Predictions:
-    """Logits (N, K) float32 and labels (N,) int64 from such a file's content."""
-    table = pq.read_table(io.BytesIO(data))
-    labels = torch.from_numpy(table["label"].to_numpy().copy())
-    flat = table["logits"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    return torch.from_numpy(flat.copy()).reshape(len(labels), -1), labels
+    """Logits (N, K) float32 and labels (N,) int64 from such a file's content.
+
+    Raises:
+        ValueError: It is damaged.
+        KeyError: It is another kind of file.
+    """
+    logits, labels = (torch.from_numpy(array.copy()) for array in decode_predictions(data))
+    return logits, labels

@@ -8,12 +8,14 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Final
 
 from sweeps.cluster.internals import LOCAL_SETTINGS, agents_may_be_slow, nodes_to_come
 from sweeps.errors import SweepFailedError, UserError, first_line
 from sweeps.sweep_file.schema import ScalingSection
 
 _START_TRIES = 3
+API_SERVER: Final = "RAY_API_SERVER_ADDRESS"  # an environment variable
 
 
 @contextmanager
@@ -173,7 +175,7 @@ def _check_state_api(where: str) -> None:
     from ray.util.state import list_nodes
 
     try:
-        with _as_default(ray.get_runtime_context().gcs_address):
+        with asking(ray.get_runtime_context().gcs_address):
             list_nodes(limit=1, timeout=10)
     except Exception as error:
         raise UserError(
@@ -184,14 +186,18 @@ def _check_state_api(where: str) -> None:
 
 
 @contextmanager
-def _as_default(address: str) -> Iterator[None]:
-    """For the time being RAY_ADDRESS, which Ray's state API heeds before its own argument."""
-    before = os.environ.get("RAY_ADDRESS")
-    os.environ["RAY_ADDRESS"] = address
+def asking(address: str) -> Iterator[None]:
+    """Have Ray's clients ask a cluster: they heed this variable before the address they are given.
+
+    Args:
+        address: The URL of its dashboard, or the host:port of the cluster.
+    """
+    before = os.environ.get(API_SERVER)
+    os.environ[API_SERVER] = address
     try:
         yield
     finally:
         if before is None:
-            del os.environ["RAY_ADDRESS"]
+            del os.environ[API_SERVER]
         else:
-            os.environ["RAY_ADDRESS"] = before
+            os.environ[API_SERVER] = before

@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from sweeps.cluster.connection import API_SERVER, asking
 from sweeps.cluster.internals import CHATTY_LOGGERS
 from sweeps.errors import UserError
 
 if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
 
-_VARIABLE = "RAY_API_SERVER_ADDRESS"
 _DEFAULT_URL = "http://127.0.0.1:8265"
 _THIS_MACHINE = ("auto", "local")  # of RAY_ADDRESS, which need not be a URL
 _PATIENCE_SECONDS = 5.0
@@ -38,7 +38,7 @@ def dashboard_url(address: str | None) -> str:
     if not _is_allowed(url):
         raise UserError(
             f"{source} = {given!r} is not allowed; allowed: the URL of the cluster's dashboard, "
-            f"such as {_DEFAULT_URL} or https://ray.example.org (by default {_VARIABLE})"
+            f"such as {_DEFAULT_URL} or https://ray.example.org (by default {API_SERVER})"
         )
     return url.rstrip("/")
 
@@ -47,8 +47,8 @@ def _find_address(address: str | None) -> tuple[str, str]:
     """Where the address was given, and the address."""
     if address:
         return "--address", address
-    if given := os.environ.get(_VARIABLE):
-        return _VARIABLE, given
+    if given := os.environ.get(API_SERVER):
+        return API_SERVER, given
     given = os.environ.get("RAY_ADDRESS", "auto")
     return "RAY_ADDRESS", _DEFAULT_URL if given in _THIS_MACHINE else given
 
@@ -98,16 +98,8 @@ def _client(url: str) -> JobSubmissionClient:
 
     for name in CHATTY_LOGGERS:  # which set levels of their own on import
         logging.getLogger(name).setLevel(logging.ERROR)
-    # Ray lets these variables win over the address that its client is given.
-    before = os.environ.get(_VARIABLE)
-    os.environ[_VARIABLE] = url
-    try:
+    with asking(url):
         return JobSubmissionClient(url)
-    finally:
-        if before is None:
-            del os.environ[_VARIABLE]
-        else:
-            os.environ[_VARIABLE] = before
 
 
 def _no_answer(url: str, error: Exception) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -158,38 +158,53 @@ def part_faults(sweep: SweepFile) -> list[str]:
 
 def _metric_faults(sweep: SweepFile) -> list[str]:
     from trainables.metrics import EPOCH_METRICS, METRICS
-    from trainables.own_metric import metric_name, own_metric
+    from trainables.own_metric import metric_name
 
-    lower_is_better = [
-        f"val_{metric.name}" for metric in METRICS.values() if not metric.higher_is_better
-    ]
-    objectives = lower_is_better + [name + _SCALED for name in lower_is_better]
-    rung_metrics = [f"val_{name}" for name in EPOCH_METRICS if not METRICS[name].higher_is_better]
-    of_trials = [f"val_{name}{end}" for name in METRICS for end in ("", _SCALED)]
-    faults = []
-    for path in sweep.search.own_metrics:
-        own = f"val_{metric_name(path)}"
-        objectives += [own, own + _SCALED]
-        of_trials += [own, own + _SCALED]
-        try:
-            own_metric(path)
-        except ValueError as error:
-            faults.append(f"search.{error}")
+    own = [metric_name(path) for path in sweep.search.own_metrics]
+    lower = [metric.name for metric in METRICS.values() if not metric.higher_is_better]
+    objectives = [*_of_validation(lower), *_of_validation(own)]
+    of_trials = [*_of_validation(METRICS), *_of_validation(own)]
+    at_rungs = [f"val_{name}" for name in EPOCH_METRICS if name in lower]
+    faults = _own_metric_faults(sweep)
     if len(set(sweep.objectives)) < len(sweep.objectives):
         faults.append(
             f"search.objective = {sweep.search.objective!r} names one twice; name each once"
         )
     for key, value, allowed in (
         *(("search.objective", metric, objectives) for metric in sweep.objectives),
-        ("scheduler.metric", sweep.scheduler.metric, rung_metrics),
+        ("scheduler.metric", sweep.scheduler.metric, at_rungs),
         *(("search.constraints", metric, of_trials) for metric in sweep.search.constraints),
     ):
         if value not in allowed:
             hint = did_you_mean(value, allowed)
             faults.append(f"{key} = {value!r} is not allowed{hint}; allowed: {', '.join(allowed)}")
+    return faults + _wrong_sides(sweep, objectives, of_trials)
+
+
+def _of_validation(metrics: Iterable[str]) -> list[str]:
+    return [f"val_{name}{ending}" for ending in ("", _SCALED) for name in metrics]
+
+
+def _own_metric_faults(sweep: SweepFile) -> list[str]:
+    from trainables.own_metric import own_metric
+
+    faults = []
+    for path in sweep.search.own_metrics:
+        try:
+            own_metric(path)
+        except ValueError as error:
+            faults.append(f"search.{error}")
+    return faults
+
+
+def _wrong_sides(
+    sweep: SweepFile, lower_is_better: Sequence[str], known: Sequence[str]
+) -> list[str]:
+    """Constraints that bound a metric where it is good."""
+    faults = []
     for limit in sweep.rule.constraints:
-        lower = limit.metric in objectives
-        if limit.metric in of_trials and lower != (limit.sign == 1):
+        lower = limit.metric in lower_is_better
+        if limit.metric in known and lower != (limit.sign == 1):
             which, rest = ("less", "most, above") if lower else ("more", "least, below")
             faults.append(
                 f"search.constraints.{limit.metric} bounds it on the wrong side, as {which} is "

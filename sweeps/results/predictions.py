@@ -6,35 +6,15 @@ to be drawn. A test holds what is here to the metrics.
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.parquet as pq
 
-Array = npt.NDArray[Any]
+from trainables.predictions import Array
+
 _BINS: Final = 15
-
-
-def read_predictions(data: bytes) -> tuple[Array, Array]:
-    """Logits (N, K) float64 and labels (N,) int64 of a ``predictions_<split>.parquet``.
-
-    Raises:
-        ValueError: It is damaged.
-        KeyError: It is another kind of file.
-    """
-    table = pq.ParquetFile(io.BytesIO(data)).read()  # pq.read_table would import its datasets
-    columns = table["label"].combine_chunks(), table["logits"].combine_chunks().flatten()
-    try:
-        labels, flat = map(np.from_dlpack, columns)  # their to_numpy would import pandas
-    except TypeError as error:  # there are nulls among them
-        raise ValueError(str(error)) from error
-    logits = flat.astype(np.float64).reshape(len(labels), -1)
-    if not np.isfinite(logits.max(axis=1)).all():
-        raise ValueError("the logits are not numbers")
-    return logits, labels
 
 
 def probabilities(logits: npt.ArrayLike, temperature: float = 1.0) -> Array:

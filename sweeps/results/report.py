@@ -24,12 +24,13 @@ from sweeps.results.explanation import elsewhere_rows, explain_choice, failure_s
 from sweeps.results.headline import headline
 from sweeps.results.importance import importances
 from sweeps.results.leaderboard import leaderboard
-from sweeps.results.predictions import Array, probabilities, read_predictions, top_label
+from sweeps.results.predictions import probabilities, top_label
 from sweeps.results.side_by_side import Beside, best_by_loss
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.sweep_file.loading import dump_sweep
 from sweeps.sweep_file.schema import SweepFile
+from trainables.predictions import Array, decode_predictions
 
 logger = logging.getLogger("calsweep")
 
@@ -154,7 +155,7 @@ class _Predictions:
 
     def _load(self, record: TrialRecord) -> tuple[Array, Array] | None:
         try:
-            return read_predictions(self._read(record.number))
+            return decode_predictions(self._read(record.number))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError) as error:  # pyarrow's complaints are ValueErrors

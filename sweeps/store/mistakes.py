@@ -28,14 +28,15 @@ def keep_mistakes(store: SweepStore, ranking: Ranking, dataset: Data) -> None:
     is as good without.
     """
     from sweeps.results.on_test import mistakes  # with what reports alone take time to import
-    from sweeps.results.predictions import probabilities, read_predictions
+    from sweeps.results.predictions import probabilities
     from trainables.data.base import OwnData
+    from trainables.predictions import decode_predictions
 
     if ranking.chosen is None or isinstance(dataset, OwnData):
         return
     folder = store.trial_folder(ranking.chosen.judged[0].number)
     try:
-        logits, labels = read_predictions(folder.read("predictions_test.parquet"))
+        logits, labels = decode_predictions(folder.read("predictions_test.parquet"))
         rows = [m.row for m in mistakes(probabilities(logits), labels, dataset.classes)]
         shown = {row: dataset.samples.shown(dataset.test.inputs[row]) for row in rows}
         kept = {str(row): text for row, text in shown.items() if text is not None}

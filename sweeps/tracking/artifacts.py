@@ -54,9 +54,9 @@ def collect_artifacts(
         folder: An empty local folder.
     """
     # Here, as torch takes seconds to import and Ray is to be started first.
-    from sweeps.results.predictions import read_predictions
     from sweeps.results.reliability import reliability_svg
     from trainables.checkpoints import read_checkpoint
+    from trainables.predictions import decode_predictions
 
     source = store.trial_folder(record.number)
     for name, text in shared.items():
@@ -69,7 +69,7 @@ def collect_artifacts(
     if checkpoint is not None and not _collect_own(source / "checkpoints", folder):
         (folder / "checkpoint.pt").write_bytes(checkpoint)
     if "predictions_test.parquet" in names and "temperature" in record.outcome:
-        logits, labels = read_predictions((folder / "predictions_test.parquet").read_bytes())
+        logits, labels = decode_predictions((folder / "predictions_test.parquet").read_bytes())
         temperature = record.outcome["temperature"]
         drawing = reliability_svg(logits, labels, temperature, title=record.label)
         (folder / "reliability.svg").write_text(drawing)

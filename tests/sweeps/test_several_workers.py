@@ -152,7 +152,18 @@ def test_a_stopped_trial_gives_its_workers_back(result: SweepResult) -> None:
         time.sleep(0.5)
 
 
-def test_another_ray_on_the_machine_is_left_alone(workplace: Path) -> None:
+@pytest.mark.parametrize("variable", ["RAY_ADDRESS", "RAY_API_SERVER_ADDRESS"])
+def test_another_cluster_that_a_shell_names_is_not_asked(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "http://127.0.0.1:1")
+    cluster.check_room(ScalingSection(num_workers=2), None)
+
+
+def test_another_ray_on_the_machine_is_left_alone(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_API_SERVER_ADDRESS", "http://127.0.0.1:1")  # which sweeps set there
     other = RayCluster()
     try:
         swept = sweep_of(name="beside", losses=["brier"], search={"trials": 1})

@@ -4,6 +4,7 @@ import io
 import math
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -131,3 +132,17 @@ def test_predictions_are_a_file_that_others_can_read(tmp_path: Path) -> None:
     table = pq.read_table(io.BytesIO(folder.read("predictions_validation.parquet")))
     assert table.column_names == ["label", "logits"]
     assert table.to_pylist()[1] == {"label": 1, "logits": [0.0, 1.0, 0.0]}
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"), [("null", "null"), ("nan", "not numbers"), ("cut", "Parquet")]
+)
+def test_damaged_predictions_are_refused(damage: str, told: str) -> None:
+    values = [0.0, float("nan") if damage == "nan" else 1.0] * 2
+    labels = pa.array([0, None if damage == "null" else 1], pa.int64())
+    logits = pa.FixedSizeListArray.from_arrays(pa.array(values, pa.float32()), 2)
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"label": labels, "logits": logits}), buffer)
+    data = buffer.getvalue()[: 40 if damage == "cut" else None]
+    with pytest.raises(ValueError, match=told):
+        read_predictions(data)

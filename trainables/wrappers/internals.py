@@ -23,7 +23,8 @@ def keep_train_to_this_cluster() -> None:
     Its processes ask whichever cluster they find. Beside another one on the machine that may be the
     other, which knows no such trial: its places were taken from it. Or they find two and ask none.
 
-    Leans on: ``ENV_VARS_TO_PROPAGATE``, and on ``RAY_ADDRESS`` going before what is found.
+    Leans on: ``ENV_VARS_TO_PROPAGATE``, and on this variable going before ``RAY_ADDRESS`` and what
+        is found.
     Why: neither ``train.RunConfig`` nor ``TorchTrainer`` takes an environment for its controller.
     Since: Ray 2.60, the oldest that is allowed.
     Test: tests/sweeps/test_several_workers.py::test_another_ray_on_the_machine_is_left_alone
@@ -31,8 +32,8 @@ def keep_train_to_this_cluster() -> None:
     import ray
     from ray.train.v2._internal import constants
 
-    os.environ["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address
-    constants.ENV_VARS_TO_PROPAGATE.add("RAY_ADDRESS")
+    os.environ["RAY_API_SERVER_ADDRESS"] = ray.get_runtime_context().gcs_address
+    constants.ENV_VARS_TO_PROPAGATE.add("RAY_API_SERVER_ADDRESS")
 
 
 def give_back_abandoned_places() -> None:

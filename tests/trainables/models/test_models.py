@@ -193,5 +193,5 @@ def test_a_classifier_of_rows_with_missing_numbers_is_exported(
     network = make_model("table_mlp", input_shape=samples.shape, num_classes=3, samples=samples)
     classifier = CalibratedClassifier(network, samples, 2.0, ("a", "b", "c"))
     rows = np.array([[0.5, 1, 1], [np.nan, 2, 0], [3, -1, 2]], np.float32)
-    program = load_program(export_program(classifier, rows))
+    program = load_program(export_program(classifier, rows)).module()
     assert torch.allclose(program(torch.from_numpy(rows)), classifier(torch.from_numpy(rows)))
