@@ -16,10 +16,11 @@ from trainables.digests import digest_of, new_digest
 from trainables.storage import Folder, absolute
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import pyarrow as pa
 
 Section: TypeAlias = dict[str, Any]
-_LABEL, _TEXT = "label", "text"
+_LABEL, _TEXT, _WEIGHT = "label", "text", "weight"
 
 
 class Composer:
@@ -54,11 +55,11 @@ class Composer:
             return dict(given)
         if callable(given):
             return self._named("dataset", given)
-        if not isinstance(given, tuple) or len(given) != 2:
+        if not isinstance(given, tuple) or len(given) not in (2, 3):
             raise UserError(
-                f"dataset is a {type(given).__name__}; allowed: samples and labels (X, y), two "
-                "such pairs ((X, y), (X_test, y_test)), the name of a dataset, a section of a "
-                "sweep file, or a function that loads one"
+                f"dataset is a {type(given).__name__}; allowed: samples and labels (X, y), with "
+                "weights (X, y, sample_weight), two such ((X, y), (X_test, y_test)), the name of a "
+                "dataset, a section of a sweep file, or a function that loads one"
             )
         parts = given if isinstance(given[0], tuple) else (given,)
         found = [self._kept_data(*part) for part in zip(("train", "test"), parts, strict=False)]
@@ -137,18 +138,20 @@ class Composer:
         except OSError as error:
             raise UserError(storage_fault(self.storage, error)) from None
 
-    def _kept_data(self, key: str, pair: Any) -> Section:
-        """A section for samples and labels that were written to a file."""
-        if not isinstance(pair, tuple) or len(pair) != 2:
+    def _kept_data(self, key: str, given: Any) -> Section:
+        """A section for samples, labels and weights that were written to a file."""
+        if not isinstance(given, tuple) or len(given) not in (2, 3):
             raise UserError(f"dataset: {key} must be samples and labels, (X, y)")
-        samples, labels = pair
+        if len(given) == 3 and key == "test":
+            raise UserError("dataset: test: weights are for samples to train on; leave them out")
+        samples, *targets = given
         where = f"dataset: {key}"
         if _is_frame(samples):
-            name, stem, data, more = "parquet", *_table(samples, labels, where)
+            name, stem, data, more = "parquet", *_table(samples, targets, where)
         elif _are_texts(samples):
-            name, stem, data, more = "parquet", *_texts(samples, labels, where)
+            name, stem, data, more = "parquet", *_texts(samples, targets, where)
         else:
-            name, stem, data, more = "npz", *_arrays(samples, labels, where)
+            name, stem, data, more = "npz", *_arrays(samples, targets, where)
         folder, file = Folder(self.storage) / "data", f"{stem}.{name}"
         try:
             if not folder.exists(file):
@@ -180,59 +183,86 @@ def _are_texts(samples: Any) -> bool:
     )
 
 
-def _arrays(samples: Any, labels: Any, where: str) -> tuple[str, bytes, Section]:
+def _arrays(samples: Any, targets: list[Any], where: str) -> tuple[str, bytes, Section]:
     import numpy as np
 
     from trainables.data.arrays import as_arrays
 
     try:
-        x, y = as_arrays((samples, labels), where)
+        x, y = as_arrays((samples, targets[0]), where)
     except (TypeError, ValueError) as error:
         raise UserError(str(error)) from None
+    arrays: dict[str, Any] = {"x": x, "y": y}
+    for each in targets[1:]:
+        arrays[_WEIGHT] = _weights(each, len(x), where)
     digest = new_digest()
-    for array in (x, y):
+    for array in arrays.values():
         digest.update(f"{array.dtype.str}{array.shape}".encode())
         digest.update(np.ascontiguousarray(array).view(np.uint8).data)
     stream = io.BytesIO()
-    np.savez(stream, x=x, y=y)
-    return f"arrays-{digest.hexdigest()}", stream.getvalue(), {}
+    np.savez(stream, **arrays)
+    named = {key: key for key in arrays if key == _WEIGHT}
+    return f"arrays-{digest.hexdigest()}", stream.getvalue(), named
 
 
-def _texts(samples: Any, labels: Any, where: str) -> tuple[str, bytes, Section]:
+def _texts(samples: Any, targets: list[Any], where: str) -> tuple[str, bytes, Section]:
     import pyarrow as pa
 
     rows = pa.table({_TEXT: pa.array(list(samples), pa.string())})
-    return *_rows("texts", rows, labels, where), {"label": _LABEL, "text": _TEXT}
+    return _rows("texts", rows, targets, where, {"text": _TEXT})
 
 
-def _table(samples: Any, labels: Any, where: str) -> tuple[str, bytes, Section]:
+def _table(samples: Any, targets: list[Any], where: str) -> tuple[str, bytes, Section]:
     from trainables.data.table import as_table
 
     try:
         rows = as_table(samples)
     except (TypeError, ValueError) as error:  # Arrow's are of these
         raise UserError(f"{where}: {error}") from None
-    if _LABEL in rows.column_names:
-        raise UserError(f"{where}: a column of X is called {_LABEL!r}; give it another name")
-    features = list(rows.column_names)
-    return *_rows("table", rows, labels, where), {"label": _LABEL, "features": features}
+    return _rows("table", rows, targets, where, {"features": list(rows.column_names)})
 
 
-def _rows(stem: str, rows: pa.Table, labels: Any, where: str) -> tuple[str, bytes]:
+def _rows(
+    stem: str, rows: pa.Table, targets: list[Any], where: str, more: Section
+) -> tuple[str, bytes, Section]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     from trainables.data.arrays import as_labels
 
     try:
-        values = as_labels(labels, where)
-    except TypeError as error:
+        values = as_labels(targets[0], where)
+    except (TypeError, ValueError) as error:
         raise UserError(str(error)) from None
-    if values.shape != (rows.num_rows,):
+    if len(values) != rows.num_rows:
         raise UserError(
             f"{where}: there are {rows.num_rows} samples, and labels of shape {values.shape}"
         )
+    columns: dict[str, Any] = {_LABEL: values}
+    named: Section = {"label": _LABEL}
+    if values.ndim == 2:
+        columns = {f"{_LABEL}_{k}": column for k, column in enumerate(values.T)}
+        named = {"soft_labels": list(columns)}
+    for each in targets[1:]:
+        columns[_WEIGHT] = _weights(each, rows.num_rows, where)
+        named["weight"] = _WEIGHT
+    for name, column in columns.items():
+        if name in rows.column_names:
+            raise UserError(f"{where}: a column of X is called {name!r}; give it another name")
+        rows = rows.append_column(name, pa.array(column))
     stream = io.BytesIO()
-    pq.write_table(rows.append_column(_LABEL, pa.array(values)), stream)
+    pq.write_table(rows, stream)
     data = stream.getvalue()
-    return f"{stem}-{digest_of(data)}", data
+    return f"{stem}-{digest_of(data)}", data, named | more
+
+
+def _weights(raw: Any, count: int, where: str) -> npt.NDArray[Any]:
+    import numpy as np
+
+    weights = np.asarray(raw)
+    if weights.shape != (count,) or weights.dtype.kind not in "biuf":
+        raise UserError(
+            f"{where}: there are {count} samples, and weights of shape {weights.shape} and type "
+            f"{weights.dtype}; allowed: a number for each"
+        )
+    return weights

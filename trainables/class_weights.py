@@ -1,4 +1,4 @@
-"""Weights of classes in training, for data in which some are rare."""
+"""Weights of classes and of samples in training."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.config import ClassWeights
+from trainables.data.base import Dataset
 from trainables.distributed import all_gather
 from trainables.losses import CalibrationLoss
 
@@ -19,7 +20,7 @@ def class_weights(given: ClassWeights, labels: np.ndarray, num_classes: int) -> 
     Args:
         given: A weight for each class; or ``balanced``, N / (K n_k), by which all classes count
             alike (King and Zeng 2001; as in scikit-learn).
-        labels: (N,) int64, of the training split.
+        labels: (N,) int64, or class probabilities (N, K), of the training split.
         num_classes: K.
 
     Returns:
@@ -29,7 +30,8 @@ def class_weights(given: ClassWeights, labels: np.ndarray, num_classes: int) -> 
         ValueError: There is not one weight for each class.
     """
     if given == "balanced":
-        counts = np.bincount(labels, minlength=num_classes)
+        soft = labels.ndim == 2
+        counts = labels.sum(0) if soft else np.bincount(labels, minlength=num_classes)
         shares = np.divide(len(labels), num_classes * counts, where=counts > 0, out=0.0 * counts)
         return torch.from_numpy(shares).float()
     if len(given) != num_classes:
@@ -50,7 +52,9 @@ def can_be_weighted(loss: type[nn.Module]) -> bool:
     )
 
 
-def weighted(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+def weighted(
+    logits: Tensor, targets: Tensor, weights: Tensor | None, of_samples: Tensor | None = None
+) -> Tensor:
     """Logits whose loss has the gradient of a weighted mean, Σ w_i l_i / Σ w_i, not of the mean.
 
     The loss's value stays the plain mean. Under ``torch.distributed`` the sums are over all
@@ -58,14 +62,59 @@ def weighted(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
 
     Args:
         logits: (N, K), the worker's share of the batch.
-        targets: (N,) int64.
-        weights: (K,), of the classes.
+        targets: (N,) int64, or class probabilities (N, K).
+        weights: (K,), of the classes; None where they count alike.
+        of_samples: (N,); likewise. A sample's weight is the product of both.
     """
-    own = weights[targets]
+    own = logits.new_ones(len(logits)) if of_samples is None else of_samples
+    if weights is not None:
+        own = own * (targets @ weights if targets.is_floating_point() else weights[targets])
     everyones = all_gather(own)
     scale = own * (len(everyones) / everyones.sum().clamp_min(torch.finfo(own.dtype).tiny))
     scaled: Tensor = _ScaledGradient.apply(logits, scale.unsqueeze(1))
     return scaled
+
+
+class Weights:
+    """How much classes and samples count in the training of one classifier.
+
+    Args:
+        given: ``training.class_weights``; None where classes count alike.
+        dataset: What it is trained on; its training split may have weights of samples.
+        device: Where it is trained.
+
+    Raises:
+        ValueError: There is not one weight for each class.
+    """
+
+    def __init__(self, given: ClassWeights | None, dataset: Dataset, device: torch.device) -> None:
+        train = dataset.train
+        self._of_classes = self._of_samples = None
+        if given is not None:
+            found = class_weights(given, train.targets, dataset.num_classes)
+            self._of_classes = found.to(device)
+        if train.weights is not None:
+            self._of_samples = torch.from_numpy(train.weights.copy()).to(device)
+
+    def applied(self, logits: Tensor, targets: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits and targets whose loss has the gradient of the weighted mean.
+
+        Args:
+            logits: (n, K), the worker's share of the batch.
+            targets: (n,) int64, or class probabilities (n, K).
+            rows: (n,) int64, number of each sample in the training split.
+        """
+        of_classes = self._of_classes
+        if of_classes is None and self._of_samples is None:
+            return logits, targets
+        of_samples = None if self._of_samples is None else self._of_samples[rows]
+        logits = weighted(logits, targets, of_classes, of_samples)
+        if of_classes is not None and targets.is_floating_point():
+            # Each possible label counts by its class; the sample as all of them together.
+            tilted = targets * of_classes
+            least = torch.finfo(tilted.dtype).tiny
+            targets = tilted / tilted.sum(1, keepdim=True).clamp_min(least)
+        return logits, targets
 
 
 class _ScaledGradient(torch.autograd.Function):

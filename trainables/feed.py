@@ -16,7 +16,7 @@ _RESIDENT = 2**30  # bytes of a split that lie on a GPU as they are; larger ones
 _AHEAD = 3
 
 Batch = tuple[Tensor, Tensor, Tensor]
-"""Inputs as stored, labels (n,) int64, and row numbers (n,) int64."""
+"""Inputs as stored, targets (labels (n,) int64, or class probabilities), row numbers (n,) int64."""
 
 
 class Feed:
@@ -33,11 +33,11 @@ class Feed:
     """
 
     def __init__(self, split: Split, device: torch.device, resident: int = _RESIDENT) -> None:
-        self._inputs, self._labels = split.inputs, split.labels
+        self._inputs, self._targets = split.inputs, split.targets
         self._device = device
         self._there: tuple[Tensor, Tensor] | None = None
         if device.type != "cpu" and split.inputs.nbytes <= resident:
-            self._there = self._send(split.inputs), self._send(split.labels)
+            self._there = self._send(split.inputs), self._send(split.targets)
 
     def batches(self, rows: Sequence[np.ndarray]) -> Iterator[Batch]:
         """The batches of these rows, in order.
@@ -49,10 +49,10 @@ class Feed:
             for numbers in rows:
                 yield self._gather(numbers)
         elif self._there is not None:
-            inputs, labels = self._there
+            inputs, targets = self._there
             order = self._send(np.concatenate(rows))
             for part in torch.split(order, [len(numbers) for numbers in rows]):
-                yield inputs[part], labels[part], part
+                yield inputs[part], targets[part], part
         else:
             yield from self._read_ahead(rows)
 
@@ -60,25 +60,25 @@ class Feed:
         with ThreadPoolExecutor(1) as thread:
             waiting = deque(thread.submit(self._pinned, numbers) for numbers in rows[:_AHEAD])
             for following in (*rows[_AHEAD:], *[None] * len(waiting)):
-                inputs, labels, numbers = waiting.popleft().result()
+                inputs, targets, numbers = waiting.popleft().result()
                 if following is not None:
                     waiting.append(thread.submit(self._pinned, following))
                 yield (
                     inputs.to(self._device, non_blocking=True),
-                    labels.to(self._device, non_blocking=True),
+                    targets.to(self._device, non_blocking=True),
                     numbers.to(self._device, non_blocking=True),
                 )
 
     def _pinned(self, numbers: np.ndarray) -> Batch:
-        inputs, labels, rows = self._gather(numbers)
+        inputs, targets, rows = self._gather(numbers)
         if self._device.type != "cuda":
-            return inputs, labels, rows
-        return inputs.pin_memory(), labels.pin_memory(), rows.pin_memory()
+            return inputs, targets, rows
+        return inputs.pin_memory(), targets.pin_memory(), rows.pin_memory()
 
     def _gather(self, numbers: np.ndarray) -> Batch:
         return (
             torch.from_numpy(self._inputs[numbers]),
-            torch.from_numpy(self._labels[numbers]),
+            torch.from_numpy(self._targets[numbers]),
             torch.from_numpy(numbers),
         )
 

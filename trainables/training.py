@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.batch_norm import synchronised
-from trainables.class_weights import class_weights, weighted
+from trainables.class_weights import Weights
 from trainables.config import TrainingConfig, check_shares
 from trainables.data.base import Dataset, Split
 from trainables.distributed import all_gather, rank, world_size
@@ -71,11 +71,7 @@ class Trainer:
         self.loss.on_train_begin(len(dataset.train.labels))
         self._prepares_whole = type(loss).prepare_batch is not CalibrationLoss.prepare_batch
         self._feeds: dict[str, Feed] = {}
-        self._class_weights: Tensor | None = None
-        if config.class_weights is not None:
-            labels = dataset.train.labels
-            found = class_weights(config.class_weights, labels, dataset.num_classes)
-            self._class_weights = found.to(device)
+        self._weights = Weights(config.class_weights, dataset, device)
         self.optimizer = make_optimizer(self.model, self.loss, config)
         self._parallel = self._wrap_for_workers()
         self._steps_per_epoch = math.ceil(len(dataset.train.labels) / config.batch_size)
@@ -214,8 +210,7 @@ class Trainer:
             inputs, targets = inputs[mine.flatten()], targets[mine.flatten()]
             indices = indices[share]
         logits, features = self._forward(self._parallel, self._laid_out(inputs))
-        if self._class_weights is not None:
-            logits = weighted(logits, targets, self._class_weights)
+        logits, targets = self._weights.applied(logits, targets, indices)
         value: Tensor = self.loss(
             logits,
             targets,

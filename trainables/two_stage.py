@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trainables.data.base import Dataset, Split
+from trainables.data.base import Dataset
 from trainables.data.samples import Arrays
 from trainables.digests import digest_of, new_digest
 from trainables.models import Classifier
@@ -46,7 +46,7 @@ def frozen_features(trainer: Trainer) -> Dataset:
 
 def with_features(dataset: Dataset, features: dict[str, np.ndarray]) -> Dataset:
     """The dataset with features (N, D), float32, in place of the images of each split."""
-    splits = {name: Split(array, getattr(dataset, name).labels) for name, array in features.items()}
+    splits = {name: replace(getattr(dataset, name), inputs=x) for name, x in features.items()}
     return replace(
         dataset,
         train=splits["train"],

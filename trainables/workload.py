@@ -92,7 +92,7 @@ def _measure(model: nn.Module, inputs: Tensor, count: int, data: int) -> Workloa
 
 def _bytes_of(dataset: Dataset) -> int:
     return sum(
-        split.inputs.nbytes + split.labels.nbytes
+        split.inputs.nbytes + split.targets.nbytes
         for split in (dataset.train, dataset.validation, dataset.test)
     )
 

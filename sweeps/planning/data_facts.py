@@ -34,7 +34,12 @@ def data_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
     )
     judging, _ = validation_parts(dataset, sweep.training.adapt_share)
     count = len(judging)
-    facts = {"data": f"{sizes} samples of {dataset.num_classes} classes"}
+    told = f"{sizes} samples of {dataset.num_classes} classes"
+    if dataset.train.soft is not None:
+        told += ", labelled with probabilities; what is measured, is by labels drawn from them"
+    if dataset.train.weights is not None:
+        told += "; training samples are weighted"
+    facts = {"data": told}
     if sweep.trainable is None:
         facts["model"] = sweep.model.name
     if metric_of(sweep.objective) not in _COMPARED:

@@ -25,7 +25,7 @@ def fit_to_data(sweep: SweepFile, dataset: Dataset) -> SweepFile:
     if sweep.trainable is None:
         sweep = _with_model(sweep, dataset)
         faults = _model_faults(sweep, dataset) + _recipe_faults(sweep, dataset)
-        faults += _weight_faults(sweep, dataset)
+        faults += _weight_faults(sweep, dataset) + _soft_label_faults(sweep, dataset)
     try:
         validation_parts(dataset, sweep.training.adapt_share)
     except ValueError as error:
@@ -76,25 +76,50 @@ def _weight_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
     from trainables.losses import available_losses, loss_class
 
     faults = []
-    losses = {"training": [section.name for section in sweep.losses]}
-    if sweep.encoder is not None:
-        losses["encoder.training"] = [sweep.encoder.loss.name]
     for key, recipe in sweep.recipes:
-        if recipe.class_weights is None:
-            continue
-        try:
-            class_weights(recipe.class_weights, dataset.train.labels, dataset.num_classes)
-        except ValueError as error:
-            faults.append(f"{key}.{error}")
-        whole = [name for name in losses[key] if not can_be_weighted(loss_class(name))]
-        if whole:
+        weighted = ["dataset has weights of samples"] if dataset.train.weights is not None else []
+        if recipe.class_weights is not None:
+            weighted.append(f"{key}.class_weights")
+            try:
+                class_weights(recipe.class_weights, dataset.train.targets, dataset.num_classes)
+            except ValueError as error:
+                faults.append(f"{key}.{error}")
+        whole = [name for name in _losses(sweep, key) if not can_be_weighted(loss_class(name))]
+        if weighted and whole:
             able = [name for name in available_losses() if can_be_weighted(loss_class(name))]
             faults.append(
-                f"{key}.class_weights: {', '.join(whole)} is no mean of terms of single samples, "
-                f"which alone can be weighted; leave the one or the other out; allowed: "
+                f"{' and '.join(weighted)}: {', '.join(whole)} is no mean of terms of single "
+                f"samples, which alone can be weighted; leave the one or the other out; allowed: "
                 f"{', '.join(able)}, and your own with looks_across_batch = False"
             )
     return faults
+
+
+def _soft_label_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
+    """Losses for which class probabilities mean nothing."""
+    from trainables.losses import available_losses, loss_class
+
+    def takes(name: str) -> bool:
+        return getattr(loss_class(name), "soft_targets", False)
+
+    if dataset.train.soft is None:
+        return []
+    able = ", ".join(filter(takes, available_losses()))
+    return [
+        f"{'losses' if key == 'training' else 'encoder.loss'}: {', '.join(refused)} is not defined "
+        "for labels that are class probabilities, which this dataset has; allowed: "
+        f"{able}, and your own with soft_targets = True"
+        for key, _ in sweep.recipes
+        if (refused := [name for name in _losses(sweep, key) if not takes(name)])
+    ]
+
+
+def _losses(sweep: SweepFile, key: str) -> list[str]:
+    """The losses that a recipe is for."""
+    if key == "encoder.training":
+        assert sweep.encoder is not None
+        return [sweep.encoder.loss.name]
+    return [section.name for section in sweep.losses]
 
 
 def _model_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:

@@ -56,6 +56,22 @@ def test_samples_in_memory_are_a_dataset(
     assert len(data.train) + len(data.validation) + len(data.test) == 60
 
 
+@pytest.mark.parametrize(
+    "samples",
+    [RNG.normal(size=(60, 5)), ["one two", "two three", "three"] * 20, pd.DataFrame({"x": LABELS})],
+)
+def test_class_probabilities_and_weights(samples: Any, tmp_path: Path) -> None:
+    soft, weights = np.eye(3)[LABELS] * 0.7 + 0.1, np.arange(60) + 1
+    data = loaded(tmp_path, (samples, soft, weights))
+    assert data.train.soft is not None and data.train.weights is not None
+    assert np.unique(data.train.soft.round(3)).tolist() == pytest.approx([0.1, 0.8])
+    order = data.train.weights.astype(int) - 1
+    np.testing.assert_allclose(data.train.soft, soft[order], rtol=1e-6)
+    certain = loaded(tmp_path, ((samples, soft), (samples, soft.argmax(1))))
+    assert certain.test.soft is None
+    np.testing.assert_array_equal(certain.test.labels, LABELS)
+
+
 def test_arrays_are_written_once_under_a_name_of_their_content(tmp_path: Path) -> None:
     composer = Composer(str(tmp_path))
     samples = RNG.normal(size=(60, 4))

@@ -1,6 +1,7 @@
-"""Weighted classes: the gradient is that of the weighted mean, for every loss that has one."""
+"""Weights of classes and samples, and soft labels: the gradient is that of the weighted mean."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +12,9 @@ from sklearn.utils.class_weight import compute_class_weight
 from sweeps.errors import UserError
 from sweeps.planning.data_fit import fit_to_data
 from tests.builders import make_sweep
-from trainables.class_weights import can_be_weighted, class_weights, weighted
+from trainables.class_weights import Weights, can_be_weighted, class_weights, weighted
 from trainables.config import TrainingConfig
-from trainables.data import load_dataset
+from trainables.data import Arrays, load_dataset
 from trainables.data.base import Dataset, Split
 from trainables.losses import available_losses, loss_class, make_loss
 from trainables.models import make_model
@@ -79,16 +80,20 @@ def rare() -> Dataset:
     return replace(digits, train=train)
 
 
-def recall(data: Dataset, config: TrainingConfig) -> float:
+def trained(data: Dataset, config: TrainingConfig, loss: str) -> Trainer:
     torch.manual_seed(0)
     model = make_model(
         "small_cnn", input_shape=data.input_shape, num_classes=10, samples=data.samples, width=8
     )
     cpu = torch.device("cpu")
-    trainer = Trainer(model, make_loss("focal", 10), data, config, seed=0, device=cpu)
+    trainer = Trainer(model, make_loss(loss, 10), data, config, seed=0, device=cpu)
     for _ in range(config.epochs):
         trainer.train_epoch()
-    logits, labels = trainer.predict(data.test)
+    return trainer
+
+
+def recall(data: Dataset, config: TrainingConfig) -> float:
+    logits, labels = trained(data, config, "focal").predict(data.test)
     return float((logits.argmax(1) == labels)[labels == 8].double().mean())
 
 
@@ -119,6 +124,102 @@ def test_weights_that_are_wrong_are_refused(
 ) -> None:
     with pytest.raises(UserError, match=message):
         fit_to_data(make_sweep(losses=["focal", "mmce"], training=training), rare)
+
+
+@pytest.mark.parametrize("name", [name for name in ABLE if loss_class(name).soft_targets])
+def test_weights_of_samples_and_of_the_classes_of_soft_labels(name: str) -> None:
+    draw = torch.Generator().manual_seed(1)
+    logits = 3 * torch.randn(9, K, generator=draw, dtype=torch.float64)
+    logits.requires_grad_()
+    of_classes = [0.5, 1, 2, 0, 4]
+    of_samples = np.linspace(0, 2, 9, dtype=np.float32)
+    soft = torch.rand(9, K, generator=draw).softmax(1)
+    labels = np.arange(9, dtype=np.int64) % K
+    train = Split(np.zeros((9, 2), np.float32), labels, soft.numpy(), of_samples)
+    data = Dataset("made", train, train, train, tuple("abcde"), Arrays.unscaled((2,)))
+    loss, total, mass = make_loss(name, K), torch.zeros(()), 0.0
+    for z, shares, own in zip(logits, soft, of_samples.tolist(), strict=True):
+        for k, weight in enumerate(of_classes):
+            counts = own * float(shares[k]) * weight
+            total = total + counts * loss(z.unsqueeze(0), torch.tensor([k]))
+            mass += counts
+    (expected,) = torch.autograd.grad(total / mass, logits)
+    weights = Weights(tuple(of_classes), data, torch.device("cpu"))
+    (found,) = torch.autograd.grad(loss(*weights.applied(logits, soft, torch.arange(9))), logits)
+    assert torch.allclose(found, expected, rtol=1e-4, atol=1e-7)
+
+
+def test_balanced_weights_of_soft_labels_count_shares() -> None:
+    soft = np.array([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]], np.float32)
+    assert class_weights("balanced", soft, 3).tolist() == pytest.approx([2 / 4.5, 2 / 1.5, 0])
+
+
+def with_votes(digits: Dataset, **more: np.ndarray) -> Dataset:
+    """Digits as ten people would label them, who are wrong one time in four."""
+    draw = np.random.default_rng(0)
+    labels = digits.train.labels
+    wrong = draw.random((10, len(labels))) < 0.25
+    votes = np.where(wrong, draw.integers(0, 10, wrong.shape), labels)
+    soft = np.mean([np.eye(10)[vote] for vote in votes], 0).astype(np.float32)
+    return replace(digits, train=replace(digits.train, soft=soft, **more))
+
+
+def test_soft_labels_are_learnt_from() -> None:
+    digits = load_dataset("digits", seed=0)
+    config = TrainingConfig(epochs=3, batch_size=64, lr=0.05)
+    soft = with_votes(digits)
+    logits, labels = trained(soft, config, "focal").predict(soft.test)
+    assert (logits.argmax(1) == labels).double().mean() > 0.9
+    one_hot = np.eye(10, dtype=np.float32)[digits.train.labels]
+    certain = replace(digits, train=replace(digits.train, soft=one_hot))
+    found, _ = trained(certain, config, "mbls").predict(digits.test)
+    expected, _ = trained(digits, config, "mbls").predict(digits.test)
+    torch.testing.assert_close(found, expected, rtol=1e-2, atol=1e-2)
+
+
+def test_samples_of_no_weight_teach_nothing() -> None:
+    digits = load_dataset("digits", seed=0)
+    config = TrainingConfig(epochs=3, batch_size=64, lr=0.05)
+    count = len(digits.train)
+    wrong = np.arange(count) % 2 == 0
+    labels = np.where(wrong, (digits.train.labels + 1) % 10, digits.train.labels)
+    damaged = replace(digits, train=replace(digits.train, labels=labels))
+    ones, right = np.ones(count, np.float32), (~wrong).astype(np.float32)
+    same = replace(damaged, train=replace(damaged.train, weights=ones))
+    kept = replace(damaged, train=replace(damaged.train, weights=right))
+    plain, alike, spared = (
+        trained(each, config, "focal").predict(digits.test)[0] for each in (damaged, same, kept)
+    )
+    assert torch.equal(plain, alike)
+    truth = torch.from_numpy(digits.test.labels.copy())
+    assert (spared.argmax(1) == truth).double().mean() > 0.9
+    assert (plain.argmax(1) == truth).double().mean() < 0.8
+
+
+@pytest.mark.parametrize(
+    ("losses", "more", "message"),
+    [
+        (
+            ["focal", "mmce", "mdca"],
+            {},
+            r"^losses: mmce, mdca is not defined for labels that are class probabilities, which "
+            r"this dataset has; allowed: ada_dual_focal, .*mixup, and your own with soft_targets",
+        ),
+        (
+            ["focal", "mixup"],
+            {"weights": True},
+            r"^dataset has weights of samples: mixup is no mean of terms of single samples",
+        ),
+    ],
+)
+def test_losses_that_are_not_for_such_targets_are_refused(
+    losses: list[str], more: dict[str, Any], message: str
+) -> None:
+    digits = load_dataset("digits", seed=0)
+    given = {name: np.ones(len(digits.train), np.float32) for name in more}
+    with pytest.raises(UserError, match=message):
+        fit_to_data(make_sweep(losses=losses), with_votes(digits, **given))
+    fit_to_data(make_sweep(losses=losses[:1]), with_votes(digits, **given))
 
 
 def test_weights_stay_what_they_are_in_the_sweep_file(rare: Dataset) -> None:

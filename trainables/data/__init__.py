@@ -92,8 +92,8 @@ def load_dataset(name: str, *, seed: int, **options: Any) -> Dataset:
     Args:
         name: One of :func:`available_datasets`, or ``package.module:function`` for a loader of
             the user's own. That is called with ``seed`` and the options, and returns a
-            :class:`Dataset`; or samples and labels, of which test and validation samples are held
-            out; or two such pairs, for training and for the test.
+            :class:`Dataset`; or samples and labels, with weights where there are any, of which test
+            and validation samples are held out; or two such pairs, for training and for the test.
         seed: At least 0. Chooses validation samples and subsets; equal seeds give equal splits.
         **options: See :func:`dataset_options`.
 
@@ -108,7 +108,7 @@ def load_dataset(name: str, *, seed: int, **options: Any) -> Dataset:
     dataset = dataset_loader(name)(seed=seed, **options)
     if isinstance(dataset, Dataset):
         return dataset
-    if isinstance(dataset, tuple) and len(dataset) == 2:
+    if isinstance(dataset, tuple) and len(dataset) in (2, 3):
         train, test = dataset if isinstance(dataset[0], tuple) else (dataset, None)
         return dataset_from_arrays(name, train, test, seed=seed)
     raise TypeError(

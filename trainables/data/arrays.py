@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,12 +16,13 @@ from trainables.arguments import did_you_mean
 from trainables.data.bad_samples import BadSamples, OnBadSample, settle
 from trainables.data.base import Dataset
 from trainables.data.files import PathOrUri, find_files
-from trainables.data.labels import Values, index_labels
+from trainables.data.labels import Values
 from trainables.data.samples import Arrays, Images, Inputs, Samples
 from trainables.data.splits import HeldOut, SampleCount, build_dataset, stratified_split
+from trainables.data.targets import check_weights, index_targets
 
-Pair = tuple[Any, Any]
-"""Samples (N, ...) and labels (N,)."""
+Pair = tuple[Any, Any] | tuple[Any, Any, Any]
+"""Samples (N, ...), labels (N,) or class probabilities (N, K), and weights (N,) where given."""
 
 
 def load_npz(
@@ -30,6 +32,7 @@ def load_npz(
     test: PathOrUri | None = None,
     inputs: str = "x",
     label: str = "y",
+    weight: str | None = None,
     test_size: HeldOut = 0.2,
     on_bad_sample: OnBadSample = "error",
     validation: HeldOut = 0.1,
@@ -46,17 +49,20 @@ def load_npz(
             pattern such as ``parts/*.npz``.
         test: Likewise; without it ``test_size`` makes the test split of ``train``.
         inputs: Name of the array of samples.
-        label: Name of the array of labels: words or integers from 0.
+        label: Name of the array of labels: words or integers from 0, (N,); or class probabilities,
+            numbers (N, K), each row summing to 1.
+        weight: Name of the array of weights (N,): how much each sample counts in training.
         test_size: Fraction or number of samples for the test split, the same for every seed.
         on_bad_sample: ``skip`` passes over samples that cannot be used, and counts them.
         validation: Fraction or number of training samples to hold out.
         train_samples: Train on so many samples only.
     """
-    read = partial(_read_npz, inputs=inputs, label=label)
+    keys = {"inputs": inputs, "label": label}
+    weighted = keys if weight is None else {**keys, "weight": weight}
     return dataset_from_arrays(
         "npz",
-        read("train", train),
-        None if test is None else read("test", test),
+        _read_npz("train", train, weighted),
+        None if test is None else _read_npz("test", test, keys),
         where=(f"train={train}", f"test={test}"),
         test_size=test_size,
         on_bad_sample=on_bad_sample,
@@ -83,7 +89,7 @@ def load_npy(
     Args:
         seed: Chooses the validation samples and the subset.
         train: Path or URI of the samples: a file, a folder of such files, or a pattern.
-        train_labels: Of their labels, in the same order.
+        train_labels: Of their labels, or class probabilities (N, K), in the same order.
         test: As ``train``; without it ``test_size`` makes the test split of ``train``.
         test_labels: As ``train_labels``.
         test_size: Fraction or number of samples for the test split, the same for every seed.
@@ -128,8 +134,10 @@ def dataset_from_arrays(
         name: Of the dataset.
         train: Samples and labels to train and validate on. Samples: uint8 of shape (N, H, W),
             (N, C, H, W) or (N, H, W, C), which are images; or numbers of any shape (N, ...).
-            Labels: (N,), integers from 0, truth values or words.
-        test: The same; None holds out ``test_size`` of ``train``.
+            Labels: (N,), integers from 0, truth values or words; or (N, K) numbers, the
+            probability of each class. A third array, (N,), has weights: how much each sample
+            counts in training.
+        test: The same without weights; None holds out ``test_size`` of ``train``.
         seed: Chooses the validation samples and the subset.
         where: What both are called, for messages.
         classes: Class names; labels are then some of them, or positions among them.
@@ -143,6 +151,8 @@ def dataset_from_arrays(
         ValueError: Shapes, labels or numbers of samples are wrong.
     """
     pairs = [train] if test is None else [train, test]
+    if len(pairs[-1]) == 3 and test is not None:
+        raise ValueError(f"{where[1]}: weights are for samples to train on; leave them out")
     inputs, labels = [], []
     for pair, part in zip(pairs, where, strict=False):
         samples, values = as_arrays(pair, part)
@@ -155,22 +165,26 @@ def dataset_from_arrays(
             finite = np.isfinite(samples).reshape(len(samples), -1).all(1)
             for row in np.flatnonzero(~finite).tolist():
                 bad[-1].add(row, "a number is infinite or not a number")
-    train_labels, test_labels, names = index_labels(
+    train_targets, test_targets, names = index_targets(
         labels[0], labels[-1], classes, (bad[0], bad[-1])
     )
+    if len(train) == 3:
+        weights = check_weights(train[2], where[0], bad[0])
+        train_targets = replace(train_targets, weights=weights)
     notes = settle(bad, on_bad_sample)
     kept = [each.good() for each in bad]
     if test is None:
+        test_targets = train_targets
         rest, held = stratified_split(
-            train_labels[kept[0]], test_size, seed=0, classes=names, option="test_size"
+            train_targets.labels[kept[0]], test_size, seed=0, classes=names, option="test_size"
         )
         kept = [kept[0][rest], kept[0][held]]
     images = inputs[0].dtype == np.uint8
     measure: Callable[[Inputs], Samples] = Images.measured if images else Arrays.measured
     return build_dataset(
         name,
-        train=(inputs[0][kept[0]], train_labels[kept[0]]),
-        test=(inputs[-1][kept[-1]], test_labels[kept[-1]]),
+        train=(inputs[0][kept[0]], train_targets[kept[0]]),
+        test=(inputs[-1][kept[-1]], test_targets[kept[-1]]),
         classes=names,
         measure=measure,
         validation=validation,
@@ -181,7 +195,7 @@ def dataset_from_arrays(
 
 
 def as_arrays(pair: Pair, where: str) -> tuple[Inputs, Values]:
-    """Samples as uint8 (N, C, H, W) or float32 (N, ...), labels as int64 or text (N,).
+    """Samples as uint8 (N, C, H, W) or float32 (N, ...); labels as int64 or text (N,), or floats.
 
     Args:
         pair: See :func:`dataset_from_arrays`.
@@ -192,7 +206,7 @@ def as_arrays(pair: Pair, where: str) -> tuple[Inputs, Values]:
         ValueError: Their shapes are wrong.
     """
     samples, labels = as_inputs(pair[0], where), as_labels(pair[1], where)
-    if labels.shape != samples.shape[:1]:
+    if labels.shape[:1] != samples.shape[:1]:
         raise ValueError(
             f"{where}: there are {samples.shape[0]} samples, and labels of shape {labels.shape}"
         )
@@ -235,16 +249,24 @@ def _channels_first(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
 
 
 def as_labels(raw: Any, part: str) -> Values:
-    """Labels (N,) as int64 or text.
+    """Labels (N,) as int64 or text, or class probabilities (N, K) as float64.
 
     Args:
-        raw: Integers, truth values or words.
+        raw: Integers, truth values or words; or, of two axes, numbers.
         part: What they are called, for messages.
 
     Raises:
         TypeError: They are something else.
+        ValueError: They have another number of axes.
     """
     labels = np.asarray(raw)
+    if labels.ndim == 2 and labels.dtype.kind in "biuf":
+        return labels.astype(np.float64)
+    if labels.ndim != 1:
+        raise ValueError(
+            f"{part}: labels must be (N,), or class probabilities (N, K), not of shape "
+            f"{labels.shape}"
+        )
     if labels.dtype.kind in "US":
         return labels.astype(np.str_)
     if labels.dtype.kind == "b":
@@ -258,22 +280,21 @@ def as_labels(raw: Any, part: str) -> Values:
     )
 
 
-def _read_npz(option: str, path: PathOrUri, *, inputs: str, label: str) -> Pair:
+def _read_npz(option: str, path: PathOrUri, keys: Mapping[str, str]) -> Any:
+    """The arrays that ``keys`` names, by option."""
     found = []
     for place, content in _contents(option, path, ".npz"):
         arrays = _load(f"{option}={place}", content)
         if not isinstance(arrays, Mapping):
             raise ValueError(f"{option}={place} is no .npz file")
-        for name, key in (("inputs", inputs), ("label", label)):
+        for name, key in keys.items():
             if key not in arrays:
                 raise ValueError(
                     f"{option}={place} has no array {key!r} (option {name})"
                     f"{did_you_mean(key, list(arrays))}; its arrays: {', '.join(arrays)}"
                 )
-        found.append((_member(f"{option}={place}", arrays, inputs),
-                      _member(f"{option}={place}", arrays, label)))  # fmt: skip
-    samples, labels = zip(*found, strict=True)
-    return _joined(option, samples), _joined(option, labels)
+        found.append([_member(f"{option}={place}", arrays, key) for key in keys.values()])
+    return tuple(_joined(option, parts) for parts in zip(*found, strict=True))
 
 
 def _member(where: str, arrays: Mapping[str, Any], key: str) -> Any:

@@ -11,6 +11,30 @@ from trainables.digests import digest_of, new_digest
 
 
 @dataclass(frozen=True)
+class Targets:
+    """What N samples are labelled with.
+
+    Attributes:
+        labels: (N,), int64, from 0.
+        soft: (N, K), the probability of each class; None where the labels are certain. ``labels``
+            are then drawn from them.
+        weights: (N,), how much each sample counts in training; None where all count alike.
+    """
+
+    labels: npt.NDArray[np.int64]
+    soft: npt.NDArray[np.float32] | None = None
+    weights: npt.NDArray[np.float32] | None = None
+
+    def __getitem__(self, rows: npt.NDArray[np.intp]) -> "Targets":
+        """Those of some of the samples."""
+        return Targets(
+            self.labels[rows],
+            None if self.soft is None else self.soft[rows],
+            None if self.weights is None else self.weights[rows],
+        )
+
+
+@dataclass(frozen=True)
 class Split:
     """Samples and their labels.
 
@@ -20,14 +44,20 @@ class Split:
     Attributes:
         inputs: (N, ...), C-contiguous, of the dtype and shape that the kind of sample asks for.
         labels: (N,), int64, from 0.
+        soft: (N, K), float32, the probability of each class, rows summing to 1; None where labels
+            are certain. ``labels`` are then drawn from them: what measures knows no others.
+        weights: (N,), float32, at least 0: how much each sample counts in training; None where all
+            count alike.
 
     Raises:
-        TypeError: It is no array, or labels have another dtype.
+        TypeError: It is no array, or has another dtype.
         ValueError: Shapes do not fit, or there is no sample.
     """
 
     inputs: Inputs
     labels: npt.NDArray[np.int64]
+    soft: npt.NDArray[np.float32] | None = None
+    weights: npt.NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.inputs, np.ndarray):
@@ -42,11 +72,31 @@ class Split:
             )
         if self.inputs.size == 0:
             raise ValueError(f"a split needs samples; inputs have shape {self.inputs.shape}")
-        object.__setattr__(self, "inputs", _read_only(self.inputs))
-        object.__setattr__(self, "labels", _read_only(self.labels))
+        self._check_more("soft", self.soft, 2)
+        self._check_more("weights", self.weights, 1)
+        for name in ("inputs", "labels", "soft", "weights"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, _read_only(getattr(self, name)))
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def targets(self) -> npt.NDArray[Any]:
+        """What a loss gets: labels (N,), or class probabilities (N, K) where there are any."""
+        return self.labels if self.soft is None else self.soft
+
+    def _check_more(self, name: str, array: Any, axes: int) -> None:
+        if array is None:
+            return
+        if not isinstance(array, np.ndarray) or array.dtype != np.float32:
+            found = getattr(array, "dtype", type(array).__name__)
+            raise TypeError(f"{name} must be a numpy array of float32, not {found}")
+        if array.ndim != axes or len(array) != len(self.labels):
+            shape = "(N, K)" if axes == 2 else "(N,)"
+            raise ValueError(
+                f"{name} must be {shape} of {len(self.labels)} samples, not of shape {array.shape}"
+            )
 
 
 ElsewhereKind = Literal["shift", "ood"]
@@ -110,6 +160,11 @@ class Dataset:
                     f"dataset {self.name!r}: {field} labels run from {low} to {high}; "
                     f"{self.num_classes} classes allow 0 to {self.num_classes - 1}"
                 )
+            if split.soft is not None and split.soft.shape[1] != self.num_classes:
+                raise ValueError(
+                    f"dataset {self.name!r}: {field} has probabilities of {split.soft.shape[1]} "
+                    f"classes; there are {self.num_classes}"
+                )
 
     @property
     def num_classes(self) -> int:
@@ -122,12 +177,15 @@ class Dataset:
         return self.samples.shape
 
     def digest(self) -> str:
-        """A digest of all inputs and labels, in their order: equal for equal data only."""
+        """A digest of all inputs and targets, in their order: equal for equal data only."""
         digest = new_digest()
         for split in (self.train, self.validation, self.test):
             digest.update(repr(split.inputs.shape).encode())
             digest.update(split.inputs.data)
             digest.update(split.labels.data)
+            for more in (split.soft, split.weights):
+                if more is not None:
+                    digest.update(more.data)
         return digest.hexdigest()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, TypeAlias
 
@@ -16,11 +16,12 @@ from trainables.data.bad_samples import BadSamples, OnBadSample, settle
 from trainables.data.base import Dataset
 from trainables.data.files import PathOrUri
 from trainables.data.images import decode_images, match_channels
-from trainables.data.labels import Values, index_labels
+from trainables.data.labels import Values
 from trainables.data.rows import Form, Rows, open_rows
 from trainables.data.samples import Images, Samples
 from trainables.data.splits import HeldOut, SampleCount, build_dataset, stratified_split
 from trainables.data.table import Columns, TableRows
+from trainables.data.targets import check_weights, index_targets
 from trainables.data.tokens import Tokens, split_words
 
 Count: TypeAlias = Annotated[int, Range(1)]
@@ -33,6 +34,8 @@ def load_csv(
     train: PathOrUri,
     test: PathOrUri | None = None,
     label: str = "label",
+    soft_labels: Names = None,
+    weight: str | None = None,
     text: str | None = None,
     image: str | None = None,
     features: Names = None,
@@ -47,9 +50,9 @@ def load_csv(
 ) -> Dataset:
     """A table, texts, or paths of images with labels, from CSV files with a header.
 
-    Without ``text`` and ``image`` the rows are those of a table: every column but the label's is a
-    feature, numeric if it holds numbers or true and false, else categorical. Unquoted, an empty
-    value, NA, N/A, NaN and null are missing.
+    Without ``text`` and ``image`` the rows are those of a table: every column but those of labels
+    and weights is a feature, numeric if it holds numbers or true and false, else categorical.
+    Unquoted, an empty value, NA, N/A, NaN and null are missing.
 
     Args:
         seed: Chooses the validation samples and the subset.
@@ -57,9 +60,12 @@ def load_csv(
             pattern such as ``parts/*.csv``.
         test: Likewise; without it ``test_size`` makes the test split of ``train``.
         label: Column of the labels: words, integers from 0, or true and false.
+        soft_labels: In place of it, a column for each class with its probability; a test split may
+            have certain labels all the same.
+        weight: Column of numbers: how much each sample counts in training.
         text: Column of the texts.
         image: Column of the images' paths, from the folder of the file.
-        features: Columns of a table to learn from; by default all but the label's.
+        features: Columns of a table to learn from; by default all but those of labels and weights.
         categorical: Which of them are categories although they hold numbers.
         test_size: Fraction or number of samples for the test split, the same for every seed.
         image_size: Resize the shorter side to this and crop the centre; needed if sizes differ.
@@ -74,6 +80,8 @@ def load_csv(
         _Paths(train, test, test_size),
         _Options(
             label=label,
+            soft_labels=soft_labels,
+            weight=weight,
             text=text,
             image=image,
             features=features,
@@ -95,6 +103,8 @@ def load_parquet(
     train: PathOrUri,
     test: PathOrUri | None = None,
     label: str = "label",
+    soft_labels: Names = None,
+    weight: str | None = None,
     text: str | None = None,
     image: str | None = None,
     features: Names = None,
@@ -110,8 +120,8 @@ def load_parquet(
     """Images, texts or a table with labels from Parquet files, a row for each sample.
 
     Without ``text``, ``image`` and ``features`` a column ``image`` is taken for images; without
-    one the rows are those of a table: every column but the label's is a feature, numeric if it
-    holds numbers or true and false, else categorical.
+    one the rows are those of a table: every column but those of labels and weights is a feature,
+    numeric if it holds numbers or true and false, else categorical.
 
     An image column holds encoded files (PNG, JPEG ...) as binary values or, as Hugging Face writes
     them, in structs with a field ``bytes``; or paths. Class names are taken from the schema's
@@ -124,9 +134,12 @@ def load_parquet(
             pattern such as ``parts/*.parquet``.
         test: Likewise; without it ``test_size`` makes the test split of ``train``.
         label: Column of the labels: words, integers from 0, or true and false.
+        soft_labels: In place of it, a column for each class with its probability; a test split may
+            have certain labels all the same.
+        weight: Column of numbers: how much each sample counts in training.
         text: Column of the texts.
         image: Column of the images.
-        features: Columns of a table to learn from; by default all but the label's.
+        features: Columns of a table to learn from; by default all but those of labels and weights.
         categorical: Which of them are categories although they hold numbers.
         test_size: Fraction or number of samples for the test split, the same for every seed.
         image_size: Resize the shorter side to this and crop the centre; needed if sizes differ.
@@ -141,6 +154,8 @@ def load_parquet(
         _Paths(train, test, test_size),
         _Options(
             label=label,
+            soft_labels=soft_labels,
+            weight=weight,
             text=text,
             image=image,
             features=features,
@@ -166,6 +181,8 @@ class _Paths:
 @dataclass(frozen=True)
 class _Options:
     label: str
+    soft_labels: Names
+    weight: str | None
     text: str | None
     image: str | None
     features: Names
@@ -186,24 +203,28 @@ def _load(form: Form, paths: _Paths, given: _Options, **splitting: Any) -> Datas
         parts.append(open_rows(form, "test", paths.test))
     read, measure = _kind(parts, given)
     bad = [BadSamples(part.count, part.where) for part in parts]
-    values = [_labels(*each, given.label) for each in zip(parts, bad, strict=True)]
-    names = _class_names(parts[0], given.label)
-    train_labels, test_labels, classes = index_labels(
+    values = [_labels(*each, given) for each in zip(parts, bad, strict=True)]
+    soft = given.soft_labels
+    names = _class_names(parts[0], given.label) if soft is None else tuple(soft)
+    train_targets, test_targets, classes = index_targets(
         values[0], values[-1], names, (bad[0], bad[-1])
     )
+    if given.weight is not None:
+        weights = _column_of_numbers(parts[0], given.weight, "weight")
+        train_targets = replace(train_targets, weights=check_weights(weights, "train", bad[0]))
     raw = read(parts, bad)
     notes = settle(bad, given.on_bad_sample)
     kept = [part.good() for part in bad]
     if paths.test is None:
-        labels = train_labels[kept[0]]
+        test_targets, labels = train_targets, train_targets.labels[kept[0]]
         rest, held = stratified_split(
             labels, paths.test_size, seed=0, classes=classes, option="test_size"
         )
         kept = [kept[0][rest], kept[0][held]]
     return build_dataset(
         form,
-        train=(raw[0][kept[0]], train_labels[kept[0]]),
-        test=(raw[-1][kept[-1]], test_labels[kept[-1]]),
+        train=(raw[0][kept[0]], train_targets[kept[0]]),
+        test=(raw[-1][kept[-1]], test_targets[kept[-1]]),
         classes=classes,
         measure=measure,
         notes=notes,
@@ -250,7 +271,26 @@ def _is_image(rows: Rows, column: str) -> bool:
     return rows.content(column, "image") not in ("number", "truth")
 
 
-def _labels(rows: Rows, bad: BadSamples, column: str) -> Values:
+def _labels(rows: Rows, bad: BadSamples, given: _Options) -> Values:
+    """Labels (N,), or class probabilities (N, K)."""
+    columns, certain = given.soft_labels, given.label in rows.names
+    if columns is None or (rows.option == "test" and certain and columns[0] not in rows.names):
+        return _certain_labels(rows, bad, given.label)
+    return np.stack([_column_of_numbers(rows, each, "soft_labels") for each in columns], 1)
+
+
+def _column_of_numbers(rows: Rows, column: str, option: str) -> Values:
+    """Numbers (N,), NaN where there is none."""
+    if rows.content(column, option) not in ("number", "nothing"):
+        raise ValueError(
+            f"{rows.option}={rows.files[0].path}: column {column!r} (option {option}) holds "
+            f"{rows.type(column)}, not numbers"
+        )
+    values: Values = rows.column(column, pa.float64()).to_numpy()
+    return values
+
+
+def _certain_labels(rows: Rows, bad: BadSamples, column: str) -> Values:
     content = rows.content(column, "label")
     kind = rows.type(column)
     whole = content == "number" and not (pa.types.is_floating(kind) or pa.types.is_decimal(kind))
@@ -343,12 +383,15 @@ def _files(rows: Rows, column: str, bad: BadSamples) -> Iterator[bytes | None]:
 
 def _features(parts: list[Rows], given: _Options) -> tuple[list[str], list[str]]:
     """Numeric and categorical columns."""
-    names = list(given.features or [n for n in parts[0].names if n != given.label])
+    targets = {given.label, given.weight, *(given.soft_labels or ())}
+    names = list(given.features or [n for n in parts[0].names if n not in targets])
     for name in given.categorical or ():
         if name not in names:
             raise ValueError(f"categorical names {name!r}, which is none of the features: {names}")
-    if given.label in names or not names:
-        raise ValueError(f"features={names}: give one or more columns, without that of the labels")
+    if targets & set(names) or not names:
+        raise ValueError(
+            f"features={names}: give one or more columns, without that of the labels or weights"
+        )
     words = {n for n in names if _holds_words(n, parts)} | set(given.categorical or ())
     return [n for n in names if n not in words], [n for n in names if n in words]
 

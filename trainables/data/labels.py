@@ -52,12 +52,22 @@ def index_labels(
     if names is None:
         names = tuple(str(value) for value in known)
         return np.searchsorted(known, train), np.searchsorted(known, test), names
-    if numbers:
-        return train, test, names
+    return _places(names, train), _places(names, test), names
+
+
+def place_among(names: tuple[str, ...], values: Values, bad: BadSamples) -> Labels:
+    """Indices (N,) of labels among class names; see :func:`index_labels`."""
+    _check(values, bad, numbers=values.dtype.kind == "i", names=names)
+    return _places(names, values)
+
+
+def _places(names: tuple[str, ...], values: Values) -> Labels:
+    if values.dtype.kind == "i":
+        return values
     order = np.argsort(names)
-    places = [np.searchsorted(names, values, sorter=order) for values in (train, test)]
-    train_labels, test_labels = (order[np.minimum(place, len(names) - 1)] for place in places)
-    return train_labels, test_labels, names
+    place = np.searchsorted(names, values, sorter=order)
+    found: Labels = order[np.minimum(place, len(names) - 1)]
+    return found
 
 
 def _check(

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainables.components import Range
-from trainables.data.base import Dataset, Split
+from trainables.data.base import Dataset, Split, Targets
 from trainables.data.samples import Samples
 
 HeldOut: TypeAlias = (
@@ -125,8 +125,8 @@ def join_halves(classes: Sequence[str]) -> tuple[str, str]:
 def build_dataset(
     name: str,
     *,
-    train: tuple[Any, Labels],
-    test: tuple[Any, Labels],
+    train: tuple[Any, Labels | Targets],
+    test: tuple[Any, Labels | Targets],
     classes: tuple[str, ...],
     measure: Callable[[Any], Samples],
     validation: float | int,
@@ -141,8 +141,8 @@ def build_dataset(
 
     Args:
         name: Of the dataset.
-        train: Samples as read, to be indexed by an array of rows, and labels (N,), to train and
-            validate on.
+        train: Samples as read, to be indexed by an array of rows, and labels (N,) or
+            :class:`~trainables.data.base.Targets`, to train and validate on.
         test: The same, of M samples.
         classes: Class names.
         measure: Says what the samples are, given those that are left for training; that encodes
@@ -157,28 +157,33 @@ def build_dataset(
     Raises:
         ValueError: See :func:`stratified_split` and :func:`stratified_sample`.
     """
-    inputs, labels = train
+    inputs, targets = train[0], _targets(train[1])
     if imbalance is not None:
-        tail = long_tailed(labels, imbalance, seed=0)  # the same for every seed, as a dataset is
-        inputs, labels = inputs[tail], labels[tail]
+        tail = long_tailed(targets.labels, imbalance, seed=0)  # for every seed, as a dataset is
+        inputs, targets = inputs[tail], targets[tail]
+    labels = targets.labels
     split_seed, sample_seed = np.random.SeedSequence(seed).generate_state(2).tolist()
     kept, held = stratified_split(labels, validation, seed=split_seed, classes=classes)
     if train_samples is not None:
         kept = kept[stratified_sample(labels[kept], train_samples, seed=sample_seed)]
     samples = measure(inputs[kept])
 
-    def split(raw: Any, of: Labels) -> Split:
-        return Split(samples.encode(raw), of)
+    def split(raw: Any, of: Targets) -> Split:
+        return Split(samples.encode(raw), of.labels, of.soft, of.weights)
 
     return Dataset(
         name=name,
-        train=split(inputs[kept], labels[kept]),
-        validation=split(inputs[held], labels[held]),
-        test=split(*test),
+        train=split(inputs[kept], targets[kept]),
+        validation=split(inputs[held], targets[held]),
+        test=split(test[0], _targets(test[1])),
         classes=classes,
         samples=samples,
         notes=notes,
     )
+
+
+def _targets(given: Labels | Targets) -> Targets:
+    return given if isinstance(given, Targets) else Targets(given)
 
 
 def _draw(labels: Labels, size: int, *, seed: int, spare: int) -> Indices:

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from trainables.arguments import check_number
 from trainables.losses.closed_form import ClosedFormLoss, log_softmax, pull_back
-from trainables.losses.dual_focal import dual_focal_and_gradient
-from trainables.losses.focal import one_minus_p, power_terms
+from trainables.losses.dual_focal import dual_focal_and_gradient, dual_focal_of_each
+from trainables.losses.focal import one_minus_each, one_minus_p, power_term_of_each, power_terms
 
 _NUM_BINS: Final = 15
 _GAMMA_RANGE: Final = (-2.0, 20.0)
@@ -39,6 +39,7 @@ class AdaFocal(ClosedFormLoss):
     source: ClassVar[str] = "Ghosh et al. 2022, algorithm 1"
     formula: ClassVar[str] = "−(1−p_y)^γ_b log p_y, γ_b ← γ_b exp(λ(C_b − A_b)) on validation"
     looks_across_batch: ClassVar[bool] = False
+    soft_targets: ClassVar[bool] = True
     gamma: Tensor
     edges: Tensor
 
@@ -55,6 +56,12 @@ class AdaFocal(ClosedFormLoss):
         value, by_log_p = power_terms(log_p, 1 - sign + sign * one_minus_p(log_p), gamma)
         return value, pull_back(log_probs.exp_(), (classes, by_log_p))
 
+    def class_terms(self, logits: Tensor) -> Tensor:
+        log_probs = logits.log_softmax(1)
+        gamma, sign = self._exponents(log_probs.detach())
+        base = 1 - sign + sign * one_minus_each(log_probs)
+        return power_term_of_each(log_probs, base, gamma)
+
     @torch.no_grad()
     def on_validation_end(self, val_logits: Tensor, val_targets: Tensor) -> None:
         """Sets the bins and updates their exponents."""
@@ -69,7 +76,7 @@ class AdaFocal(ClosedFormLoss):
         self.edges.copy_(edges[1:-1])
 
     def _exponents(self, log_p: Tensor) -> tuple[Tensor, Tensor]:
-        """|γ| and its sign for each sample, of the shape and dtype of ``log_p``."""
+        """|γ| and its sign for each log-probability, of their shape and dtype."""
         bins = torch.bucketize(log_p.exp(), self.edges, right=True)
         gamma = self.gamma.to(log_p.dtype)[bins]
         return gamma.abs(), gamma.sign()
@@ -93,6 +100,10 @@ class AdaDualFocal(AdaFocal):
         log_probs = log_softmax(logits)
         exponents = self._exponents(log_probs.gather(1, targets.unsqueeze(1)))
         return dual_focal_and_gradient(log_probs, targets, *exponents)
+
+    def class_terms(self, logits: Tensor) -> Tensor:
+        log_probs = logits.log_softmax(1)
+        return dual_focal_of_each(log_probs, *self._exponents(log_probs.detach()))
 
 
 def _equal_mass_edges(confidence: Tensor) -> Tensor:

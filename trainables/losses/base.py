@@ -33,7 +33,8 @@ class CalibrationLoss(nn.Module):
         looks_across_batch: Whether a sample's loss depends on the other samples. Workers then
             exchange their logits and :meth:`compute` sees the global batch.
         mixes_inputs: Whether it trains on what lies between two samples.
-        soft_targets: Whether targets may be class probabilities, (N, K).
+        soft_targets: Whether targets may be class probabilities, (N, K); the loss is then the
+            expectation over the label.
     """
 
     source: ClassVar[str] = ""
@@ -110,7 +111,7 @@ class CalibrationLoss(nn.Module):
 
         Args:
             inputs: (N, ...), as loaded.
-            targets: (N,) int64.
+            targets: (N,) int64, or class probabilities (N, K) where the data have them.
             augment: Random augmentation of a batch; draws anew at each call.
             generator: Where the loss draws its own random numbers, on the inputs' device.
 

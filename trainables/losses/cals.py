@@ -31,15 +31,21 @@ def penalty_and_slope(kind: str, z: Tensor, rho: Tensor, lam: Tensor) -> tuple[T
         slope = torch.addcmul(lam, z, rho).clamp_min_(0)
         squares = torch.linalg.vector_norm(slope, dim=0).square_().div_(len(z))
         return (squares - lam.square()) / (2 * rho), slope
+    inside, outside = z.clamp(max=0), z.clamp(min=0)
+    slope = lam / (1 - rho * inside).square() + 2 * lam * rho * outside
+    if kind == "p2":
+        slope += rho.square() * outside.square() / 2
+    return penalty_of_each(kind, z, rho, lam).mean(0), slope
+
+
+def penalty_of_each(kind: str, z: Tensor, rho: Tensor, lam: Tensor) -> Tensor:
+    """P(z, ρ, λ) of each sample and class, (N, K), differentiable; arguments as above."""
+    if kind == "phr":
+        return ((lam + rho * z).clamp_min(0).square() - lam.square()) / (2 * rho)
     # One of the two is zero, and so is its branch.
     inside, outside = z.clamp(max=0), z.clamp(min=0)
-    denominator = 1 - rho * inside
-    value = lam * inside / denominator + lam * outside + lam * rho * outside.square()
-    slope = lam / denominator.square() + 2 * lam * rho * outside
-    if kind == "p2":
-        value += rho.square() * outside.pow(3) / 6
-        slope += rho.square() * outside.square() / 2
-    return value.mean(0), slope
+    value = lam * inside / (1 - rho * inside) + lam * outside + lam * rho * outside.square()
+    return value + rho.square() * outside.pow(3) / 6 if kind == "p2" else value
 
 
 class AugmentedLagrangian(ClosedFormLoss):
@@ -69,6 +75,7 @@ class AugmentedLagrangian(ClosedFormLoss):
     source: ClassVar[str] = "Liu et al. 2023 (CALS), algorithm 2, eq. 11-13, table 4"
     formula: ClassVar[str] = "−log p_y + mean_k P((max_j z_j − z_k)/m − 1, ρ_k, λ_k)"
     looks_across_batch: ClassVar[bool] = False
+    soft_targets: ClassVar[bool] = True
     lam: Tensor
     rho: Tensor
     previous_constraint: Tensor
@@ -109,6 +116,12 @@ class AugmentedLagrangian(ClosedFormLoss):
         )
         return value.add_(penalties.mean()), gradient
 
+    def class_terms(self, logits: Tensor) -> Tensor:
+        rho, lam = self.rho.to(logits.dtype), self.lam.to(logits.dtype)
+        constraints = (logits.amax(1, keepdim=True) - logits) / self.margin - 1
+        penalties = penalty_of_each(self.penalty, constraints, rho, lam)
+        return penalties.mean(1, keepdim=True) - logits.log_softmax(1)
+
     @torch.no_grad()
     def on_validation_end(self, val_logits: Tensor, val_targets: Tensor) -> None:
         """Updates λ with the old ρ, then ρ."""
@@ -145,6 +158,7 @@ class HeuristicMultipliers(ClosedFormLoss):
     source: ClassVar[str] = "Liu et al. 2023 (CALS), eq. 15"
     formula: ClassVar[str] = "−log p_y + mean_k λ_k max(0, max_j z_j − z_k − m)"
     looks_across_batch: ClassVar[bool] = False
+    soft_targets: ClassVar[bool] = True
     lam: Tensor
     previous_score: Tensor
     epochs: Tensor
@@ -166,6 +180,11 @@ class HeuristicMultipliers(ClosedFormLoss):
             logits, targets, largest_class, excess.sign_().mul_(lam), 1 / self.num_classes
         )
         return value.add_(penalty, alpha=1 / logits.numel()), gradient
+
+    def class_terms(self, logits: Tensor) -> Tensor:
+        excess = (logits.amax(1, keepdim=True) - self.margin - logits).clamp_min(0)
+        penalty = (excess * self.lam.to(logits.dtype)).mean(1, keepdim=True)
+        return penalty - logits.log_softmax(1)
 
     @torch.no_grad()
     def on_validation_end(self, val_logits: Tensor, val_targets: Tensor) -> None:

@@ -35,9 +35,25 @@ class ClosedFormLoss(CalibrationLoss):
         """
         raise NotImplementedError
 
+    def class_terms(self, logits: Tensor) -> Tensor:
+        """The loss of each sample for each class that its label might be, differentiable.
+
+        What a loss with ``soft_targets`` needs besides: that of class probabilities is the
+        expectation of these.
+
+        Args:
+            logits: (N, K), float32 or float64.
+
+        Returns:
+            (N, K), finite.
+        """
+        raise NotImplementedError
+
     def compute(
         self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
     ) -> Tensor:
+        if targets.is_floating_point():
+            return (self.class_terms(logits) * targets.to(logits.dtype)).sum(1).mean()
         try:
             return with_gradient(lambda: self.value_and_gradient(logits, targets), logits)
         except RuntimeError:

@@ -37,6 +37,7 @@ class PairwiseConstraints(ClosedFormLoss):
         "−log p_y − λ_d mean_{j≠y} logσ(z_y−z_j) − λ_e/2 Σ_{j,k≠y} logσ(z_j−z_k) / ((K−1)(K−2))"
     )
     looks_across_batch: ClassVar[bool] = False
+    soft_targets: ClassVar[bool] = True
 
     def __init__(
         self, num_classes: int, lam_discrimination: float = 10.0, lam_exclusion: float = 1.0
@@ -66,6 +67,17 @@ class PairwiseConstraints(ClosedFormLoss):
             value.add_(exclusion, alpha=weight)
             by_wrong.add_(by_exclusion, alpha=weight)
         return value, gradient.scatter_add_(1, wrong, by_wrong)
+
+    def class_terms(self, logits: Tensor) -> Tensor:
+        """See the base class; takes O(N K²) memory."""
+        wrong, terms = self.num_classes - 1, -logits.log_softmax(1)
+        pairs = F.softplus(logits.unsqueeze(1) - logits.unsqueeze(2))  # of z_k − z_j at [j, k]
+        itself, lead, lag = math.log(2), pairs.sum(2), pairs.sum(1)
+        terms = terms + self.lam_discrimination / wrong * (lead - itself)
+        if self.num_classes > 2:
+            others = lead.sum(1, keepdim=True) - lead - lag + itself
+            terms = terms + self.lam_exclusion / (2 * wrong * (wrong - 1)) * others
+        return terms
 
 
 def pairwise_softplus(z: Tensor) -> tuple[Tensor, Tensor]:

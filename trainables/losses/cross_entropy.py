@@ -16,10 +16,13 @@ class CrossEntropy(CalibrationLoss):
     source: ClassVar[str] = "the baseline of all papers"
     formula: ClassVar[str] = "−log p_y"
     looks_across_batch: ClassVar[bool] = False
+    soft_targets: ClassVar[bool] = True
 
     def compute(
         self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
     ) -> Tensor:
+        if targets.is_floating_point():
+            targets = targets.to(logits.dtype)
         return F.cross_entropy(logits, targets)
 
 
@@ -36,6 +39,7 @@ class LabelSmoothing(ClosedFormLoss):
     source: ClassVar[str] = "Szegedy et al. 2016, section 7"
     formula: ClassVar[str] = "−Σ_k ((1−α)·1[k=y] + α/K) log p_k"
     looks_across_batch: ClassVar[bool] = False
+    soft_targets: ClassVar[bool] = True
 
     def __init__(self, num_classes: int, alpha: float = 0.05) -> None:
         super().__init__(num_classes)
@@ -48,3 +52,7 @@ class LabelSmoothing(ClosedFormLoss):
         value = log_p.sum().mul_(-true).sub_(log_probs.sum(), alpha=share)
         gradient = log_probs.exp_().mul_(1 / len(logits)).sub_(share)
         return value, gradient.scatter_add_(1, classes, log_p.fill_(-true))
+
+    def class_terms(self, logits: Tensor) -> Tensor:
+        log_probs = logits.log_softmax(1)
+        return (self.alpha - 1) * log_probs - self.alpha * log_probs.mean(1, keepdim=True)

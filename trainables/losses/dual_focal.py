@@ -7,6 +7,7 @@ from torch import Tensor
 
 from trainables.arguments import check_number
 from trainables.losses.closed_form import ClosedFormLoss, log_softmax, pull_back
+from trainables.losses.focal import power_term_of_each
 
 
 def dual_focal_and_gradient(
@@ -40,6 +41,26 @@ def dual_focal_and_gradient(
     return value, pull_back(probs, (classes, by_log_p), (second_class, by_log_second))
 
 
+def dual_focal_of_each(
+    log_probs: Tensor, gamma: float | Tensor, sign: float | Tensor = 1.0
+) -> Tensor:
+    """−(1−s·(p_k−p_j))^γ log p_k of each sample for each class k, (N, K), differentiable.
+
+    Args:
+        log_probs: (N, K), log-softmax of the logits.
+        gamma: γ >= 0, a number or (N, K).
+        sign: s, 1 or −1, a number or (N, K).
+    """
+    with torch.no_grad():
+        ascending, order = log_probs.sort(1)
+        below = torch.searchsorted(ascending, log_probs) - 1
+        second_class = order.gather(1, below.clamp_min(0))
+    second = log_probs.exp().gather(1, second_class) * (below >= 0)
+    tiny = torch.finfo(log_probs.dtype).tiny
+    base = (1 - sign + sign * (second - log_probs.expm1())).clamp_min(tiny)
+    return power_term_of_each(log_probs, base, gamma)
+
+
 class DualFocal(ClosedFormLoss):
     """Dual focal loss; the gradient flows through p_y and p_j.
 
@@ -54,6 +75,7 @@ class DualFocal(ClosedFormLoss):
     source: ClassVar[str] = "Tao et al. 2023, eq. 3"
     formula: ClassVar[str] = "−(1−p_y+p_j)^γ log p_y, p_j = max{p_i : p_i < p_y}"
     looks_across_batch: ClassVar[bool] = False
+    soft_targets: ClassVar[bool] = True
 
     def __init__(self, num_classes: int, gamma: float = 5.0) -> None:
         super().__init__(num_classes)
@@ -61,3 +83,6 @@ class DualFocal(ClosedFormLoss):
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         return dual_focal_and_gradient(log_softmax(logits), targets, self.gamma)
+
+    def class_terms(self, logits: Tensor) -> Tensor:
+        return dual_focal_of_each(logits.log_softmax(1), self.gamma)

@@ -21,6 +21,7 @@ class ConfidencePenalty(ClosedFormLoss):
     source: ClassVar[str] = "Pereyra et al. 2017, section 3"
     formula: ClassVar[str] = "−log p_y − λ H(p)"
     looks_across_batch: ClassVar[bool] = False
+    soft_targets: ClassVar[bool] = True
 
     def __init__(self, num_classes: int, lam: float = 0.1) -> None:
         super().__init__(num_classes)
@@ -38,3 +39,8 @@ class ConfidencePenalty(ClosedFormLoss):
         value = penalty.sum().sub_(log_p.sum(), alpha=share)
         gradient.mul_(weight).addcmul_(probs, share - penalty)
         return value, gradient.scatter_add_(1, classes, log_p.fill_(-share))
+
+    def class_terms(self, logits: Tensor) -> Tensor:
+        log_probs = logits.log_softmax(1)
+        negative_entropy = (log_probs.exp() * log_probs).sum(1, keepdim=True)
+        return self.lam * negative_entropy - log_probs

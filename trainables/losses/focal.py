@@ -33,6 +33,16 @@ def one_minus_p(log_p: Tensor) -> Tensor:
     return log_p.expm1().neg_().clamp_min_(torch.finfo(log_p.dtype).tiny)
 
 
+def power_term_of_each(log_probs: Tensor, base: Tensor, gamma: float | Tensor) -> Tensor:
+    """−b^γ log p of each sample for each class, (N, K), differentiable."""
+    return -(base**gamma) * log_probs
+
+
+def one_minus_each(log_probs: Tensor) -> Tensor:
+    """:func:`one_minus_p` of each class, differentiable."""
+    return (-log_probs.expm1()).clamp_min(torch.finfo(log_probs.dtype).tiny)
+
+
 class Focal(ClosedFormLoss):
     """Focal loss; the gradient flows through the weight.
 
@@ -46,6 +56,7 @@ class Focal(ClosedFormLoss):
     source: ClassVar[str] = "Lin et al. 2017, eq. 4; Mukhoti et al. 2020, eq. 1"
     formula: ClassVar[str] = "−(1−p_y)^γ log p_y"
     looks_across_batch: ClassVar[bool] = False
+    soft_targets: ClassVar[bool] = True
 
     def __init__(self, num_classes: int, gamma: float = 3.0) -> None:
         super().__init__(num_classes)
@@ -56,6 +67,10 @@ class Focal(ClosedFormLoss):
         log_p = log_probs.gather(1, classes)
         value, by_log_p = power_terms(log_p, one_minus_p(log_p), self.gamma)
         return value, pull_back(log_probs.exp_(), (classes, by_log_p))
+
+    def class_terms(self, logits: Tensor) -> Tensor:
+        log_probs = logits.log_softmax(1)
+        return power_term_of_each(log_probs, one_minus_each(log_probs), self.gamma)
 
 
 class FocalSampleDependent(ClosedFormLoss):
@@ -70,6 +85,7 @@ class FocalSampleDependent(ClosedFormLoss):
     source: ClassVar[str] = "Mukhoti et al. 2020, section 4"
     formula: ClassVar[str] = "−(1−p_y)^γ log p_y, γ = 5 if p_y < 0.2 else 3"
     looks_across_batch: ClassVar[bool] = False
+    soft_targets: ClassVar[bool] = True
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         log_probs, classes = log_softmax(logits), targets.unsqueeze(1)
@@ -78,6 +94,12 @@ class FocalSampleDependent(ClosedFormLoss):
         gamma = torch.where(base > 0.8, 5.0, 3.0).to(log_p.dtype)
         value, by_log_p = power_terms(log_p, base, gamma)
         return value, pull_back(log_probs.exp_(), (classes, by_log_p))
+
+    def class_terms(self, logits: Tensor) -> Tensor:
+        log_probs = logits.log_softmax(1)
+        base = one_minus_each(log_probs)
+        gamma = torch.where(base > 0.8, 5.0, 3.0).to(log_probs.dtype)
+        return power_term_of_each(log_probs, base, gamma)
 
 
 class InverseFocal(ClosedFormLoss):
@@ -94,6 +116,7 @@ class InverseFocal(ClosedFormLoss):
     source: ClassVar[str] = "Wang et al. 2021, eq. 6; Zhou et al. (r-AURC), eq. 3"
     formula: ClassVar[str] = "−(1+p_y)^γ log p_y"
     looks_across_batch: ClassVar[bool] = False
+    soft_targets: ClassVar[bool] = True
 
     def __init__(self, num_classes: int, gamma: float = 2.0) -> None:
         super().__init__(num_classes)
@@ -104,3 +127,7 @@ class InverseFocal(ClosedFormLoss):
         log_p = log_probs.gather(1, classes)
         value, by_log_p = power_terms(log_p, log_p.exp().add_(1), self.gamma)
         return value, pull_back(log_probs.exp_(), (classes, by_log_p))
+
+    def class_terms(self, logits: Tensor) -> Tensor:
+        log_probs = logits.log_softmax(1)
+        return power_term_of_each(log_probs, 1 + log_probs.exp(), self.gamma)

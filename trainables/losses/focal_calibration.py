@@ -5,9 +5,9 @@ from typing import ClassVar
 from torch import Tensor
 
 from trainables.arguments import check_number
-from trainables.losses.brier import squared_error_terms
+from trainables.losses.brier import squared_error_of_each, squared_error_terms
 from trainables.losses.closed_form import ClosedFormLoss, log_softmax
-from trainables.losses.focal import one_minus_p, power_terms
+from trainables.losses.focal import one_minus_each, one_minus_p, power_term_of_each, power_terms
 
 
 class FocalCalibration(ClosedFormLoss):
@@ -22,6 +22,7 @@ class FocalCalibration(ClosedFormLoss):
     source: ClassVar[str] = "Liang et al. 2024 (FCL), eq. 10-12"
     formula: ClassVar[str] = "−(1−p_y)^γ log p_y + λ ‖p − onehot(y)‖²"
     looks_across_batch: ClassVar[bool] = False
+    soft_targets: ClassVar[bool] = True
 
     def __init__(self, num_classes: int, gamma: float = 3.0, lam: float = 0.5) -> None:
         super().__init__(num_classes)
@@ -40,3 +41,8 @@ class FocalCalibration(ClosedFormLoss):
         inner.mul_(weight).add_(by_log_p)
         gradient = (probs * weight).sub_(inner).mul_(probs)
         return value, gradient.scatter_add_(1, classes, by_log_p.sub_(p, alpha=weight))
+
+    def class_terms(self, logits: Tensor) -> Tensor:
+        log_probs = logits.log_softmax(1)
+        focal = power_term_of_each(log_probs, one_minus_each(log_probs), self.gamma)
+        return focal + self.lam * squared_error_of_each(log_probs.exp())

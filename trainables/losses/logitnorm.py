@@ -22,6 +22,7 @@ class LogitNorm(ClosedFormLoss):
     source: ClassVar[str] = "Wei et al. 2022, eq. 5"
     formula: ClassVar[str] = "−log softmax(z / (τ(‖z‖ + 1e-7)))_y"
     looks_across_batch: ClassVar[bool] = False
+    soft_targets: ClassVar[bool] = True
 
     def __init__(self, num_classes: int, temperature: float = 0.04) -> None:
         super().__init__(num_classes)
@@ -44,3 +45,8 @@ class LogitNorm(ClosedFormLoss):
         scale.mul_(1 / len(logits))
         gradient.mul_(scale).addcmul_(logits, along, value=-1 / len(logits))
         return log_p.mean().neg_(), gradient.scatter_add_(1, classes, scale.neg_())
+
+    def class_terms(self, logits: Tensor) -> Tensor:
+        norm = torch.linalg.vector_norm(logits, dim=1, keepdim=True)
+        scaled: Tensor = logits / (self.temperature * (norm + _EPSILON))
+        return -scaled.log_softmax(1)

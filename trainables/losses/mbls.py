@@ -43,6 +43,7 @@ class MarginLabelSmoothing(ClosedFormLoss):
     source: ClassVar[str] = "Liu et al. 2022; Liu et al. 2023 (CALS), eq. 3"
     formula: ClassVar[str] = "−log p_y + λ mean_k max(0, max_j z_j − z_k − m)"
     looks_across_batch: ClassVar[bool] = False
+    soft_targets: ClassVar[bool] = True
 
     def __init__(self, num_classes: int, margin: float = 10.0, lam: float = 0.1) -> None:
         super().__init__(num_classes)
@@ -57,3 +58,7 @@ class MarginLabelSmoothing(ClosedFormLoss):
             logits, targets, largest_class, excess.sign_(), self.lam / self.num_classes
         )
         return value.add_(penalty, alpha=self.lam), gradient
+
+    def class_terms(self, logits: Tensor) -> Tensor:
+        excess = (logits.amax(1, keepdim=True) - self.margin - logits).clamp_min(0)
+        return self.lam * excess.mean(1, keepdim=True) - logits.log_softmax(1)

@@ -60,7 +60,9 @@ class Mixup(CalibrationLoss):
             raise TypeError(f"mixup needs floating-point inputs, got {inputs.dtype}")
         order = torch.randperm(len(inputs), generator=generator, device=inputs.device)
         weight = _sample_beta(self.alpha, generator, inputs.device).to(inputs.dtype)
-        labels = F.one_hot(targets, self.num_classes).to(inputs.dtype)
+        if not targets.is_floating_point():
+            targets = F.one_hot(targets, self.num_classes)
+        labels = targets.to(inputs.dtype)
         return torch.lerp(inputs[order], inputs, weight), torch.lerp(labels[order], labels, weight)
 
 

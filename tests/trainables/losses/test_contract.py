@@ -235,10 +235,53 @@ def test_refuses_a_class_that_there_is_not(name: str, build: BuildLoss, batch: B
             build(name, 5)(**{**batch, "targets": torch.full((8,), target)})
 
 
-def test_soft_targets_are_for_mixup(build: BuildLoss, batch: Batch) -> None:
-    assert [name for name in available_losses() if loss_class(name).soft_targets] == ["mixup"]
+SOFT = [name for name in available_losses() if loss_class(name).soft_targets]
+
+
+def test_soft_targets_are_for_losses_of_single_samples(build: BuildLoss, batch: Batch) -> None:
+    across = {"aucm", "crl", "kde_xe", "mdca", "mmce", "r_aurc", "supcon"}
+    assert set(SOFT) == set(available_losses()) - across
     with pytest.raises(TypeError, match="targets must be int64"):
-        build("focal", 5)(**{**batch, "targets": torch.full((8, 5), 0.2)})
+        build("mmce", 5)(**{**batch, "targets": torch.full((8, 5), 0.2)})
+
+
+@pytest.mark.parametrize("name", SOFT)
+def test_soft_targets_are_an_expectation_over_the_label(
+    name: str, build: BuildLoss, batch: Batch
+) -> None:
+    loss, logits = build(name, 5), batch["logits"].requires_grad_()
+    shares = torch.rand(8, 5, dtype=torch.float64)
+    shares[:2, :3] = 0
+    shares /= shares.sum(1, keepdim=True)
+    terms = [
+        share * loss(logits[row : row + 1], torch.tensor([k]))
+        for row, sample in enumerate(shares.tolist())
+        for k, share in enumerate(sample)
+    ]
+    expected = torch.stack(terms).sum() / 8
+    value = loss(**{**batch, "targets": shares})
+    torch.testing.assert_close(value, expected)
+    found, wanted = (torch.autograd.grad(each, logits)[0] for each in (value, expected))
+    torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("penalty", ["p2", "p3"])
+def test_soft_targets_of_every_penalty(penalty: str, build: BuildLoss, batch: Batch) -> None:
+    loss = build("cals_alm", 5, penalty=penalty, margin=2.0)
+    one_hot = F.one_hot(batch["targets"], 5).double()
+    torch.testing.assert_close(loss(**{**batch, "targets": one_hot}), loss(**batch))
+
+
+@pytest.mark.parametrize("name", SOFT)
+def test_soft_targets_are_finite_at_certainty(name: str, build: BuildLoss) -> None:
+    shares = F.one_hot(torch.arange(8) % 4, 4).float().lerp(torch.full((8, 4), 0.25), 0.5)
+    for scale in (0.0, 30.0, 1e4):
+        logits = (F.one_hot(torch.arange(8) % 3, 4) * scale).float().requires_grad_()
+        value = build(name, 4).float()(logits, shares)
+        value.backward()
+        assert torch.isfinite(value)
+        assert logits.grad is not None
+        assert torch.isfinite(logits.grad).all()
 
 
 @pytest.mark.parametrize("num_classes", [1, 0, -3])
