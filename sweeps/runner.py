@@ -23,6 +23,7 @@ from sweeps.planning.quick_checks import check_at_once_if_doubtful
 from sweeps.results.comparison import Comparison, compare
 from sweeps.results.explanation import answer, failure_summary
 from sweeps.search.ledger import Ledger
+from sweeps.search.noise import CALIBRATED, first_at_noise
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.warm_start import earlier_trials
@@ -301,6 +302,8 @@ def _on_budget(ledger: Ledger) -> str | None:
     key = spent or ledger.ended_by
     if key is None:
         return None
+    if key == "stop_at_noise":
+        return _on_noise(ledger)
     budget = f"search.{key} = {format_value(getattr(ledger.sweep.search, key))}"
     if spent is None:
         searched = counted(sum(record.searched for record in ledger.records), "setting")
@@ -309,6 +312,19 @@ def _on_budget(ledger: Ledger) -> str | None:
     return (
         f"{budget} is spent: {ended} of {ledger.planned} trials have ended. `calsweep resume "
         f"{ledger.sweep.name} --set search.{key}=MORE` goes on from here."
+    )
+
+
+def _on_noise(ledger: Ledger) -> str:
+    rule = ledger.sweep.rule
+    first = first_at_noise(ledger.records, rule)
+    assert first is not None  # it ended the search
+    value, calibrated = (first.outcome[rule.objective + end] for end in ("", CALIBRATED))
+    searched = counted(sum(record.searched for record in ledger.records), "setting")
+    return (
+        f"The search ended by search.stop_at_noise, after {searched}: {first.label} came to "
+        f"{rule.objective} {value:.4f}, and a perfectly calibrated model would show up to "
+        f"{calibrated:.4f} on so few samples, so nothing further could be shown to be better."
     )
 
 

@@ -178,7 +178,20 @@ def _metric_faults(sweep: SweepFile) -> list[str]:
         if value not in allowed:
             hint = did_you_mean(value, allowed)
             faults.append(f"{key} = {value!r} is not allowed{hint}; allowed: {', '.join(allowed)}")
-    return faults + _wrong_sides(sweep, objectives, of_trials)
+    return faults + _wrong_sides(sweep, objectives, of_trials) + _noise_faults(sweep)
+
+
+def _noise_faults(sweep: SweepFile) -> list[str]:
+    from trainables.metrics import REFERENCED_METRICS
+
+    allowed = _of_validation(REFERENCED_METRICS)
+    if not sweep.search.stop_at_noise or sweep.search.objective in allowed:
+        return []
+    return [
+        f"search.stop_at_noise = true is not allowed with search.objective = "
+        f"{sweep.search.objective!r}, of which nobody knows the least that it can be; allowed: one "
+        f"of {', '.join(allowed)}"
+    ]
 
 
 def _of_validation(metrics: Iterable[str]) -> list[str]:

@@ -110,6 +110,7 @@ search:
   objective: val_ece     # what is to be low; `calsweep metrics` lists all, each also with _scaled
   guard: 0.01            # how much more validation error than the baseline's is allowed
   # max_hours: 8         # of the whole sweep; also max_epochs and max_gpu_hours
+  # stop_at_noise: true  # once no further trial could be shown to be better
   seed: 0
 
 # scheduler: {{name: none}}                # to let all trials run to their end

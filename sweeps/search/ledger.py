@@ -11,6 +11,7 @@ from typing import Any
 from sweeps.redaction import redact
 from sweeps.search.budget import Budget
 from sweeps.search.encoder_plan import EncoderPlan
+from sweeps.search.noise import first_at_noise, is_at_noise
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import State, TrialRecord
 from sweeps.search.setting import Setting
@@ -85,7 +86,8 @@ class Ledger:
         for record in self._unfinished:
             record.rests()
         self.budget = Budget(sweep, self.records)
-        self.ended_by: str | None = None
+        self.ended_by: str | None = None  # the key of `search` that did
+        self._is_at_noise = self._has_come_to_noise()
         self._take_up([record for record in self.records if record.searched])
 
     def _take_up(self, searched: Sequence[TrialRecord]) -> None:
@@ -248,7 +250,14 @@ class Ledger:
             self._encoders.ended(record)
         elif record.searched:
             self._study.observe(record)
+            if record.role == "baseline" or is_at_noise(record, self.sweep.rule):
+                self._is_at_noise = self._has_come_to_noise()
         self._notify(record)
+
+    def _has_come_to_noise(self) -> bool:
+        """Whether ``search.stop_at_noise`` ends the search."""
+        stops = self.sweep.search.stop_at_noise
+        return stops and first_at_noise(self.records, self.sweep.rule) is not None
 
     @property
     def _next_number(self) -> int:
@@ -288,7 +297,9 @@ class Ledger:
         if self._final is not None or self._finalists:
             return True
         enough = self._searched >= self.sweep.search.trials or self._study.exhausted
-        return (enough and not self._first) or self._lacking is not None
+        if self._is_at_noise or (enough and not self._first):
+            return True
+        return self._lacking is not None
 
     @property
     def _lacking(self) -> str | None:
@@ -312,7 +323,7 @@ class Ledger:
             again = Ranking(searched, self.sweep.rule).finalists(self._affordable(searched))
             self._final = [(c.setting, seed) for seed in self.sweep.seeds[1:] for c in again]
             if self._searched < self._most_searched:
-                self.ended_by = self._lacking
+                self.ended_by = "stop_at_noise" if self._is_at_noise else self._lacking
         return [final for final in self._final if final[1] not in self._encoders.failed]
 
     def _affordable(self, searched: Sequence[TrialRecord]) -> int:

@@ -376,6 +376,9 @@ class SearchSection(_Section):
         max_epochs: Of all trials together, finalists among them, an encoder's not counted.
         max_hours: After them nothing runs any more; what was spent before a resume counts.
         max_gpu_hours: The same, of hours of GPUs: half an hour of half a GPU is a quarter.
+        stop_at_noise: End the search once a feasible trial shows no larger calibration error than a
+            perfectly calibrated model would on so many samples: nothing that follows could be shown
+            to be better. The finalists are trained all the same.
         warm_start: Earlier sweeps in the same storage, on the same data and model best, for the
             sampler to learn from; their trials are not this sweep's.
     """
@@ -389,6 +392,7 @@ class SearchSection(_Section):
     max_epochs: Annotated[int, Field(gt=0, le=1_000_000_000)] | None = None
     max_hours: Positive | None = None
     max_gpu_hours: Positive | None = None
+    stop_at_noise: bool = False
     warm_start: Annotated[
         tuple[Name, ...],
         Strict(False),

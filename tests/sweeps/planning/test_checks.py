@@ -27,6 +27,10 @@ def losses(*sections: Any) -> dict[str, Any]:
         ({"search": {"objective": "val_eec"}}, r"search.objective = 'val_eec'.*'val_ece'"),
         ({"search": {"objective": "test_ece"}}, r"search.objective = 'test_ece' is not allowed"),
         ({"search": {"objective": "val_accuracy"}}, r"'val_accuracy' is not allowed"),
+        (
+            {"search": {"stop_at_noise": True, "objective": "val_nll"}},
+            r"stop_at_noise = true is not allowed with search.objective = 'val_nll', .*val_ece",
+        ),
         ({"scheduler": {"name": "asah"}}, r"did you mean 'asha'\?\); allowed: asha, none"),
         ({"search": {"sampler": "tpee"}}, r"did you mean 'tpe'\?\); allowed: tpe, random"),
         ({"scheduler": {"metric": "val_auroc"}}, r"scheduler.metric = 'val_auroc'.*val_nll"),

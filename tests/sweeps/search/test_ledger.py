@@ -39,6 +39,7 @@ def metrics(record: TrialRecord, epoch: int) -> dict[str, float]:
         "val_error": 0.1 + 0.02 * x,
         "val_nll": 0.3 + x / 10,
         "val_ece": ece,
+        "val_ece_calibrated_high": 0.0265,
     }
 
 
@@ -118,8 +119,15 @@ def test_a_finite_space_is_searched_once_and_then_the_search_ends(tmp_path: Path
         (TWO_STAGES, {}),
         (DISCRETE, {}),
         ({}, {"max_epochs": 30, "objective": ["val_ece", "val_nll"]}),
+        ({}, {"stop_at_noise": True}),
     ],
-    ids=["one stage", "two stages", "finite space", "a budget of epochs, two objectives"],
+    ids=[
+        "one stage",
+        "two stages",
+        "finite space",
+        "a budget of epochs, two objectives",
+        "until it is at noise",
+    ],
 )
 def test_a_crash_at_any_step_changes_nothing(
     tmp_path: Path, sections: dict[str, object], search: dict[str, object]
@@ -336,6 +344,19 @@ def test_epochs_bind_every_phase_and_leave_what_the_finalists_need(
         assert len(finals) >= seeds * min(finalists, len(whole))
     assert (ledger.ended_by == "max_epochs") is (searched < 14)
     assert not ledger.cut_short
+
+
+def test_the_search_ends_where_nothing_further_could_be_told_apart(tmp_path: Path) -> None:
+    sweep = simulated(stop_at_noise=True)
+    ledger = ledger_of(sweep, new_store(tmp_path, sweep))
+    for _ in steps(ledger):
+        pass
+    searched = [record for record in ledger.records if record.searched]
+    assert 2 < len(searched) < sweep.search.trials
+    assert searched[-1].outcome["val_ece"] <= 0.0265 < searched[0].outcome["val_ece"]
+    assert [r.role for r in ledger.records[len(searched) :]] == ["finalist"] * 6
+    assert ledger.ended_by == "stop_at_noise"
+    assert ledger.planned == len(ledger.records)
 
 
 def test_names_and_storage(tmp_path: Path) -> None:
