@@ -242,7 +242,7 @@ def _rows(
     named: Section = {"label": _LABEL}
     if values.ndim == 2:
         columns = {f"{_LABEL}_{k}": column for k, column in enumerate(values.T)}
-        named = {"soft_labels": list(columns)}
+        named = {"labels" if values.dtype.kind == "b" else "soft_labels": list(columns)}
     for each in targets[1:]:
         columns[_WEIGHT] = _weights(each, rows.num_rows, where)
         named["weight"] = _WEIGHT

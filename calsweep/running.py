@@ -55,8 +55,9 @@ def run(
             or two such pairs, to train on and for the test. Samples are arrays or CPU tensors
             (uint8 of shape (N, H, W), (N, C, H, W) or (N, H, W, C) are images, other numbers
             (N, ...) are taken as such), texts, or a data frame of numbers and categories. Labels
-            are words or integers from 0, (N,), or class probabilities (N, K); weights of training
-            samples, (N,), may stand third, ``(X, y, sample_weight)``. They are written once to
+            are words or integers from 0, (N,), class probabilities (N, K), or truth values (N, L),
+            which of several labels are there; weights of training samples, (N,), may stand third,
+            ``(X, y, sample_weight)``. They are written once to
             ``<storage>/data``. Or the name of a dataset, a section ``dataset`` of a sweep file, or
             a function that loads one.
         model: A function or class that builds a module with freshly drawn weights, for each trial

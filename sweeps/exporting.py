@@ -248,7 +248,9 @@ class _Builder:
         rows = torch.from_numpy(self._dataset.test.inputs[:_CHECKED].copy())
         with torch.no_grad():
             found = program.module()(rows)
-        expected = torch.softmax(logits[:_CHECKED] / record.outcome["temperature"], dim=1)
+        task = self._dataset.task
+        decided = logits[: _CHECKED * task.decisions] / record.outcome["temperature"]
+        expected = task.as_outputs(torch.softmax(decided, dim=1))
         _compare(f"trial {record.number}: the exported classifier", found, expected)
 
     def _about(self, record: TrialRecord, candidate: Candidate) -> dict[str, Any]:
@@ -267,7 +269,8 @@ class _Builder:
             "hyperparameters": record.hyperparameters,
             "seed": record.seed,
             "temperature": record.outcome["temperature"],
-            "classes": list(dataset.classes),
+            "classes": list(dataset.task.names or dataset.classes),
+            "several": bool(dataset.task.names),
             "dtype": str(dataset.test.inputs.dtype),
             "shape": list(dataset.test.inputs.shape[1:]),
             "samples": describe_samples(dataset.samples),
@@ -305,8 +308,9 @@ classify = torch.export.load("{program}").module()
 probabilities = classify(samples)  # {dtype}, ({axes}) -> float32, (N, {count})
 ```
 
-`model.json` has the names of the classes and what it was trained on and measured by; `weights.pt`
-the bare weights. With calsweep installed, `calsweep predict FOLDER FILE` reads files.
+`model.json` has the names of the classes (or labels, each with its own probability) and what it was
+trained on and measured by; `weights.pt` the bare weights. With calsweep installed,
+`calsweep predict FOLDER FILE` reads files.
 """
 
 
@@ -332,7 +336,8 @@ def predict(folder: str, data: str, output: TextIO, batch_size: int = 256) -> in
         folder: Of :func:`export_model`.
         data: See :func:`~trainables.raw_samples.read_raw`.
         output: Where to write; a header, then a line for each sample: its name, the class, its
-            probability, the probabilities of all classes.
+            probability, the probabilities of all classes. Of several labels: those that are more
+            likely there than not, the least sure of these decisions, the probability of each.
         batch_size: Samples at a time.
 
     Returns:
@@ -365,7 +370,11 @@ def predict(folder: str, data: str, output: TextIO, batch_size: int = 256) -> in
         with torch.no_grad():
             probs = classify(torch.from_numpy(rows[start : start + batch_size]))
         for name, each in zip(names[start : start + batch_size], probs.tolist(), strict=True):
-            best = max(range(len(each)), key=each.__getitem__)
-            shown = [f"{p:.6f}" for p in (each[best], *each)]
-            writer.writerow([name, classes[best], *shown])
+            if about.get("several", False):
+                found = "|".join(c for c, p in zip(classes, each, strict=True) if p > 0.5)
+                confidence = min(max(p, 1 - p) for p in each)
+            else:
+                confidence = max(each)
+                found = classes[each.index(confidence)]
+            writer.writerow([name, found, *(f"{p:.6f}" for p in (confidence, *each))])
     return len(rows)

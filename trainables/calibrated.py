@@ -16,6 +16,7 @@ from trainables.data.arrays import as_inputs
 from trainables.data.base import Dataset
 from trainables.data.samples import Images, Samples
 from trainables.data.table import Columns, TableRows, as_table
+from trainables.data.tasks import OneClass, Task
 from trainables.data.tokens import Tokens
 from trainables.models import Classifier, make_model
 from trainables.report import TrialConfig
@@ -31,23 +32,31 @@ class CalibratedClassifier(nn.Module):
         network: The trained classifier.
         samples: What a sample is, as measured on the training split.
         temperature: What the logits are divided by, above 0.
-        classes: Their names, in the order of the probabilities.
+        classes: Names, in the order of the probabilities: of the classes, or of several labels.
+        task: What is told of a sample; by default one class.
 
     Attributes:
         classes: The same.
         samples: The same.
         temperature: The same, a buffer.
+        task: The same.
     """
 
     temperature: Tensor
 
     def __init__(
-        self, network: Classifier, samples: Samples, temperature: float, classes: tuple[str, ...]
+        self,
+        network: Classifier,
+        samples: Samples,
+        temperature: float,
+        classes: tuple[str, ...],
+        task: Task | None = None,
     ) -> None:
         super().__init__()
         self.network = network
         self.samples = samples
         self.classes = classes
+        self.task = task or OneClass()
         self.register_buffer("temperature", torch.tensor(temperature))
         self.eval()
 
@@ -64,9 +73,9 @@ class CalibratedClassifier(nn.Module):
                 arrays as they are in the data; of texts and tables what :meth:`encode` gives.
 
         Returns:
-            (N, K), float32, each row summing to 1.
+            (N, K), float32, each row summing to 1; of several labels (N, L), of each.
         """
-        return self.logits(rows).softmax(dim=1)
+        return self.task.probabilities(self.logits(rows))
 
     def encode(self, raw: Any) -> npt.NDArray[Any]:
         """Makes rows of samples as the user has them.
@@ -149,7 +158,7 @@ def load_calibrated(
         network = make_model(
             name,
             input_shape=dataset.input_shape,
-            num_classes=dataset.num_classes,
+            num_classes=dataset.num_outputs,
             samples=dataset.samples,
             **options,
         )
@@ -163,7 +172,8 @@ def load_calibrated(
         network.head.load_state_dict(
             {key: weights[f"head.{key}"] for key in network.head.state_dict()}
         )
-    return CalibratedClassifier(network, dataset.samples, temperature, dataset.classes)
+    names = dataset.task.names or dataset.classes
+    return CalibratedClassifier(network, dataset.samples, temperature, names, dataset.task)
 
 
 def _columns(raw: Any, samples: TableRows) -> Columns:

@@ -20,7 +20,8 @@ def class_weights(given: ClassWeights, labels: np.ndarray, num_classes: int) -> 
     Args:
         given: A weight for each class; or ``balanced``, N / (K n_k), by which all classes count
             alike (King and Zeng 2001; as in scikit-learn).
-        labels: (N,) int64, or class probabilities (N, K), of the training split.
+        labels: int64, (N,) or, of several labels, (N, L); or class probabilities (N, K); of the
+            training split.
         num_classes: K.
 
     Returns:
@@ -30,9 +31,9 @@ def class_weights(given: ClassWeights, labels: np.ndarray, num_classes: int) -> 
         ValueError: There is not one weight for each class.
     """
     if given == "balanced":
-        soft = labels.ndim == 2
-        counts = labels.sum(0) if soft else np.bincount(labels, minlength=num_classes)
-        shares = np.divide(len(labels), num_classes * counts, where=counts > 0, out=0.0 * counts)
+        soft = labels.dtype.kind == "f"
+        counts = labels.sum(0) if soft else np.bincount(labels.ravel(), minlength=num_classes)
+        shares = np.divide(counts.sum(), num_classes * counts, where=counts > 0, out=0.0 * counts)
         return torch.from_numpy(shares).float()
     if len(given) != num_classes:
         raise ValueError(

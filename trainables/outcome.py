@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 
 import torch
 from torch import Tensor
 
 from trainables import metrics as M
 from trainables.data.base import Elsewhere
+from trainables.data.tasks import each_label
 from trainables.own_metric import OwnMetric
 from trainables.posthoc import TemperatureScaling, cross_fitted
 from trainables.predictions import decode_predictions, encode_predictions
@@ -28,6 +30,7 @@ def summarise(
     intervals: Sequence[str] = (),
     references: Sequence[str] = (),
     own: Mapping[str, OwnMetric] | None = None,
+    decisions: int = 1,
 ) -> dict[str, float]:
     """The metrics of one trained classifier.
 
@@ -44,6 +47,9 @@ def summarise(
         references: Which calibration errors get a reference, besides.
         own: Metrics of the user's own, by name; with intervals by the bootstrap where ``intervals``
             has any.
+        decisions: How many rows a sample has, side by side. All metrics are then means over what
+            the decisions are about; so are the ends of intervals, which are as wide as if all
+            erred together.
 
     Returns:
         ``val_<metric>`` and ``test_<metric>`` for all names of :func:`trainables.metrics.evaluate`,
@@ -63,27 +69,60 @@ def summarise(
         calibrated = scaler(logits)
         if split == "val" and adapting is None:  # no sample is judged by what it was fitted on
             calibrated = cross_fitted(logits, labels)
-        raw, scaled = (M.evaluate(each, labels, names) for each in (logits, calibrated))
+        raw, scaled = (evaluate(each, labels, names, decisions) for each in (logits, calibrated))
         values |= {f"{split}_{name}": value for name, value in raw.items()}
         values |= {f"{split}_{name}_scaled": value for name, value in scaled.items()}
         for ending, each in (("", logits), ("_scaled", calibrated)):
-            probs = torch.softmax(each.double(), dim=1)
+            probs = each_label(torch.softmax(each.double(), dim=1), decisions)
+            parts = list(zip(probs, each_label(labels, decisions), strict=True))
             for name, function in (own or {}).items():
-                values[f"{split}_{name}{ending}"] = float(function(probs, labels))
+                values[f"{split}_{name}{ending}"] = _mean(float(function(*part)) for part in parts)
                 if intervals:
-                    _, low, high = M.bootstrap(function, probs, labels, num_resamples=_RESAMPLES)
+                    _, low, high = _means(
+                        M.bootstrap(function, *part, num_resamples=_RESAMPLES) for part in parts
+                    )
                     values[f"{split}_{name}{ending}_low"] = low
                     values[f"{split}_{name}{ending}_high"] = high
             for name in intervals:
-                _, low, high = M.interval(name, probs, labels)
+                _, low, high = _means(M.interval(name, *part) for part in parts)
                 values[f"{split}_{name}{ending}_low"] = low
                 values[f"{split}_{name}{ending}_high"] = high
             for name in dict.fromkeys((*intervals, *references)):
                 if name in M.REFERENCED_METRICS:
-                    mean, _, most = M.calibrated_reference(name, probs)
+                    mean, _, most = _means(M.calibrated_reference(name, part) for part in probs)
                     values[f"{split}_{name}{ending}_calibrated"] = mean
                     values[f"{split}_{name}{ending}_calibrated_high"] = most
     return {name: value for name, value in values.items() if math.isfinite(value)}
+
+
+def evaluate(
+    logits: Tensor, labels: Tensor, names: Sequence[str] | None = None, decisions: int = 1
+) -> dict[str, float]:
+    """As :func:`trainables.metrics.evaluate`, in the mean over what the decisions are about.
+
+    Args:
+        logits: (N · decisions, K), those of a sample side by side.
+        labels: (N · decisions,).
+        names: Which metrics; None for all of them.
+        decisions: How many rows a sample has.
+
+    Returns:
+        Name to value; what is undefined for a label (its AUROC, where it is never there) is left
+        out of the mean.
+    """
+    parts = zip(each_label(logits, decisions), each_label(labels, decisions), strict=True)
+    found = [M.evaluate(*part, names) for part in parts]
+    return {name: _mean(each[name] for each in found) for name in found[0]}
+
+
+def _means(found: Iterable[tuple[float, float, float]]) -> tuple[float, ...]:
+    return tuple(map(_mean, zip(*found, strict=True)))
+
+
+def _mean(values: Iterable[float]) -> float:
+    """Of those that are known."""
+    known = [value for value in values if not math.isnan(value)]
+    return fmean(known) if known else math.nan
 
 
 _SHIFT_METRICS = ("ece", "adaptive_ece", "nll", "error")
@@ -127,10 +166,12 @@ def _confidence(logits: Tensor) -> Tensor:
     return torch.softmax(logits.double(), dim=1).amax(dim=1)
 
 
-def write_predictions(folder: Folder, split: str, predictions: Predictions) -> None:
-    """Write ``predictions_<split>.parquet``."""
+def write_predictions(
+    folder: Folder, split: str, predictions: Predictions, decisions: int = 1
+) -> None:
+    """Write ``predictions_<split>.parquet``, with so many rows of each sample."""
     logits, labels = predictions
-    data = encode_predictions(logits.float().numpy(), labels.numpy())
+    data = encode_predictions(logits.float().numpy(), labels.numpy(), decisions)
     folder.write(f"predictions_{split}.parquet", data)
 
 

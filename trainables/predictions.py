@@ -16,19 +16,26 @@ import pyarrow.parquet as pq
 Array = npt.NDArray[Any]
 
 
-def encode_predictions(logits: Array, labels: Array) -> bytes:
+_DECISIONS = b"decisions"
+
+
+def encode_predictions(logits: Array, labels: Array, decisions: int = 1) -> bytes:
     """A Parquet file: columns ``label`` int64, ``logits`` list<float>[K].
 
     Args:
         logits: (N, K) float32.
         labels: (N,) int64.
+        decisions: How many rows a sample has, side by side.
     """
     columns = {
         "label": labels,
         "logits": pa.FixedSizeListArray.from_arrays(logits.reshape(-1), logits.shape[1]),
     }
     buffer = io.BytesIO()
-    pq.write_table(pa.table(columns), buffer)
+    table = pa.table(columns)
+    if decisions > 1:
+        table = table.replace_schema_metadata({_DECISIONS: str(decisions)})
+    pq.write_table(table, buffer)
     return buffer.getvalue()
 
 
@@ -49,3 +56,9 @@ def decode_predictions(data: bytes) -> tuple[Array, Array]:
     if not np.isfinite(logits.max(axis=1)).all():
         raise ValueError("the logits are not numbers")
     return logits, labels
+
+
+def decisions_of(data: bytes) -> int:
+    """How many rows of such a file a sample has, side by side."""
+    metadata = pq.ParquetFile(io.BytesIO(data)).schema_arrow.metadata or {}
+    return int(metadata.get(_DECISIONS, b"1"))

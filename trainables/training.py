@@ -105,7 +105,7 @@ class Trainer:
         return {"train_loss": train_loss, "lr": lr}
 
     def adapt_loss(self, val_logits: Tensor, val_labels: Tensor) -> None:
-        """Give the loss the validation logits of the epoch, (N, K) and (N,)."""
+        """Give the loss the decisions on the validation split after the epoch, (N, K) and (N,)."""
         with torch.no_grad():
             self.loss.on_validation_end(val_logits.to(self.device), val_labels.to(self.device))
 
@@ -113,7 +113,7 @@ class Trainer:
         """Logits and labels of a split, in its order, on the CPU.
 
         Returns:
-            Logits (N, K) float32 and labels (N,) int64, the same on every worker.
+            Logits (N, outputs) float32 and labels (N, ...) int64, the same on every worker.
 
         Raises:
             DivergedError: A logit is not finite.
@@ -210,6 +210,10 @@ class Trainer:
             inputs, targets = inputs[mine.flatten()], targets[mine.flatten()]
             indices = indices[share]
         logits, features = self._forward(self._parallel, self._laid_out(inputs))
+        task = self.dataset.task
+        logits, targets = task.decided(logits, targets)
+        if task.decisions > 1:
+            indices = indices.repeat_interleave(task.decisions)
         logits, targets = self._weights.applied(logits, targets, indices)
         value: Tensor = self.loss(
             logits,

@@ -19,10 +19,17 @@ from trainables.checkpoints import load_checkpoint, save_checkpoint
 from trainables.config import EncoderSetup, TrainingConfig, TrialSetup, trial_folder, trial_setting
 from trainables.data.base import Data, Dataset
 from trainables.data.splits import stratified_split
+from trainables.data.tasks import strata
 from trainables.distributed import from_first_worker, rank
 from trainables.losses import CalibrationLoss, make_loss
 from trainables.models import Classifier, make_model
-from trainables.outcome import Predictions, summarise, summarise_elsewhere, write_predictions
+from trainables.outcome import (
+    Predictions,
+    evaluate,
+    summarise,
+    summarise_elsewhere,
+    write_predictions,
+)
 from trainables.own_metric import OwnMetric, metric_name, own_metric
 from trainables.report import Entry, Failed, Progressed, Report, TrialConfig, Waits
 from trainables.storage import Folder
@@ -189,7 +196,7 @@ class TrialRun:
         return make_model(
             self.setup.model,
             input_shape=self.dataset.input_shape,
-            num_classes=self.dataset.num_classes,
+            num_classes=self.dataset.num_outputs,
             samples=self.dataset.samples,
             **self.setup.model_options,
         )
@@ -228,7 +235,9 @@ class TrialRun:
         logits, labels = trainer.predict(self.dataset.validation)
         validation, adapting = self._parts(logits, labels)
         trainer.adapt_loss(*adapting)
-        test = trainer.predict(self.dataset.test) if self._may_end(trainer.epoch) else None
+        test = None
+        if self._may_end(trainer.epoch):
+            test = self.dataset.task.decided(*trainer.predict(self.dataset.test))
         found = self._judge(trainer.epoch, validation, adapting, test)
         last = trainer.epoch >= self.training.epochs
         if test is not None and last and self.config.role == "finalist":
@@ -246,11 +255,12 @@ class TrialRun:
 
         Args:
             epoch: Its number.
-            validation: Logits and labels of the samples that judge.
+            validation: Logits and labels of decisions on the samples that judge.
             adapting: Of those that the temperature is fitted on.
             test: Of the test split; None where the trial cannot end here.
         """
-        values = M.evaluate(*validation, names=M.EPOCH_METRICS)
+        decisions = self.data.task.decisions
+        values = evaluate(*validation, M.EPOCH_METRICS, decisions)
         found = {f"val_{name}": value for name, value in values.items()}
         if test is not None:
             last = epoch >= self.training.epochs
@@ -265,9 +275,12 @@ class TrialRun:
                 # Of all calibration errors that costs as much as all metrics together.
                 references=M.REFERENCED_METRICS if last and finalist else (),
                 own=self._own_metrics(),
+                decisions=decisions,
             )
             for split, predictions in (("validation", validation), ("test", test)):
-                self._unsaved.append(partial(write_predictions, self.folder, split, predictions))
+                self._unsaved.append(
+                    partial(write_predictions, self.folder, split, predictions, decisions)
+                )
         return found
 
     def _own_metrics(self) -> dict[str, OwnMetric]:
@@ -280,11 +293,14 @@ class TrialRun:
         return summarise_elsewhere(sets, test, temperature)
 
     def _parts(self, logits: torch.Tensor, labels: torch.Tensor) -> tuple[Predictions, Predictions]:
-        """What judges of the validation split, and what adapts: the same, or apart."""
+        """Decisions on what judges of the validation split, and what adapts: the same, or apart."""
         judging, adapting = adapting_parts(
             labels.numpy(), self.data.classes, self.training.adapt_share
         )
-        return (logits[judging], labels[judging]), (logits[adapting], labels[adapting])
+        first, second = (
+            self.data.task.decided(logits[rows], labels[rows]) for rows in (judging, adapting)
+        )
+        return first, second
 
 
 class EncoderRun(TrialRun):
@@ -351,7 +367,8 @@ def adapting_parts(
     """:func:`validation_parts` of a split with these labels."""
     if adapt_share == 0:
         return (everything := np.arange(len(labels))), everything
-    return stratified_split(labels, adapt_share, seed=0, classes=classes, option="adapt_share")
+    kinds, names = strata(labels, classes)
+    return stratified_split(kinds, adapt_share, seed=0, classes=names, option="adapt_share")
 
 
 @lru_cache(maxsize=2)

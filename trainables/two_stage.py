@@ -58,7 +58,7 @@ def with_features(dataset: Dataset, features: dict[str, np.ndarray]) -> Dataset:
 
 def linear_head(dataset: Dataset) -> Classifier:
     """A linear classifier of features scaled to unit length, its weights freshly drawn."""
-    return Classifier(UnitLength(), nn.Linear(dataset.input_shape[0], dataset.num_classes))
+    return Classifier(UnitLength(), nn.Linear(dataset.input_shape[0], dataset.num_outputs))
 
 
 def whole(network: Classifier) -> Classifier:

@@ -47,7 +47,7 @@ def measure(name: str, options: dict[str, object], dataset: Dataset) -> Workload
         model = make_model(
             name,
             input_shape=dataset.samples.shape,
-            num_classes=dataset.num_classes,
+            num_classes=dataset.num_outputs,
             samples=dataset.samples,
             **options,
         )

@@ -34,7 +34,10 @@ def data_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
     )
     judging, _ = validation_parts(dataset, sweep.training.adapt_share)
     count = len(judging)
-    told = f"{sizes} samples of {dataset.num_classes} classes"
+    kinds = f"{dataset.num_classes} classes"
+    if dataset.task.names:
+        kinds = f"{len(dataset.task.names)} labels, each there or not"
+    told = f"{sizes} samples of {kinds}"
     if dataset.train.soft is not None:
         told += ", labelled with probabilities; what is measured, is by labels drawn from them"
     if dataset.train.weights is not None:
@@ -42,7 +45,7 @@ def data_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
     facts = {"data": told}
     if sweep.trainable is None:
         facts["model"] = sweep.model.name
-    if metric_of(sweep.objective) not in _COMPARED:
+    if metric_of(sweep.objective) not in _COMPARED or dataset.task.decisions > 1:
         return facts
     smallest = detectable_difference(count)
     told = (

@@ -26,6 +26,7 @@ def fit_to_data(sweep: SweepFile, dataset: Dataset) -> SweepFile:
         sweep = _with_model(sweep, dataset)
         faults = _model_faults(sweep, dataset) + _recipe_faults(sweep, dataset)
         faults += _weight_faults(sweep, dataset) + _soft_label_faults(sweep, dataset)
+    faults += _task_faults(sweep, dataset)
     try:
         validation_parts(dataset, sweep.training.adapt_share)
     except ValueError as error:
@@ -114,6 +115,29 @@ def _soft_label_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
     ]
 
 
+def _task_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
+    """What is not for what these data tell of a sample."""
+    from trainables.losses import available_losses, loss_class
+
+    task, faults = dataset.task, []
+    able = ", ".join(name for name in available_losses() if task.takes(loss_class(name)))
+    for key, _ in sweep.recipes:
+        refused = [name for name in _losses(sweep, key) if not task.takes(loss_class(name))]
+        if refused:
+            faults.append(
+                f"{'losses' if key == 'training' else 'encoder.loss'}: {', '.join(refused)} is not "
+                f"for data with {task}; allowed: {able}, and your own with several_labels = True"
+            )
+    if task.decisions > 1:
+        given = {"trainable": sweep.trainable is not None, "evaluation": sweep.evaluation.sets}
+        faults += [
+            f"{key} is for data with one class of each sample, and these have {task}; leave it out"
+            for key, there in given.items()
+            if there
+        ]
+    return faults
+
+
 def _losses(sweep: SweepFile, key: str) -> list[str]:
     """The losses that a recipe is for."""
     if key == "encoder.training":
@@ -138,7 +162,7 @@ def _model_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
             make_model(
                 name,
                 input_shape=dataset.input_shape,
-                num_classes=dataset.num_classes,
+                num_classes=dataset.num_outputs,
                 samples=dataset.samples,
                 **options,
             )

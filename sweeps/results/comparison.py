@@ -89,7 +89,7 @@ def compare(ranking: Ranking, read_predictions: Callable[[int], bytes]) -> list[
                     (name, ours),
                     (theirs, runs.of(baseline.judged, with_temperature)),
                     metric,
-                    runs.labels,
+                    runs,
                     others,
                     len(ranking.candidates),
                 )
@@ -101,13 +101,21 @@ def _compared(
     ours: tuple[str, list[Tensor]],
     theirs: tuple[str, list[Tensor]],
     metric: str,
-    labels: Tensor,
+    runs: _Runs,
     others: list[list[Tensor]],
     candidates: int,
 ) -> Comparison:
     from trainables.metrics import difference
 
-    found = difference(metric, ours[1], theirs[1], labels, candidates=candidates, others=others)
+    found = difference(
+        metric,
+        ours[1],
+        theirs[1],
+        runs.labels,
+        candidates=candidates,
+        others=others,
+        decisions=runs.decisions,
+    )
     return Comparison(
         ours[0],
         theirs[0],
@@ -127,6 +135,7 @@ class _Runs:
         self._read = read
         self._logits: dict[int, Tensor] = {}
         self.labels: Tensor
+        self.decisions = 1
 
     def of(self, trials: Sequence[TrialRecord], scaled: bool) -> list[Tensor]:
         """Of each trial (N, K), after a cross-fitted temperature if wanted."""
@@ -141,15 +150,17 @@ class _Runs:
 
     def _of(self, number: int) -> Tensor:
         from trainables.outcome import read_predictions
+        from trainables.predictions import decisions_of
 
         if number not in self._logits:
-            logits, labels = read_predictions(self._read(number))
+            data = self._read(number)
+            logits, labels = read_predictions(data)
             if self._logits and not labels.equal(self.labels):
                 raise ValueError(
                     f"trial {number} predicts other validation samples than those before it, or in "
                     "another order"
                 )
-            self.labels = labels
+            self.labels, self.decisions = labels, decisions_of(data)
             self._logits[number] = logits.double()
         return self._logits[number]
 

@@ -24,7 +24,8 @@ _FILE = "mistakes.json"
 def keep_mistakes(store: SweepStore, ranking: Ranking, dataset: Data) -> None:
     """Keep the samples of the test split that the choice is wrong on and surest of.
 
-    Nothing is kept of data that a person does not recognise, nor where that cannot be now: a report
+    Nothing is kept of data that a person does not recognise, of which a sample asks for more than
+    one decision, nor where that cannot be now: a report
     is as good without.
     """
     from sweeps.results.on_test import mistakes  # with what reports alone take time to import
@@ -32,7 +33,7 @@ def keep_mistakes(store: SweepStore, ranking: Ranking, dataset: Data) -> None:
     from trainables.data.base import OwnData
     from trainables.predictions import decode_predictions
 
-    if ranking.chosen is None or isinstance(dataset, OwnData):
+    if ranking.chosen is None or isinstance(dataset, OwnData) or dataset.task.decisions > 1:
         return
     folder = store.trial_folder(ranking.chosen.judged[0].number)
     try:

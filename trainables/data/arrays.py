@@ -20,9 +20,10 @@ from trainables.data.labels import Values
 from trainables.data.samples import Arrays, Images, Inputs, Samples
 from trainables.data.splits import HeldOut, SampleCount, build_dataset, stratified_split
 from trainables.data.targets import check_weights, index_targets
+from trainables.data.tasks import strata
 
 Pair = tuple[Any, Any] | tuple[Any, Any, Any]
-"""Samples (N, ...), labels (N,) or class probabilities (N, K), and weights (N,) where given."""
+"""Samples (N, ...), labels (N,) or (N, K), and weights (N,) where given."""
 
 
 def load_npz(
@@ -49,8 +50,9 @@ def load_npz(
             pattern such as ``parts/*.npz``.
         test: Likewise; without it ``test_size`` makes the test split of ``train``.
         inputs: Name of the array of samples.
-        label: Name of the array of labels: words or integers from 0, (N,); or class probabilities,
-            numbers (N, K), each row summing to 1.
+        label: Name of the array of labels: words or integers from 0, (N,); class probabilities,
+            numbers (N, K), each row summing to 1; or truth values (N, L), whether each of several
+            labels is there.
         weight: Name of the array of weights (N,): how much each sample counts in training.
         test_size: Fraction or number of samples for the test split, the same for every seed.
         on_bad_sample: ``skip`` passes over samples that cannot be used, and counts them.
@@ -89,7 +91,7 @@ def load_npy(
     Args:
         seed: Chooses the validation samples and the subset.
         train: Path or URI of the samples: a file, a folder of such files, or a pattern.
-        train_labels: Of their labels, or class probabilities (N, K), in the same order.
+        train_labels: Of their labels, as of ``npz``, in the same order.
         test: As ``train``; without it ``test_size`` makes the test split of ``train``.
         test_labels: As ``train_labels``.
         test_size: Fraction or number of samples for the test split, the same for every seed.
@@ -134,9 +136,9 @@ def dataset_from_arrays(
         name: Of the dataset.
         train: Samples and labels to train and validate on. Samples: uint8 of shape (N, H, W),
             (N, C, H, W) or (N, H, W, C), which are images; or numbers of any shape (N, ...).
-            Labels: (N,), integers from 0, truth values or words; or (N, K) numbers, the
-            probability of each class. A third array, (N,), has weights: how much each sample
-            counts in training.
+            Labels: (N,), integers from 0, truth values or words; (N, K) numbers, the probability
+            of each class; or (N, L) truth values, whether each of several labels is there. A third
+            array, (N,), has weights: how much each sample counts in training.
         test: The same without weights; None holds out ``test_size`` of ``train``.
         seed: Chooses the validation samples and the subset.
         where: What both are called, for messages.
@@ -175,9 +177,8 @@ def dataset_from_arrays(
     kept = [each.good() for each in bad]
     if test is None:
         test_targets = train_targets
-        rest, held = stratified_split(
-            train_targets.labels[kept[0]], test_size, seed=0, classes=names, option="test_size"
-        )
+        kinds, known = strata(train_targets.labels[kept[0]], names)
+        rest, held = stratified_split(kinds, test_size, seed=0, classes=known, option="test_size")
         kept = [kept[0][rest], kept[0][held]]
     images = inputs[0].dtype == np.uint8
     measure: Callable[[Inputs], Samples] = Images.measured if images else Arrays.measured
@@ -195,7 +196,7 @@ def dataset_from_arrays(
 
 
 def as_arrays(pair: Pair, where: str) -> tuple[Inputs, Values]:
-    """Samples as uint8 (N, C, H, W) or float32 (N, ...); labels as int64 or text (N,), or floats.
+    """Samples as uint8 (N, C, H, W) or float32 (N, ...); labels as int64 or text (N,), or (N, K).
 
     Args:
         pair: See :func:`dataset_from_arrays`.
@@ -249,10 +250,10 @@ def _channels_first(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
 
 
 def as_labels(raw: Any, part: str) -> Values:
-    """Labels (N,) as int64 or text, or class probabilities (N, K) as float64.
+    """Labels (N,) as int64 or text, class probabilities (N, K) as float64, or several labels.
 
     Args:
-        raw: Integers, truth values or words; or, of two axes, numbers.
+        raw: Integers, truth values or words; or, of two axes, numbers, or truth values.
         part: What they are called, for messages.
 
     Raises:
@@ -261,11 +262,11 @@ def as_labels(raw: Any, part: str) -> Values:
     """
     labels = np.asarray(raw)
     if labels.ndim == 2 and labels.dtype.kind in "biuf":
-        return labels.astype(np.float64)
+        return labels if labels.dtype.kind == "b" else labels.astype(np.float64)
     if labels.ndim != 1:
         raise ValueError(
-            f"{part}: labels must be (N,), or class probabilities (N, K), not of shape "
-            f"{labels.shape}"
+            f"{part}: labels must be (N,), class probabilities (N, K) or several labels (N, L), "
+            f"not of shape {labels.shape}"
         )
     if labels.dtype.kind in "US":
         return labels.astype(np.str_)

@@ -1,12 +1,13 @@
 """What a dataset is: three splits in plain numpy arrays, and what belongs to them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from trainables.data.samples import Inputs, Samples
+from trainables.data.tasks import OneClass, Task
 from trainables.digests import digest_of, new_digest
 
 
@@ -15,7 +16,7 @@ class Targets:
     """What N samples are labelled with.
 
     Attributes:
-        labels: (N,), int64, from 0.
+        labels: (N,), int64, from 0; or (N, L), 0 and 1, of several labels.
         soft: (N, K), the probability of each class; None where the labels are certain. ``labels``
             are then drawn from them.
         weights: (N,), how much each sample counts in training; None where all count alike.
@@ -43,7 +44,7 @@ class Split:
 
     Attributes:
         inputs: (N, ...), C-contiguous, of the dtype and shape that the kind of sample asks for.
-        labels: (N,), int64, from 0.
+        labels: (N,), int64, from 0; or (N, L), 0 and 1, of several labels.
         soft: (N, K), float32, the probability of each class, rows summing to 1; None where labels
             are certain. ``labels`` are then drawn from them: what measures knows no others.
         weights: (N,), float32, at least 0: how much each sample counts in training; None where all
@@ -65,7 +66,7 @@ class Split:
         if not isinstance(self.labels, np.ndarray) or self.labels.dtype != np.int64:
             found = getattr(self.labels, "dtype", type(self.labels).__name__)
             raise TypeError(f"labels must be a numpy array of int64, not {found}")
-        if self.inputs.ndim < 2 or self.labels.shape != self.inputs.shape[:1]:
+        if self.inputs.ndim < 2 or self.labels.shape[:1] != self.inputs.shape[:1]:
             raise ValueError(
                 "inputs must be (N, ...) and labels (N,), "
                 f"not {self.inputs.shape} and {self.labels.shape}"
@@ -132,6 +133,7 @@ class Dataset:
         samples: What a sample is.
         notes: What the user should know about the data: how many samples were passed over.
         elsewhere: What finalists are tried on besides the test split.
+        task: What is to be told of a sample.
 
     Raises:
         TypeError: A split holds another kind of sample.
@@ -146,23 +148,25 @@ class Dataset:
     samples: Samples
     notes: tuple[str, ...] = ()
     elsewhere: tuple[Elsewhere, ...] = ()
+    task: Task = field(default_factory=OneClass)
 
     def __post_init__(self) -> None:
-        for field in ("train", "validation", "test"):
-            split = getattr(self, field)
+        for name in ("train", "validation", "test"):
+            split = getattr(self, name)
             try:
                 self.samples.check(split.inputs)
+                self.task.check(split.labels)
             except (TypeError, ValueError) as error:
-                raise type(error)(f"dataset {self.name!r}: {field}: {error}") from None
+                raise type(error)(f"dataset {self.name!r}: {name}: {error}") from None
             low, high = split.labels.min(), split.labels.max()
             if not 0 <= low <= high < self.num_classes:
                 raise ValueError(
-                    f"dataset {self.name!r}: {field} labels run from {low} to {high}; "
+                    f"dataset {self.name!r}: {name} labels run from {low} to {high}; "
                     f"{self.num_classes} classes allow 0 to {self.num_classes - 1}"
                 )
             if split.soft is not None and split.soft.shape[1] != self.num_classes:
                 raise ValueError(
-                    f"dataset {self.name!r}: {field} has probabilities of {split.soft.shape[1]} "
+                    f"dataset {self.name!r}: {name} has probabilities of {split.soft.shape[1]} "
                     f"classes; there are {self.num_classes}"
                 )
 
@@ -170,6 +174,11 @@ class Dataset:
     def num_classes(self) -> int:
         """The number of classes, K."""
         return len(self.classes)
+
+    @property
+    def num_outputs(self) -> int:
+        """How many logits a model gives of a sample."""
+        return self.task.num_outputs(self.num_classes)
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -202,6 +211,11 @@ class OwnData:
     name: str
     num_classes: int
     notes: tuple[str, ...] = ()
+
+    @property
+    def task(self) -> Task:
+        """Such a loop tells one class of each sample."""
+        return OneClass()
 
     @property
     def classes(self) -> tuple[str, ...]:

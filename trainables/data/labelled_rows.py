@@ -22,6 +22,7 @@ from trainables.data.samples import Images, Samples
 from trainables.data.splits import HeldOut, SampleCount, build_dataset, stratified_split
 from trainables.data.table import Columns, TableRows
 from trainables.data.targets import check_weights, index_targets
+from trainables.data.tasks import strata
 from trainables.data.tokens import Tokens, split_words
 
 Count: TypeAlias = Annotated[int, Range(1)]
@@ -34,6 +35,8 @@ def load_csv(
     train: PathOrUri,
     test: PathOrUri | None = None,
     label: str = "label",
+    labels: Names = None,
+    separator: str | None = None,
     soft_labels: Names = None,
     weight: str | None = None,
     text: str | None = None,
@@ -60,6 +63,9 @@ def load_csv(
             pattern such as ``parts/*.csv``.
         test: Likewise; without it ``test_size`` makes the test split of ``train``.
         label: Column of the labels: words, integers from 0, or true and false.
+        labels: In place of it, a column for each of several labels: is it there (1, true) or not?
+        separator: What parts several labels in the column ``label``, such as ``|``; an empty value
+            has none. ``labels`` then names those that count.
         soft_labels: In place of it, a column for each class with its probability; a test split may
             have certain labels all the same.
         weight: Column of numbers: how much each sample counts in training.
@@ -80,6 +86,8 @@ def load_csv(
         _Paths(train, test, test_size),
         _Options(
             label=label,
+            labels=labels,
+            separator=separator,
             soft_labels=soft_labels,
             weight=weight,
             text=text,
@@ -103,6 +111,8 @@ def load_parquet(
     train: PathOrUri,
     test: PathOrUri | None = None,
     label: str = "label",
+    labels: Names = None,
+    separator: str | None = None,
     soft_labels: Names = None,
     weight: str | None = None,
     text: str | None = None,
@@ -134,6 +144,9 @@ def load_parquet(
             pattern such as ``parts/*.parquet``.
         test: Likewise; without it ``test_size`` makes the test split of ``train``.
         label: Column of the labels: words, integers from 0, or true and false.
+        labels: In place of it, a column for each of several labels: is it there (1, true) or not?
+        separator: What parts several labels in the column ``label``, such as ``|``; an empty value
+            has none. ``labels`` then names those that count.
         soft_labels: In place of it, a column for each class with its probability; a test split may
             have certain labels all the same.
         weight: Column of numbers: how much each sample counts in training.
@@ -154,6 +167,8 @@ def load_parquet(
         _Paths(train, test, test_size),
         _Options(
             label=label,
+            labels=labels,
+            separator=separator,
             soft_labels=soft_labels,
             weight=weight,
             text=text,
@@ -181,6 +196,8 @@ class _Paths:
 @dataclass(frozen=True)
 class _Options:
     label: str
+    labels: Names
+    separator: str | None
     soft_labels: Names
     weight: str | None
     text: str | None
@@ -203,9 +220,8 @@ def _load(form: Form, paths: _Paths, given: _Options, **splitting: Any) -> Datas
         parts.append(open_rows(form, "test", paths.test))
     read, measure = _kind(parts, given)
     bad = [BadSamples(part.count, part.where) for part in parts]
-    values = [_labels(*each, given) for each in zip(parts, bad, strict=True)]
-    soft = given.soft_labels
-    names = _class_names(parts[0], given.label) if soft is None else tuple(soft)
+    names = _names(parts[0], given)
+    values = [_labels(*each, given, names) for each in zip(parts, bad, strict=True)]
     train_targets, test_targets, classes = index_targets(
         values[0], values[-1], names, (bad[0], bad[-1])
     )
@@ -216,9 +232,10 @@ def _load(form: Form, paths: _Paths, given: _Options, **splitting: Any) -> Datas
     notes = settle(bad, given.on_bad_sample)
     kept = [part.good() for part in bad]
     if paths.test is None:
-        test_targets, labels = train_targets, train_targets.labels[kept[0]]
+        test_targets = train_targets
+        kinds, known = strata(train_targets.labels[kept[0]], classes)
         rest, held = stratified_split(
-            labels, paths.test_size, seed=0, classes=classes, option="test_size"
+            kinds, paths.test_size, seed=0, classes=known, option="test_size"
         )
         kept = [kept[0][rest], kept[0][held]]
     return build_dataset(
@@ -271,12 +288,52 @@ def _is_image(rows: Rows, column: str) -> bool:
     return rows.content(column, "image") not in ("number", "truth")
 
 
-def _labels(rows: Rows, bad: BadSamples, given: _Options) -> Values:
-    """Labels (N,), or class probabilities (N, K)."""
+def _names(rows: Rows, given: _Options) -> Names:
+    """Names of classes or of several labels; None where they are what is found in the column."""
+    if given.soft_labels is not None and (given.labels, given.separator) != (None, None):
+        raise ValueError("soft_labels are of one class of each sample; leave labels and separator")
+    if given.soft_labels is not None or given.labels is not None:
+        return tuple(given.soft_labels or given.labels or ())
+    if given.separator is None:
+        return _class_names(rows, given.label)
+    return tuple(sorted({name for each in _separated(rows, given) for name in each}))
+
+
+def _labels(rows: Rows, bad: BadSamples, given: _Options, names: Names) -> Values:
+    """Labels (N,), class probabilities (N, K), or which of several labels are there (N, L)."""
+    if given.separator is not None:
+        assert names is not None
+        return np.array([[name in each for name in names] for each in _separated(rows, given)])
+    if given.labels is not None:
+        return np.stack([_yes_or_no(rows, bad, each) for each in given.labels], 1)
     columns, certain = given.soft_labels, given.label in rows.names
     if columns is None or (rows.option == "test" and certain and columns[0] not in rows.names):
         return _certain_labels(rows, bad, given.label)
     return np.stack([_column_of_numbers(rows, each, "soft_labels") for each in columns], 1)
+
+
+def _separated(rows: Rows, given: _Options) -> list[set[str]]:
+    """The labels of each row."""
+    if rows.content(given.label, "label") not in ("text", "nothing"):
+        raise ValueError(
+            f"{rows.option}={rows.files[0].path}: column {given.label!r} holds "
+            f"{rows.type(given.label)}, not words that separator={given.separator!r} could part"
+        )
+    parted = ((value or "").split(given.separator) for value in rows.values(given.label))
+    return [{name for each in names if (name := each.strip())} for names in parted]
+
+
+def _yes_or_no(rows: Rows, bad: BadSamples, column: str) -> Values:
+    """Whether a label is there, (N,)."""
+    if rows.content(column, "labels") == "truth":
+        values = rows.column(column, pa.bool_()).cast(pa.uint8()).cast(pa.float64()).to_numpy()
+    else:
+        values = _column_of_numbers(rows, column, "labels")
+    for row in np.flatnonzero(~np.isin(values, (0, 1))).tolist():
+        found = "missing" if np.isnan(values[row]) else f"{values[row]:g}"
+        bad.add(row, f"{column} is {found}; allowed: 0 and 1, or true and false")
+    there: Values = values == 1
+    return there
 
 
 def _column_of_numbers(rows: Rows, column: str, option: str) -> Values:
@@ -383,7 +440,8 @@ def _files(rows: Rows, column: str, bad: BadSamples) -> Iterator[bytes | None]:
 
 def _features(parts: list[Rows], given: _Options) -> tuple[list[str], list[str]]:
     """Numeric and categorical columns."""
-    targets = {given.label, given.weight, *(given.soft_labels or ())}
+    several = () if given.separator else given.labels or ()
+    targets = {given.label, given.weight, *(given.soft_labels or several)}
     names = list(given.features or [n for n in parts[0].names if n not in targets])
     for name in given.categorical or ():
         if name not in names:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from trainables.components import Range
 from trainables.data.base import Dataset, Split, Targets
 from trainables.data.samples import Samples
+from trainables.data.tasks import NO_OR_YES, OneClass, SeveralLabels, strata
 
 HeldOut: TypeAlias = (
     Annotated[float, Range(0, 1, open_low=True, open_high=True)] | Annotated[int, Range(1)]
@@ -144,7 +145,7 @@ def build_dataset(
         train: Samples as read, to be indexed by an array of rows, and labels (N,) or
             :class:`~trainables.data.base.Targets`, to train and validate on.
         test: The same, of M samples.
-        classes: Class names.
+        classes: Class names; or those of the labels, of which each sample may have several.
         measure: Says what the samples are, given those that are left for training; that encodes
             those of all splits.
         validation: How much to hold out: a fraction, or a number of samples.
@@ -161,12 +162,13 @@ def build_dataset(
     if imbalance is not None:
         tail = long_tailed(targets.labels, imbalance, seed=0)  # for every seed, as a dataset is
         inputs, targets = inputs[tail], targets[tail]
-    labels = targets.labels
+    labels, names = strata(targets.labels, classes)
     split_seed, sample_seed = np.random.SeedSequence(seed).generate_state(2).tolist()
-    kept, held = stratified_split(labels, validation, seed=split_seed, classes=classes)
+    kept, held = stratified_split(labels, validation, seed=split_seed, classes=names)
     if train_samples is not None:
         kept = kept[stratified_sample(labels[kept], train_samples, seed=sample_seed)]
     samples = measure(inputs[kept])
+    several = targets.labels.ndim == 2
 
     def split(raw: Any, of: Targets) -> Split:
         return Split(samples.encode(raw), of.labels, of.soft, of.weights)
@@ -176,8 +178,9 @@ def build_dataset(
         train=split(inputs[kept], targets[kept]),
         validation=split(inputs[held], targets[held]),
         test=split(test[0], _targets(test[1])),
-        classes=classes,
+        classes=NO_OR_YES if several else classes,
         samples=samples,
+        task=SeveralLabels(classes) if several else OneClass(),
         notes=notes,
     )
 

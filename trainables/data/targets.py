@@ -28,18 +28,23 @@ def index_targets(
     to measure by: in the mean over such draws, what is measured is what it would be of the truth.
 
     Args:
-        train: (N,), integers from 0 or strings; or (N, K) floats, class probabilities.
-        test: (M,) or (M, K), of either kind.
-        names: Class names; None takes the labels of training, or numbers for probabilities.
+        train: (N,), integers from 0 or strings; (N, K) floats, class probabilities; or (N, L) truth
+            values, which of several labels are there.
+        test: Likewise, of M samples; certain labels beside probabilities will do.
+        names: Class names, or names of several labels; None takes the labels of training, or
+            numbers for what has two axes.
         bad: The bad samples of both, as of :func:`~trainables.data.labels.index_labels`; rows that
             are no probabilities join them.
 
     Returns:
-        Targets of both, where those of bad samples mean nothing, and class names.
+        Targets of both, where those of bad samples mean nothing, and the names.
 
     Raises:
-        ValueError: The number of classes differs; or as ``index_labels``.
+        ValueError: The number of classes or labels differs, a label is in all or none of training;
+            or as ``index_labels``.
     """
+    if "b" in (train.dtype.kind, test.dtype.kind):
+        return _several(train, test, names, bad)
     soft = [part for part in (train, test) if part.ndim == 2]
     if not soft:
         train_labels, test_labels, known = index_labels(train, test, names, bad)
@@ -59,6 +64,29 @@ def index_targets(
         else:
             found.append(_drawn(_probabilities(part, faults)))
     return found[0], found[1], names
+
+
+def _several(
+    train: Values, test: Values, names: tuple[str, ...] | None, bad: tuple[BadSamples, BadSamples]
+) -> tuple[Targets, Targets, tuple[str, ...]]:
+    count = train.shape[-1]
+    names = names or tuple(str(k) for k in range(count))
+    if train.dtype != test.dtype or train.shape[1:] != test.shape[1:] or count < 2:
+        raise ValueError(
+            f"{bad[1].where(0)}: labels are of shape {test.shape}, those of training of shape "
+            f"{train.shape}; several labels are (N, L) truth values, L of at least 2, in both"
+        )
+    there = train[bad[0].good()]
+    constant = [name for name, column in zip(names, there.T, strict=True) if len({*column}) < 2]
+    if constant and bad[0].faults:
+        row = min(bad[0].faults)
+        raise ValueError(f"{bad[0].where(row)}: {bad[0].faults[row]}")
+    if constant:
+        raise ValueError(
+            f"{bad[0].where(0)}: all training samples are alike in {', '.join(constant)}: there is "
+            "nothing to be learnt of it; leave it out"
+        )
+    return Targets(train.astype(np.int64)), Targets(test.astype(np.int64)), names
 
 
 def check_weights(raw: Any, part: str, bad: BadSamples) -> Floats:

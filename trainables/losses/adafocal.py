@@ -40,6 +40,7 @@ class AdaFocal(ClosedFormLoss):
     formula: ClassVar[str] = "−(1−p_y)^γ_b log p_y, γ_b ← γ_b exp(λ(C_b − A_b)) on validation"
     looks_across_batch: ClassVar[bool] = False
     soft_targets: ClassVar[bool] = True
+    several_labels: ClassVar[bool] = True
     gamma: Tensor
     edges: Tensor
 

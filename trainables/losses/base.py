@@ -35,6 +35,8 @@ class CalibrationLoss(nn.Module):
         mixes_inputs: Whether it trains on what lies between two samples.
         soft_targets: Whether targets may be class probabilities, (N, K); the loss is then the
             expectation over the label.
+        several_labels: Whether it means something of yes-or-no decisions side by side, several of
+            each sample, of logits 0 and z each.
     """
 
     source: ClassVar[str] = ""
@@ -44,6 +46,7 @@ class CalibrationLoss(nn.Module):
     looks_across_batch: ClassVar[bool] = True
     mixes_inputs: ClassVar[bool] = False
     soft_targets: ClassVar[bool] = False
+    several_labels: ClassVar[bool] = False
 
     def __init__(self, num_classes: int) -> None:
         super().__init__()

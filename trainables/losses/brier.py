@@ -36,6 +36,7 @@ class Brier(ClosedFormLoss):
     formula: ClassVar[str] = "‖p − onehot(y)‖²"
     looks_across_batch: ClassVar[bool] = False
     soft_targets: ClassVar[bool] = True
+    several_labels: ClassVar[bool] = True
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         probs, classes = softmax(logits), targets.unsqueeze(1)

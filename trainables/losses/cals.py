@@ -76,6 +76,7 @@ class AugmentedLagrangian(ClosedFormLoss):
     formula: ClassVar[str] = "−log p_y + mean_k P((max_j z_j − z_k)/m − 1, ρ_k, λ_k)"
     looks_across_batch: ClassVar[bool] = False
     soft_targets: ClassVar[bool] = True
+    several_labels: ClassVar[bool] = True
     lam: Tensor
     rho: Tensor
     previous_constraint: Tensor
@@ -159,6 +160,7 @@ class HeuristicMultipliers(ClosedFormLoss):
     formula: ClassVar[str] = "−log p_y + mean_k λ_k max(0, max_j z_j − z_k − m)"
     looks_across_batch: ClassVar[bool] = False
     soft_targets: ClassVar[bool] = True
+    several_labels: ClassVar[bool] = True
     lam: Tensor
     previous_score: Tensor
     epochs: Tensor

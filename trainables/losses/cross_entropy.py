@@ -17,6 +17,7 @@ class CrossEntropy(CalibrationLoss):
     formula: ClassVar[str] = "−log p_y"
     looks_across_batch: ClassVar[bool] = False
     soft_targets: ClassVar[bool] = True
+    several_labels: ClassVar[bool] = True
 
     def compute(
         self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
@@ -40,6 +41,7 @@ class LabelSmoothing(ClosedFormLoss):
     formula: ClassVar[str] = "−Σ_k ((1−α)·1[k=y] + α/K) log p_k"
     looks_across_batch: ClassVar[bool] = False
     soft_targets: ClassVar[bool] = True
+    several_labels: ClassVar[bool] = True
 
     def __init__(self, num_classes: int, alpha: float = 0.05) -> None:
         super().__init__(num_classes)

@@ -76,6 +76,7 @@ class DualFocal(ClosedFormLoss):
     formula: ClassVar[str] = "−(1−p_y+p_j)^γ log p_y, p_j = max{p_i : p_i < p_y}"
     looks_across_batch: ClassVar[bool] = False
     soft_targets: ClassVar[bool] = True
+    several_labels: ClassVar[bool] = True
 
     def __init__(self, num_classes: int, gamma: float = 5.0) -> None:
         super().__init__(num_classes)

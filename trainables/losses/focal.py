@@ -57,6 +57,7 @@ class Focal(ClosedFormLoss):
     formula: ClassVar[str] = "−(1−p_y)^γ log p_y"
     looks_across_batch: ClassVar[bool] = False
     soft_targets: ClassVar[bool] = True
+    several_labels: ClassVar[bool] = True
 
     def __init__(self, num_classes: int, gamma: float = 3.0) -> None:
         super().__init__(num_classes)
@@ -86,6 +87,7 @@ class FocalSampleDependent(ClosedFormLoss):
     formula: ClassVar[str] = "−(1−p_y)^γ log p_y, γ = 5 if p_y < 0.2 else 3"
     looks_across_batch: ClassVar[bool] = False
     soft_targets: ClassVar[bool] = True
+    several_labels: ClassVar[bool] = True
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         log_probs, classes = log_softmax(logits), targets.unsqueeze(1)
@@ -117,6 +119,7 @@ class InverseFocal(ClosedFormLoss):
     formula: ClassVar[str] = "−(1+p_y)^γ log p_y"
     looks_across_batch: ClassVar[bool] = False
     soft_targets: ClassVar[bool] = True
+    several_labels: ClassVar[bool] = True
 
     def __init__(self, num_classes: int, gamma: float = 2.0) -> None:
         super().__init__(num_classes)

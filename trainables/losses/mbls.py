@@ -44,6 +44,7 @@ class MarginLabelSmoothing(ClosedFormLoss):
     formula: ClassVar[str] = "−log p_y + λ mean_k max(0, max_j z_j − z_k − m)"
     looks_across_batch: ClassVar[bool] = False
     soft_targets: ClassVar[bool] = True
+    several_labels: ClassVar[bool] = True
 
     def __init__(self, num_classes: int, margin: float = 10.0, lam: float = 0.1) -> None:
         super().__init__(num_classes)

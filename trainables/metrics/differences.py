@@ -55,6 +55,7 @@ def difference(
     confidence: float = 0.95,
     candidates: int = 1,
     others: Sequence[Sequence[Tensor]] = (),
+    decisions: int = 1,
 ) -> Difference:
     """Difference of a metric between two settings, with an interval over samples and seeds.
 
@@ -81,6 +82,8 @@ def difference(
         candidates: Of how many settings ours is the best: the level is corrected for the choice
             (Bonferroni), as the best of many looks better than it is.
         others: Runs of further settings, which tell more of the variance over seeds.
+        decisions: How many rows a sample has, side by side: of several labels, say. The metric is
+            then the mean over what they are about, and samples, not rows, are independent.
 
     Raises:
         TypeError: If probabilities or labels are no tensors of floats and of integers.
@@ -96,14 +99,21 @@ def difference(
         if not runs:
             raise ValueError(f"{what} must hold at least one run")
     labels = check_probs(groups[0][0], labels)[1]
-    values = [[METRICS[name].function(probs, labels) for probs in runs] for runs in groups]
+    if len(labels) % decisions:
+        raise ValueError(f"{len(labels)} rows are not {decisions} of each sample")
+    values = [[_value(name, probs, labels, decisions) for probs in runs] for runs in groups]
     spread, freedom = _over_seeds(values)
     spread *= 1 / len(ours) + 1 / len(theirs)
     level = 1 - (1 - confidence) / candidates
     value = fmean(values[0]) - fmean(values[1])
-    low, high = COMPARABLE[name](groups[0], groups[1], labels, spread, freedom, level)
+    low, high = COMPARABLE[name](groups[0], groups[1], labels, decisions, spread, freedom, level)
     low, high = min(low, value), max(high, value)
     return Difference(name, value, low, high, _verdict(name, low, high))
+
+
+def _value(name: str, probs: Tensor, labels: Tensor, decisions: int) -> float:
+    function = METRICS[name].function
+    return fmean(function(probs[k::decisions], labels[k::decisions]) for k in range(decisions))
 
 
 def _verdict(name: str, low: float, high: float) -> Verdict:
@@ -134,6 +144,7 @@ def _of_means(
     ours: Sequence[Tensor],
     theirs: Sequence[Tensor],
     labels: Tensor,
+    decisions: int,
     seeds: float,
     freedom: int,
     level: float,
@@ -143,6 +154,7 @@ def _of_means(
         np.mean([per_sample(p, labels).double().cpu().numpy() for p in runs], axis=0)
         for runs in (ours, theirs)
     )
+    first, second = (rows.reshape(-1, decisions).mean(axis=1) for rows in (first, second))
     paired = first - second
     if len(paired) < 2:
         return -math.inf, math.inf
@@ -156,13 +168,14 @@ def _of_binned_errors(
     ours: Sequence[Tensor],
     theirs: Sequence[Tensor],
     labels: Tensor,
+    decisions: int,
     seeds: float,
     freedom: int,
     level: float,
 ) -> tuple[float, float]:
     """Interval of the difference of binned calibration errors, by inverting the test."""
-    gaps, noise = _gaps_and_noise([*ours, *theirs], labels, binning)
-    cut = len(ours) * NUM_BINS
+    gaps, noise = _gaps_and_noise([*ours, *theirs], labels, decisions, binning)
+    cut = len(ours) * decisions * NUM_BINS
     a_gaps, b_gaps = gaps[:cut], gaps[cut:]
     a_shown, b_shown = np.abs(a_gaps).sum() / len(ours), np.abs(b_gaps).sum() / len(theirs)
     a_scales, a_draws = _draws(a_gaps, noise[:, :cut], len(ours))
@@ -203,19 +216,24 @@ def _draws(gaps: Array, noise: Array, num_runs: int) -> tuple[Array, Array]:
 
 
 def _gaps_and_noise(
-    runs: Sequence[Tensor], labels: Tensor, binning: Binning
+    runs: Sequence[Tensor], labels: Tensor, decisions: int, binning: Binning
 ) -> tuple[Array, Array]:
     """Weighted gaps of all runs' bins, (runs · bins,), and draws of their sampling noise together.
 
     The gap of a bin is the mean over all samples of confidence less correctness, counted where the
     sample is in the bin: it is confidence less accuracy, times the bin's share of the samples. The
-    draws, (draws, runs · bins), are normal.
+    draws, (draws, runs · bins), are normal. Decisions about different things have bins of their
+    own, and gaps of as small a part of the whole.
     """
-    binned = [_bin(probs, labels, binning) for probs in runs]
-    rows = np.arange(len(labels))
-    sums = np.zeros((len(labels), len(runs) * NUM_BINS))
-    for run, (bins, off_by) in enumerate(binned):
-        sums[rows, run * NUM_BINS + bins] = off_by
+    binned = [
+        _bin(probs[place::decisions], labels[place::decisions], binning)
+        for probs in runs
+        for place in range(decisions)
+    ]
+    rows = np.arange(len(labels) // decisions)
+    sums = np.zeros((len(rows), len(binned) * NUM_BINS))
+    for each, (bins, off_by) in enumerate(binned):
+        sums[rows, each * NUM_BINS + bins] = off_by / decisions
     gaps = sums.mean(axis=0)
     centred = sums - gaps
     covariance = centred.T @ centred / len(sums) ** 2
@@ -223,7 +241,7 @@ def _gaps_and_noise(
     filled = np.concatenate([np.bincount(bins, minlength=NUM_BINS) for bins, _ in binned])
     share = 1 / (filled + 2)  # Laplace's of wrong predictions in it
     diagonal = np.diag_indices_from(covariance)
-    least = filled * share * (1 - share) / len(sums) ** 2
+    least = filled * share * (1 - share) / (len(sums) * decisions) ** 2
     covariance[diagonal] = np.maximum(covariance[diagonal], least)
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
@@ -253,7 +271,7 @@ def _right(probs: Tensor, labels: Tensor) -> Tensor:
 
 
 _Method = Callable[
-    [Sequence[Tensor], Sequence[Tensor], Tensor, float, int, float], tuple[float, float]
+    [Sequence[Tensor], Sequence[Tensor], Tensor, int, float, int, float], tuple[float, float]
 ]
 
 

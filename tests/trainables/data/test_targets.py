@@ -129,7 +129,7 @@ def changed(array: np.ndarray, row: int, value: Any) -> np.ndarray:
         ([changed(probabilities(), 4, [1.5, -0.5, 0])], "row 4 .*1.5, -0.5, 0 must be at least 0"),
         ([changed(probabilities(), 4, np.nan)], r"row 4 .*nan, nan, nan must be at least 0"),
         ([probabilities()[:, :1]], r"there are 1 probabilities of 1 classes; .*two classes"),
-        ([np.zeros((COUNT, 2, 2))], r"or class probabilities \(N, K\), not of shape \(300, 2, 2\)"),
+        ([np.zeros((COUNT, 2, 2))], r"or several labels \(N, L\), not of shape \(300, 2, 2\)"),
         (
             [probabilities(), changed(weights(), 5, -1)],
             r"row 5 \(from 0\): weight -1.0 is not allo",
