@@ -11,6 +11,7 @@ _OF_SWEEPS: Final = (
     "cloudpickle",
     "filelock",
     "jinja2",
+    "loky",
     "matplotlib",
     "mlflow",
     "optuna",

@@ -187,7 +187,7 @@ class _Builder:
     @property
     def example(self) -> Any:
         """Two rows of the test split."""
-        return self._dataset.test.inputs[:2].copy()
+        return self._dataset.test.rows(slice(2))
 
     def build(self, candidate: Candidate) -> _Built:
         """The classifier of the first judged trial of a candidate."""
@@ -198,7 +198,7 @@ class _Builder:
         record = candidate.judged[0]
         classifier = load_trained(self._store, self._sweep, self._dataset, record)
         try:
-            data = export_program(classifier, self._dataset.test.inputs)
+            data = export_program(classifier, self.example)
         except ValueError as error:
             raise UserError(f"{record.label}: {error}") from None
         program = load_program(data)
@@ -228,7 +228,7 @@ class _Builder:
             data = export_onnx(program)
         except ValueError as error:
             raise UserError(f"--onnx: {error}") from None
-        rows = self._dataset.test.inputs[:_CHECKED].copy()
+        rows = self._dataset.test.rows(slice(_CHECKED))
         with torch.no_grad():
             expected = program.module()(torch.from_numpy(rows))
         _compare("model.onnx", torch.from_numpy(run_onnx(data, rows)), expected)
@@ -245,7 +245,7 @@ class _Builder:
             logits, _ = read_predictions(data)
         except (OSError, ValueError):  # damaged or gone: there is nothing to compare with
             return
-        rows = torch.from_numpy(self._dataset.test.inputs[:_CHECKED].copy())
+        rows = torch.from_numpy(self._dataset.test.rows(slice(_CHECKED)))
         with torch.no_grad():
             found = program.module()(rows)
         task = self._dataset.task

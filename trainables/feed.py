@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,10 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trainables.data.ahead import in_order
 from trainables.data.base import Split
 
 _RESIDENT = 2**30  # bytes of a split that lie on a GPU as they are; larger ones are read ahead
-_AHEAD = 3
+_AHEAD = 3  # batches
+_PIECE = 32  # images that a process decodes at a time
+_PIECES_AHEAD = 4  # for each process
+_SECONDS_IDLE = 60  # after which a process that decodes ends
 
 Batch = tuple[Tensor, Tensor, Tensor]
 """Inputs as stored, targets (labels (n,) int64, or class probabilities), row numbers (n,) int64."""
@@ -26,6 +30,9 @@ class Feed:
     and an epoch's row numbers in one piece: no step waits for a transfer. Rows of a larger one are
     gathered ahead by a thread, into memory that the GPU copies from by itself.
 
+    Images that stay encoded on the disk are decoded ahead, by as many processes as the trial has
+    threads; or, where it has but one thread and no GPU, by itself.
+
     Args:
         split: The split; its arrays may be read-only.
         device: Where the batches are wanted.
@@ -33,11 +40,11 @@ class Feed:
     """
 
     def __init__(self, split: Split, device: torch.device, resident: int = _RESIDENT) -> None:
-        self._inputs, self._targets = split.inputs, split.targets
+        self._split = split
         self._device = device
         self._there: tuple[Tensor, Tensor] | None = None
-        if device.type != "cpu" and split.inputs.nbytes <= resident:
-            self._there = self._send(split.inputs), self._send(split.targets)
+        if device.type != "cpu" and not split.is_streamed and split.inputs.nbytes <= resident:
+            self._there = self._send(split.rows(slice(None))), self._send(split.targets)
 
     def batches(self, rows: Sequence[np.ndarray]) -> Iterator[Batch]:
         """The batches of these rows, in order.
@@ -45,7 +52,9 @@ class Feed:
         Args:
             rows: Row numbers of each batch.
         """
-        if self._device.type == "cpu":
+        if self._split.is_streamed and (self._device.type != "cpu" or torch.get_num_threads() > 1):
+            yield from self._decode_ahead(rows)
+        elif self._device.type == "cpu":
             for numbers in rows:
                 yield self._gather(numbers)
         elif self._there is not None:
@@ -58,28 +67,53 @@ class Feed:
 
     def _read_ahead(self, rows: Sequence[np.ndarray]) -> Iterator[Batch]:
         with ThreadPoolExecutor(1) as thread:
-            waiting = deque(thread.submit(self._pinned, numbers) for numbers in rows[:_AHEAD])
-            for following in (*rows[_AHEAD:], *[None] * len(waiting)):
-                inputs, targets, numbers = waiting.popleft().result()
-                if following is not None:
-                    waiting.append(thread.submit(self._pinned, following))
-                yield (
-                    inputs.to(self._device, non_blocking=True),
-                    targets.to(self._device, non_blocking=True),
-                    numbers.to(self._device, non_blocking=True),
-                )
+            work = self._gather_pinned
+            yield from map(self._sent, in_order(thread.submit, work, rows, _AHEAD))
 
-    def _pinned(self, numbers: np.ndarray) -> Batch:
-        inputs, targets, rows = self._gather(numbers)
-        if self._device.type != "cuda":
-            return inputs, targets, rows
-        return inputs.pin_memory(), targets.pin_memory(), rows.pin_memory()
+    def _decode_ahead(self, rows: Sequence[np.ndarray]) -> Iterator[Batch]:
+        from loky import get_reusable_executor
+
+        from trainables.data.streamed import EncodedImages  # free of torch, as its processes are
+
+        images = self._split.inputs
+        processes = torch.get_num_threads()
+        pool = get_reusable_executor(processes, timeout=_SECONDS_IDLE)
+        counts = [math.ceil(len(numbers) / _PIECE) for numbers in rows]
+        pieces = (
+            images[piece]
+            for numbers, count in zip(rows, counts, strict=True)
+            for piece in np.array_split(numbers, count)
+        )
+        decoded = in_order(pool.submit, EncodedImages.read, pieces, _PIECES_AHEAD * processes)
+        for numbers, count in zip(rows, counts, strict=True):
+            inputs = np.concatenate([next(decoded) for _ in range(count)])
+            yield self._sent(self._pinned(self._batch(inputs, numbers)))
 
     def _gather(self, numbers: np.ndarray) -> Batch:
+        return self._batch(self._split.rows(numbers), numbers)
+
+    def _gather_pinned(self, numbers: np.ndarray) -> Batch:
+        return self._pinned(self._gather(numbers))
+
+    def _batch(self, inputs: np.ndarray, numbers: np.ndarray) -> Batch:
         return (
-            torch.from_numpy(self._inputs[numbers]),
-            torch.from_numpy(self._targets[numbers]),
+            torch.from_numpy(inputs),
+            torch.from_numpy(self._split.targets[numbers]),
             torch.from_numpy(numbers),
+        )
+
+    def _pinned(self, batch: Batch) -> Batch:
+        if self._device.type != "cuda":
+            return batch
+        inputs, targets, rows = batch
+        return inputs.pin_memory(), targets.pin_memory(), rows.pin_memory()
+
+    def _sent(self, batch: Batch) -> Batch:
+        inputs, targets, rows = batch
+        return (
+            inputs.to(self._device, non_blocking=True),
+            targets.to(self._device, non_blocking=True),
+            rows.to(self._device, non_blocking=True),
         )
 
     def _send(self, array: np.ndarray) -> Tensor:

@@ -25,7 +25,7 @@ from trainables.losses import CalibrationLoss
 from trainables.training import DivergedError
 
 if TYPE_CHECKING:
-    from trainables.data.base import Dataset
+    from trainables.data.base import Dataset, Split
 
 CATALOGUE: Final = Catalogue(kind="trainable", group="calsweep.trainables", ours={})
 _GIVEN: Final = ("trial",)
@@ -149,12 +149,17 @@ class Trial:
             Inputs (N, ...) and labels (N,) int64.
 
         Raises:
-            ValueError: The sweep names no dataset.
+            ValueError: The sweep names no dataset, or one that is streamed.
         """
         if self.data is None:
             raise ValueError("the sweep names no dataset: the loop reads its own")
-        part = getattr(self.data, split)
-        inputs = self.data.samples.prepare(torch.from_numpy(part.inputs.copy()))
+        part: Split = getattr(self.data, split)
+        if part.is_streamed:
+            raise ValueError(
+                "the data are streamed, as they may not fit into memory: read batches by "
+                f"trial.data.{split}.rows(numbers), or set dataset.storage to memory"
+            )
+        inputs = self.data.samples.prepare(torch.from_numpy(part.rows(slice(None))))
         return inputs, torch.from_numpy(part.labels.copy())
 
     def report(

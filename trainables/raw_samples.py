@@ -67,9 +67,10 @@ def read_raw(samples: Samples, path: Path, column: str | None = None) -> tuple[I
         rows = _array(samples, path)
         return rows, [str(row) for row in range(len(rows))]
     raw = _table(samples, path, column)
-    rows = samples.encode(raw)
-    samples.check(rows)
-    return rows, [str(row) for row in range(len(rows))]
+    encoded = samples.encode(raw)
+    assert isinstance(encoded, np.ndarray)
+    samples.check(encoded)
+    return encoded, [str(row) for row in range(len(encoded))]
 
 
 def _images(samples: Images, path: Path) -> tuple[Inputs, list[str]]:

@@ -156,14 +156,17 @@ class Trainer:
         self.model.eval()
         mine = np.array_split(np.arange(len(split.labels)), world_size())[rank()]
         width = {"logits": self.model.head.out_features, "features": self.model.head.in_features}
-        chunks = [torch.zeros(0, width[what], device=self.device)]
+        # In one piece: small tensors kept one by one lie between the large ones, whose memory is
+        # then not used again.
+        found = torch.empty(len(mine), width[what], device=self.device)
         rows = list(_chunks(mine, self.config.eval_batch_size))
-        for stored, _, _ in self._feed(split).batches(rows):
+        places = torch.split(found, [len(numbers) for numbers in rows])
+        for place, (stored, _, _) in zip(places, self._feed(split).batches(rows), strict=True):
             inputs = self._laid_out(self.dataset.samples.prepare(stored))
             with _exact_convolutions():
                 logits, features = self.model(inputs, return_features=True)
-            chunks.append(logits if what == "logits" else features)
-        values = all_gather(torch.cat(chunks)).cpu()
+            place.copy_(logits if what == "logits" else features)
+        values = all_gather(found).cpu()
         if not torch.isfinite(values).all():
             raise DivergedError(f"diverged: {what} are not finite after epoch {self.epoch}")
         return values

@@ -51,7 +51,7 @@ def measure(name: str, options: dict[str, object], dataset: Dataset) -> Workload
             samples=dataset.samples,
             **options,
         )
-        rows = torch.from_numpy(dataset.train.inputs[:_SAMPLES].copy())
+        rows = torch.from_numpy(dataset.train.rows(slice(_SAMPLES)))
         return _measure(model, dataset.samples.prepare(rows), len(rows), _bytes_of(dataset))
 
 
@@ -91,8 +91,9 @@ def _measure(model: nn.Module, inputs: Tensor, count: int, data: int) -> Workloa
 
 
 def _bytes_of(dataset: Dataset) -> int:
+    """What lies on the device as it is stored; what is streamed comes in batches."""
     return sum(
-        split.inputs.nbytes + split.targets.nbytes
+        split.targets.nbytes + (0 if split.is_streamed else split.inputs.nbytes)
         for split in (dataset.train, dataset.validation, dataset.test)
     )
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from sweeps.formatting import metric_heading, metric_of
 from sweeps.sweep_file.schema import SweepFile
@@ -42,7 +45,7 @@ def data_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
         told += ", labelled with probabilities; what is measured, is by labels drawn from them"
     if dataset.train.weights is not None:
         told += "; training samples are weighted"
-    facts = {"data": told}
+    facts = {"data": told, "held": _held(dataset)}
     if sweep.trainable is None:
         facts["model"] = sweep.model.name
     if metric_of(sweep.objective) not in _COMPARED or dataset.task.decisions > 1:
@@ -58,3 +61,18 @@ def data_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
             "“not supported”, or give dataset.validation more samples"
         )
     return {**facts, "can tell apart": told}
+
+
+def _held(dataset: Dataset) -> str:
+    """Where the samples are, and how much they take."""
+    splits = (dataset.train, dataset.validation, dataset.test)
+    decoded = _bytes(sum(split.inputs.nbytes for split in splits))
+    files = sorted({each.inputs.path for each in splits if not isinstance(each.inputs, np.ndarray)})
+    if not files:
+        return f"in memory, {decoded}"
+    encoded = _bytes(sum(os.path.getsize(file) for file in files))
+    return f"streamed from the disk, {encoded} (decoded {decoded}): {', '.join(files)}"
+
+
+def _bytes(number: int) -> str:
+    return f"{number / 1e9:,.1f} GB" if number >= 1e9 else f"{number / 1e6:,.1f} MB"

@@ -8,7 +8,7 @@ from sweeps.errors import UserError
 from sweeps.redaction import redact
 from sweeps.sweep_file.schema import SweepFile
 
-_PATH_OPTIONS = ("train", "test", "root", "train_labels", "test_labels", "vectors")
+_PATH_OPTIONS = ("train", "test", "root", "train_labels", "test_labels", "cache", "vectors")
 _SQLITE = "sqlite:///"
 
 

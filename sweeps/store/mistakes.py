@@ -10,6 +10,8 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sweeps.search.ranking import Ranking
 from sweeps.store.sweep_store import SweepStore
 
@@ -38,9 +40,10 @@ def keep_mistakes(store: SweepStore, ranking: Ranking, dataset: Data) -> None:
     folder = store.trial_folder(ranking.chosen.judged[0].number)
     try:
         logits, labels = decode_predictions(folder.read("predictions_test.parquet"))
-        rows = [m.row for m in mistakes(probabilities(logits), labels, dataset.classes)]
-        shown = {row: dataset.samples.shown(dataset.test.inputs[row]) for row in rows}
-        kept = {str(row): text for row, text in shown.items() if text is not None}
+        found = mistakes(probabilities(logits), labels, dataset.classes)
+        rows = np.array([mistake.row for mistake in found], np.int64)
+        shown = zip(rows, map(dataset.samples.shown, dataset.test.rows(rows)), strict=True)
+        kept = {str(row): text for row, text in shown if text is not None}
         store.folder.write(_FILE, json.dumps(kept).encode())
     except (OSError, ValueError, KeyError) as error:
         logger.warning("the worst mistakes are not kept for the report: %s", error)

@@ -1,10 +1,14 @@
 """Batches come in order and whole, whichever way they come to their device."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
+from tests.trainables.data.conftest import encode
 from trainables.data.base import Split
+from trainables.data.streamed import EncodedImages, keep_images
 from trainables.feed import Batch, Feed
 
 
@@ -45,6 +49,35 @@ def test_a_batch_may_be_changed_and_the_split_stays(split: Split) -> None:
 def test_what_goes_wrong_in_the_thread_is_told(split: Split) -> None:
     with pytest.raises(IndexError):
         list(Feed(split, torch.device("cpu"))._read_ahead([np.array([0]), np.array([99])]))
+
+
+@pytest.fixture
+def streamed(split: Split, tmp_path: Path) -> Split:
+    """The same, as a file of encoded images."""
+    encoded = [encode(image.transpose(1, 2, 0)) for image in np.asarray(split.inputs)]
+    images = keep_images(
+        encoded, folder=tmp_path, key="0", image_size=None, size=None, on_bad=pytest.fail
+    )
+    return Split(images, split.labels)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_streamed_rows_in_order(split: Split, streamed: Split, threads: int) -> None:
+    """One thread decodes by itself, several are processes."""
+    torch.set_num_threads(threads)
+    try:
+        for batches in (1, 3):
+            feed = Feed(streamed, torch.device("cpu"))
+            check(list(feed.batches(rows(batches))), rows(batches), split)
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_what_goes_wrong_in_a_process_is_told(streamed: Split) -> None:
+    assert isinstance(streamed.inputs, EncodedImages)
+    Path(streamed.inputs.path).rename(Path(streamed.inputs.path).with_name("moved"))
+    with pytest.raises(ValueError, match="set the dataset's cache to a folder that all machines"):
+        list(Feed(streamed, torch.device("cpu"))._decode_ahead([np.array([0])]))
 
 
 @pytest.mark.gpu

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from trainables.data.samples import Inputs, Samples
+from trainables.data.samples import Inputs, Samples, Stored
 from trainables.data.tasks import OneClass, Task
 from trainables.digests import digest_of, new_digest
 
@@ -40,10 +40,12 @@ class Split:
     """Samples and their labels.
 
     Only numpy arrays, so that a split goes through shared memory (pickle protocol 5, out-of-band
-    buffers) without a copy. The arrays are read-only, as they are for whoever shares them.
+    buffers) without a copy. The arrays are read-only, as they are for whoever shares them. Images
+    that do not fit into memory stay encoded on the disk.
 
     Attributes:
-        inputs: (N, ...), C-contiguous, of the dtype and shape that the kind of sample asks for.
+        inputs: (N, ...), C-contiguous, of the dtype and shape that the kind of sample asks for; or
+            what stands for such an array. :meth:`rows` reads both.
         labels: (N,), int64, from 0; or (N, L), 0 and 1, of several labels.
         soft: (N, K), float32, the probability of each class, rows summing to 1; None where labels
             are certain. ``labels`` are then drawn from them: what measures knows no others.
@@ -55,13 +57,13 @@ class Split:
         ValueError: Shapes do not fit, or there is no sample.
     """
 
-    inputs: Inputs
+    inputs: Stored
     labels: npt.NDArray[np.int64]
     soft: npt.NDArray[np.float32] | None = None
     weights: npt.NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.inputs, np.ndarray):
+        if not isinstance(self.inputs, np.ndarray) and not _is_streamed(self.inputs):
             raise TypeError(f"inputs must be a numpy array, not {type(self.inputs).__name__}")
         if not isinstance(self.labels, np.ndarray) or self.labels.dtype != np.int64:
             found = getattr(self.labels, "dtype", type(self.labels).__name__)
@@ -76,7 +78,7 @@ class Split:
         self._check_more("soft", self.soft, 2)
         self._check_more("weights", self.weights, 1)
         for name in ("inputs", "labels", "soft", "weights"):
-            if getattr(self, name) is not None:
+            if isinstance(getattr(self, name), np.ndarray):
                 object.__setattr__(self, name, _read_only(getattr(self, name)))
 
     def __len__(self) -> int:
@@ -86,6 +88,18 @@ class Split:
     def targets(self) -> npt.NDArray[Any]:
         """What a loss gets: labels (N,), or class probabilities (N, K) where there are any."""
         return self.labels if self.soft is None else self.soft
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether the samples stay on the disk."""
+        return not isinstance(self.inputs, np.ndarray)
+
+    def rows(self, numbers: npt.NDArray[np.integer[Any]] | slice) -> Inputs:
+        """A copy of some of the samples, (n, ...)."""
+        some = self.inputs[numbers]
+        if not isinstance(some, np.ndarray):
+            return some.read()
+        return some.copy() if isinstance(numbers, slice) else some
 
     def _check_more(self, name: str, array: Any, axes: int) -> None:
         if array is None:
@@ -190,7 +204,11 @@ class Dataset:
         digest = new_digest()
         for split in (self.train, self.validation, self.test):
             digest.update(repr(split.inputs.shape).encode())
-            digest.update(split.inputs.data)
+            if isinstance(split.inputs, np.ndarray):
+                digest.update(split.inputs.data)
+            else:
+                for image in split.inputs.each():
+                    digest.update(image.data)
             digest.update(split.labels.data)
             for more in (split.soft, split.weights):
                 if more is not None:
@@ -228,6 +246,12 @@ class OwnData:
 
 
 Data: TypeAlias = Dataset | OwnData
+
+
+def _is_streamed(inputs: object) -> bool:
+    from trainables.data.streamed import EncodedImages  # with what reads images
+
+    return isinstance(inputs, EncodedImages)
 
 
 def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -1,6 +1,7 @@
 """Images in one folder per class: the user's own, and ImageNet."""
 
 import os
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,17 +12,17 @@ from trainables.components import Range
 from trainables.config import AugmentationName
 from trainables.data.bad_samples import BadSamples, OnBadSample, settle
 from trainables.data.base import Dataset
-from trainables.data.images import decode_images, match_channels
-from trainables.data.samples import Images
+from trainables.data.images import Encoded
+from trainables.data.samples import Images, Stored
 from trainables.data.splits import (
     HeldOut,
     Indices,
     Labels,
-    Pixels,
     SampleCount,
     build_dataset,
     stratified_split,
 )
+from trainables.data.storing import Cache, ImagePart, Storage, hold_images
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
@@ -33,6 +34,8 @@ def load_image_folder(
     test_size: HeldOut = 0.2,
     image_size: Annotated[int, Range(1)] | None = None,
     on_bad_sample: OnBadSample = "error",
+    storage: Storage = None,
+    cache: Cache = None,
     validation: HeldOut = 0.1,
     train_samples: SampleCount = None,
 ) -> Dataset:
@@ -48,6 +51,9 @@ def load_image_folder(
         test_size: Fraction or number of images for the test split, where there is no ``root/test``.
         image_size: Resize the shorter side to this and crop the centre; needed if sizes differ.
         on_bad_sample: ``skip`` passes over images that cannot be read, and counts them.
+        storage: Where they are held: decoded in ``memory``, or encoded on the disk to ``stream``
+            them; by default their size decides.
+        cache: Folder of what is streamed (``~/.cache/calsweep``).
         validation: Fraction or number of training images to hold out.
         train_samples: Train on so many images only.
     """
@@ -64,6 +70,8 @@ def load_image_folder(
         place / "test" if own_test else None,
         image_size=image_size,
         on_bad_sample=on_bad_sample,
+        storage=storage,
+        cache=cache,
         test_size=test_size,
         validation=validation,
         train_samples=train_samples,
@@ -77,13 +85,15 @@ def load_imagenet(
     root: str | os.PathLike[str],
     image_size: Annotated[int, Range(1)] = 224,
     on_bad_sample: OnBadSample = "error",
+    storage: Storage = None,
+    cache: Cache = None,
     validation: HeldOut = 50_000,
     train_samples: SampleCount = None,
 ) -> Dataset:
     """ImageNet in folders: 1,281,167 images to train on, and 50,000 for the test, 1000 classes.
 
-    The published validation images, whose labels are known, are the test split. All images are
-    kept in memory at one size: ``image_size: 64`` takes 16 GB.
+    The published validation images, whose labels are known, are the test split. In memory
+    ``image_size: 64`` takes 16 GB.
 
     Source: O. Russakovsky et al., ImageNet Large Scale Visual Recognition Challenge, 2015.
 
@@ -92,6 +102,9 @@ def load_imagenet(
         root: Folder that holds ``train/<class>/`` and ``val/<class>/``.
         image_size: Resize the shorter side to this and crop the centre.
         on_bad_sample: ``skip`` passes over images that cannot be read, and counts them.
+        storage: Where they are held: decoded in ``memory``, or encoded on the disk to ``stream``
+            them; by default their size decides.
+        cache: Folder of what is streamed (``~/.cache/calsweep``).
         validation: Fraction or number of training samples to hold out.
         train_samples: Train on so many samples only.
     """
@@ -105,6 +118,8 @@ def load_imagenet(
         place / "val",
         image_size=image_size,
         on_bad_sample=on_bad_sample,
+        storage=storage,
+        cache=cache,
         augmentation="crop_flip",
         validation=validation,
         train_samples=train_samples,
@@ -119,6 +134,8 @@ def read_folders(
     *,
     image_size: int | None,
     on_bad_sample: OnBadSample,
+    storage: Storage,
+    cache: Cache,
     test_size: float | int = 0.2,
     augmentation: AugmentationName = "none",
     **splitting: Any,
@@ -131,6 +148,8 @@ def read_folders(
         test: The same; None holds out ``test_size``.
         image_size: See :func:`load_image_folder`.
         on_bad_sample: Likewise.
+        storage: Likewise.
+        cache: Likewise.
         test_size: Likewise.
         augmentation: The usual training augmentation.
         **splitting: See :func:`~trainables.data.splits.build_dataset`.
@@ -153,8 +172,13 @@ def read_folders(
             )
         files.append(test_files)
         labels.append(np.array([classes.index(name) for name in test_classes])[found])
-    check_memory(sum(map(len, files)), image_size)
-    images, kept, notes = read_images(files, image_size, on_bad_sample)
+    images, kept, notes = read_images(
+        files,
+        image_size=image_size,
+        on_bad_sample=on_bad_sample,
+        storage=storage,
+        cache=cache,
+    )
     labels = [each[rows] for each, rows in zip(labels, kept, strict=True)]
     if test is None:
         rest, held = stratified_split(
@@ -172,24 +196,14 @@ def read_folders(
     )
 
 
-def check_memory(count: int, image_size: int | None) -> None:
-    """Refuses images that would not fit into this machine's memory, before they are read.
-
-    Raises:
-        ValueError: They would take more than nine tenths of it.
-    """
-    needed = 3 * count * (image_size or 0) ** 2
-    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > 0.9 * available:
-        raise ValueError(
-            f"{count:,} images of {image_size} x {image_size} pixels take {needed / 1e9:,.0f} GB; "
-            f"this machine has {available / 1e9:,.0f} GB; set a smaller image_size"
-        )
-
-
 def read_images(
-    files: list[list[Path]], image_size: int | None, on_bad_sample: OnBadSample
-) -> tuple[list[Pixels], list[Indices], tuple[str, ...]]:
+    files: list[list[Path]],
+    *,
+    image_size: int | None,
+    on_bad_sample: OnBadSample,
+    storage: Storage,
+    cache: Cache,
+) -> tuple[list[Stored], list[Indices], tuple[str, ...]]:
     """The images of one or two lists of files.
 
     Returns:
@@ -197,29 +211,31 @@ def read_images(
         notes for the user.
 
     Raises:
-        ValueError: Images differ in size or cannot be read.
+        ValueError: Images differ in size, cannot be read, or would not fit into memory.
     """
-    images: list[Pixels] = []
-    bad = []
-    for part in files:
-        where = partial(_name_file, part)
-        bad.append(BadSamples(len(part), where))
-        contents = (file.read_bytes() for file in part)
-        size = images[0].shape[2:] if images else None
-        images.append(
-            decode_images(
-                contents,
-                len(part),
-                image_size=image_size,
-                where=where,
-                size=size,
-                on_bad=bad[-1].add,
-            )
-        )
+    bad = [BadSamples(len(part), partial(_name_file, part)) for part in files]
+    parts = [
+        ImagePart(partial(_contents, part), faults, partial(_origin, part))
+        for part, faults in zip(files, bad, strict=True)
+    ]
+    images = hold_images(parts, image_size=image_size, storage=storage, cache=cache)
     notes = settle(bad, on_bad_sample)
     kept = [each.good() for each in bad]
-    images = [each[rows] for each, rows in zip(images, kept, strict=True)]
-    return list(match_channels(*images)) if len(images) == 2 else images, kept, notes
+    return [each[rows] for each, rows in zip(images, kept, strict=True)], kept, notes
+
+
+def _contents(files: list[Path]) -> Iterator[Encoded]:
+    for file in files:
+        try:
+            yield file.read_bytes()
+        except OSError as error:
+            yield f"it cannot be read: {error}"
+
+
+def _origin(files: list[Path]) -> object:
+    """Names, sizes and times of files."""
+    found = [(file, file.stat()) for file in files]
+    return [(str(file.absolute()), stat.st_size, stat.st_mtime_ns) for file, stat in found]
 
 
 def _name_file(files: list[Path], index: int) -> str:

@@ -2,25 +2,35 @@
 
 import io
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
+from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image, ImageOps
 
+from trainables.data.ahead import in_order
 from trainables.data.splits import Pixels
 
-_CHUNK = 256
+Encoded: TypeAlias = bytes | str | None
+"""A file's content, why it cannot be read, or None where there is none."""
+
+THREADS = len(os.sched_getaffinity(0))
+"""That decode, as many as there are CPUs for this process."""
+
+AHEAD = 4 * THREADS
+"""Of decoded images, which may be large."""
+
+_CHUNK = 64
 # Measured on two cores: below some 100x100 pixels threads wait for each other's Python code and
 # take longer than one thread (32x32 JPEG, 900 bytes: 64 against 46 us); above, they pay.
 _BYTES_WORTH_A_THREAD = 3_000
 
 
 def decode_images(
-    encoded: Iterable[bytes | None],
+    encoded: Iterable[Encoded],
     count: int,
     *,
     image_size: int | None,
@@ -52,53 +62,68 @@ def decode_images(
             ``None``; names the image.
     """
     stack = np.empty((0, 1, 0, 0), np.uint8)
-    remaining = enumerate(encoded)
-    decode = partial(_decode, image_size=image_size)
     refuse = on_bad or partial(_refuse, where=where)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        while chunk := list(islice(remaining, _CHUNK)):
-            total = sum(len(data or b"") for _, data in chunk)
-            threads = total >= _BYTES_WORTH_A_THREAD * len(chunk)
-            contents = [data for _, data in chunk]
-            decoded = (pool.map if threads else map)(decode, contents)
-            for position, image in zip((index for index, _ in chunk), decoded, strict=True):
-                if isinstance(image, str):
-                    refuse(position, image)
-                    continue
-                if not stack.size:
-                    stack = np.zeros((count, 1, *(size or image.shape[:2])), np.uint8)
-                if image.shape[:2] != stack.shape[2:]:
-                    refuse(
-                        position,
-                        f"{_size(image.shape)} pixels, while the first image has "
-                        f"{_size(stack.shape[2:])}; set image_size to bring all to one size",
-                    )
-                    continue
-                if image.ndim == 3 and stack.shape[1] == 1:
-                    stack = np.repeat(stack, 3, axis=1)
-                # A grey image is copied to every channel.
-                stack[position] = image if image.ndim == 2 else image.transpose(2, 0, 1)
+    for position, (_, image) in enumerate(decoded(encoded, image_size=image_size, size=size)):
+        if isinstance(image, str):
+            refuse(position, image)
+            continue
+        if not stack.size:
+            stack = np.zeros((count, 1, *image.shape[:2]), np.uint8)
+        if image.ndim == 3 and stack.shape[1] == 1:
+            stack = np.repeat(stack, 3, axis=1)
+        # A grey image is copied to every channel.
+        stack[position] = channels_first(image)
     return stack
+
+
+def decoded(
+    encoded: Iterable[Encoded], *, image_size: int | None, size: tuple[int, int] | None = None
+) -> Iterator[tuple[Encoded, Pixels | str]]:
+    """Decodes images one after the other, some at a time where that pays.
+
+    Args:
+        encoded: Files' contents; never many of them are in memory.
+        image_size: See :func:`decode_images`.
+        size: Likewise.
+
+    Yields:
+        Each with its pixels, (H, W) or (H, W, 3), or with what is wrong with it.
+    """
+    remaining = iter(encoded)
+    with ThreadPoolExecutor(THREADS) as pool:
+        while chunk := list(islice(remaining, _CHUNK)):
+            total = sum(len(data or b"") for data in chunk)
+            threads = total >= _BYTES_WORTH_A_THREAD * len(chunk)
+            work = partial(decode, image_size=image_size)
+            found = in_order(pool.submit, work, chunk, AHEAD) if threads else map(work, chunk)
+            for data, image in zip(chunk, found, strict=True):
+                if isinstance(image, str):
+                    yield data, image
+                    continue
+                size = size or (image.shape[0], image.shape[1])
+                if image.shape[:2] == size:
+                    yield data, image
+                    continue
+                yield (
+                    data,
+                    f"{_size(image.shape)} pixels, while the first image has {_size(size)}; set "
+                    "image_size to bring all to one size",
+                )
+
+
+def channels_first(image: Pixels) -> Pixels:
+    """An image (H, W) as (1, H, W), or (H, W, 3) as (3, H, W)."""
+    return image[np.newaxis] if image.ndim == 2 else image.transpose(2, 0, 1)
 
 
 def _refuse(index: int, fault: str, *, where: Callable[[int], str]) -> None:
     raise ValueError(f"{where(index)}: {fault}")
 
 
-def match_channels(first: Pixels, second: Pixels) -> tuple[Pixels, Pixels]:
-    """Makes grey images RGB if the others are RGB."""
-    channels = max(first.shape[1], second.shape[1])
-    matched = [
-        images if images.shape[1] == channels else np.repeat(images, channels, axis=1)
-        for images in (first, second)
-    ]
-    return matched[0], matched[1]
-
-
-def _decode(data: bytes | None, *, image_size: int | None) -> npt.NDArray[np.uint8] | str:
-    """The image, or what is wrong with it."""
-    if data is None:
-        return "there is no image"
+def decode(data: Encoded, *, image_size: int | None) -> Pixels | str:
+    """An image, (H, W) or (H, W, 3), or what is wrong with it."""
+    if data is None or isinstance(data, str):
+        return data or "there is no image"
     try:
         with Image.open(io.BytesIO(data)) as image:
             image.load()
@@ -108,7 +133,7 @@ def _decode(data: bytes | None, *, image_size: int | None) -> npt.NDArray[np.uin
         return f"not a readable image ({error})"
 
 
-def _to_array(image: Image.Image, image_size: int | None) -> npt.NDArray[np.uint8]:
+def _to_array(image: Image.Image, image_size: int | None) -> Pixels:
     if image.mode.startswith("I;16"):
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     elif image.mode in ("I", "F"):

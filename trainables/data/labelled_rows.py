@@ -15,11 +15,12 @@ from trainables.components import Range
 from trainables.data.bad_samples import BadSamples, OnBadSample, settle
 from trainables.data.base import Dataset
 from trainables.data.files import PathOrUri
-from trainables.data.images import decode_images, match_channels
+from trainables.data.images import Encoded
 from trainables.data.labels import Values
 from trainables.data.rows import Form, Rows, open_rows
 from trainables.data.samples import Images, Samples
 from trainables.data.splits import HeldOut, SampleCount, build_dataset, stratified_split
+from trainables.data.storing import Cache, ImagePart, Storage, hold_images
 from trainables.data.table import Columns, TableRows
 from trainables.data.targets import check_weights, index_targets
 from trainables.data.tasks import strata
@@ -48,6 +49,8 @@ def load_csv(
     max_words: Count | None = None,
     max_tokens: Count | None = None,
     on_bad_sample: OnBadSample = "error",
+    storage: Storage = None,
+    cache: Cache = None,
     validation: HeldOut = 0.1,
     train_samples: SampleCount = None,
 ) -> Dataset:
@@ -78,6 +81,9 @@ def load_csv(
         max_words: Size of the vocabulary (20,000): the most frequent words of the training texts.
         max_tokens: Number of words to read of each text (256).
         on_bad_sample: ``skip`` passes over samples that cannot be used, and counts them.
+        storage: Where images are held: decoded in ``memory``, or encoded on the disk to
+            ``stream`` them; by default their size decides.
+        cache: Folder of what is streamed (``~/.cache/calsweep``).
         validation: Fraction or number of training samples to hold out.
         train_samples: Train on so many samples only.
     """
@@ -98,6 +104,8 @@ def load_csv(
             max_words=max_words,
             max_tokens=max_tokens,
             on_bad_sample=on_bad_sample,
+            storage=storage,
+            cache=cache,
         ),
         validation=validation,
         train_samples=train_samples,
@@ -124,6 +132,8 @@ def load_parquet(
     max_words: Count | None = None,
     max_tokens: Count | None = None,
     on_bad_sample: OnBadSample = "error",
+    storage: Storage = None,
+    cache: Cache = None,
     validation: HeldOut = 0.1,
     train_samples: SampleCount = None,
 ) -> Dataset:
@@ -159,6 +169,9 @@ def load_parquet(
         max_words: Size of the vocabulary (20,000): the most frequent words of the training texts.
         max_tokens: Number of words to read of each text (256).
         on_bad_sample: ``skip`` passes over samples that cannot be used, and counts them.
+        storage: Where images are held: decoded in ``memory``, or encoded on the disk to
+            ``stream`` them; by default their size decides.
+        cache: Folder of what is streamed (``~/.cache/calsweep``).
         validation: Fraction or number of training samples to hold out.
         train_samples: Train on so many samples only.
     """
@@ -179,6 +192,8 @@ def load_parquet(
             max_words=max_words,
             max_tokens=max_tokens,
             on_bad_sample=on_bad_sample,
+            storage=storage,
+            cache=cache,
         ),
         validation=validation,
         train_samples=train_samples,
@@ -208,6 +223,8 @@ class _Options:
     max_words: int | None
     max_tokens: int | None
     on_bad_sample: OnBadSample
+    storage: Storage
+    cache: Cache
 
 
 Read: TypeAlias = Callable[[list[Rows], list[BadSamples]], list[Any]]
@@ -258,6 +275,7 @@ def _kind(parts: list[Rows], given: _Options) -> tuple[Read, Callable[[Any], Sam
     if not named and "image" in parts[0].names and _is_image(parts[0], "image"):
         kind = "image"
     belongs = {"categorical": "features", "image_size": "image"}
+    belongs |= {"storage": "image", "cache": "image"}
     belongs |= {"max_words": "text", "max_tokens": "text"}
     for option, to in belongs.items():
         if getattr(given, option) is not None and kind != to:
@@ -273,7 +291,7 @@ def _kind(parts: list[Rows], given: _Options) -> tuple[Read, Callable[[Any], Sam
         )
     if kind == "image":
         column = given.image or "image"
-        return partial(_read_images, column=column, image_size=given.image_size), Images.measured
+        return partial(_read_images, column=column, given=given), Images.measured
     numeric, categorical = _features(parts, given)
     return (
         partial(_read_table, numeric=numeric, categorical=categorical),
@@ -395,9 +413,9 @@ def _read_texts(parts: list[Rows], bad: list[BadSamples], *, column: str) -> lis
 
 
 def _read_images(
-    parts: list[Rows], bad: list[BadSamples], *, column: str, image_size: int | None
+    parts: list[Rows], bad: list[BadSamples], *, column: str, given: _Options
 ) -> list[Any]:
-    raw: list[Any] = []
+    found = []
     for rows, faults in zip(parts, bad, strict=True):
         content = rows.content(column, "image")
         if content not in ("bytes", "text", "nothing"):
@@ -406,36 +424,47 @@ def _read_images(
                 "images must be encoded files (PNG, JPEG ...) as binary values, structs with a "
                 "binary field 'bytes', or paths"
             )
-        encoded = _files(rows, column, faults) if content == "text" else rows.values(column)
-        if pa.types.is_struct(rows.type(column)):
-            encoded = (value and value["bytes"] for value in rows.values(column))
-        size = raw[0].shape[2:] if raw else None
-        raw.append(
-            decode_images(
-                encoded,
-                rows.count,
-                image_size=image_size,
-                where=rows.where,
-                size=size,
-                on_bad=faults.add,
-            )
-        )
-    return list(match_channels(*raw)) if len(raw) == 2 else raw
+        paths = content == "text"
+        contents = partial(_files if paths else _values, rows, column)
+        found.append(ImagePart(contents, faults, partial(_origin, rows, column, paths)))
+    return hold_images(found, image_size=given.image_size, storage=given.storage, cache=given.cache)
 
 
-def _files(rows: Rows, column: str, bad: BadSamples) -> Iterator[bytes | None]:
-    """The files at the paths of a column, from the folder of the file that names them."""
-    for row, path in enumerate(rows.values(column)):
-        if path is None:
+def _values(rows: Rows, column: str) -> Iterator[Encoded]:
+    """The encoded images in a column."""
+    values = rows.values(column)
+    if pa.types.is_struct(rows.type(column)):
+        return (value and value["bytes"] for value in values)
+    return values
+
+
+def _files(rows: Rows, column: str) -> Iterator[Encoded]:
+    """The files at the paths of a column."""
+    for path, place in zip(rows.values(column), _places(rows, column), strict=True):
+        if place is None:
             yield None
             continue
-        place = path if path.startswith("/") else f"{rows.folder(row)}/{path}"
         try:
             with rows.source.open_input_stream(place, compression=None) as stream:
                 yield stream.read()
         except OSError as error:
-            bad.add(row, f"{column}={path} cannot be read: {error}")
-            yield None
+            yield f"{column}={path} cannot be read: {error}"
+
+
+def _places(rows: Rows, column: str) -> Iterator[str | None]:
+    """Paths in the file system: those of a column start at the folder of the file they are in."""
+    for row, path in enumerate(rows.values(column)):
+        inside = path is None or path.startswith("/")
+        yield path if inside else f"{rows.folder(row)}/{path}"
+
+
+def _origin(rows: Rows, column: str, paths: bool) -> object:
+    """Names, sizes and times of the files that images are in."""
+    files = [file.path for file in rows.files]
+    if paths:
+        files += [place for place in _places(rows, column) if place is not None]
+    found = rows.source.get_file_info(files)
+    return column, [(info.path, info.size, info.mtime_ns) for info in found]
 
 
 def _features(parts: list[Rows], given: _Options) -> tuple[list[str], list[str]]:

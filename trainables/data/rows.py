@@ -25,6 +25,9 @@ Form = Literal["csv", "parquet"]
 MISSING: Final = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """What stands for a missing value in a CSV file, unless it is quoted."""
 
+_BUFFER: Final = 2**23
+"""Bytes read at a time; without, all that a row group has of a column, maybe all that there is."""
+
 
 def open_rows(form: Form, option: str, path: PathOrUri) -> Rows:
     """Opens the files that a path names.
@@ -175,7 +178,9 @@ class _ParquetRows(Rows):
     def _read(self, file: File, column: str) -> Iterator[pa.Array]:
         with _open_parquet(self.option, self.source, file.path) as opened:
             try:
-                for batch in opened.iter_batches(batch_size=1024, columns=[column]):
+                large = _content(file.schema.field(column).type) == "bytes"
+                size = 64 if large else 1024
+                for batch in opened.iter_batches(batch_size=size, columns=[column]):
                     yield batch.column(0)
             except (pa.ArrowException, OSError) as error:
                 raise ValueError(
@@ -204,7 +209,7 @@ class _CsvRows(Rows):
 
 def _open_parquet(option: str, source: fs.FileSystem, path: str) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(path, filesystem=source)
+        return pq.ParquetFile(path, filesystem=source, buffer_size=_BUFFER, pre_buffer=False)
     except pa.ArrowInvalid as error:
         raise ValueError(f"{option}={path} is not a Parquet file ({error})") from error
 

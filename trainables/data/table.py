@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trainables.data.samples import Inputs, Samples
+from trainables.data.samples import Inputs, Samples, Stored
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -105,7 +105,7 @@ class TableRows(Samples):
             columns.append(pc.fill_null(found, -1).to_numpy() + 1)
         return np.stack(columns, 1).astype(np.float32)
 
-    def check(self, inputs: Inputs) -> None:
+    def check(self, inputs: Stored) -> None:
         """See :meth:`Samples.check`."""
         width = len(self.numeric) + len(self.categorical)
         self.check_array(inputs, "float32", (width,))

@@ -10,9 +10,10 @@ import numpy as np
 from trainables.components import Range
 from trainables.data.bad_samples import OnBadSample
 from trainables.data.base import Dataset
-from trainables.data.image_folder import check_memory, read_images
+from trainables.data.image_folder import read_images
 from trainables.data.samples import Images
 from trainables.data.splits import HeldOut, Imbalance, Labels, SampleCount, build_dataset
+from trainables.data.storing import Cache, Storage
 
 
 def load_tiny_imagenet(
@@ -22,6 +23,8 @@ def load_tiny_imagenet(
     image_size: Annotated[int, Range(1)] | None = None,
     imbalance: Imbalance = None,
     on_bad_sample: OnBadSample = "error",
+    storage: Storage = None,
+    cache: Cache = None,
     validation: HeldOut = 10_000,
     train_samples: SampleCount = None,
 ) -> Dataset:
@@ -39,6 +42,9 @@ def load_tiny_imagenet(
         imbalance: Train and validate on a long-tailed part, whose last class has this share of the
             first one's samples; the test split stays balanced.
         on_bad_sample: ``skip`` passes over images that cannot be read, and counts them.
+        storage: Where they are held: decoded in ``memory``, or encoded on the disk to ``stream``
+            them; by default their size decides.
+        cache: Folder of what is streamed (``~/.cache/calsweep``).
         validation: Fraction or number of training samples to hold out.
         train_samples: Train on so many samples only.
     """
@@ -56,8 +62,13 @@ def load_tiny_imagenet(
     train_labels = np.repeat(np.arange(len(codes)), [len(files) for files in train_files])
     test_files, test_labels = _test_images(annotations, codes)
     files = [[file for found in train_files for file in found], test_files]
-    check_memory(sum(map(len, files)), image_size)
-    images, kept, notes = read_images(files, image_size, on_bad_sample)
+    images, kept, notes = read_images(
+        files,
+        image_size=image_size,
+        on_bad_sample=on_bad_sample,
+        storage=storage,
+        cache=cache,
+    )
     return build_dataset(
         "tiny_imagenet",
         train=(images[0], train_labels[kept[0]]),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
-from trainables.data.samples import Inputs, Samples
+from trainables.data.samples import Inputs, Samples, Stored
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -91,9 +91,10 @@ class Tokens(Samples):
             row[: len(numbers)] = numbers
         return rows
 
-    def check(self, inputs: Inputs) -> None:
+    def check(self, inputs: Stored) -> None:
         """See :meth:`Samples.check`."""
         self.check_array(inputs, "int32")
+        assert isinstance(inputs, np.ndarray)
         low, high = inputs.min(), inputs.max()
         if not 0 <= low <= high < self.num_tokens:
             raise ValueError(

@@ -114,7 +114,7 @@ def test_imagenet_needs_both_folders_and_enough_memory(
 ) -> None:
     monkeypatch.setattr("os.sysconf", lambda name: 1000)  # a machine of one megabyte
     with pytest.raises(ValueError, match=r"63 images of 224 x 224 pixels take .* smaller image_si"):
-        load_dataset("imagenet", root=imagenet_root, seed=0)
+        load_dataset("imagenet", root=imagenet_root, storage="memory", seed=0)
     shutil.rmtree(imagenet_root / "val")
     with pytest.raises(FileNotFoundError, match="has no folder 'val'"):
         load_dataset("imagenet", root=imagenet_root, seed=0)

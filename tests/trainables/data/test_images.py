@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from PIL import Image
 
-from trainables.data.images import decode_images, match_channels
+from trainables.data.images import decode_images
 from trainables.data.splits import Pixels
+from trainables.data.storing import match_channels
 
 
 def encode(image: Image.Image, form: str = "PNG") -> bytes:
