@@ -16,7 +16,8 @@ from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import make_stopper
 from sweeps.sweep_file.schema import SweepFile
-from trainables.metrics import expected_calibration_error, reliability_bins
+from trainables.metrics import reliability_bins
+from trainables.outcome import evaluate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,7 +43,9 @@ def new_figure(size: tuple[float, float]) -> Figure:
     return _Shown(figsize=size, layout="constrained")
 
 
-def draw_reliability(figure: Figure, logits: Tensor, labels: Tensor, temperature: float) -> None:
+def draw_reliability(
+    figure: Figure, logits: Tensor, labels: Tensor, temperature: float, decisions: int = 1
+) -> None:
     """Reliability diagrams, as trained and after temperature scaling, on one figure.
 
     Bars are the accuracy of 15 equal-width bins of confidence, the hatched part is the gap to the
@@ -54,6 +57,8 @@ def draw_reliability(figure: Figure, logits: Tensor, labels: Tensor, temperature
         logits: (N, K) float.
         labels: (N,) int64.
         temperature: The fitted temperature.
+        decisions: How many rows a sample has, side by side, all of which are drawn as one; the ECE
+            is the mean over what they are about.
     """
     axes = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=(4, 1))
     for column, (scale, heading) in enumerate(
@@ -61,7 +66,7 @@ def draw_reliability(figure: Figure, logits: Tensor, labels: Tensor, temperature
     ):
         probs = (logits.double() / scale).softmax(dim=1)
         _panel(axes[0, column], axes[1, column], probs, labels)
-        ece = float(expected_calibration_error(probs, labels))
+        ece = evaluate(logits.double() / scale, labels, ["ece"], decisions)["ece"]
         axes[0, column].set_title(f"{heading}, ECE {ece:.4f}", fontsize=10)
         axes[1, column].set_xlabel("confidence")
     axes[0, 0].set_ylabel("accuracy")

@@ -144,11 +144,13 @@ class Result:
         """
         from calsweep.pictures import draw_reliability, new_figure
         from trainables.outcome import read_predictions
+        from trainables.predictions import decisions_of
 
         trial = self._judged()
         data = self._store.trial_folder(trial.number).read(f"predictions_{split}.parquet")
         figure = new_figure((7.2, 3.8))
-        draw_reliability(figure, *read_predictions(data), trial.outcome["temperature"])
+        temperature = trial.outcome["temperature"]
+        draw_reliability(figure, *read_predictions(data), temperature, decisions_of(data))
         return figure
 
     def plot_search(self) -> Figure:

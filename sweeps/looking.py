@@ -20,7 +20,7 @@ from sweeps.search.ranking import Ranking
 from sweeps.store.identity import read_environment
 from sweeps.store.mistakes import load_mistakes
 from sweeps.store.stored_sweeps import (
-    class_names,
+    class_and_label_names,
     load_comparisons,
     read_stored_file,
     readable_sweeps,
@@ -268,13 +268,15 @@ def write_report(name: str, storage: str, output: str | None = None) -> str:
 
     store = SweepStore(storage, name)
     sweep = store.load_sweep()
+    classes, labels = class_and_label_names(store)
     page = render_report(
         sweep,
         store.load_records(),
         load_comparisons(store),
         lambda number: store.trial_folder(number).read("predictions_test.parquet"),
         read_environment(store.folder),
-        class_names(store),
+        classes,
         load_mistakes(store),
+        labels,
     )
     return write_text(page, output or f"{name}-report.html")

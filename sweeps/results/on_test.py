@@ -69,6 +69,22 @@ def by_class(probs: npt.ArrayLike, labels: npt.ArrayLike, names: Sequence[str]) 
     return found
 
 
+def by_label(probs: npt.ArrayLike, labels: npt.ArrayLike, about: Sequence[str]) -> list[OfClass]:
+    """Confidence and share of right decisions, label by label.
+
+    Args:
+        probs: (N · L, 2) float, the decisions on a sample side by side.
+        labels: (N · L,) integers.
+        about: What each of them is about, L of them.
+    """
+    confidence, predicted = top_label(probs)
+    right = predicted == np.asarray(labels)
+    columns = (each.reshape(-1, len(about)) for each in (confidence, right))
+    sure, hits = (column.mean(axis=0).tolist() for column in columns)
+    count = len(right) // len(about)
+    return [OfClass(name, count, *each) for name, *each in zip(about, sure, hits, strict=True)]
+
+
 def confusion(probs: npt.ArrayLike, labels: npt.ArrayLike) -> list[list[int]]:
     """How many samples of each class, row, were taken for each class, column."""
     each = np.asarray(probs)
@@ -91,15 +107,30 @@ def confused_pairs(
     return sorted(pairs, key=lambda pair: -pair[2])[:_MOST_PAIRS]
 
 
-def mistakes(probs: npt.ArrayLike, labels: npt.ArrayLike, names: Sequence[str]) -> list[Mistake]:
-    """The mistakes that the classifier was surest of, the surest first."""
+def mistakes(
+    probs: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    names: Sequence[str],
+    about: Sequence[str] = (),
+) -> list[Mistake]:
+    """The mistakes that the classifier was surest of, the surest first.
+
+    Args:
+        probs: (N, K) float; of several labels, the decisions on a sample side by side.
+        labels: (N,) integers.
+        names: Of the classes, K of them.
+        about: What the decisions on a sample are about; none where there is one.
+    """
     (confidence, predicted), truth = top_label(probs), np.asarray(labels)
     wrong = np.flatnonzero(predicted != truth)
     worst = wrong[np.argsort(-confidence[wrong], kind="stable")][:_MOST_MISTAKES]
-    return [
-        Mistake(row, names[int(predicted[row])], names[int(truth[row])], float(confidence[row]))
-        for row in worst.tolist()
-    ]
+    found = []
+    for row in worst.tolist():
+        sample, place = divmod(row, max(1, len(about)))
+        prefix = f"{about[place]}: " if about else ""
+        said, true = (prefix + names[int(each[row])] for each in (predicted, truth))
+        found.append(Mistake(sample, said, true, float(confidence[row])))
+    return found
 
 
 def class_chart(classes: Sequence[OfClass]) -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from html import escape
 from itertools import pairwise
+from statistics import fmean
 
+import numpy as np
 import numpy.typing as npt
 from scipy.special import bdtr, bdtrik  # scipy.stats takes a second to import
 
 from sweeps.results.predictions import probabilities, reliability_bins
+from trainables.predictions import Array
 
 _SIZE = 240  # of a diagram's square, in pixels
 _MARGIN = 44
@@ -26,7 +29,11 @@ _STYLE = (
 
 
 def reliability_svg(
-    logits: npt.ArrayLike, labels: npt.ArrayLike, temperature: float, title: str
+    logits: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    temperature: float,
+    title: str,
+    decisions: int = 1,
 ) -> str:
     """Reliability diagrams before and after temperature scaling, side by side.
 
@@ -40,9 +47,11 @@ def reliability_svg(
         labels: (N,) integers.
         temperature: The fitted temperature.
         title: Heads the figure.
+        decisions: How many rows a sample has, side by side, all of which are drawn as one; the ECE
+            is the mean over what they are about.
     """
     panels = [
-        _panel(probabilities(logits, scale), labels, heading, index)
+        _panel(probabilities(logits, scale), labels, heading, index, decisions)
         for index, (scale, heading) in enumerate(
             [(1.0, "as trained"), (temperature, f"temperature {temperature:.2f}")]
         )
@@ -57,8 +66,10 @@ def reliability_svg(
     )
 
 
-def _panel(probs: npt.ArrayLike, labels: npt.ArrayLike, heading: str, index: int) -> str:
+def _panel(probs: Array, labels: npt.ArrayLike, heading: str, index: int, decisions: int) -> str:
     bins = reliability_bins(probs, labels)
+    parts = [(probs[k::decisions], np.asarray(labels)[k::decisions]) for k in range(decisions)]
+    error = fmean(reliability_bins(*part).calibration_error for part in parts)
     total = float(bins.count.sum())
     bars, share, counts = [], [], []
     columns = (bins.count, bins.confidence, bins.accuracy)
@@ -84,7 +95,7 @@ def _panel(probs: npt.ArrayLike, labels: npt.ArrayLike, heading: str, index: int
     )
     return (
         f'<g transform="translate({left},{top})"><text x="0" y="-8">{heading}, ECE '
-        f"{bins.calibration_error:.4f}</text>"
+        f"{error:.4f}</text>"
         f"{''.join(bars)}"
         f'<polyline class="share" points="{" ".join(share)}"/>'
         f'<line class="ideal" x1="0" y1="{_SIZE}" x2="{_SIZE}" y2="0"/>'

@@ -48,6 +48,7 @@ def render_report(
     environment: Mapping[str, Any] | None,
     classes: Sequence[str] = (),
     shown_samples: Mapping[int, str] = MappingProxyType({}),
+    labels: Sequence[str] = (),
 ) -> str:
     """One HTML page that shows what a sweep found, finished or not.
 
@@ -61,6 +62,7 @@ def render_report(
         classes: Their names; where they are not known, they are numbered.
         shown_samples: What some samples of the test split look like: words, or an image as
             ``data:`` URI.
+        labels: What the decisions on a sample are about; none where there is one.
     """
     ranking = Ranking(records, sweep.rule)
     objective = sweep.objective
@@ -89,14 +91,14 @@ def render_report(
             metrics=metrics,
             columns=[*_FACTS, *metrics.values()],
             trials=[_trial_row(record, metrics) for record in records],
-            diagrams=[Markup(svg) for svg in _diagrams(ranking, predictions)],
+            diagrams=[Markup(svg) for svg in _diagrams(ranking, predictions, labels)],
             scatter=Markup(figures.error_against_objective(ranking)),
             curves=Markup(figures.curves(classifiers, sweep)),
             saved=figures.saved_by_stopping(classifiers, sweep),
             importances=importances(classifiers, sweep),
             slices=[Markup(svg) for svg in figures.slices(groups, objective)],
             maps=[Markup(svg) for svg in figures.maps(groups, objective)],
-            on_test=_on_test(ranking, predictions, classes),
+            on_test=_on_test(ranking, predictions, classes, labels),
             shown_samples=shown_samples,
             elsewhere=elsewhere_rows(ranking),
             sweep_yaml=dump_sweep(sweep),
@@ -168,7 +170,7 @@ class _Predictions:
             return None
 
 
-def _diagrams(ranking: Ranking, predictions: _Predictions) -> list[str]:
+def _diagrams(ranking: Ranking, predictions: _Predictions, about: Sequence[str]) -> list[str]:
     """Reliability diagrams of the best setting of each loss: the chosen one, the baseline, others.
 
     The others in the order of the leaderboard.
@@ -183,12 +185,13 @@ def _diagrams(ranking: Ranking, predictions: _Predictions) -> list[str]:
         found = predictions.of(record)
         if found is not None:
             title = record.label + (" (chosen)" if candidate == ranking.chosen else "")
-            drawings.append(reliability_svg(*found, record.outcome["temperature"], title))
+            temperature = record.outcome["temperature"]
+            drawings.append(reliability_svg(*found, temperature, title, max(1, len(about))))
     return drawings
 
 
 def _on_test(
-    ranking: Ranking, predictions: _Predictions, classes: Sequence[str]
+    ranking: Ranking, predictions: _Predictions, classes: Sequence[str], about: Sequence[str]
 ) -> dict[str, Any] | None:
     """What the chosen classifier does on the test split; None where its predictions are missing."""
     from sweeps.results import on_test
@@ -207,17 +210,20 @@ def _on_test(
     if baseline is not None and theirs is not None:
         curves[baseline.judged[0].label] = probabilities(theirs[0]), theirs[1]
     confidence, predicted = top_label(probs)
+    by_class, by_label = on_test.by_class, on_test.by_label
+    rows = by_label(probs, labels, about) if about else by_class(probs, labels, names)
     return {
         "label": chosen.judged[0].label,
-        "samples": len(labels),
+        "samples": len(labels) // max(1, len(about)),
+        "about": list(about),
         "sure": float(confidence.mean()),
         "right": float((predicted == labels).mean()),
-        "classes": Markup(on_test.class_chart(on_test.by_class(probs, labels, names))),
+        "classes": Markup(on_test.class_chart(rows)),
         "coverage": Markup(on_test.coverage_chart(curves)),
         "names": names,
         "matrix": counts if len(names) <= _MOST_IN_A_MATRIX else None,
         "pairs": on_test.confused_pairs(counts, names),
-        "mistakes": on_test.mistakes(probs, labels, names),
+        "mistakes": on_test.mistakes(probs, labels, names, about),
     }
 
 

@@ -46,6 +46,7 @@ class Identity:
         num_classes: The same.
         modules: A digest of each file of the user's own code.
         classes: Their names; none of a sweep from before they were kept.
+        labels: What the decisions on a sample are about; none where there is one.
     """
 
     digest: str
@@ -53,6 +54,7 @@ class Identity:
     num_classes: int
     modules: dict[str, str]
     classes: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
 
 
 def identify(sweep: SweepFile, dataset: Data) -> Identity:
@@ -63,6 +65,7 @@ def identify(sweep: SweepFile, dataset: Data) -> Identity:
         num_classes=dataset.num_classes,
         modules=own_modules(sweep.named),
         classes=dataset.classes,
+        labels=dataset.task.names,
     )
 
 
@@ -81,7 +84,8 @@ def read_identity(folder: Folder) -> Identity | None:
     if values is None:
         return None
     known = {field.name: values[field.name] for field in fields(Identity) if field.name in values}
-    return Identity(**{**known, "classes": tuple(values.get("classes", ()))})
+    names = {key: tuple(values.get(key, ())) for key in ("classes", "labels")}
+    return Identity(**{**known, **names})
 
 
 def read_environment(folder: Folder) -> dict[str, Any] | None:

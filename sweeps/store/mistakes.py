@@ -26,8 +26,7 @@ _FILE = "mistakes.json"
 def keep_mistakes(store: SweepStore, ranking: Ranking, dataset: Data) -> None:
     """Keep the samples of the test split that the choice is wrong on and surest of.
 
-    Nothing is kept of data that a person does not recognise, of which a sample asks for more than
-    one decision, nor where that cannot be now: a report
+    Nothing is kept of data that a person does not recognise, nor where that cannot be now: a report
     is as good without.
     """
     from sweeps.results.on_test import mistakes  # with what reports alone take time to import
@@ -35,12 +34,13 @@ def keep_mistakes(store: SweepStore, ranking: Ranking, dataset: Data) -> None:
     from trainables.data.base import OwnData
     from trainables.predictions import decode_predictions
 
-    if ranking.chosen is None or isinstance(dataset, OwnData) or dataset.task.decisions > 1:
+    if ranking.chosen is None or isinstance(dataset, OwnData):
         return
     folder = store.trial_folder(ranking.chosen.judged[0].number)
     try:
         logits, labels = decode_predictions(folder.read("predictions_test.parquet"))
-        found = mistakes(probabilities(logits), labels, dataset.classes)
+        probs, about = probabilities(logits), dataset.task.names
+        found = mistakes(probs, labels, dataset.classes, about)
         rows = np.array([mistake.row for mistake in found], np.int64)
         shown = zip(rows, map(dataset.samples.shown, dataset.test.rows(rows)), strict=True)
         kept = {str(row): text for row, text in shown if text is not None}

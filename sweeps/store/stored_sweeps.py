@@ -60,13 +60,13 @@ def read_stored_file(storage: str, name: str) -> str:
     return redact(SweepStore(storage, name).folder.read("sweep.yaml").decode())
 
 
-def class_names(store: SweepStore) -> Sequence[str]:
-    """Of a sweep's data; none where they are not known."""
+def class_and_label_names(store: SweepStore) -> tuple[Sequence[str], Sequence[str]]:
+    """Of a sweep's classes, and of several labels; none where they are not known."""
     with suppress(UserError):  # damaged, which is told where it matters
         identity = read_identity(store.folder)
         if identity is not None:
-            return identity.classes
-    return ()
+            return identity.classes, identity.labels
+    return (), ()
 
 
 def _about(store: SweepStore, sweep: SweepFile) -> TrackedSweep:

@@ -56,7 +56,7 @@ def collect_artifacts(
     # Here, as torch takes seconds to import and Ray is to be started first.
     from sweeps.results.reliability import reliability_svg
     from trainables.checkpoints import read_checkpoint
-    from trainables.predictions import decode_predictions
+    from trainables.predictions import decisions_of, decode_predictions
 
     source = store.trial_folder(record.number)
     for name, text in shared.items():
@@ -69,9 +69,10 @@ def collect_artifacts(
     if checkpoint is not None and not _collect_own(source / "checkpoints", folder):
         (folder / "checkpoint.pt").write_bytes(checkpoint)
     if "predictions_test.parquet" in names and "temperature" in record.outcome:
-        logits, labels = decode_predictions((folder / "predictions_test.parquet").read_bytes())
+        data = (folder / "predictions_test.parquet").read_bytes()
+        logits, labels = decode_predictions(data)
         temperature = record.outcome["temperature"]
-        drawing = reliability_svg(logits, labels, temperature, title=record.label)
+        drawing = reliability_svg(logits, labels, temperature, record.label, decisions_of(data))
         (folder / "reliability.svg").write_text(drawing)
 
 

@@ -20,7 +20,7 @@ from sweeps.results.so_far import so_far
 from sweeps.search.ranking import Ranking
 from sweeps.store.identity import Identity, read_environment
 from sweeps.store.mistakes import load_mistakes
-from sweeps.store.stored_sweeps import class_names
+from sweeps.store.stored_sweeps import class_and_label_names
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import to_yaml
 from sweeps.sweep_file.schema import SweepFile
@@ -106,6 +106,7 @@ def story_files(sweep: SweepFile, store: SweepStore, ending: Ending) -> dict[str
     from sweeps.results.report import render_report
 
     ranking, answer = ending.ranking, ending.answer
+    classes, labels = class_and_label_names(store)
     classifiers = [record for record in ranking.records if record.role != "encoder"]
     drawings: dict[str, Callable[[], str]] = {
         "figures/error_against_objective.svg": lambda: figures.error_against_objective(ranking),
@@ -116,8 +117,9 @@ def story_files(sweep: SweepFile, store: SweepStore, ending: Ending) -> dict[str
             ending.comparisons,
             lambda number: store.trial_folder(number).read("predictions_test.parquet"),
             read_environment(store.folder),
-            class_names(store),
+            classes,
             load_mistakes(store),
+            labels,
         ),
     }
     files = {}

@@ -14,12 +14,13 @@ from sklearn.metrics import roc_auc_score
 from calsweep.composing import Composer
 from sweeps.errors import UserError
 from sweeps.exporting import export_model, predict
+from sweeps.looking import write_report
 from sweeps.planning.data import load_data
 from sweeps.planning.data_facts import data_facts
 from sweeps.planning.data_fit import fit_to_data
 from sweeps.results.comparison import compare
 from sweeps.search.ranking import Ranking
-from sweeps.store.mistakes import load_mistakes
+from sweeps.store.mistakes import keep_mistakes, load_mistakes
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.trained import load_same_data, load_trained
@@ -112,14 +113,25 @@ def test_trials_learn_every_label(store: SweepStore) -> None:
         assert outcome["temperature"] > 0
 
 
-def test_the_choice_is_compared_and_reported(store: SweepStore) -> None:
+def test_the_choice_is_compared_and_reported(store: SweepStore, tmp_path: Path) -> None:
     ranking = Ranking(store.load_records(), store.load_sweep().rule)
     found = compare(
         ranking, lambda number: store.trial_folder(number).read("predictions_validation.parquet")
     )
     assert found
     assert all(each.low <= each.value <= each.high for each in found)
-    assert load_mistakes(store) == {}
+    dataset = load_data(store.load_sweep())
+    keep_mistakes(store, ranking, dataset)
+    assert all(text.startswith("data:image/png") for text in load_mistakes(store).values())
+    page = Path(
+        write_report("xray", store.storage, str(Path(store.storage) / "a.html"))
+    ).read_text()
+    assert ranking.chosen is not None
+    outcome = ranking.chosen.judged[0].outcome
+    assert f"as trained, ECE {outcome['test_ece']:.4f}" in page
+    assert f"{len(dataset.test)} samples, a decision on each of 3 labels" in page
+    for text in ("Label by label", "Round: yes", "Even: no"):
+        assert text in page
 
 
 def test_the_exported_classifier_gives_a_probability_for_each_label(

@@ -24,6 +24,7 @@ from trainables.training import DivergedError, Trainer, learning_rate_factor
 
 CPU = torch.device("cpu")
 LOSSES = ("cross_entropy", "focal", "crl", "cals_alm", "adafocal", "aucm", "mixup", "supcon")
+OTHER_TARGETS = ("focal weighted", "focal soft", "mixup soft", "adafocal several")
 
 
 @pytest.fixture(scope="module")
@@ -330,7 +331,7 @@ def results(
     return run_workers("training_worker.py", tmp_path_factory.mktemp("workers"))
 
 
-@pytest.mark.parametrize("loss", [*LOSSES, "focal weighted"])
+@pytest.mark.parametrize("loss", [*LOSSES, *OTHER_TARGETS])
 def test_two_workers_train_as_one_does(results: dict[str, dict[str, Any]], loss: str) -> None:
     alone, first, second = (results[key][loss] for key in ("alone", "worker0", "worker1"))
     for part in ("model", "loss"):

@@ -6,6 +6,7 @@ what each epoch reported, and the validation logits.
 
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from torch import distributed as dist
 from torch import nn
 
 from trainables.config import TrainingConfig, TrialSetup
-from trainables.data import load_dataset
+from trainables.data import Dataset, load_dataset
+from trainables.data.tasks import SeveralLabels
 from trainables.losses import make_loss
 from trainables.models import Classifier
 from trainables.report import TrialConfig
@@ -24,12 +26,36 @@ from trainables.trial import TrialRun
 
 WORKERS = 2
 LOSSES = ("cross_entropy", "focal", "crl", "cals_alm", "adafocal", "aucm", "mixup", "supcon")
-WEIGHTED = "focal weighted"
+OTHER_TARGETS = ("focal weighted", "focal soft", "mixup soft", "adafocal several")
+
+
+def digits(targets: str) -> Dataset:
+    """A hundred of them, with soft labels or several, and then with weights."""
+    dataset = load_dataset("digits", seed=0, train_samples=100)
+    chance = np.random.default_rng(0)
+    weights = chance.random(100, np.float32)
+    if targets == "soft":
+        soft = chance.dirichlet([0.3] * 10, 100).astype(np.float32)
+        return replace(dataset, train=replace(dataset.train, soft=soft, weights=weights))
+    if targets != "several":
+        return dataset
+    bits = {
+        name: replace(split, labels=np.stack([split.labels % 2, split.labels // 5], 1))
+        for name in ("train", "validation", "test")
+        for split in [getattr(dataset, name)]
+    }
+    bits["train"] = replace(bits["train"], weights=weights)
+    task = SeveralLabels(("odd", "large"))
+    return replace(dataset, **bits, classes=("no", "yes"), task=task)
 
 
 def train(name: str) -> dict[str, Any]:
     """Batches of 34, 33 and 33 samples: uneven shares for two workers."""
-    dataset = load_dataset("digits", seed=0, train_samples=100)
+    name, _, targets = name.partition(" ")
+    dataset = digits(targets)
+    if name == "mixup":  # which takes no weights
+        dataset = replace(dataset, train=replace(dataset.train, weights=None))
+    of_classes = (9.0, 4.0, *[1.0] * (dataset.num_classes - 2))
     torch.manual_seed(0)
     encoder = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.Tanh())  # no batch statistics
     config = TrainingConfig(
@@ -38,17 +64,17 @@ def train(name: str) -> dict[str, Any]:
         lr=0.1,
         clip_grad_norm=0.5,
         augmentation="crop_flip",
-        class_weights=(9.0, 4.0, *[1.0] * 8) if name == WEIGHTED else None,
+        class_weights=of_classes if targets and name != "mixup" else None,
     )
-    model = Classifier(encoder, nn.Linear(16, 10))
-    loss = make_loss(name.partition(" ")[0], num_classes=10)
+    model = Classifier(encoder, nn.Linear(16, dataset.num_outputs))
+    loss = make_loss(name, num_classes=dataset.num_classes)
     trainer = Trainer(model, loss, dataset, config, seed=1, device=torch.device("cpu"))
     reports = []
     for _ in range(config.epochs):
         reports.append(trainer.train_epoch())
         logits, labels = trainer.predict(dataset.validation)
         assert np.array_equal(labels.numpy(), dataset.validation.labels)
-        trainer.adapt_loss(logits, labels)
+        trainer.adapt_loss(*dataset.task.decided(logits, labels))
     state = {"model": model.state_dict(), "loss": loss.state_dict()}
     return {**state, "reports": reports, "logits": logits}
 
@@ -88,12 +114,12 @@ def main(rank: int, folder: Path) -> None:
     dist.init_process_group(
         "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=WORKERS
     )
-    found = {name: train(name) for name in (*LOSSES, WEIGHTED)}
+    found = {name: train(name) for name in (*LOSSES, *OTHER_TARGETS)}
     torch.save({**found, "resumed": resumed(folder)}, folder / f"worker{rank}.pt")
     dist.barrier()
     dist.destroy_process_group()
     if rank == 0:
-        torch.save({name: train(name) for name in (*LOSSES, WEIGHTED)}, folder / "alone.pt")
+        torch.save({name: train(name) for name in (*LOSSES, *OTHER_TARGETS)}, folder / "alone.pt")
 
 
 if __name__ == "__main__":
