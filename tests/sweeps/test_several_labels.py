@@ -95,6 +95,17 @@ def test_pictures_and_findings_are_read(folder: Path) -> None:
     assert everything.task.names == ("Even", "Large", "No Finding", "Round")
 
 
+def test_pictures_may_stay_on_the_disk(folder: Path) -> None:
+    kept, streamed = (
+        load_data(sweep_of(folder, dataset=section(folder, storage=storage)))
+        for storage in ("memory", "stream")
+    )
+    assert streamed.test.is_streamed
+    assert streamed.task == kept.task
+    np.testing.assert_array_equal(streamed.test.labels, kept.test.labels)
+    np.testing.assert_array_equal(streamed.test.rows(slice(None)), kept.test.inputs)
+
+
 def test_trials_learn_every_label(store: SweepStore) -> None:
     dataset = load_data(store.load_sweep())
     for record in store.load_records():
