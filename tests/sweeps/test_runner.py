@@ -7,10 +7,10 @@ import pytest
 from sweeps.errors import UserError
 from sweeps.looking import overviews, read_answer, write_report
 from sweeps.planning.data import load_data
-from sweeps.runner import resume_sweep, run_sweep
+from sweeps.runner import _on_budget, resume_sweep, run_sweep
 from sweeps.store.sweep_store import SweepStore
 from sweeps.upkeep import delete_sweep
-from tests.builders import baseline, make_sweep, new_store, trial
+from tests.builders import baseline, ledger_of, make_sweep, new_store, trial
 
 
 def test_a_taken_name_is_refused_before_anything_starts(tmp_path: Path) -> None:
@@ -46,6 +46,18 @@ def test_the_answer_is_for_good_once_the_sweep_has_ended(tmp_path: Path) -> None
     assert answer["chosen"]["loss"] == "focal"
     store.save_answer(answer, print)
     assert read_answer("ended", str(tmp_path))[1]
+
+
+def test_a_search_that_came_to_noise_says_so(tmp_path: Path) -> None:
+    sweep = make_sweep("enough", search={"stop_at_noise": True}, selection={"finalists": 0})
+    honest = trial(1, val_ece=0.02, val_ece_calibrated_high=0.03)
+    ledger = ledger_of(sweep, new_store(tmp_path, sweep, [baseline(val_ece=0.05), honest]))
+    assert ledger.exhausted
+    assert _on_budget(ledger) == (
+        "The search ended by search.stop_at_noise, after 2 settings: focal γ=1 came to val_ece "
+        "0.0200, and a perfectly calibrated model would show up to 0.0300 on so few samples, so "
+        "nothing further could be shown to be better."
+    )
 
 
 def test_a_sweep_that_is_being_run_is_not_deleted(tmp_path: Path) -> None:

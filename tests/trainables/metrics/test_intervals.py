@@ -49,10 +49,11 @@ def test_intervals_cover(kind: str, num_classes: int, laws: dict[tuple[str, int]
 def test_intervals_of_every_metric_cover(
     kind: str, num_classes: int, laws: dict[tuple[str, int], Law]
 ) -> None:
+    # Of 100 intervals that cover in 95%, fewer than 87 cover once in 1,000 times.
     law = laws[kind, num_classes]
     for name, (truth, interval) in intervals_of(law, WITH_INTERVAL).items():
-        row = measure(law, name, interval, truth, 1000, repetitions=200, seed=1)
-        assert row.covers >= 0.9, name
+        row = measure(law, name, interval, truth, 1000, repetitions=100, seed=1)
+        assert row.covers >= 87 / 100, name
 
 
 def test_the_percentile_bootstrap_of_a_calibrated_model_does_not_cover(
