@@ -1,4 +1,4 @@
-"""The other worker of ``test_accumulating``: ``python accumulating_worker.py FOLDER``."""
+"""One of two workers of ``test_accumulating``: ``python accumulating_worker.py RANK FOLDER``."""
 
 import sys
 from datetime import timedelta
@@ -53,4 +53,5 @@ def meet(rank: int, folder: Path) -> tuple[list[dict[str, Tensor]], str]:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    torch.save(meet(1, Path(sys.argv[1])), Path(sys.argv[1]) / "other.pt")
+    worker, place = int(sys.argv[1]), Path(sys.argv[2])
+    torch.save(meet(worker, place), place / f"{worker}.pt")

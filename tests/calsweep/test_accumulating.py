@@ -1,20 +1,18 @@
 """The metrics as classes of torchmetrics."""
 
 import copy
-import os
 import pickle
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import torch
 from torchmetrics import Metric, MetricCollection
 
 import calsweep
 from calsweep.metrics import class_names
 from tests.calsweep import accumulating_worker
 from tests.calsweep.accumulating_worker import predictions
+from tests.harness.workers import run_workers
 from trainables.metrics import METRICS, evaluate, expected_calibration_error
 
 CLASSES = class_names()
@@ -89,20 +87,9 @@ def test_a_collection_keeps_the_predictions_once() -> None:
     )
 
 
-@pytest.mark.filterwarnings("ignore:The ``compute`` method of metric .* was called before")
-def test_two_workers_one_of_them_without_samples(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    script = Path(accumulating_worker.__file__)
-    environment = {**os.environ, "PYTHONPATH": str(script.parents[2])}
-    command = [sys.executable, "-W", "ignore", str(script), str(tmp_path)]
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as other:
-        here = accumulating_worker.meet(0, tmp_path)
-        _, errors = other.communicate(timeout=100)
-        assert other.returncode == 0, errors
+def test_two_workers_one_of_them_without_samples(tmp_path: Path) -> None:
     expected = evaluate(*predictions())
-    for values, refused in (here, torch.load(tmp_path / "other.pt", weights_only=True)):
+    for values, refused in run_workers(Path(accumulating_worker.__file__), tmp_path).values():
         for found in values:
             assert {CLASSES[name]: value.item() for name, value in found.items()} == pytest.approx(
                 expected, rel=1e-6

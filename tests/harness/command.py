@@ -14,8 +14,8 @@ CALSWEEP = str(Path(sys.executable).with_name("calsweep"))
 
 # Importing PyTorch takes most of a short command's time. So the processes of commands are forked
 # from one that has imported it, and nothing else of what a command is about.
-_forks = multiprocessing.get_context("forkserver")
-_forks.set_forkserver_preload(["torch", "optuna"])
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["torch", "optuna"])
 
 
 def calsweep(
@@ -31,7 +31,7 @@ def calsweep(
     """
     base = os.environ if environment is None else environment
     with tempfile.TemporaryDirectory(prefix="calsweep-said-") as said:
-        process = _forks.Process(
+        process = FORKS.Process(
             target=_command,
             args=(str(folder), arguments, {**base, "COLUMNS": "120", **variables}, said),
         )

@@ -1,6 +1,5 @@
 """Batch norms over workers give what one process gives, whatever else they do."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,17 +7,16 @@ import pytest
 import torch
 from torch import nn
 
+from tests.harness.workers import run_workers
 from trainables.batch_norm import synchronised
 
 KINDS = ("plain", "with activation", "with parameters")
 
 
 @pytest.fixture(scope="module")
-def results(
-    tmp_path_factory: pytest.TempPathFactory,
-    run_workers: Callable[[str, Path], dict[str, Any]],
-) -> dict[str, Any]:
-    return run_workers("batch_norm_worker.py", tmp_path_factory.mktemp("workers"))
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    script = Path(__file__).with_name("batch_norm_worker.py")
+    return run_workers(script, tmp_path_factory.mktemp("workers"))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -4,12 +4,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from tests.harness.workers import run_workers
 from trainables.internals import lost_a_peer, uncompiled
 
 STEP = """
@@ -49,9 +49,8 @@ def test_an_optimiser_without_the_compilers_wrappers_is_the_same(kind: str) -> N
     assert torch.equal(trained(uncompiled(plain)), trained(plain))
 
 
-def test_the_death_of_a_worker_is_told_from_a_fault(
-    tmp_path: Path, run_workers: Callable[[str, Path], dict[str, Any]]
-) -> None:
-    (survivor,) = run_workers("dying_worker.py", tmp_path).values()
+def test_the_death_of_a_worker_is_told_from_a_fault(tmp_path: Path) -> None:
+    script = Path(__file__).with_name("dying_worker.py")
+    (survivor,) = run_workers(script, tmp_path).values()
     assert survivor["lost a peer"]
     assert not lost_a_peer(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))

@@ -2,7 +2,6 @@
 
 import copy
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.harness.workers import run_workers
 from trainables import training
 from trainables.config import TrainingConfig, check_shares
 from trainables.data import load_dataset
@@ -324,11 +324,10 @@ def test_the_losses_own_parameters_are_not_decayed() -> None:
 
 
 @pytest.fixture(scope="module")
-def results(
-    tmp_path_factory: pytest.TempPathFactory, run_workers: Callable[[str, Path], dict[str, Any]]
-) -> dict[str, dict[str, Any]]:
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """What each of two workers got, and one alone."""
-    return run_workers("training_worker.py", tmp_path_factory.mktemp("workers"))
+    script = Path(__file__).with_name("training_worker.py")
+    return run_workers(script, tmp_path_factory.mktemp("workers"))
 
 
 @pytest.mark.parametrize("loss", [*LOSSES, *OTHER_TARGETS])

@@ -1,20 +1,17 @@
 """Losses give the same value and gradient for any number of workers, with uneven shares too."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
+from tests.harness.workers import run_workers
 from trainables.distributed import all_gather, global_mean, rank, world_size
 from trainables.losses import available_losses
 
 LOSSES = (*available_losses(), "torch.nn:MultiMarginLoss")
 SHARES = [(number, workers) for workers in (1, 2, 3) for number in range(workers)]
-ROOT = Path(__file__).parents[3]
 
 Results = dict[str, dict[str, dict[str, Tensor]]]
 
@@ -22,22 +19,8 @@ Results = dict[str, dict[str, dict[str, Tensor]]]
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """What each worker got: one run of three processes serves all tests."""
-    folder = tmp_path_factory.mktemp("workers")
     script = Path(__file__).with_name("worker.py")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GLOO_SOCKET_IFNAME": "lo"}
-    workers = [
-        subprocess.Popen(
-            [sys.executable, str(script), str(number), str(folder)],
-            env=environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for number in range(3)
-    ]
-    for worker in workers:
-        _, errors = worker.communicate(timeout=100)
-        assert worker.returncode == 0, errors
-    return {path.stem: torch.load(path, weights_only=True) for path in folder.glob("*.pt")}
+    return run_workers(script, tmp_path_factory.mktemp("workers"), count=3)
 
 
 @pytest.mark.parametrize("name", LOSSES)
