@@ -152,8 +152,9 @@ def test_use_before_fit_and_bad_logits(name: str, logits: Tensor, labels: Tensor
 def test_classes_that_are_ruled_out_stay_unlikely(
     name: str, logits: Tensor, labels: Tensor
 ) -> None:
-    ruled_out = torch.cat([logits, torch.full((len(logits), 1), -math.inf)], dim=1)
-    method = make_posthoc(name).fit(ruled_out, labels)
+    few = logits[:500]  # the steep column takes Dirichlet calibration a thousand steps
+    ruled_out = torch.cat([few, torch.full((len(few), 1), -math.inf)], dim=1)
+    method = make_posthoc(name).fit(ruled_out, labels[:500])
     probs = torch.softmax(method(ruled_out), dim=1)
     assert probs.isfinite().all()
     if name == "meta_calibration":  # answers the uniform distribution where it abstains
@@ -291,7 +292,7 @@ def test_histogram_bins_without_samples_keep_their_middle() -> None:
     assert shares[0, 0] == pytest.approx(0.25 / (0.25 + 0.75))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10)
 @given(st.integers(20, 60), st.integers(2, 4), st.integers(0, 2**32), st.sampled_from(NAMES[:5]))
 def test_no_label_takes_part_in_its_own_calibration(
     num_samples: int, num_classes: int, seed: int, name: str
