@@ -126,27 +126,35 @@ def imported_by(code: str, folder: Path | None = None) -> set[str]:
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
+SMALL = ("training.epochs=2", "search.trials=3", "selection.seeds=0", "losses=[focal]")
+
+
+def run_small(folder: Path, *sets: str) -> subprocess.CompletedProcess[str]:
+    values = (*SMALL, "dataset.train_samples=300", *sets)
+    done = calsweep(folder, "run", "quickstart", *(x for s in values for x in ("--set", s)))
+    assert done.returncode == 0, done.stderr
+    return done
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder where a small sweep was run, with default storage."""
     folder = tmp_path_factory.mktemp("finished")
-    sets = ["training.epochs=2", "search.trials=3", "selection.seeds=0", "losses=[focal]"]
-    sets.append("dataset.train_samples=300")
-    done = calsweep(folder, "run", "quickstart", *(x for s in sets for x in ("--set", s)))
-    assert done.returncode == 0, done.stderr
+    done = run_small(folder, "tracking.register_model=false")
     for part in ("best setting", "Chosen: ", "calsweep ui", "calsweep best", "calsweep report"):
         assert part in done.stdout
     assert "3 trials" in done.stderr or "/3" in done.stderr
-    assert "registered: models:/calsweep-digits@champion" in done.stderr
     return folder
 
 
+@pytest.mark.slow
 def test_the_choice_is_in_the_registry_at_once(
-    finished: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import mlflow
 
-    uri = tracking_uri(str(finished / "calsweep-store"))
+    assert "registered: models:/calsweep-digits@champion" in run_small(tmp_path).stderr
+    uri = tracking_uri(str(tmp_path / "calsweep-store"))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     model = mlflow.pyfunc.load_model("models:/calsweep-digits@champion")
     images, digits = load_digits(return_X_y=True)

@@ -26,6 +26,7 @@ GIB = 2**30
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.timeout(600)
 def test_a_trial_killed_for_memory_comes_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -190,6 +190,7 @@ def test_a_sweep_aims_at_a_function_of_ones_own(workplace: Path) -> None:
         losses=["brier"],
         search={"trials": 2, "constraints": {"val_cost": 9}, "objective": objectives},
         selection={"finalists": 1, "seeds": 1},
+        scaling={"max_concurrent": 1},  # one process to start
     )
     finished = [r.outcome for r in result.records if r.state == "finished"]
     chosen = result.answer["chosen"]
@@ -309,6 +310,7 @@ def test_if_every_trial_fails_the_sweep_fails_with_the_reasons(workplace: Path) 
             losses=["focal"],
             search={"trials": 2},
             training={"epochs": 1, "lr": 1e6, "batch_size": 64},
+            scaling={"max_concurrent": 1},
         )
     records = SweepStore(str(workplace / "store"), "hopeless").load_records()
     assert [record.state for record in records] == ["failed", "failed"]

@@ -61,7 +61,7 @@ true|yes|~|null|""|''|"\\0"|"\\e[31m"|text|ääh 漢字|[/data/x]|[bold]x[/bold]
 !<tag:yaml.org,2002:int> y|!|&a|*|@|`|%|"|'|[|]|{|}|,|>|\\||- -|? ?|: :|# x|os:system|x:y|:|timm/
 =|../x
 """.replace("\n", "|").split("|")
-VALUES = [*VALUES, "0x" + "f" * 5000, "9" * 5000, "x" * 5000, "[" * 2000, "{a: " * 200, "|\n  x"]
+VALUES = [*VALUES, "0x" + "f" * 5000, "9" * 5000, "x" * 5000, "[" * 400, "{a: " * 200, "|\n  x"]
 
 
 def _lines(text: str, change: Callable[[list[str]], None]) -> str:
