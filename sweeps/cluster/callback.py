@@ -13,7 +13,7 @@ from typing import Any
 from ray.tune import Callback
 from ray.tune.experiment import Trial
 
-from sweeps.cluster.internals import SweepOverError
+from sweeps.cluster.internals import SweepOverError, others_took_the_memory
 from sweeps.search.ledger import Ledger
 from trainables.report import Failed, Progressed, Waits, from_tune
 
@@ -38,7 +38,7 @@ class LedgerCallback(Callback):
         self._ledger = ledger
         self._on_shortage = on_shortage
         self._on_notice = on_notice
-        self._killed_for_memory = False
+        self._shortage: str | None = None  # of which the trial that ends next was killed
 
     def __deepcopy__(self, memo: object) -> LedgerCallback:
         """Tune copies its callbacks; this one is told of trials by others too."""
@@ -88,7 +88,7 @@ class LedgerCallback(Callback):
     def out_of_memory(self, reason: str) -> None:
         """The trial whose end comes next (:meth:`on_trial_error`) was killed for want of memory."""
         logger.warning("%s", reason)
-        self._killed_for_memory = True
+        self._shortage = reason
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **_: Any) -> None:
         """The trial's process died.
@@ -97,9 +97,12 @@ class LedgerCallback(Callback):
         calls under way, Tune takes the second that breaks for the end of the trial.
         """
         number = trial.config["number"]
-        running, self._killed_for_memory, short = self._ledger.live, False, self._killed_for_memory
-        # Of several trials that are more than the memory holds, none is the one at fault.
-        self._ledger.died(number, at_fault=not short or running == 1)
-        if short:
+        running, self._shortage, shortage = self._ledger.live, None, self._shortage
+        if shortage is None:
+            self._ledger.died(number)
+        else:
+            # Of several trials that are more than the memory holds, none is the one at fault.
+            alone = running == 1 and not others_took_the_memory(shortage)
+            self._ledger.died(number, at_fault=alone)
             decided = self._on_shortage(running)
             self._on_notice(f"trial {number} was killed, as its node runs low on memory; {decided}")

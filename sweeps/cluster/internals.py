@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -192,6 +193,29 @@ def killed_for_memory(on_shortage: Callable[[str], object]) -> Iterator[None]:
 
 
 _SHORTAGE = "running low on memory"
+_LIMITS = re.compile(r"Memory usage (\d+)B exceeded threshold of (\d+)B")
+_KILLED = re.compile(r"pid=(\d+), actual memory used=([\d.]+)GB")
+
+
+def others_took_the_memory(said: str) -> bool:
+    """Whether a node would be short of memory without the processes that were killed on it, too.
+
+    Args:
+        said: What Ray says of the shortage.
+
+    Leans on: its words; where they are others, the answer is no.
+    Why: no exception has the numbers as fields, and a trial is not to be failed for what another
+        program takes.
+    Since: Ray 2.60, the oldest that is allowed.
+    Test: tests/sweeps/test_low_memory.py::test_a_trial_killed_for_memory_comes_again
+    """
+    limits, killed = _LIMITS.search(said), dict(_KILLED.findall(said))
+    if limits is None or not killed:
+        return False
+    used, threshold = map(int, limits.groups())
+    return used - sum(map(float, killed.values())) * 2**30 > threshold
+
+
 _PORTS = range(20_000, 32_000)  # below those that Linux and Ray give to whoever asks for any
 
 

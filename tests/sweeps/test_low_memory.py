@@ -9,6 +9,7 @@ import psutil
 import pytest
 from rich.console import Console
 
+from sweeps.cluster import internals
 from sweeps.runner import run_sweep
 from sweeps.sweep_file.loading import parse_sweep
 
@@ -54,6 +55,9 @@ def test_a_trial_killed_for_memory_comes_again(
         result = run_sweep(parse_sweep(values), str(tmp_path / "store"), console=console)
         hog.join()
     assert "was killed, as its node runs low on memory" in said.read_text()
+    log = (tmp_path / "store/sweeps/hungry/driver.log").read_text()
+    assert internals._LIMITS.search(log)
+    assert internals._KILLED.search(log)
     assert {record.state for record in result.records} == {"finished"}
     for record in result.records:
         assert [entry["epoch"] for entry in record.history] == [1, 2, 3, 4]

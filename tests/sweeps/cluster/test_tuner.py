@@ -77,6 +77,29 @@ def test_a_trial_that_is_alone_too_big_fails(tmp_path: Path) -> None:
     assert record.state == "failed"
 
 
+SHORTAGE = """\
+1 worker(s) were killed due to the node running low on memory.
+OOM kill reason: Memory usage {used}B exceeded threshold of 11002866688B (43.5% of 25276514304B)
+Selected to kill: (Task: task name=TrainController.__init__, pid=972, actual memory used=0.08GB, …)
+Selected to kill: (Actor(7608): task name=ImplicitFunc, pid=824, actual memory used=0.41GB, …)
+"""  # as Ray 2.60 has it, in part
+
+
+@pytest.mark.parametrize(("gigabytes", "state"), [(10.26, "failed"), (13.42, "running")])
+def test_what_other_programs_take_is_no_trials_fault(
+    tmp_path: Path, gigabytes: float, state: str
+) -> None:
+    said = SHORTAGE.format(used=int(gigabytes * 2**30))
+    ledger, _ = a_ledger(tmp_path)
+    callback = LedgerCallback(ledger)
+    for _ in range(4):
+        record = ledger.next()
+        assert record is not None
+        callback.out_of_memory(said)
+        callback.on_trial_error(0, [], tune_trial(record.number))
+    assert record.state == state
+
+
 def test_fewer_trials_run_after_a_shortage_and_later_as_many_again() -> None:
     now = 0.0
     slots = Slots(lambda: 4, clock=lambda: now)
