@@ -193,7 +193,8 @@ def _carry_out(
     on_answer: OnAnswer,
     log: Path,
 ) -> SweepResult:
-    writer = MlflowWriter(store.patiently(partial(Mirror, sweep, store), progress.fault))
+    mirror = store.patiently(partial(Mirror, sweep, store), progress.fault)
+    writer = MlflowWriter(mirror, progress.notice)
     records = store.patiently(partial(_load_records, sweep, store, progress), progress.fault)
     encoder = store.patiently(partial(encoder_setup, sweep, store, dataset), progress.fault)
     ledger = Ledger(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from sweeps.planning.json_schema import PATH
+from sweeps.sweep_file.loading import SCHEMA
 
 _BOUNDS: Final = {
     "minimum": "at least {}",
@@ -23,7 +23,7 @@ _TYPES: Final = {
 
 def sections() -> str:
     """A heading and a table of keys for each section."""
-    schema = json.loads(PATH.read_text(encoding="utf-8"))
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     definitions = schema["$defs"]
     headings: dict[str, str] = {}  # section → its first heading
     for key, given in schema["properties"].items():

@@ -20,7 +20,7 @@ from sweeps.cluster.shipping import SWEEP_FILE, Shipment, stage
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.planning.checks import check_sweep
 from sweeps.planning.portability import check_reachable
-from sweeps.sweep_file.schema import SweepFile, TrackingSection
+from sweeps.sweep_file.schema import SweepFile
 from trainables.arguments import did_you_mean
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def submit(sweep: SweepFile, storage: str, address: str | None) -> tuple[str, Sh
         UserError: Something is wrong with the input; nothing was sent.
     """
     uri = sweep.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI")
-    sweep = sweep.model_copy(update={"tracking": TrackingSection(uri=uri)})
+    sweep = sweep.model_copy(update={"tracking": sweep.tracking.model_copy(update={"uri": uri})})
     check_reachable(storage, sweep)
     dashboard_url(address)  # tells a malformed one before torch is imported, which takes seconds
     check_sweep(sweep)

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sweeps.errors import UserError, first_line
-from sweeps.planning.json_schema import FIRST_LINE
-from sweeps.sweep_file.loading import to_yaml
+from sweeps.sweep_file.loading import FIRST_LINE, to_yaml
 from trainables.arguments import did_you_mean
 
 if TYPE_CHECKING:

@@ -8,18 +8,14 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from typing import Any, Final
+from typing import Any
 
 from pydantic import BaseModel
 
 from sweeps.sweep_file import schema as schema_module
-from sweeps.sweep_file.loading import READY_MADE
+from sweeps.sweep_file.loading import SCHEMA
 from sweeps.sweep_file.schema import SweepFile, TrainingSection
 from trainables.config import TrainingConfig
-
-PATH: Final = READY_MADE.with_name("sweep.schema.json")
-FIRST_LINE: Final = f"# yaml-language-server: $schema={PATH.as_uri()}\n"
-"""Of a sweep file that is written for somebody to edit on this machine."""
 
 _ADDRESS = "http://json-schema.org/draft-07/schema#"  # which all editors know
 
@@ -122,4 +118,4 @@ def schema_text() -> str:
 
 
 if __name__ == "__main__":
-    PATH.write_text(schema_text(), encoding="utf-8")
+    SCHEMA.write_text(schema_text(), encoding="utf-8")

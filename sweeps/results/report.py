@@ -28,7 +28,7 @@ from sweeps.results.predictions import probabilities, top_label
 from sweeps.results.side_by_side import Beside, best_by_loss
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
-from sweeps.sweep_file.loading import dump_sweep
+from sweeps.sweep_file.loading import to_yaml
 from sweeps.sweep_file.schema import SweepFile
 from trainables.predictions import Array, decode_predictions
 
@@ -101,7 +101,7 @@ def render_report(
             on_test=_on_test(ranking, predictions, classes, labels),
             shown_samples=shown_samples,
             elsewhere=elsewhere_rows(ranking),
-            sweep_yaml=dump_sweep(sweep),
+            sweep_yaml=to_yaml(sweep.model_dump(mode="json")),
             environment=_UNKNOWN if environment is None else json.dumps(environment, indent=1),
         )
     )

@@ -24,6 +24,9 @@ from sweeps.sweep_file.yaml_text import (
 from trainables.arguments import did_you_mean
 
 READY_MADE = Path(__file__).parent / "ready_made"
+SCHEMA = READY_MADE.with_name("sweep.schema.json")
+FIRST_LINE = f"# yaml-language-server: $schema={SCHEMA.as_uri()}\n"
+"""Of every sweep file that is written: editors on this machine complete and check it."""
 _LARGEST_FILE = 2**20  # bytes
 
 
@@ -181,7 +184,7 @@ def parse_sweep(
 
 def dump_sweep(sweep: SweepFile) -> str:
     """The sweep as a complete sweep file: every value, also those left to their defaults."""
-    return to_yaml(sweep.model_dump(mode="json"))
+    return FIRST_LINE + to_yaml(sweep.model_dump(mode="json"))
 
 
 def to_yaml(value: Any) -> str:

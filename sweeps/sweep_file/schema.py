@@ -486,6 +486,8 @@ class TrackingSection(_Section):
 
     Attributes:
         uri: Its address; by default SQLite in the sweep store.
+        experiment: What the runs are put under, such as the only one that its user may write to;
+            by default one of the dataset's name and content.
         register_model: Whether the chosen classifier goes into its registry at the end, as
             ``champion`` of the dataset, and the runner-up as ``challenger``.
         system_metrics: Whether the sweep's own run has how busy the machines are: CPUs, memory,
@@ -493,6 +495,7 @@ class TrackingSection(_Section):
     """
 
     uri: str | None = None
+    experiment: Annotated[str, Field(min_length=1)] | None = None
     register_model: bool = False
     system_metrics: bool = False
 

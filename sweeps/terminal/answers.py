@@ -19,12 +19,11 @@ from sweeps.formatting import (
     metric_heading,
     objective_heading,
 )
-from sweeps.planning.json_schema import FIRST_LINE
 from sweeps.results.best import as_sweep_file
 from sweeps.results.columns import objective_metric, shown_metrics
 from sweeps.results.overview import Overview
 from sweeps.results.side_by_side import Beside, best_by_loss
-from sweeps.sweep_file.loading import read_resolved, to_yaml
+from sweeps.sweep_file.loading import FIRST_LINE, read_resolved, to_yaml
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.style import new_table
 

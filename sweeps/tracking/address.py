@@ -128,9 +128,14 @@ def check_answers(uri: str) -> None:
             timeout=_TIMEOUT_SECONDS,
         )
     except (requests.RequestException, ValueError) as error:  # or it is no address at all
+        remedy = (
+            "name the file with its certificate, or with that of who signed it, in "
+            "MLFLOW_TRACKING_SERVER_CERT_PATH"
+            if isinstance(error, requests.exceptions.SSLError)
+            else "start the server, or leave tracking.uri out to use SQLite in the sweep store"
+        )
         raise UserError(
-            f"tracking.uri = {shown!r} does not answer ({_cause(error)}); start the server, or "
-            "leave tracking.uri out to use SQLite in the sweep store"
+            f"tracking.uri = {shown!r} does not answer ({_cause(error)}); {remedy}"
         ) from None
     if reply.status_code in (401, 403):
         _ask_with_mlflows_own_credentials(uri)
@@ -148,10 +153,17 @@ def _credentials(parts: SplitResult) -> tuple[str, str] | None:
 
 
 def _verify() -> bool | str:
-    """What MLflow verifies a server's certificate by."""
+    """What MLflow verifies a server's certificate by.
+
+    Raises:
+        UserError: It is not there.
+    """
     if os.environ.get("MLFLOW_TRACKING_INSECURE_TLS", "").lower() in ("true", "1"):
         return False
-    return os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH") or True
+    path = os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH")
+    if path and not Path(path).is_file():
+        raise UserError(f"MLFLOW_TRACKING_SERVER_CERT_PATH = {path!r}: there is no such file")
+    return path or True
 
 
 def _ask_with_mlflows_own_credentials(uri: str) -> None:

@@ -8,21 +8,24 @@ from sweeps.results.best import DIGITS
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.address import artifact_location
 from sweeps.tracking.internals import EXPERIMENT_KIND, deleted
+from sweeps.tracking.rights import needs_right, writes_to
 from sweeps.tracking.views import VIEW_TAG, shared_view
 
 OURS = {"calsweep": "1"}  # what the reader knows an experiment by
+_MAKE_IT = "ask for it to be made and for EDIT on it, or name another one as tracking.experiment"
 _DATA = "calsweep.data"  # the tag with the digest of an experiment's data
 
 
 def dataset_experiment(
     client: Any, sweep: SweepFile, sweep_id: str, digest: str | None, storage: str, uri: str
-) -> str:
-    """The id of the experiment of the sweep's data, made if it is not there.
+) -> Any:
+    """The experiment of the sweep's data, made if it is not there.
 
     It is called by the dataset's label and a part of the digest; other data of that label have
-    another. A sweep that has runs somewhere stays there. An experiment of that name that somebody
-    else has made is used: it may be the only one that this user may write to. A deleted one keeps
-    its name in MLflow for ever, and stays deleted: a number is added.
+    another. A sweep that has runs somewhere stays there, and one that names an experiment gets
+    that. An experiment of that name that somebody else has made is used: it may be the only one
+    that this user may write to. A deleted one keeps its name in MLflow for ever, and stays deleted:
+    a number is added.
 
     Args:
         client: MLflow's.
@@ -31,13 +34,16 @@ def dataset_experiment(
         digest: Of its data; None if that was not kept, and the label alone has to tell.
         storage: Of the sweeps.
         uri: MLflow's address.
+
+    Raises:
+        NoRightError: The user may not write to it, or not make it.
     """
     ours = our_experiments(client)
     experiment = _experiment_of(client, ours, sweep_id)
     own: dict[str, str] = {}
     if experiment is None:
-        name = sweep.dataset.label
-        if digest is not None:
+        name = sweep.tracking.experiment or sweep.dataset.label
+        if digest is not None and sweep.tracking.experiment is None:
             own = {_DATA: digest}
             name = next(
                 (e.name for e in ours if e.tags.get(_DATA) == digest),
@@ -46,10 +52,11 @@ def dataset_experiment(
         experiment = _find_or_make(client, name, uri, storage)
     view = shared_view(sweep, experiment.tags)
     wanted = {**EXPERIMENT_KIND, **own, **experiment.tags, **OURS, VIEW_TAG: view}
-    for name, value in wanted.items():
-        if experiment.tags.get(name) != value:
-            client.set_experiment_tag(experiment.experiment_id, name, value)
-    return str(experiment.experiment_id)
+    with writes_to(experiment.name):
+        for name, value in wanted.items():
+            if experiment.tags.get(name) != value:
+                client.set_experiment_tag(experiment.experiment_id, name, value)
+    return experiment
 
 
 def our_experiments(client: Any) -> list[Any]:
@@ -80,10 +87,12 @@ def _find_or_make(client: Any, label: str, uri: str, storage: str) -> Any:
     place = artifact_location(uri, storage)
     name, number = label, 1
     while True:
-        experiment = client.get_experiment_by_name(name)
+        with writes_to(name):
+            experiment = client.get_experiment_by_name(name)
         if experiment is None:
             try:
-                client.create_experiment(name, f"{place}/{_folder(name)}" if place else None)
+                with needs_right(f"make the experiment {name!r}", _MAKE_IT):
+                    client.create_experiment(name, f"{place}/{_folder(name)}" if place else None)
             except MlflowException as error:
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":  # else: another was faster
                     raise

@@ -29,6 +29,7 @@ from sweeps.tracking.address import make_client, make_database, tracking_uri
 from sweeps.tracking.artifacts import ArtifactError, FilesAwayError, gather_artifacts
 from sweeps.tracking.experiment import dataset_experiment
 from sweeps.tracking.internals import deleted
+from sweeps.tracking.rights import needs_right, writes_to
 from sweeps.tracking.run import (
     PLACE,
     end_tags,
@@ -85,6 +86,7 @@ class Mirror:
         self._sweep_id = store.sweep_id()
         self._client: Any = None
         self._experiment_id = ""
+        self._experiment = ""  # its name
         self._parent_id = ""
         self._run_ids: dict[int, str] = {}
         self._found: dict[int, set[str]] = {}  # runs from before, with the parameters they have
@@ -102,20 +104,26 @@ class Mirror:
         A sweep's own run that was deleted is restored: its trials are to be shown under it.
 
         Raises:
+            NoRightError: The user may not write there.
             Exception: Whatever MLflow raises, where it does not answer.
         """
         if self._client is not None:
             return
         make_database(self._uri)
         client = make_client(self._uri)
-        self._experiment_id = dataset_experiment(
+        experiment = dataset_experiment(
             client, self._sweep, self._sweep_id, self._digest, self._store.storage, self._uri
         )
+        self._experiment_id, self._experiment = str(experiment.experiment_id), experiment.name
         parent = self._find_runs(client)
         if parent is not None and deleted(parent):
-            client.restore_run(parent.info.run_id)
-        self._parent_id = parent.info.run_id if parent is not None else self._make_parent(client)
-        self._describe_parent(client, set(parent.data.params) if parent is not None else set())
+            with needs_right("restore the sweep's own run", "ask for MANAGE on its experiment"):
+                client.restore_run(parent.info.run_id)
+        with writes_to(self._experiment):
+            self._parent_id = (
+                parent.info.run_id if parent is not None else self._make_parent(client)
+            )
+            self._describe_parent(client, set(parent.data.params) if parent is not None else set())
         self._client = client
 
     def sync(self, record: TrialRecord) -> None:
@@ -387,11 +395,13 @@ class Mirror:
         if number in self._deleted:
             raise RunDeletedError(f"{who} was deleted in MLflow")
         try:
-            yield
+            with writes_to(self._experiment):
+                yield
         except (ArtifactError, FilesAwayError):
             raise
         except Exception as error:
-            experiment = self._client.get_experiment(self._experiment_id)
+            with writes_to(self._experiment):
+                experiment = self._client.get_experiment(self._experiment_id)
             if deleted(experiment):
                 raise RunRefusedError(
                     f"{who} is lost: the experiment {experiment.name!r} was deleted in MLflow"

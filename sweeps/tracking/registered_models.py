@@ -14,8 +14,10 @@ from typing import Any
 
 from sweeps.errors import UserError, first_line
 from sweeps.tracking.address import make_client
+from sweeps.tracking.rights import NoRightError, needs_right
 
 _CODE = Path(__file__).with_name("served_model.py")
+_ASK = "ask for EDIT on that registered model, or for the right to make it"
 _TRIAL = "calsweep.trial"  # the tag of a version with the number of its trial
 
 
@@ -83,21 +85,27 @@ class Registry:
                 with _silenced():
                     _save(model, Path(folder) / "model.pt2", saved)
                 self._client.log_artifacts(self._run_id, str(saved), place)
-            try:
-                self._client.create_registered_model(self._name)
-            except MlflowException as error:
-                if error.error_code != "RESOURCE_ALREADY_EXISTS":
-                    raise
-            version = self._client.create_model_version(
-                self._name,
-                f"{self._client.get_run(self._run_id).info.artifact_uri}/{place}",
-                self._run_id,
-                tags={_TRIAL: str(model.trial)},
-                description=f"{model.about['label']}, {model.about['sweep']}",
-            )
-            self._client.set_registered_model_alias(self._name, model.alias, version.version)
-        except MlflowException as error:
+            with needs_right(f"register a model as {self._name}", _ASK):
+                self._add_version(model, place)
+        except (MlflowException, NoRightError) as error:
             raise UserError(f"MLflow does not register {self._name}: {first_line(error)}") from None
+
+    def _add_version(self, model: ModelToRegister, place: str) -> None:
+        from mlflow.exceptions import MlflowException
+
+        try:
+            self._client.create_registered_model(self._name)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+        version = self._client.create_model_version(
+            self._name,
+            f"{self._client.get_run(self._run_id).info.artifact_uri}/{place}",
+            self._run_id,
+            tags={_TRIAL: str(model.trial)},
+            description=f"{model.about['label']}, {model.about['sweep']}",
+        )
+        self._client.set_registered_model_alias(self._name, model.alias, version.version)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from sweeps.store.identity import Identity, read_environment
 from sweeps.store.mistakes import load_mistakes
 from sweeps.store.stored_sweeps import class_and_label_names
 from sweeps.store.sweep_store import SweepStore
-from sweeps.sweep_file.loading import to_yaml
+from sweeps.sweep_file.loading import FIRST_LINE, to_yaml
 from sweeps.sweep_file.schema import SweepFile
 
 logger = logging.getLogger("calsweep")
@@ -125,7 +125,7 @@ def story_files(sweep: SweepFile, store: SweepStore, ending: Ending) -> dict[str
     files = {}
     if "chosen" in answer:
         resolved = YAML(typ="safe", pure=True).load(store.folder.read("sweep.yaml").decode())
-        files[BEST] = redact(to_yaml(as_sweep_file(answer["chosen"], resolved)))
+        files[BEST] = FIRST_LINE + redact(to_yaml(as_sweep_file(answer["chosen"], resolved)))
     for name, draw in drawings.items():
         try:
             files[name] = draw()

@@ -17,6 +17,7 @@ from sweeps.errors import first_line
 from sweeps.search.record import TrialRecord
 from sweeps.tracking.artifacts import ArtifactError, FilesAwayError
 from sweeps.tracking.mirror import MachineSample, Mirror, RunDeletedError, RunRefusedError
+from sweeps.tracking.rights import NoRightError
 from sweeps.tracking.story import Ending
 
 logger = logging.getLogger("calsweep")
@@ -27,6 +28,10 @@ _MOST_SAMPLES = 1000  # of machines, kept while MLflow does not answer
 _TRIES = 3  # of a run that MLflow refuses
 
 
+def _nothing(said: str) -> None:
+    """Nobody is told."""
+
+
 class MlflowWriter:
     """Writes the records of a sweep to MLflow as they change.
 
@@ -35,10 +40,12 @@ class MlflowWriter:
 
     Args:
         mirror: The sweep's runs in MLflow.
+        tell: Is told at once of a right that the user lacks, as somebody may still give it.
     """
 
-    def __init__(self, mirror: Mirror) -> None:
+    def __init__(self, mirror: Mirror, tell: Callable[[str], None] = _nothing) -> None:
         self._mirror = mirror
+        self._tell_user = tell
         self._pending: dict[int, TrialRecord] = {}  # to be shown
         self._unfiled: dict[int, TrialRecord] = {}  # that ended: their files are to come
         self._samples: list[MachineSample] = []  # of machines
@@ -131,7 +138,9 @@ class MlflowWriter:
                 self._end_sweep()
                 self.fault, pause = self._refused, _PAUSE_SECONDS
             except Exception as error:  # whatever it is, the sweep goes on without MLflow
-                self.fault = first_line(error)
+                said, self.fault = self.fault, first_line(error)
+                if isinstance(error, NoRightError) and self.fault != said:
+                    self._tell_user(f"the sweep goes on without MLflow: {self.fault}")
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 

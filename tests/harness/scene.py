@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,12 +76,24 @@ class MlflowServer:
     Args:
         database: Its SQLAlchemy URI.
         artifacts: A folder or URI.
+        options: Further ones of the command.
+        environment: Further variables.
+        scheme: ``https`` where the options say how.
     """
 
-    def __init__(self, database: str, artifacts: str) -> None:
+    def __init__(
+        self,
+        database: str,
+        artifacts: str,
+        options: Sequence[str] = (),
+        environment: Mapping[str, str] = {},
+        scheme: str = "http",
+    ) -> None:
         self._port = free_port()
-        self._places = ("--backend-store-uri", database, "--artifacts-destination", artifacts)
-        self.uri = f"http://127.0.0.1:{self._port}"
+        places = ("--backend-store-uri", database, "--artifacts-destination", artifacts)
+        self._options = (*places, *options)
+        self._environment = environment
+        self.uri = f"{scheme}://127.0.0.1:{self._port}"
         self.start()
 
     def start(self) -> None:
@@ -89,8 +102,9 @@ class MlflowServer:
             [
                 *(sys.executable, "-m", "mlflow", "server", "--workers", "1"),
                 *("--port", str(self._port)),
-                *self._places,
+                *self._options,
             ],
+            env={**os.environ, **self._environment},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

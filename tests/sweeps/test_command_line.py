@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
+from sweeps.sweep_file.loading import FIRST_LINE
 from sweeps.tracking.address import tracking_uri
 from tests.harness.command import calsweep, start_calsweep
 from tests.harness.ray_cluster import free_port
@@ -172,6 +173,7 @@ def test_the_answer_as_table_json_and_yaml(finished: Path) -> None:
     assert {"error", "ece", "nll"} <= entry["val"].keys() & entry["test"].keys()
     assert calsweep(finished, "best", "--dataset", "other").returncode == 2
     yaml = calsweep(finished, "best", "--format", "yaml")
+    assert yaml.stdout.startswith(FIRST_LINE)
     (finished / "best.yaml").write_text(yaml.stdout)
     check = calsweep(finished, "check", "best.yaml")
     assert check.returncode == 0, yaml.stdout + check.stderr

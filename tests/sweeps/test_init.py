@@ -14,7 +14,7 @@ from sweeps.errors import UserError
 from sweeps.looking import write_new_sweep_file
 from sweeps.planning.data import load_data
 from sweeps.planning.draft import draft_for
-from sweeps.sweep_file.loading import load_sweep
+from sweeps.sweep_file.loading import FIRST_LINE, load_sweep
 from tests.harness.command import CALSWEEP, calsweep
 
 WORDS = "a text of some more words than a category would have, number"
@@ -79,6 +79,7 @@ def test_the_file_fits_the_data(
     draft = draft_for(str(make(folder)))
     assert draft.name == name
     path = write_new_sweep_file(draft, draft.name, 7, str(tmp_path / "sweep.yaml"))
+    assert Path(path).read_text().startswith(FIRST_LINE)
     sweep = load_sweep(path)
     assert (sweep.name, sweep.search.trials) == (name, 7)
     given = {"name": sweep.dataset.name, **sweep.dataset.options}

@@ -9,10 +9,20 @@ import pytest
 from jsonschema import Draft7Validator
 from ruamel.yaml import YAML
 
+from sweeps.cluster.shipping import stage
 from sweeps.errors import UserError
-from sweeps.planning.json_schema import FIRST_LINE, PATH, json_schema, schema_text, sections
-from sweeps.sweep_file.loading import READY_MADE, dump_sweep, load_sweep, parse_sweep
+from sweeps.planning.json_schema import json_schema, schema_text, sections
+from sweeps.sweep_file.loading import (
+    FIRST_LINE,
+    READY_MADE,
+    SCHEMA,
+    dump_sweep,
+    load_sweep,
+    parse_sweep,
+)
+from sweeps.tracking.story import story_files
 from tests.builders import make_sweep
+from tests.harness import tracked
 
 FILES = sorted(READY_MADE.rglob("*.yaml"))
 VALIDATOR = Draft7Validator(json_schema())
@@ -23,8 +33,8 @@ def faults(tree: Any) -> list[str]:
 
 
 def test_the_file_is_up_to_date() -> None:
-    assert PATH.read_text() == schema_text(), "python -m sweeps.planning.json_schema"
-    Draft7Validator.check_schema(json.loads(PATH.read_text()))
+    assert SCHEMA.read_text() == schema_text(), "python -m sweeps.planning.json_schema"
+    Draft7Validator.check_schema(json.loads(SCHEMA.read_text()))
 
 
 def test_every_section_and_key_is_described() -> None:
@@ -40,13 +50,29 @@ def test_every_file_that_we_ship_fits_and_names_it(file: Path) -> None:
     text = file.read_text()
     assert faults(YAML(typ="safe").load(text)) == []
     name = text.splitlines()[0].removeprefix("# yaml-language-server: $schema=")
-    assert (file.parent / name).resolve() == PATH.resolve()
+    assert (file.parent / name).resolve() == SCHEMA.resolve()
     assert faults(YAML(typ="safe").load(dump_sweep(load_sweep(str(file))))) == []
 
 
 def test_the_first_line_leads_to_it() -> None:
     uri = FIRST_LINE.strip().partition("$schema=")[2]
-    assert Path(unquote(urlsplit(uri).path)).read_text() == PATH.read_text()
+    assert Path(unquote(urlsplit(uri).path)).read_text() == SCHEMA.read_text()
+
+
+def test_every_file_that_we_write_fits_and_names_it(tmp_path: Path) -> None:
+    sweep, records = tracked.make_sweep("written"), tracked.make_records()
+    store = tracked.make_store(tmp_path / "store", sweep, records)
+    stage(tmp_path, tmp_path / "job", sweep)
+    (tmp_path / "told.yaml").write_text(
+        story_files(sweep, store, tracked.ending_of(records, sweep))["best.yaml"]
+    )
+    written = sorted(tmp_path.rglob("*.yaml"))
+    ours = [path for path in written if "sweeps/sweep_file" not in str(path)]  # of the job's code
+    assert [path.name for path in ours] == ["calsweep-sweep.yaml", "sweep.yaml", "told.yaml"]
+    for path in ours:
+        assert path.read_text().startswith(FIRST_LINE)
+        assert faults(YAML(typ="safe").load(path.read_text())) == []
+        load_sweep(str(path))
 
 
 GOOD = {"name": "a", "dataset": "digits", "losses": ["focal"]}

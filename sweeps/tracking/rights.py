@@ -1,0 +1,46 @@
+"""What MLflow does not let its user do, said in words."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+
+class NoRightError(Exception):
+    """MLflow answers, but its user has not the right; somebody can still give it."""
+
+
+@contextmanager
+def needs_right(what: str, remedy: str) -> Iterator[None]:
+    """Say what MLflow refuses in the block, where it does so for want of a right.
+
+    Args:
+        what: Is done: "write to the experiment 'digits'".
+        remedy: What helps.
+
+    Raises:
+        NoRightError: The user has no right to that.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not _is_denied(error):
+            raise
+        user = os.environ.get("MLFLOW_TRACKING_USERNAME")
+        who = f"the user {user!r}" if user else "this user"
+        raise NoRightError(f"{who} has no right to {what}; {remedy}") from error
+
+
+def writes_to(experiment: str) -> AbstractContextManager[None]:
+    """:func:`needs_right` for what is done in the experiment of that name."""
+    return needs_right(
+        f"write to the experiment {experiment!r}",
+        "ask for EDIT on it, or name another one as tracking.experiment",
+    )
+
+
+def _is_denied(error: Exception) -> bool:
+    """Whether a right was missing; of files it is requests that tells."""
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    return status == 403 or getattr(error, "error_code", None) == "PERMISSION_DENIED"
