@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.cluster.internals import SECONDS_TO_STOP
 from sweeps.cluster.job_client import connected_client, dashboard_url
-from sweeps.cluster.shipping import SWEEP_FILE, Shipment, stage
 from sweeps.errors import SweepFailedError, UserError
-from sweeps.planning.checks import check_sweep
-from sweeps.planning.portability import check_reachable
-from sweeps.sweep_file.schema import SweepFile
 from trainables.arguments import did_you_mean
 
 if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
+
+    from sweeps.cluster.shipping import Shipment
+    from sweeps.sweep_file.schema import SweepFile
 
 # A driver that is stopped still brings MLflow up to date.
 _SECONDS_TO_STOP = 90
@@ -75,6 +74,11 @@ def submit(sweep: SweepFile, storage: str, address: str | None) -> tuple[str, Sh
     Raises:
         UserError: Something is wrong with the input; nothing was sent.
     """
+    # Not above: who asks for the state of a job waits for none of it.
+    from sweeps.cluster.shipping import SWEEP_FILE
+    from sweeps.planning.checks import check_sweep
+    from sweeps.planning.portability import check_reachable
+
     uri = sweep.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI")
     sweep = sweep.model_copy(update={"tracking": sweep.tracking.model_copy(update={"uri": uri})})
     check_reachable(storage, sweep)
@@ -87,6 +91,8 @@ def submit_resume(
     name: str, storage: str, address: str | None, overrides: Sequence[str] = ()
 ) -> tuple[str, Shipment]:
     """Have a cluster go on with a sweep, or with other budgets; see :func:`submit`."""
+    from sweeps.planning.portability import check_reachable
+
     check_reachable(storage)
     command = ["resume", name, *(f"--set={override}" for override in overrides)]
     return _submit(command, name, storage, address, None)
@@ -95,6 +101,8 @@ def submit_resume(
 def _submit(
     command: list[str], name: str, storage: str, address: str | None, sweep: SweepFile | None
 ) -> tuple[str, Shipment]:
+    from sweeps.cluster.shipping import stage
+
     arguments = [*command, "--address", "auto", "--storage", storage]
     with tempfile.TemporaryDirectory(prefix="calsweep-") as folder:
         shipment = stage(Path.cwd(), Path(folder), sweep)
