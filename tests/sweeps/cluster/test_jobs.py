@@ -56,6 +56,7 @@ SWEEP = {
     "search": {"trials": TRIALS},
     "selection": {"finalists": 0},
     "scheduler": {"name": "none"},
+    "tracking": {"experiment": "far-away", "system_metrics": True},
 }
 
 
@@ -159,6 +160,7 @@ def test_a_sweep_is_submitted_stopped_and_resumed(cluster: RayCluster, workplace
         lambda: calsweep(workplace, "logs", job, *at).stdout,
     )
     assert "_ray_pkg_" in (workplace / "code_used").read_text()
+    assert sweep.load_sweep().tracking == parse_sweep(SWEEP).tracking
     assert sent_to(cluster) == {"own/__init__.py", "own/held.py", SWEEP_FILE}
     running = calsweep(workplace, "status", "remote", RAY_API_SERVER_ADDRESS=cluster.url).stdout
     assert re.search(r"state +RUNNING", running)
