@@ -7,8 +7,9 @@ import os
 import re
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from sweeps.cluster.connection import API_SERVER, asking
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _DEFAULT_URL = "http://127.0.0.1:8265"
 _THIS_MACHINE = ("auto", "local")  # of RAY_ADDRESS, which need not be a URL
 _PATIENCE_SECONDS = 5.0
+_LONGEST_ANSWER_SECONDS = 60.0
 
 
 def dashboard_url(address: str | None) -> str:
@@ -61,6 +63,46 @@ def _is_allowed(url: str) -> bool:
         return False
     known = parts.scheme == "https" or (parts.scheme == "http" and port is not None)
     return bool(known and parts.hostname)
+
+
+def ask(address: str | None, call: str) -> Any:
+    """What the job server at :func:`dashboard_url` answers, of Ray's REST API.
+
+    Ray's own client is for what changes something: importing it takes longer than any answer.
+
+    Args:
+        address: See :func:`dashboard_url`.
+        call: ``/api/jobs/`` and the like.
+
+    Raises:
+        UserError: As :func:`connected_client`.
+    """
+    import requests
+
+    url = dashboard_url(address)
+    patience = _PATIENCE_SECONDS, _LONGEST_ANSWER_SECONDS
+    try:
+        reply = requests.get(url + call, headers=_token(), timeout=patience)
+        if reply.status_code in (401, 403):
+            raise UserError(_wrong_token(url, str(reply.status_code)))
+        reply.raise_for_status()
+        return reply.json()
+    except requests.HTTPError as error:
+        raise UserError(f"{url} refuses: {_first_line(error)}") from None
+    except OSError as error:  # among them all errors of `requests`
+        raise UserError(_no_answer(url, error)) from None
+
+
+def _token() -> dict[str, str]:
+    """The header by which Ray's own client would show its token, if it has one."""
+    if os.environ.get("RAY_AUTH_MODE", "").lower() != "token":
+        return {}
+    token = os.environ.get("RAY_AUTH_TOKEN")
+    if not token:
+        path = os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token"
+        with suppress(OSError):
+            token = Path(path).read_text(encoding="utf-8").strip()
+    return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 @contextmanager

@@ -15,18 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.cluster.internals import SECONDS_TO_STOP
-from sweeps.cluster.job_client import connected_client, dashboard_url
+from sweeps.cluster.job_client import ask, connected_client, dashboard_url
 from sweeps.errors import SweepFailedError, UserError
 from trainables.arguments import did_you_mean
 
 if TYPE_CHECKING:
-    from ray.job_submission import JobSubmissionClient
-
     from sweeps.cluster.shipping import Shipment
     from sweeps.sweep_file.schema import SweepFile
 
 # A driver that is stopped still brings MLflow up to date.
 _SECONDS_TO_STOP = 90
+_JOBS = "/api/jobs/"
 _ENDED = ("STOPPED", "SUCCEEDED", "FAILED")
 _PROGRESS = re.compile(r"^\d+/\d+ trials\b.*", re.MULTILINE)
 
@@ -106,13 +105,13 @@ def _submit(
     arguments = [*command, "--address", "auto", "--storage", storage]
     with tempfile.TemporaryDirectory(prefix="calsweep-") as folder:
         shipment = stage(Path.cwd(), Path(folder), sweep)
+        for job in list_jobs(address):
+            if (job.sweep, job.storage) == (name, storage) and job.state not in _ENDED:
+                raise UserError(
+                    f"sweep {name!r} is being run by job {job.id}; wait for it, or end it by "
+                    f"`calsweep stop {job.id} --address {dashboard_url(address)}`"
+                )
         with connected_client(address) as client:
-            for job in _jobs(client):
-                if (job.sweep, job.storage) == (name, storage) and job.state not in _ENDED:
-                    raise UserError(
-                        f"sweep {name!r} is being run by job {job.id}; wait for it, or end it by "
-                        f"`calsweep stop {job.id} --address {dashboard_url(address)}`"
-                    )
             submitted = client.submit_job(
                 entrypoint=shlex.join(["python", "-m", "sweeps.cli", *arguments]),
                 submission_id=f"{name}-{secrets.token_hex(3)}",
@@ -131,8 +130,8 @@ def list_jobs(address: str | None) -> list[Job]:
     Raises:
         UserError: The cluster does not answer, or wants another token.
     """
-    with connected_client(address) as client:
-        return _jobs(client)
+    found = [_job(details) for details in ask(address, _JOBS) if _is_ours(details)]
+    return sorted(found, key=lambda job: job.started, reverse=True)
 
 
 def find_job(name: str, address: str | None) -> Job:
@@ -154,8 +153,7 @@ def find_job(name: str, address: str | None) -> Job:
 
 def progress(job: Job, address: str | None) -> tuple[str, str]:
     """How far a job has come, as it last said (empty before its first trial), and its last line."""
-    with connected_client(address) as client:
-        text = client.get_job_logs(job.id).strip()
+    text = _said(job, address).strip()
     said = _PROGRESS.findall(text)
     return (said[-1] if said else "", text.rpartition("\n")[2])
 
@@ -166,10 +164,10 @@ def logs(job: Job, address: str | None, follow: bool) -> Iterator[str]:
     Raises:
         SweepFailedError: The cluster went away meanwhile.
     """
+    if not follow:
+        yield _said(job, address)
+        return
     with connected_client(address) as client:
-        if not follow:
-            yield client.get_job_logs(job.id)
-            return
         pieces = client.tail_job_logs(job.id)
         loop = asyncio.new_event_loop()
         try:
@@ -196,31 +194,33 @@ def stop(job: Job, address: str | None) -> Job:
         client.stop_job(job.id)
         until = time.monotonic() + _SECONDS_TO_STOP + 30
         while time.monotonic() < until:
-            now = _job(client.get_job_info(job.id))
+            now = _job(ask(address, f"{_JOBS}{job.id}"))
             if now.state in _ENDED:
                 return now
             time.sleep(0.5)
     raise SweepFailedError(f"job {job.id} was told to stop, and is still {now.state}")
 
 
-def _jobs(client: JobSubmissionClient) -> list[Job]:
-    found = [_job(details) for details in client.list_jobs() if _is_ours(details)]
-    return sorted(found, key=lambda job: job.started, reverse=True)
+def _said(job: Job, address: str | None) -> str:
+    """All that a job has printed."""
+    return str(ask(address, f"{_JOBS}{job.id}/logs")["logs"])
 
 
-def _is_ours(details: Any) -> bool:
-    return bool(details.submission_id and (details.metadata or {}).get("calsweep_sweep"))
+def _is_ours(details: dict[str, Any]) -> bool:
+    known = details.get("metadata") or {}
+    return bool(details.get("submission_id") and known.get("calsweep_sweep"))
 
 
-def _job(details: Any) -> Job:
+def _job(details: dict[str, Any]) -> Job:
+    ended = details.get("end_time")
     return Job(
-        id=details.submission_id,
-        sweep=details.metadata["calsweep_sweep"],
-        storage=details.metadata["calsweep_storage"],
-        entrypoint=details.entrypoint,
-        state=str(details.status.value),
+        id=details["submission_id"],
+        sweep=details["metadata"]["calsweep_sweep"],
+        storage=details["metadata"]["calsweep_storage"],
+        entrypoint=details["entrypoint"],
+        state=details["status"],
         # What a failed job's log ends with is in its log.
-        message=(details.message or "").partition(", last available logs")[0],
-        started=(details.start_time or 0) / 1000,
-        ended=details.end_time / 1000 if details.end_time else None,
+        message=(details.get("message") or "").partition(", last available logs")[0],
+        started=(details.get("start_time") or 0) / 1000,
+        ended=ended / 1000 if ended else None,
     )
