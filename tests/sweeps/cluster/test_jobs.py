@@ -56,7 +56,7 @@ SWEEP = {
     "search": {"trials": TRIALS},
     "selection": {"finalists": 0},
     "scheduler": {"name": "none"},
-    "tracking": {"experiment": "far-away", "system_metrics": True},
+    "tracking": {"experiment": "far-away"},
 }
 
 
