@@ -107,15 +107,11 @@ def test_some_commands_are_there() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("page", ["index.md", "python.md"])
+@pytest.mark.parametrize("page", ["index.md", "metrics.md", "python.md"])
 def test_the_pages_programs_run(page: str, tmp_path: Path) -> None:
     found = blocks(ROOT / "docs" / page, "python")
     assert found
     run_blocks(found, tmp_path)
-
-
-def test_the_metrics_pages_program_runs(tmp_path: Path) -> None:
-    run_blocks(blocks(ROOT / "docs/metrics.md", "python"), tmp_path)
 
 
 @pytest.mark.parametrize("module", ["losses", "metrics", "running"])

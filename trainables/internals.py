@@ -32,7 +32,7 @@ def uncompiled(kind: type[torch.optim.Optimizer]) -> Callable[..., torch.optim.O
     Why: the wrappers import ``torch._dynamo``: 3.5 s and 115 MB in every worker, which compiles
     nothing.
     Since: torch 2.3.
-    Test: tests/trainables/test_internals.py::test_optimisers_step_without_the_compiler
+    Test: tests/trainables/test_trial.py::test_optimisers_load_no_compiler
     """
     bare = {
         name: inspect.unwrap(getattr(kind, name))

@@ -108,8 +108,15 @@ def test_lists_of_what_there_is(tmp_path: Path, command: str, names: list[str]) 
 @pytest.mark.parametrize(
     ("statement", "absent"),
     [
-        ("import trainables.losses", {"ray", "mlflow", "torchvision", "optuna", "scipy.stats"}),
-        ("import trainables.metrics, trainables.training", {"ray", "mlflow", "scipy.stats"}),
+        (
+            "from trainables.losses import *; [make_loss(name, 3) for name in available_losses()]; "
+            "import trainables.metrics, trainables.training",
+            {"ray", "mlflow", "torchvision", "sklearn", "optuna", "scipy.stats"},
+        ),
+        (
+            "from trainables.models import *; [model_options(name) for name in available_models()]",
+            {"ray", "mlflow", "timm", "torchvision", "optuna"},
+        ),
         ("import search_spaces", {"ray", "mlflow", "torch"}),
         ("import sweeps.cli", {"ray", "mlflow", "torch", "pydantic"}),
     ],
@@ -216,6 +223,7 @@ def ui(finished: Path) -> Iterator[str]:
         assert process.wait(timeout=60) == 0
 
 
+@pytest.mark.slow
 def test_runs_look_right_in_mlflows_own_ui(ui: str, chromium: str) -> None:
     from playwright.sync_api import sync_playwright
 

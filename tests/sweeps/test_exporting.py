@@ -199,6 +199,7 @@ def test_what_cannot_be_exported_is_told(store: SweepStore, folder: Path, tmp_pa
     assert not (tmp_path / "model").exists()
 
 
+@pytest.mark.slow
 def test_it_is_registered_with_signature_example_and_aliases(
     store: SweepStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

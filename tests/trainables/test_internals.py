@@ -1,7 +1,5 @@
 """What :mod:`trainables.internals` leans on in PyTorch."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,26 +10,7 @@ from torch import nn
 from tests.harness.workers import run_workers
 from trainables.internals import lost_a_peer, uncompiled
 
-STEP = """
-import sys, torch
-from trainables.internals import uncompiled
-weight = torch.nn.Parameter(torch.ones(3))
-for kind in sys.argv[1:]:
-    optimiser = uncompiled(getattr(torch.optim, kind))([weight], lr=0.1)
-    for _ in range(2):
-        optimiser.zero_grad()
-        weight.square().sum().backward()
-        optimiser.step()
-    optimiser.load_state_dict(optimiser.state_dict())
-print("torch._dynamo" in sys.modules)
-"""
 KINDS = ["SGD", "Adam", "AdamW"]
-
-
-def test_optimisers_step_without_the_compiler() -> None:
-    command = [sys.executable, "-c", STEP, *KINDS]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -173,7 +173,7 @@ def test_learning_rates_by_hand() -> None:
     assert learning_rate_factor(TrainingConfig(schedule="constant"), 77) == 1
 
 
-def test_the_optimisers_take_torchs_own_steps_and_load_no_compiler() -> None:
+def test_optimisers_load_no_compiler() -> None:
     code = """
 import sys, torch
 from trainables.config import TrainingConfig

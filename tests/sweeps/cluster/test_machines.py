@@ -47,6 +47,7 @@ def test_every_node_is_measured() -> None:
     assert f'"{socket.gethostname()}/cpu_utilization_percentage"' in done.stdout
 
 
+@pytest.mark.slow
 def test_a_sweep_has_system_metrics_if_asked(tmp_path: Path) -> None:
     sweep = make_sweep(
         "measured",
