@@ -15,10 +15,11 @@ from trainables.config import trial_setting
 from trainables.data.arrays import as_inputs
 from trainables.data.base import Dataset
 from trainables.data.samples import Images, Samples
+from trainables.data.subwords import Subwords
 from trainables.data.table import Columns, TableRows, as_table
 from trainables.data.tasks import OneClass, Task
 from trainables.data.tokens import Tokens
-from trainables.models import Classifier, make_model
+from trainables.models import Classifier, make_model, without_weights
 from trainables.report import TrialConfig
 from trainables.storage import Folder
 
@@ -94,7 +95,7 @@ class CalibratedClassifier(nn.Module):
         samples = self.samples
         if isinstance(samples, TableRows):
             rows = samples.encode(_columns(raw, samples))
-        elif isinstance(samples, Tokens):
+        elif isinstance(samples, Tokens | Subwords):
             rows = samples.encode(np.asarray(raw, dtype=object))
         else:
             rows = as_inputs(np.asarray(raw), "samples")
@@ -152,15 +153,13 @@ def load_calibrated(
     state = load_checkpoint(folder / "checkpoints", setting)
     if state is None:
         raise FileNotFoundError(f"no checkpoint lies in {(folder / 'checkpoints').uri}")
-    if "pretrained" in options:  # its weights are in the checkpoint
-        options = {**options, "pretrained": False}
     with torch.random.fork_rng(devices=[]):
         network = make_model(
             name,
             input_shape=dataset.input_shape,
             num_classes=dataset.num_outputs,
             samples=dataset.samples,
-            **options,
+            **without_weights(name, options),  # they are in the checkpoint
         )
     weights = state["trainer"]["model"]
     if encoders is None:

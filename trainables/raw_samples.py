@@ -13,10 +13,13 @@ from trainables.data.image_folder import SUFFIXES
 from trainables.data.images import decode_images
 from trainables.data.rows import Rows, open_rows
 from trainables.data.samples import Arrays, Images, Inputs, Samples
+from trainables.data.subwords import Subwords
 from trainables.data.table import Columns, TableRows
 from trainables.data.tokens import Tokens
 
-_KINDS: Final[dict[str, Any]] = {k.__name__: k for k in (Images, Arrays, Tokens, TableRows)}
+_KINDS: Final[dict[str, Any]] = {
+    kind.__name__: kind for kind in (Images, Arrays, Tokens, Subwords, TableRows)
+}
 
 
 def describe_samples(samples: Samples) -> dict[str, Any]:

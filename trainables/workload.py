@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.data.base import Dataset
-from trainables.models import make_model
+from trainables.models import make_model, without_weights
 
 _SAMPLES = 2  # that are passed through the model to measure what one of them takes
 
@@ -41,15 +41,13 @@ def measure(name: str, options: dict[str, object], dataset: Dataset) -> Workload
 
     Pretrained weights are not fetched for it.
     """
-    if "pretrained" in options:
-        options = {**options, "pretrained": False}
     with torch.random.fork_rng(devices=[]):
         model = make_model(
             name,
             input_shape=dataset.samples.shape,
             num_classes=dataset.num_outputs,
             samples=dataset.samples,
-            **options,
+            **without_weights(name, options),
         )
         rows = torch.from_numpy(dataset.train.rows(slice(_SAMPLES)))
         return _measure(model, dataset.samples.prepare(rows), len(rows), _bytes_of(dataset))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _USUAL_DIFFERENCE = 0.02  # of the ECE of two calibration losses, in most rows of the papers' tables
 _COMPARED = ("ece", "adaptive_ece")
+_UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 def data_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
@@ -75,4 +76,5 @@ def _held(dataset: Dataset) -> str:
 
 
 def _bytes(number: int) -> str:
-    return f"{number / 1e9:,.1f} GB" if number >= 1e9 else f"{number / 1e6:,.1f} MB"
+    size, unit = next(((s, u) for s, u in _UNITS if number >= s), _UNITS[-1])
+    return f"{number / size:,.1f} {unit}"

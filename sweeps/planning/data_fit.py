@@ -150,21 +150,24 @@ def _model_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
     """Builds the model once, as a trial would."""
     import torch
 
-    from trainables.models import check_model_fits, check_model_options, make_model
+    from trainables.models import (
+        check_model_fits,
+        check_model_options,
+        make_model,
+        without_weights,
+    )
 
     name, options = sweep.model.name, sweep.model.options
     try:
         check_model_options(name, **options)
         check_model_fits(name, dataset.samples)
-        if "pretrained" in options:  # the workers fetch weights
-            options = {**options, "pretrained": False}
         with torch.random.fork_rng(devices=[]):
             make_model(
                 name,
                 input_shape=dataset.input_shape,
                 num_classes=dataset.num_outputs,
                 samples=dataset.samples,
-                **options,
+                **without_weights(name, options),  # the workers fetch them
             )
     except (ValueError, TypeError, OSError) as error:
         return [f"model: {error}"]

@@ -42,14 +42,14 @@ def _dataset_is_known(sweep: SweepFile) -> bool:
 
 
 def _trained_is_known(sweep: SweepFile) -> bool:
-    from trainables.models import available_models
+    from trainables.models import OTHERS, available_models
 
     if sweep.trainable is not None:
         return ":" in sweep.trainable.name and _module_is_there(sweep.trainable.name)
     name = sweep.model.name
     if ":" in name:
         return _module_is_there(name)
-    return name in (DEFAULT_MODEL, *available_models()) or name.startswith("timm/")
+    return name in (DEFAULT_MODEL, *available_models()) or name.startswith(OTHERS)
 
 
 def _loss_is_known(section: LossSection) -> bool:

@@ -99,8 +99,12 @@ def models_table() -> Table:
 
     rows = [_component("model", name, model_options) for name in available_models()]
     options = {"model": "timm/<name>", "options": "any image model of timm; pretrained (False) ..."}
+    texts = {
+        "model": "huggingface/<name or folder>",
+        "options": "any encoder of texts there (the extra huggingface); pretrained (True)",
+    }
     own = {"model": "package.module:function", "options": "your own builder"}
-    return _table([*rows, options, own])
+    return _table([*rows, options, texts, own])
 
 
 def recipes_table() -> Table:

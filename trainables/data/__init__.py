@@ -12,6 +12,7 @@ from trainables.components import Catalogue, check_options, options_of
 from trainables.data.arrays import dataset_from_arrays
 from trainables.data.base import Dataset, Split
 from trainables.data.samples import Arrays, Images, Samples
+from trainables.data.subwords import Subwords
 from trainables.data.table import TableRows
 from trainables.data.tokens import Tokens
 
@@ -21,6 +22,7 @@ __all__ = [
     "Images",
     "Samples",
     "Split",
+    "Subwords",
     "TableRows",
     "Tokens",
     "available_datasets",

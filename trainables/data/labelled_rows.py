@@ -21,6 +21,7 @@ from trainables.data.rows import Form, Rows, open_rows
 from trainables.data.samples import Images, Samples
 from trainables.data.splits import HeldOut, SampleCount, build_dataset, stratified_split
 from trainables.data.storing import Cache, ImagePart, Storage, hold_images
+from trainables.data.subwords import Subwords
 from trainables.data.table import Columns, TableRows
 from trainables.data.targets import check_weights, index_targets
 from trainables.data.tasks import strata
@@ -48,6 +49,7 @@ def load_csv(
     image_size: Count | None = None,
     max_words: Count | None = None,
     max_tokens: Count | None = None,
+    tokenizer: str | None = None,
     on_bad_sample: OnBadSample = "error",
     storage: Storage = None,
     cache: Cache = None,
@@ -79,7 +81,9 @@ def load_csv(
         test_size: Fraction or number of samples for the test split, the same for every seed.
         image_size: Resize the shorter side to this and crop the centre; needed if sizes differ.
         max_words: Size of the vocabulary (20,000): the most frequent words of the training texts.
-        max_tokens: Number of words to read of each text (256).
+        max_tokens: Number of words, or tokens, to read of each text (256).
+        tokenizer: Name on the hub of Hugging Face's, or folder, of what cuts texts into tokens for
+            its encoders; by default texts are cut into words.
         on_bad_sample: ``skip`` passes over samples that cannot be used, and counts them.
         storage: Where images are held: decoded in ``memory``, or encoded on the disk to
             ``stream`` them; by default their size decides.
@@ -103,6 +107,7 @@ def load_csv(
             image_size=image_size,
             max_words=max_words,
             max_tokens=max_tokens,
+            tokenizer=tokenizer,
             on_bad_sample=on_bad_sample,
             storage=storage,
             cache=cache,
@@ -131,6 +136,7 @@ def load_parquet(
     image_size: Count | None = None,
     max_words: Count | None = None,
     max_tokens: Count | None = None,
+    tokenizer: str | None = None,
     on_bad_sample: OnBadSample = "error",
     storage: Storage = None,
     cache: Cache = None,
@@ -167,7 +173,9 @@ def load_parquet(
         test_size: Fraction or number of samples for the test split, the same for every seed.
         image_size: Resize the shorter side to this and crop the centre; needed if sizes differ.
         max_words: Size of the vocabulary (20,000): the most frequent words of the training texts.
-        max_tokens: Number of words to read of each text (256).
+        max_tokens: Number of words, or tokens, to read of each text (256).
+        tokenizer: Name on the hub of Hugging Face's, or folder, of what cuts texts into tokens for
+            its encoders; by default texts are cut into words.
         on_bad_sample: ``skip`` passes over samples that cannot be used, and counts them.
         storage: Where images are held: decoded in ``memory``, or encoded on the disk to
             ``stream`` them; by default their size decides.
@@ -191,6 +199,7 @@ def load_parquet(
             image_size=image_size,
             max_words=max_words,
             max_tokens=max_tokens,
+            tokenizer=tokenizer,
             on_bad_sample=on_bad_sample,
             storage=storage,
             cache=cache,
@@ -222,6 +231,7 @@ class _Options:
     image_size: int | None
     max_words: int | None
     max_tokens: int | None
+    tokenizer: str | None
     on_bad_sample: OnBadSample
     storage: Storage
     cache: Cache
@@ -276,7 +286,7 @@ def _kind(parts: list[Rows], given: _Options) -> tuple[Read, Callable[[Any], Sam
         kind = "image"
     belongs = {"categorical": "features", "image_size": "image"}
     belongs |= {"storage": "image", "cache": "image"}
-    belongs |= {"max_words": "text", "max_tokens": "text"}
+    belongs |= {"max_words": "text", "max_tokens": "text", "tokenizer": "text"}
     for option, to in belongs.items():
         if getattr(given, option) is not None and kind != to:
             raise ValueError(
@@ -284,11 +294,7 @@ def _kind(parts: list[Rows], given: _Options) -> tuple[Read, Callable[[Any], Sam
             )
     if kind == "text":
         assert given.text is not None
-        max_words, max_tokens = given.max_words or 20_000, given.max_tokens or 256
-        return (
-            partial(_read_texts, column=given.text),
-            partial(Tokens.measured, max_words=max_words, max_tokens=max_tokens),
-        )
+        return partial(_read_texts, column=given.text), _measure_texts(given)
     if kind == "image":
         column = given.image or "image"
         return partial(_read_images, column=column, given=given), Images.measured
@@ -297,6 +303,15 @@ def _kind(parts: list[Rows], given: _Options) -> tuple[Read, Callable[[Any], Sam
         partial(_read_table, numeric=numeric, categorical=categorical),
         partial(TableRows.measured, numeric=numeric, categorical=categorical),
     )
+
+
+def _measure_texts(given: _Options) -> Callable[[Any], Samples]:
+    max_words, max_tokens = given.max_words or 20_000, given.max_tokens or 256
+    if given.tokenizer is None:
+        return partial(Tokens.measured, max_words=max_words, max_tokens=max_tokens)
+    if given.max_words is not None:
+        raise ValueError("max_words and tokenizer are given; a tokenizer has a vocabulary")
+    return partial(Subwords.measured, tokenizer=given.tokenizer, max_tokens=max_tokens)
 
 
 _WORDS = {"text": "texts", "image": "images", "features": "a table"}

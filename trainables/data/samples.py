@@ -38,6 +38,7 @@ class Samples(ABC):
     Attributes:
         shape: Of one sample as the model gets it.
         default_model: The model for a sweep that names none.
+        in_words: What messages call such samples; empty, the name of the class.
         augmentations: What :meth:`prepare` can do to training batches.
         mixable: Whether there is a sample between any two, as Mixup needs it.
         encodes: Whether rows depend on the training part: on its words, or its levels.
@@ -47,6 +48,7 @@ class Samples(ABC):
 
     shape: tuple[int, ...]
     default_model: ClassVar[str]
+    in_words: ClassVar[str] = ""
     model_dtype: ClassVar[str] = "float32"
     augmentations: ClassVar[tuple[AugmentationName, ...]] = ("none",)
     mixable: ClassVar[bool] = True

@@ -12,7 +12,7 @@ seed that for equal weights.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from trainables.models.base import Classifier
 
 __all__ = [
+    "OTHERS",
     "Classifier",
     "available_models",
     "check_model_fits",
@@ -30,6 +31,7 @@ __all__ = [
     "make_model",
     "model_builder",
     "model_options",
+    "without_weights",
 ]
 
 
@@ -43,10 +45,14 @@ def __getattr__(name: str) -> Any:
 
 
 _TIMM = "timm/"
+_HUGGING_FACE = "huggingface/"
+OTHERS: Final = (_TIMM, _HUGGING_FACE)
+"""What names of models begin with that are none of ours."""
+
 CATALOGUE: Final = Catalogue(
     kind="model",
     group="calsweep.models",
-    others=f"{_TIMM}<any name in timm>",
+    others=f"{_TIMM}<any name in timm>, {_HUGGING_FACE}<name or folder>",
     ours={
         "densenet121_cifar": "trainables.models.densenet_cifar:densenet121_cifar",
         "densenet40_cifar": "trainables.models.densenet_cifar:densenet40_cifar",
@@ -69,12 +75,12 @@ _GIVEN = ("input_shape", "samples", "num_classes")
 
 
 def available_models() -> tuple[str, ...]:
-    """Names that :func:`make_model` knows, sorted; besides these, ``timm/<any name in timm>``."""
+    """Names that :func:`make_model` knows, sorted; besides these, those of :data:`OTHERS`."""
     return CATALOGUE.names()
 
 
 def model_builder(name: str) -> Callable[..., Classifier]:
-    """Returns the function behind a name, ``timm/<name>`` or ``package.module:function``.
+    """Returns the function behind a name, one of :data:`OTHERS`, or ``package.module:function``.
 
     Raises:
         ValueError: There is no such model.
@@ -83,6 +89,10 @@ def model_builder(name: str) -> Callable[..., Classifier]:
         from trainables.models.timm_models import timm_builder  # timm takes seconds to import
 
         return timm_builder(name.removeprefix(_TIMM))
+    if name.startswith(_HUGGING_FACE):
+        from trainables.models.huggingface import huggingface_builder
+
+        return huggingface_builder(name.removeprefix(_HUGGING_FACE))
     return CATALOGUE.find(name)  # type: ignore[no-any-return]
 
 
@@ -93,6 +103,16 @@ def model_options(name: str) -> dict[str, Any]:
         ValueError: There is no such model.
     """
     return options_of(model_builder(name), _GIVEN)
+
+
+def without_weights(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options with which a model starts from no published weights: where others replace them.
+
+    Raises:
+        ValueError: There is no such model.
+    """
+    known = "pretrained" in model_options(name)
+    return {**options, "pretrained": False} if known else dict(options)
 
 
 def check_model_options(name: str, **options: Any) -> None:
@@ -112,10 +132,10 @@ def check_model_fits(name: str, samples: Samples) -> None:
         ValueError: There is no such model, or it takes other samples.
     """
     hints = type_hints(model_builder(name))
-    kinds = [kind for kind in _alternatives(hints.get("samples")) if isinstance(kind, type)]
+    kinds: list[Any] = [k for k in _alternatives(hints.get("samples")) if isinstance(k, type)]
     axes = get_args(hints.get("input_shape"))
     if kinds and not isinstance(samples, tuple(kinds)):
-        wanted = " or ".join(kind.__name__.lower() for kind in kinds)
+        wanted = " or ".join(kind.in_words or kind.__name__.lower() for kind in kinds)
     elif axes and Ellipsis not in axes and len(axes) != len(samples.shape):
         wanted = f"samples of {len(axes)} axes"
     else:
@@ -137,7 +157,8 @@ def make_model(
     """Builds a model with freshly drawn weights.
 
     Args:
-        name: One of :func:`available_models`, ``timm/<name>`` for any model of timm, or
+        name: One of :func:`available_models`, ``timm/<name>`` for any model of timm,
+            ``huggingface/<name or folder>`` for any encoder of texts there, or
             ``package.module:function`` for a builder of the user's own. That is called with
             whichever it asks for of ``input_shape``, ``samples`` and ``num_classes``, and the
             options.

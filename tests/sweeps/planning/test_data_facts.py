@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from sweeps.planning.data_facts import data_facts
 from sweeps.planning.data_fit import fit_to_data
@@ -18,6 +19,7 @@ def test_how_much_there_is_and_what_it_can_tell_apart(share: float, judging: int
     sweep = make_sweep(training={"adapt_share": share})
     facts = data_facts(fit_to_data(sweep, dataset), dataset)
     assert facts["data"] == "1,078 training, 360 validation, 359 test samples of 10 classes"
+    assert facts["held"] == "in memory, 115.0 kB"
     told = facts["can tell apart"]
     assert f"differences in ECE of {detectable_difference(judging):.3f} or more" in told
     assert f"by {judging} validation samples" in told
@@ -44,3 +46,16 @@ def test_check_says_so_and_goes_without_data_that_are_elsewhere(tmp_path: Path) 
         not in calsweep(tmp_path, "check", "sweep.yaml", "--set", elsewhere, "--no-data").stdout
     )
     assert list(tmp_path.iterdir()) == [tmp_path / "sweep.yaml"]
+
+
+def test_what_is_streamed_says_from_where(tmp_path: Path) -> None:
+    for index in range(40):
+        folder = tmp_path / "images" / "ab"[index % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (50, 40), (index, 0, 0)).save(folder / f"{index}.png")
+    options = {"root": tmp_path / "images", "storage": "stream", "cache": tmp_path / "cache"}
+    dataset = load_dataset("image_folder", seed=0, **options)
+    sweep = make_sweep(dataset={"name": "image_folder", "root": str(tmp_path / "images")})
+    held = data_facts(fit_to_data(sweep, dataset), dataset)["held"]
+    assert held.startswith("streamed from the disk, ")
+    assert f"kB (decoded 240.0 kB): {tmp_path}/cache/images-" in held

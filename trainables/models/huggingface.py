@@ -1,0 +1,83 @@
+"""Any text encoder of Hugging Face's, as ``huggingface/<name on the hub, or folder>``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from trainables.arguments import describe_error
+from trainables.data.subwords import Subwords, require_transformers, resolved
+from trainables.models.base import Classifier
+
+
+def huggingface_builder(place: str) -> Callable[..., Classifier]:
+    """Returns the builder of the encoder at a place.
+
+    Raises:
+        ValueError: The extra that it needs is not installed.
+    """
+    require_transformers(f"model 'huggingface/{place}'")
+    return partial(huggingface_encoder, place)
+
+
+def huggingface_encoder(
+    place: str, *, samples: Subwords, num_classes: int, pretrained: bool = True
+) -> Classifier:
+    """An encoder of Hugging Face's; the mean of its last states over the text goes to the head.
+
+    Args:
+        place: Name on the hub, or folder.
+        samples: Texts, cut by its tokenizer.
+        num_classes: Number of logits.
+        pretrained: Start from the weights there; else as the encoder draws them.
+
+    Raises:
+        ValueError: There is no encoder, or it does not take such texts.
+    """
+    from transformers import AutoConfig, AutoModel
+
+    place = resolved(place)
+    try:
+        config = AutoConfig.from_pretrained(place)
+        if pretrained:
+            model = AutoModel.from_pretrained(place, dtype=torch.float32)
+        else:
+            model = AutoModel.from_config(config, dtype=torch.float32)
+    except Exception as error:  # of the hub, of its cache, of damaged files
+        raise ValueError(f"huggingface/{place} cannot be had: {describe_error(error)}") from error
+    if config.vocab_size < samples.num_tokens:
+        raise ValueError(
+            f"huggingface/{place} knows {config.vocab_size} tokens, while the texts are cut into "
+            f"{samples.num_tokens} by {samples.tokenizer}; set dataset.tokenizer to its own"
+        )
+    if hasattr(model, "pooler"):
+        model.pooler = None  # of no use here; several workers wait for the gradient of all weights
+    encoder = _Encoder(model, samples.padding)
+    try:
+        with torch.no_grad():
+            tokens = torch.arange(samples.shape[0]).remainder(samples.num_tokens)
+            features = encoder.eval()(tokens[None])
+    except Exception as error:  # models fail in ways of their own
+        raise ValueError(
+            f"huggingface/{place} cannot take {samples}: {describe_error(error)}"
+        ) from error
+    return Classifier(encoder.train(), nn.Linear(features.shape[1], num_classes))
+
+
+class _Encoder(nn.Module):
+    def __init__(self, model: Any, padding: int) -> None:
+        super().__init__()
+        self.model = model
+        self.padding = padding
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """From (N, L) integers to (N, D)."""
+        there = tokens != self.padding
+        found = self.model(input_ids=tokens.long(), attention_mask=there.long())
+        states: Tensor = found.last_hidden_state
+        weights = there.to(states.dtype)[:, :, None]
+        return (states * weights).sum(1) / weights.sum(1).clamp(min=1)
