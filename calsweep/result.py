@@ -105,14 +105,40 @@ class Result:
         """
         rows = [_row(record) for record in self._records]
         columns = list(dict.fromkeys(key for row in rows for key in row))
-        values = {key: [row.get(key) for row in rows] for key in columns}
-        try:
-            import pandas as pd
-        except ImportError:
-            import pyarrow as pa
+        return _frame({key: [row.get(key) for row in rows] for key in columns})
 
-            return pa.table({key: _one_type(column) for key, column in values.items()})
-        return pd.DataFrame(values)
+    def by_label(self, split: Literal["validation", "test"] = "test") -> Any:
+        """How the chosen setting does on each of several labels, a row each.
+
+        Args:
+            split: Whose predictions.
+
+        Returns:
+            As of :meth:`table`: ``label``, all metrics of its decisions between no and yes, and
+            the same after the temperature as ``ece_scaled`` and so on. On the validation split,
+            which the temperature was fitted on, those are too good.
+
+        Raises:
+            UserError: No setting was chosen, or the data have one class of each sample.
+        """
+        from sweeps.store.stored_sweeps import class_and_label_names
+        from trainables.data.tasks import each_label
+        from trainables.metrics import evaluate
+        from trainables.outcome import read_predictions
+
+        trial, (_, names) = self._judged(), class_and_label_names(self._store)
+        if not names:
+            raise UserError(f"sweep {self.name!r}: its data have one class of each sample")
+        data = self._store.trial_folder(trial.number).read(f"predictions_{split}.parquet")
+        logits, labels = (each_label(each, len(names)) for each in read_predictions(data))
+        rows = []
+        for name, each, truth in zip(names, logits, labels, strict=True):
+            scaled = evaluate(each / trial.outcome["temperature"], truth)
+            rows.append(
+                {"label": name, **evaluate(each, truth)}
+                | {f"{metric}_scaled": value for metric, value in scaled.items()}
+            )
+        return _frame({key: [row[key] for row in rows] for key in rows[0]})
 
     def model(self) -> CalibratedClassifier:
         """The trained classifier of the chosen setting, a torch module.
@@ -256,6 +282,17 @@ def best(
 
 
 _NO_METRICS = ("epoch", "timestamp")
+
+
+def _frame(columns: Mapping[str, list[Any]]) -> Any:
+    """A pandas data frame, or an Arrow table where there is no pandas."""
+    try:
+        import pandas as pd
+    except ImportError:
+        import pyarrow as pa
+
+        return pa.table({key: _one_type(column) for key, column in columns.items()})
+    return pd.DataFrame(columns)
 
 
 def _row(record: TrialRecord) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 from sklearn.metrics import roc_auc_score
 
+import calsweep
 from calsweep.composing import Composer
 from sweeps.errors import UserError
 from sweeps.exporting import export_model, predict
@@ -143,6 +144,20 @@ def test_the_choice_is_compared_and_reported(store: SweepStore, tmp_path: Path) 
     assert f"{len(dataset.test)} samples, a decision on each of 3 labels" in page
     for text in ("Label by label", "Round: yes", "Even: no"):
         assert text in page
+
+
+def test_the_choice_label_by_label(store: SweepStore) -> None:
+    result = calsweep.load(store.storage, "xray")
+    found = result.by_label()
+    assert list(found["label"]) == list(FINDINGS)
+    assert result.best is not None
+    for metric in ("ece", "nll", "error"):
+        assert found[metric].mean() == pytest.approx(result.best.test[metric])
+    trial = Ranking(store.load_records(), store.load_sweep().rule).chosen
+    assert trial is not None
+    outcome = trial.judged[0].outcome
+    assert found["auroc"].mean() == pytest.approx(outcome["test_auroc"])
+    assert found["ece_scaled"].mean() == pytest.approx(outcome["test_ece_scaled"])
 
 
 def test_the_exported_classifier_gives_a_probability_for_each_label(
