@@ -113,7 +113,7 @@ def test_labels_that_are_one_have_its_intervals(drawn: tuple[Tensor, Tensor]) ->
         "names": ["ece", "nll", "auroc"],
         "intervals": ["ece", "nll", "auroc"],
         "references": ["ece"],
-        "own": {"gap": M.maximum_calibration_error},
+        "own": {"wrong": M.error_rate},
     }
     alone = summarise((logits, labels), (logits, labels), (logits, labels), **arguments)
     thrice = (repeated(logits), repeated(labels))
