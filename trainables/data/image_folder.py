@@ -16,6 +16,7 @@ from trainables.data.images import Encoded
 from trainables.data.samples import Images, Stored
 from trainables.data.splits import (
     HeldOut,
+    Imbalance,
     Indices,
     Labels,
     SampleCount,
@@ -84,6 +85,7 @@ def load_imagenet(
     seed: int,
     root: str | os.PathLike[str],
     image_size: Annotated[int, Range(1)] = 224,
+    imbalance: Imbalance = None,
     on_bad_sample: OnBadSample = "error",
     storage: Storage = None,
     cache: Cache = None,
@@ -101,6 +103,8 @@ def load_imagenet(
         seed: Chooses the validation samples and the subset.
         root: Folder that holds ``train/<class>/`` and ``val/<class>/``.
         image_size: Resize the shorter side to this and crop the centre.
+        imbalance: Train and validate on a long-tailed part, whose last class has this share of the
+            first one's samples; the test split stays balanced.
         on_bad_sample: ``skip`` passes over images that cannot be read, and counts them.
         storage: Where they are held: decoded in ``memory``, or encoded on the disk to ``stream``
             them; by default their size decides.
@@ -121,6 +125,7 @@ def load_imagenet(
         storage=storage,
         cache=cache,
         augmentation="crop_flip",
+        imbalance=imbalance,
         validation=validation,
         train_samples=train_samples,
         seed=seed,

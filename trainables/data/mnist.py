@@ -10,7 +10,7 @@ import numpy as np
 from trainables.config import AugmentationName
 from trainables.data.base import Dataset
 from trainables.data.samples import Images
-from trainables.data.splits import HeldOut, Labels, Pixels, SampleCount, build_dataset
+from trainables.data.splits import HeldOut, Imbalance, Labels, Pixels, SampleCount, build_dataset
 from trainables.data.torchvision_files import open_splits
 
 
@@ -19,6 +19,7 @@ def load_mnist(
     seed: int,
     root: str | os.PathLike[str],
     download: bool = False,
+    imbalance: Imbalance = None,
     validation: HeldOut = 0.1,
     train_samples: SampleCount = None,
 ) -> Dataset:
@@ -30,6 +31,8 @@ def load_mnist(
         seed: Chooses the validation samples and the subset.
         root: Folder that holds ``MNIST/raw``.
         download: Fetch the files if they are not there.
+        imbalance: Train and validate on a long-tailed part, whose last class has this share of the
+            first one's samples; the test split stays balanced.
         validation: Fraction or number of training samples to hold out.
         train_samples: Train on so many samples only.
     """
@@ -41,6 +44,7 @@ def load_mnist(
         "crop",
         root=root,
         download=download,
+        imbalance=imbalance,
         validation=validation,
         train_samples=train_samples,
         seed=seed,
@@ -52,6 +56,7 @@ def load_fashion_mnist(
     seed: int,
     root: str | os.PathLike[str],
     download: bool = False,
+    imbalance: Imbalance = None,
     validation: HeldOut = 0.1,
     train_samples: SampleCount = None,
 ) -> Dataset:
@@ -63,6 +68,8 @@ def load_fashion_mnist(
         seed: Chooses the validation samples and the subset.
         root: Folder that holds ``FashionMNIST/raw``.
         download: Fetch the files if they are not there.
+        imbalance: Train and validate on a long-tailed part, whose last class has this share of the
+            first one's samples; the test split stays balanced.
         validation: Fraction or number of training samples to hold out.
         train_samples: Train on so many samples only.
     """
@@ -74,6 +81,7 @@ def load_fashion_mnist(
         "crop_flip",
         root=root,
         download=download,
+        imbalance=imbalance,
         validation=validation,
         train_samples=train_samples,
         seed=seed,

@@ -10,6 +10,7 @@ from trainables.data.base import Dataset
 from trainables.data.samples import Images
 from trainables.data.splits import (
     HeldOut,
+    Imbalance,
     Labels,
     Pixels,
     SampleCount,
@@ -25,6 +26,7 @@ def load_stl10(
     root: str | os.PathLike[str],
     download: bool = False,
     binary: bool = False,
+    imbalance: Imbalance = None,
     validation: HeldOut = 0.1,
     train_samples: SampleCount = None,
 ) -> Dataset:
@@ -39,6 +41,8 @@ def load_stl10(
         download: Fetch the files if they are not there.
         binary: Tell the first half of the classes from the second (Z. Yuan et al., Large-scale
             Robust Deep AUC Maximization, 2021).
+        imbalance: Train and validate on a long-tailed part, whose last class has this share of the
+            first one's samples; the test split stays balanced.
         validation: Fraction or number of training samples to hold out.
         train_samples: Train on so many samples only.
     """
@@ -66,6 +70,7 @@ def load_stl10(
         test=arrays(test),
         classes=join_halves(classes) if binary else classes,
         measure=partial(Images.measured, augmentation="crop_flip"),
+        imbalance=imbalance,
         validation=validation,
         train_samples=train_samples,
         seed=seed,

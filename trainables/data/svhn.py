@@ -8,7 +8,7 @@ import numpy as np
 
 from trainables.data.base import Dataset
 from trainables.data.samples import Images
-from trainables.data.splits import HeldOut, Labels, Pixels, SampleCount, build_dataset
+from trainables.data.splits import HeldOut, Imbalance, Labels, Pixels, SampleCount, build_dataset
 from trainables.data.torchvision_files import open_splits
 
 
@@ -17,6 +17,7 @@ def load_svhn(
     seed: int,
     root: str | os.PathLike[str],
     download: bool = False,
+    imbalance: Imbalance = None,
     validation: HeldOut = 0.1,
     train_samples: SampleCount = None,
 ) -> Dataset:
@@ -29,6 +30,8 @@ def load_svhn(
         seed: Chooses the validation samples and the subset.
         root: Folder that holds ``train_32x32.mat`` and ``test_32x32.mat``.
         download: Fetch the files if they are not there.
+        imbalance: Train and validate on a long-tailed part, whose last class has this share of the
+            first one's samples; the test split stays balanced.
         validation: Fraction or number of training samples to hold out.
         train_samples: Train on so many samples only.
     """
@@ -52,6 +55,7 @@ def load_svhn(
         test=arrays(test),
         classes=tuple("0123456789"),
         measure=partial(Images.measured, augmentation="crop"),
+        imbalance=imbalance,
         validation=validation,
         train_samples=train_samples,
         seed=seed,
