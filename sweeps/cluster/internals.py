@@ -193,12 +193,12 @@ def killed_for_memory(on_shortage: Callable[[str], object]) -> Iterator[None]:
 
 
 _SHORTAGE = "running low on memory"
-_LIMITS = re.compile(r"Memory usage (\d+)B exceeded threshold of (\d+)B")
+_USED = re.compile(r"Memory usage (\d+)B exceeded")
 _KILLED = re.compile(r"pid=(\d+), actual memory used=([\d.]+)GB")
 
 
 def others_took_the_memory(said: str) -> bool:
-    """Whether a node would be short of memory without the processes that were killed on it, too.
+    """Whether what was killed on a node that ran short of memory had less than half of it.
 
     Args:
         said: What Ray says of the shortage.
@@ -209,11 +209,10 @@ def others_took_the_memory(said: str) -> bool:
     Since: Ray 2.60, the oldest that is allowed.
     Test: tests/sweeps/test_low_memory.py::test_a_trial_killed_for_memory_comes_again
     """
-    limits, killed = _LIMITS.search(said), dict(_KILLED.findall(said))
-    if limits is None or not killed:
+    used, killed = _USED.search(said), dict(_KILLED.findall(said))
+    if used is None or not killed:
         return False
-    used, threshold = map(int, limits.groups())
-    return used - sum(map(float, killed.values())) * 2**30 > threshold
+    return sum(map(float, killed.values())) * 2**30 < int(used[1]) / 2
 
 
 _PORTS = range(20_000, 32_000)  # below those that Linux and Ray give to whoever asks for any

@@ -56,7 +56,7 @@ def test_a_trial_killed_for_memory_comes_again(
         hog.join()
     assert "was killed, as its node runs low on memory" in said.read_text()
     log = (tmp_path / "store/sweeps/hungry/driver.log").read_text()
-    assert internals._LIMITS.search(log)
+    assert internals._USED.search(log)
     assert internals._KILLED.search(log)
     assert {record.state for record in result.records} == {"finished"}
     for record in result.records:
