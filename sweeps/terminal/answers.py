@@ -82,20 +82,19 @@ def best_table(entries: Sequence[dict[str, Any]]) -> Table:
     """The entries for the terminal; what they were chosen by decides the columns."""
     metrics = list(dict.fromkeys(_shown_metric(entry["objective"]) for entry in entries))
     table = new_table(gap=1)
-    for heading in ("dataset", "model", "loss", "setting"):
-        table.add_column(heading, overflow="fold", min_width=8 if heading == "loss" else None)
+    # Two to a column, as the intervals need the lines anyway: so it fits into 80 characters.
+    for heading in ("dataset\nmodel", "loss\nsetting"):
+        table.add_column(heading, overflow="fold")
     names = [metric_heading(m) + (" + T" if m.endswith("_scaled") else "") for m in metrics]
     headings = [f"{split}\n{name}" for name in names for split in ("val", "test")]
     for heading in (*headings, "val\nerror", "test\nerror", "\nT"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("beats\nCE + T?", overflow="fold", min_width=9)
+        table.add_column(heading, justify="right", overflow="fold")
+    table.add_column("beats\nCE + T?", overflow="fold")
     for entry in entries:
         val, test = entry["val"], entry["test"]
         table.add_row(
-            entry["dataset"],
-            entry["model"],
-            entry["loss"],
-            format_hyperparameters(entry["hyperparameters"]),
+            f"{entry['dataset']}\n{entry['model']}",
+            f"{entry['loss']}\n{format_hyperparameters(entry['hyperparameters'])}",
             *(_with_interval(entry[split], m) for m in metrics for split in ("val", "test")),
             format_fraction(val["error"]),
             format_fraction(test["error"]),
@@ -128,23 +127,22 @@ def _with_interval(values: dict[str, float], metric: str) -> str:
 def side_by_side_tables(sweeps: Sequence[Beside]) -> list[Table]:
     """What each sweep chose, and the best setting of each loss in each of them."""
     chosen = new_table(gap=1)
-    for heading in ("sweep", "dataset", "model", "chosen"):
-        chosen.add_column(heading, overflow="fold", min_width=14 if heading == "chosen" else 8)
+    for heading in ("sweep", "dataset\nmodel", "chosen"):
+        chosen.add_column(heading, overflow="fold")
     for heading in ("\nval", "error\nval", "\ntest", "\nscaled", "\nT"):
-        chosen.add_column(heading, justify="right", no_wrap=True)
-    chosen.add_column("beats\nCE + T?", overflow="fold", min_width=9)
+        chosen.add_column(heading, justify="right", overflow="fold")
+    chosen.add_column("beats\nCE + T?", overflow="fold")
     for each in sweeps:
         found = each.chosen
         numbers = ("objective", "val_error", "test", "test_scaled")
         setting = (
-            f"{format_loss(found['loss'])} {format_hyperparameters(found['hyperparameters'])}"
+            f"{format_loss(found['loss'])}\n{format_hyperparameters(found['hyperparameters'])}"
             if found
             else "none"
         )
         chosen.add_row(
             each.sweep.name,
-            each.sweep.dataset.label,
-            each.sweep.model_label,
+            f"{each.sweep.dataset.label}\n{each.sweep.model_label}",
             setting,
             *(format_fraction(found.get(name, math.nan)) for name in numbers),
             f"{found['temperature']:.2f}" if found else "–",

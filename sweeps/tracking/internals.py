@@ -62,6 +62,42 @@ def browser_host(host: str) -> str:
     return _NAME if host in _LOOPBACK else host
 
 
+_PAGES_OF_TRAINING = """<script>
+if (!localStorage.getItem("mlflow.workflowType_v1"))
+  localStorage.setItem("mlflow.workflowType_v1", '"machine_learning"');
+</script></head>"""
+SERVER = "calsweep"  # the name of the entry point in pyproject.toml
+
+
+def training_server() -> Any:
+    """MLflow's server, whose pages of a run are those for training models.
+
+    Who has chosen the others in this browser keeps them.
+
+    Leans on: the name under which MLflow's pages remember that choice, and that the application of
+        an ``mlflow.app`` plugin is made as that of basic-auth is.
+    Why: the links in the table of runs do not say which pages are meant, so that a run would open
+        in those for language models; nothing public chooses.
+    Since: MLflow 3.17, the oldest that is allowed.
+    Test: tests/sweeps/test_command_line.py::test_runs_look_right_in_mlflows_own_ui
+    """
+    from flask import request
+    from mlflow.server import app
+    from mlflow.server.fastapi_app import create_fastapi_app
+
+    def remember(response: Any) -> Any:
+        if request.path == "/" and response.status_code == 200:
+            response.direct_passthrough = False
+            page = response.get_data(as_text=True)
+            response.set_data(page.replace("</head>", _PAGES_OF_TRAINING))
+            for name in ("ETag", "Last-Modified"):  # of what it was
+                response.headers.pop(name, None)
+        return response
+
+    app.after_request(remember)
+    return create_fastapi_app(app)
+
+
 def server_environment(host: str, port: int) -> dict[str, str]:
     """Environment variables by which the server answers to :func:`browser_host` as well.
 

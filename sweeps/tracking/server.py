@@ -21,7 +21,7 @@ from sweeps.tracking.address import (
     tracking_uri,
 )
 from sweeps.tracking.experiment import our_experiments
-from sweeps.tracking.internals import browser_host, server_environment, sqlite_path
+from sweeps.tracking.internals import SERVER, browser_host, server_environment, sqlite_path
 from sweeps.tracking.views import CHARTS_LINK, LINK
 
 _PATIENCE_SECONDS = 8.0
@@ -57,6 +57,7 @@ def serve(storage: str, host: str, port: int) -> None:
     print("Starting the MLflow UI ...", flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # which ends the server too
     command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port)]
+    command += ["--app-name", SERVER]
     command += ["--artifacts-destination", str(artifact_location(uri, storage))]
     with tempfile.TemporaryFile() as log:
         server = subprocess.Popen(

@@ -14,6 +14,7 @@ from sweeps.tracking.run import PLACE, hyperparameter_columns, word_columns
 
 _KEY = "calsweep"
 _NARROW, _WIDE = 75, 150
+_FIRST = ("epsilon", "gamma", "lam", "margin")
 VIEW_TAG = view_tag(_KEY)
 LINK = VIEW_LINK.format(key=_KEY)
 CHARTS_LINK = f"{LINK}&compareRunsMode=CHART"
@@ -32,8 +33,9 @@ def shared_view(sweep: SweepFile, tags: dict[str, str]) -> str:
     columns = {f"tags.`{PLACE}`": 95, f"tags.`{words.pop(objective)}`": _WIDE}
     error = words.pop("val_error", None)  # which may be the objective
     columns |= {f"tags.`{word}`": _NARROW for word in (error, "T") if word is not None}
+    # The loss is in the run's name, and on 1,440 pixels four hyperparameters find room.
+    columns |= {f"params.`{name}`": _NARROW for name in sorted(_shown(tags) | searched, key=_rank)}
     columns |= {"params.`loss`": 120}
-    columns |= {f"params.`{name}`": _NARROW for name in sorted(_shown(tags) | searched)}
     columns |= {f"tags.`{word}`": _WIDE for word in words.values() if word != "T"}
     return json.dumps(
         {
@@ -76,6 +78,11 @@ def _charts(sweep: SweepFile, objective: str) -> list[dict[str, Any]]:
 def _id(*words: str) -> str:
     """The same for the same chart, so that a view that is written again is the same."""
     return str(uuid.uuid5(uuid.NAMESPACE_URL, "/".join(("calsweep", *words))))
+
+
+def _rank(hyperparameter: str) -> tuple[bool, str]:
+    """What most losses have comes first."""
+    return hyperparameter not in _FIRST, hyperparameter
 
 
 def _shown(tags: dict[str, str]) -> set[str]:

@@ -241,4 +241,8 @@ def test_runs_look_right_in_mlflows_own_ui(ui: str, chromium: str) -> None:
             missing = [part for part in parts if part not in text]
             assert "Assistant" not in text  # its panel would cover the last columns
         assert missing == []
+        page.get_by_text("quickstart", exact=True).last.click()
+        page.get_by_text("About this run").wait_for(timeout=60_000)
+        text = page.inner_text("body")
+        assert "Model registry" in text and "Evaluation runs" not in text  # of language models
         browser.close()

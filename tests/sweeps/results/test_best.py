@@ -63,6 +63,18 @@ def test_beside_a_calibration_error_stands_what_a_calibrated_model_would_show() 
     assert "a perfectly calibrated model would show" in " ".join(text.split())
 
 
+def test_a_line_of_80_characters_is_enough() -> None:
+    known = {"val_ece_low": 0.01, "val_ece_high": 0.2, "val_ece_calibrated": 0.0123}
+    many = {**known, "val_ece_calibrated_high": 0.0321, "test_ece_low": 0.01, "test_ece_high": 0.2}
+    found = best_settings(
+        [tracked([baseline(val_ece=0.02, **many)], model="a_long_name", verdict="not supported")]
+    )
+    text = shown(best_table(found), width=80)
+    words = ("cross_entropy", "a_long_name", ".0100–.2000", "0: ≤.0321", "calibrated", "supported")
+    for word in words:
+        assert word in text
+
+
 def test_what_was_aimed_at_after_scaling_is_shown_after_scaling() -> None:
     scaled = {"val_ece_scaled": 0.0111, "val_ece_scaled_low": 0.0044, "val_ece_scaled_high": 0.0222}
     aimed = tracked([baseline(val_ece=0.0666, **scaled)], objective="val_ece_scaled")

@@ -260,7 +260,9 @@ def test_the_table_of_runs_has_the_chosen_setting_first(
     view = json.loads(client_of(storage).get_experiment(runs[""].info.experiment_id).tags[VIEW_TAG])
     assert (view["orderByKey"], view["orderByAsc"]) == ("tags.`place`", True)
     assert view["selectedColumns"][:3] == ["tags.`place`", "tags.`val ECE`", "tags.`val error`"]
-    assert {"params.`loss`", "params.`gamma`", "tags.`T`"} <= set(view["selectedColumns"])
+    columns = view["selectedColumns"]
+    assert columns[3:6] == ["tags.`T`", "params.`gamma`", "params.`lam`"]
+    assert "params.`loss`" in columns
     found = client_of(storage).search_runs(
         [runs[""].info.experiment_id],
         f"tags.`calsweep.sweep_id` = '{runs[''].data.tags['calsweep.sweep_id']}'",
