@@ -28,7 +28,8 @@ OURS = {
 }
 # Of these the libraries' pages say that users may, or must, set or read them.
 DOCUMENTED = {"MLFLOW_BACKEND_STORE_URI"}
-DOCUMENTED |= {"RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_AUTH_MODE"}
+DOCUMENTED |= {"RAY_ADDRESS", "RAY_API_SERVER_ADDRESS"}
+DOCUMENTED |= {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"}
 DOCUMENTED |= {name for name in vars(mlflow.environment_variables) if name.startswith("MLFLOW_")}
 VARIABLE = re.compile(r"(MLFLOW|NCCL|OPTUNA|PYTORCH|RAY|TORCH|TORCHINDUCTOR|TUNE)_\w+")
 
