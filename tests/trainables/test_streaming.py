@@ -73,6 +73,7 @@ def test_a_trial_is_the_one_on_data_in_memory_also_when_it_was_cut_off(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_data_larger_than_memory_by_a_factor_of_20(tmp_path: Path) -> None:
     """A process of its own, with a limit on what it may hold, reads, checks, trains and judges."""
     draw = np.random.default_rng(0)
