@@ -52,7 +52,8 @@ def test_compare_has_a_line_for_each_sweep_and_a_column_in_the_map(folder: Path)
     assert done.returncode == 0, done.stderr
     printed = [line.split() for line in done.stdout.splitlines() if line]
     lines = {words[0]: words for words in reversed(printed)}  # the first of a kind
-    assert lines["done"][3:7] == ["focal", "γ=1", ".0200", ".1000"]
+    assert lines["done"][2:5] == ["focal", ".0200", ".1000"]
+    assert lines["small_cnn"] == ["small_cnn", "γ=1"]  # below
     assert lines["focal"] == ["focal", ".0200", "γ=1", "–"]
     assert lines["cross_entropy"] == ["cross_entropy", ".0500", "–", ".1000", "–"]
     assert printed.index(lines["focal"]) < printed.index(lines["cross_entropy"])
