@@ -20,6 +20,7 @@ _OF_SWEEPS: Final = (
     "pydantic",
     "pynvml",
     "ray",
+    "requests",
     "rich",
     "rtdl_num_embeddings",
     "ruamel.yaml",
