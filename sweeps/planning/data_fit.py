@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sweeps.errors import UserError
@@ -9,6 +11,8 @@ from sweeps.sweep_file.schema import DEFAULT_MODEL, SweepFile
 from trainables.config import check_shares
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from trainables.data.base import Dataset
 
 
@@ -71,10 +75,21 @@ def _recipe_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
     return faults
 
 
+def _losses_that(fit: Callable[[type[nn.Module]], bool]) -> str:
+    """The names of the losses whose class does."""
+    from trainables.losses import available_losses, loss_class
+
+    found = []
+    for name in available_losses():
+        with suppress(ValueError):  # one of another package may be broken
+            found += [name] * fit(loss_class(name))
+    return ", ".join(found)
+
+
 def _weight_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
     """Weights that are not for these classes, or of losses that are no means over samples."""
     from trainables.class_weights import can_be_weighted, class_weights
-    from trainables.losses import available_losses, loss_class
+    from trainables.losses import loss_class
 
     faults = []
     for key, recipe in sweep.recipes:
@@ -87,46 +102,44 @@ def _weight_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
                 faults.append(f"{key}.{error}")
         whole = [name for name in _losses(sweep, key) if not can_be_weighted(loss_class(name))]
         if weighted and whole:
-            able = [name for name in available_losses() if can_be_weighted(loss_class(name))]
             faults.append(
                 f"{' and '.join(weighted)}: {', '.join(whole)} is no mean of terms of single "
                 f"samples, which alone can be weighted; leave the one or the other out; allowed: "
-                f"{', '.join(able)}, and your own with looks_across_batch = False"
+                f"{_losses_that(can_be_weighted)}, and your own with looks_across_batch = False"
             )
     return faults
 
 
 def _soft_label_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
     """Losses for which class probabilities mean nothing."""
-    from trainables.losses import available_losses, loss_class
+    from trainables.losses import loss_class
 
-    def takes(name: str) -> bool:
-        return getattr(loss_class(name), "soft_targets", False)
+    def takes(loss: type[nn.Module]) -> bool:
+        return getattr(loss, "soft_targets", False)
 
     if dataset.train.soft is None:
         return []
-    able = ", ".join(filter(takes, available_losses()))
     return [
         f"{'losses' if key == 'training' else 'encoder.loss'}: {', '.join(refused)} is not defined "
         "for labels that are class probabilities, which this dataset has; allowed: "
-        f"{able}, and your own with soft_targets = True"
+        f"{_losses_that(takes)}, and your own with soft_targets = True"
         for key, _ in sweep.recipes
-        if (refused := [name for name in _losses(sweep, key) if not takes(name)])
+        if (refused := [name for name in _losses(sweep, key) if not takes(loss_class(name))])
     ]
 
 
 def _task_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
     """What is not for what these data tell of a sample."""
-    from trainables.losses import available_losses, loss_class
+    from trainables.losses import loss_class
 
     task, faults = dataset.task, []
-    able = ", ".join(name for name in available_losses() if task.takes(loss_class(name)))
     for key, _ in sweep.recipes:
         refused = [name for name in _losses(sweep, key) if not task.takes(loss_class(name))]
         if refused:
             faults.append(
                 f"{'losses' if key == 'training' else 'encoder.loss'}: {', '.join(refused)} is not "
-                f"for data with {task}; allowed: {able}, and your own with several_labels = True"
+                f"for data with {task}; allowed: {_losses_that(task.takes)}, and your own with "
+                "several_labels = True"
             )
     if task.decisions > 1:
         given = {"trainable": sweep.trainable is not None, "evaluation": sweep.evaluation.sets}

@@ -10,8 +10,6 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from sweeps.search.ranking import Ranking
 from sweeps.store.sweep_store import SweepStore
 
@@ -29,6 +27,8 @@ def keep_mistakes(store: SweepStore, ranking: Ranking, dataset: Data) -> None:
     Nothing is kept of data that a person does not recognise, nor where that cannot be now: a report
     is as good without.
     """
+    import numpy as np
+
     from sweeps.results.on_test import mistakes  # with what reports alone take time to import
     from sweeps.results.predictions import probabilities
     from trainables.data.base import OwnData
