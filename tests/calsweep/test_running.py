@@ -45,7 +45,12 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Iterator[calsweep.Result
             trials=5,
             name="digits",
             storage=folder / "store",
-            set={"selection.finalists": 1, "selection.seeds": 1, "training.batch_size": 32},
+            set={
+                "selection.finalists": 1,
+                "selection.seeds": 1,
+                "training.batch_size": 32,
+                "scaling.max_concurrent": 1,  # one process to start
+            },
         )
 
 

@@ -148,7 +148,8 @@ def run_small(folder: Path, *sets: str) -> subprocess.CompletedProcess[str]:
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder where a small sweep was run, with default storage."""
     folder = tmp_path_factory.mktemp("finished")
-    done = run_small(folder, "tracking.register_model=false")
+    one = "scaling.max_concurrent=1"  # process to start
+    done = run_small(folder, one, "tracking.register_model=false")
     for part in ("best setting", "Chosen: ", "calsweep ui", "calsweep best", "calsweep report"):
         assert part in done.stdout
     assert "3 trials" in done.stderr or "/3" in done.stderr
