@@ -112,35 +112,20 @@ def _weight_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
 
 def _soft_label_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
     """Losses for which class probabilities mean nothing."""
-    from trainables.losses import loss_class
 
     def takes(loss: type[nn.Module]) -> bool:
         return getattr(loss, "soft_targets", False)
 
     if dataset.train.soft is None:
         return []
-    return [
-        f"{'losses' if key == 'training' else 'encoder.loss'}: {', '.join(refused)} is not defined "
-        "for labels that are class probabilities, which this dataset has; allowed: "
-        f"{_losses_that(takes)}, and your own with soft_targets = True"
-        for key, _ in sweep.recipes
-        if (refused := [name for name in _losses(sweep, key) if not takes(loss_class(name))])
-    ]
+    why = "defined for labels that are class probabilities, which this dataset has"
+    return _refused(sweep, takes, why, "soft_targets")
 
 
 def _task_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
     """What is not for what these data tell of a sample."""
-    from trainables.losses import loss_class
-
-    task, faults = dataset.task, []
-    for key, _ in sweep.recipes:
-        refused = [name for name in _losses(sweep, key) if not task.takes(loss_class(name))]
-        if refused:
-            faults.append(
-                f"{'losses' if key == 'training' else 'encoder.loss'}: {', '.join(refused)} is not "
-                f"for data with {task}; allowed: {_losses_that(task.takes)}, and your own with "
-                "several_labels = True"
-            )
+    task = dataset.task
+    faults = _refused(sweep, task.takes, f"for data with {task}", "several_labels")
     if task.decisions > 1:
         given = {"trainable": sweep.trainable is not None, "evaluation": sweep.evaluation.sets}
         faults += [
@@ -149,6 +134,20 @@ def _task_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
             if there
         ]
     return faults
+
+
+def _refused(
+    sweep: SweepFile, takes: Callable[[type[nn.Module]], bool], what: str, attribute: str
+) -> list[str]:
+    """The losses that are not what these data need; one's own says that it is by an attribute."""
+    from trainables.losses import loss_class
+
+    return [
+        f"{'losses' if key == 'training' else 'encoder.loss'}: {', '.join(refused)} is not {what}; "
+        f"allowed: {_losses_that(takes)}, and your own with {attribute} = True"
+        for key, _ in sweep.recipes
+        if (refused := [name for name in _losses(sweep, key) if not takes(loss_class(name))])
+    ]
 
 
 def _losses(sweep: SweepFile, key: str) -> list[str]:
