@@ -11,6 +11,7 @@ from typing import Any
 from sweeps.redaction import redact
 from sweeps.search.budget import Budget
 from sweeps.search.encoder_plan import EncoderPlan
+from sweeps.search.entries import Entry
 from sweeps.search.noise import first_at_noise, is_at_noise
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import State, TrialRecord
@@ -184,14 +185,14 @@ class Ledger:
             return True
         return self._search_is_over and not self._remaining_finals()
 
-    def result(self, number: int, metrics: dict[str, float]) -> None:
+    def result(self, number: int, metrics: Entry) -> None:
         """Take in the metrics of an epoch; one that is known already changes nothing."""
         record = self._by_number[number]
         if record.add(metrics):
             del self._deaths[number]
             self._notify(record)
 
-    def judge(self, number: int, entries: Iterable[dict[str, float]]) -> bool:
+    def judge(self, number: int, entries: Iterable[Entry]) -> bool:
         """Whether a trial is to be stopped after these epochs: never the baseline or a finalist."""
         record = self._by_number[number]
         if not record.searched:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
 
+from sweeps.search.entries import Entry
 from sweeps.search.record import TrialRecord
 from sweeps.search.setting import BASELINE_LOSS, Setting
 from sweeps.sweep_file.schema import Limit, Rule
@@ -191,7 +192,7 @@ def baseline_means(records: Iterable[TrialRecord], rule: Rule) -> References | N
     return _means(own, rule) if own else None
 
 
-def best_values(found: Sequence[References], rule: Rule) -> References:
+def best_values(found: Sequence[Entry], rule: Rule) -> References:
     """What stands in for the baseline where that did not finish: the best of each metric."""
     best = {}
     for limit in rule.limits.values():

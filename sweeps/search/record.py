@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from sweeps.formatting import format_hyperparameters, format_loss
+from sweeps.search.entries import CompactEntry, Entry
 from sweeps.search.setting import Setting
-from trainables.report import Entry, Role, TrialConfig
+from trainables.report import Role, TrialConfig
 
 State = Literal["running", "finished", "stopped", "failed"]
 
@@ -53,12 +54,19 @@ class TrialRecord:
 
         Raises:
             ValueError: It is no record, or another trial's.
-            TypeError: It lacks values, or has some that no record has.
+            TypeError: It lacks values, or has some that no record has, or that are no numbers.
+            OverflowError: It has numbers that are too large.
         """
         record = cls(**values) if isinstance(values, dict) else None
         if record is None or not record._is_whole(number):
             raise ValueError(f"not the record of trial {number}")
+        record.history = [CompactEntry(entry) for entry in record.history]
         return record
+
+    def to_file(self) -> dict[str, Any]:
+        """What :meth:`from_file` reads."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {**values, "history": [dict(entry) for entry in self.history]}
 
     def _is_whole(self, number: int) -> bool:
         kinds = (
@@ -144,17 +152,13 @@ class TrialRecord:
         """Append an epoch's metrics, unless that epoch is there already; whether it was new."""
         if entry["epoch"] <= self.epochs:
             return False
-        self.history.append(entry)
+        self.history.append(CompactEntry(entry))
         return True
 
 
 def _is_entry(entry: Any) -> bool:
-    """Whether it may be the metrics of an epoch."""
-    return (
-        isinstance(entry, dict)
-        and "epoch" in entry
-        and all(isinstance(value, int | float) for value in entry.values())
-    )
+    """Whether it may be the metrics of an epoch, if they are numbers."""
+    return isinstance(entry, dict) and "epoch" in entry
 
 
 def _is_run(run: Any) -> bool:

@@ -6,11 +6,13 @@ To add one, write a class with the two members of :class:`Stopper` and name it i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from bisect import insort
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
-import numpy as np
-
+from sweeps.search.entries import Entry
 from sweeps.search.record import TrialRecord
 from sweeps.sweep_file.schema import SweepFile
 
@@ -22,7 +24,7 @@ class Stopper(Protocol):
     def rungs(self) -> tuple[int, ...]:
         """The epochs after which it may stop a trial."""
 
-    def judge(self, record: TrialRecord, entry: dict[str, float]) -> bool:
+    def judge(self, record: TrialRecord, entry: Entry) -> bool:
         """Take in an epoch of a trial.
 
         Args:
@@ -50,20 +52,40 @@ class SuccessiveHalving:
         self._metric = sweep.scheduler.metric
         self._factor = sweep.scheduler.reduction_factor
         self.rungs = _rungs(sweep)
-        self._reached: dict[tuple[str, int], dict[int, float]] = {}
+        self._reached: defaultdict[tuple[str, int], _Reached] = defaultdict(_Reached)
 
-    def judge(self, record: TrialRecord, entry: dict[str, float]) -> bool:
+    def judge(self, record: TrialRecord, entry: Entry) -> bool:
         """Compare with the trials that came to the rung before; see :class:`Stopper`."""
         epoch, value = int(entry["epoch"]), entry.get(self._metric, math.nan)
         if epoch not in self.rungs:
             return False
-        others = self._reached.setdefault((record.loss, epoch), {})
-        if record.number in others:
+        reached = self._reached[record.loss, epoch]
+        if record.number in reached.trials:
             return False
-        known = [other for other in others.values() if not math.isnan(other)]
-        others[record.number] = value
+        reached.trials.add(record.number)
         # Written so that a trial whose metric is undefined is stopped.
-        return bool(known) and not value <= np.percentile(known, 100 / self._factor)
+        poor = bool(reached.known) and not value <= _percentile(reached.known, 100 / self._factor)
+        if not math.isnan(value):
+            insort(reached.known, value)
+        return poor
+
+
+@dataclass
+class _Reached:
+    """The trials of a loss that have come to a rung: their numbers, and what is known, sorted."""
+
+    trials: set[int] = field(default_factory=set)
+    known: list[float] = field(default_factory=list)
+
+
+def _percentile(ordered: Sequence[float], percent: float) -> float:
+    """``np.percentile`` of values that are in order, so that it need not look at them all."""
+    place = percent / 100 * (len(ordered) - 1)
+    below = math.floor(place)
+    low, high = ordered[below], ordered[min(below + 1, len(ordered) - 1)]
+    part = place - below
+    # As NumPy computes it, to the last bit.
+    return low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part)
 
 
 class NeverStop:
@@ -74,7 +96,7 @@ class NeverStop:
     def __init__(self, sweep: SweepFile) -> None:
         pass
 
-    def judge(self, record: TrialRecord, entry: dict[str, float]) -> bool:
+    def judge(self, record: TrialRecord, entry: Entry) -> bool:
         """Never; see :class:`Stopper`."""
         return False
 

@@ -231,7 +231,7 @@ class SweepStore:
         """
         if self._lease is not None:
             self._lease.check_if_late()
-        data = json.dumps(finite(asdict(record)), indent=1).encode()
+        data = json.dumps(finite(record.to_file()), indent=1).encode()
         self.trial_folder(record.number).write("trial.json", data)
 
     def save_patiently(self, record: TrialRecord, on_fault: Callable[[str], object]) -> None:
@@ -278,7 +278,7 @@ class SweepStore:
             record = TrialRecord.from_file(int(name), json.loads(folder.read("trial.json")))
         except FileNotFoundError:
             return None
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             on_damaged(f"{folder.uri}/trial.json is damaged; the trial is left out")
             return None
         return record

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -114,3 +115,17 @@ def test_adding_a_scheduler_is_a_class_and_a_line(monkeypatch: pytest.MonkeyPatc
     stopper = make_stopper(make_sweep(name="first_only"))
     assert stopper.rungs == (2,)
     assert stopper.judge(trial(1), entry(2, 0.0))
+
+
+@given(
+    st.lists(st.floats(allow_nan=False, width=32), min_size=1, max_size=40),
+    st.integers(2, 5),
+)
+def test_the_limit_is_numpys_percentile_to_the_last_bit(values: list[float], factor: int) -> None:
+    with np.errstate(invalid="ignore"):  # of infinities
+        limit = np.percentile(values, 100 / factor)
+    for value in (float(limit), float(np.nextafter(limit, np.inf))):
+        stopper = SuccessiveHalving(make_sweep(reduction_factor=factor))
+        for number, known in enumerate(values):
+            stopper.judge(trial(number), entry(3, known))
+        assert stopper.judge(trial(len(values)), entry(3, value)) == (not value <= limit)
