@@ -26,7 +26,6 @@ from tests.harness.ray_cluster import RayCluster
 from tests.harness.scene import EPOCHS, MlflowServer, Scene
 
 TABLE = "digits.csv"
-_KEPT_FREE = 4 * 2**30  # bytes: what a cluster and a sweep may take
 _EAT = """
 import sys, time
 import psutil
@@ -290,7 +289,8 @@ class Kind:
         server: Whether MLflow has a server of its own.
         table: Whether the data are a file of the user's.
         remote: Whether the storage is an object store.
-        hungry: Whether nodes have little memory beyond what is taken now.
+        room: GiB that the cluster and the sweep may take beyond what is taken now, before Ray kills
+            trials; None for what Ray allows.
     """
 
     happens: Fault
@@ -299,12 +299,12 @@ class Kind:
     server: bool = False
     table: bool = False
     remote: bool = False
-    hungry: bool = False
+    room: int | None = None
 
     @property
-    def needs(self) -> tuple[bool, bool]:
+    def needs(self) -> tuple[bool, int | None]:
         """Of the cluster; kinds that need the same may happen to one, one after the other."""
-        return (self.remote, self.hungry)
+        return (self.remote, self.room)
 
 
 _LONG: dict[str, Any] = {"search": {"trials": 100}}
@@ -322,8 +322,8 @@ FAULTS = {
     "busy start": Kind(busy_start, _LONG),
     "data changed": Kind(data_changed, _LONG, table=True),
     "run deleted": Kind(run_deleted, _LONG, server=True),
-    "low memory": Kind(low_memory, _LONG, hungry=True),
-    "low memory, two workers": Kind(low_memory, _TWO_WORKERS, hungry=True),
+    "low memory": Kind(low_memory, _LONG, room=4),
+    "low memory, two workers": Kind(low_memory, _TWO_WORKERS, room=8),
     "readers refused": Kind(readers_refused, _LONG, remote=True),
     "second driver": Kind(second_driver, remote=True),
 }
@@ -439,11 +439,11 @@ def _folders(scarce: bool) -> Iterator[tuple[Path, Path]]:
 
 
 @contextmanager
-def running_cluster(remote: bool = False, hungry: bool = False) -> Iterator[RayCluster]:
+def running_cluster(remote: bool = False, room: int | None = None) -> Iterator[RayCluster]:
     """A head without CPUs and two nodes of one CPU each, as :attr:`Kind.needs` says."""
     store = ObjectStore() if remote else None
     variables = store.environment if store is not None else {}
-    of_nodes = _watched_memory() if hungry else {}
+    of_nodes = {} if room is None else _watched_memory(room)
     cluster = RayCluster(head_cpus=0, variables=variables, of_nodes=of_nodes, object_store=store)
     before = dict(os.environ)
     os.environ.update(variables)
@@ -461,10 +461,10 @@ def running_cluster(remote: bool = False, hungry: bool = False) -> Iterator[RayC
             store.stop()
 
 
-def _watched_memory() -> dict[str, str]:
-    """With it Ray kills trials as soon as little more memory is taken than now."""
+def _watched_memory(room: int) -> dict[str, str]:
+    """With it Ray kills trials as soon as so many GiB more are taken than now."""
     memory = psutil.virtual_memory()
-    threshold = 1 - (memory.available - _KEPT_FREE) / memory.total
+    threshold = 1 - (memory.available - room * 2**30) / memory.total
     return {
         "RAY_memory_usage_threshold": f"{threshold:.4f}",
         "RAY_memory_monitor_refresh_ms": "100",

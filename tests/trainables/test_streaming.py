@@ -21,7 +21,7 @@ from trainables.report import TrialConfig
 from trainables.trial import TrialRun
 
 EPOCHS = 3
-LIMIT = 32 * 2**20
+LIMIT = 48 * 2**20  # bytes: 27 to 38 MiB are held at the most, as measured
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_data_larger_than_memory_by_a_factor_of_20(tmp_path: Path) -> None:
         stream = io.BytesIO()
         Image.fromarray(coarse.astype(np.uint8)).resize((320, 320)).save(stream, "JPEG", quality=90)
         images.append(stream.getvalue())
-    for name, count in (("small", 60), ("large", 2190)):
+    for name, count in (("small", 60), ("large", 3300)):
         repeated = {"image": images * (count // 30), "label": np.arange(count) % 3}
         pq.write_table(
             pa.table(repeated),
@@ -91,7 +91,7 @@ def test_data_larger_than_memory_by_a_factor_of_20(tmp_path: Path) -> None:
             use_dictionary=False,
             row_group_size=64,
         )
-    assert 20 * LIMIT < 2190 * 320 * 320 * 3
+    assert 20 * LIMIT < 3300 * 320 * 320 * 3
     assert (tmp_path / "large.parquet").stat().st_size > LIMIT
     script = Path(__file__).with_name("limited_memory.py")
     cpus = sorted(os.sched_getaffinity(0))[:2]
