@@ -4,6 +4,7 @@ Functions take probabilities (N, K) and labels (N,) as tensors on one device, CP
 floats: fractions, not percent. `evaluate` takes logits and returns all metrics by name.
 """
 
+from trainables.metrics._clustered import CLUSTERED_METRICS
 from trainables.metrics.calibration import (
     ReliabilityBins,
     adaptive_calibration_error,
@@ -33,6 +34,7 @@ from trainables.metrics.smooth import smooth_calibration_error
 from trainables.metrics.table import EPOCH_METRICS, METRIC_NAMES, METRICS, Metric
 
 __all__ = [
+    "CLUSTERED_METRICS",
     "COMPARABLE",
     "EPOCH_METRICS",
     "METRICS",

@@ -92,6 +92,13 @@ def check_num_bins(num_bins: int) -> None:
     check_count("num_bins", num_bins)
 
 
+def check_clusters(labels: Tensor, cluster_size: int) -> None:
+    """Raise ValueError unless `labels` are so many of each sample."""
+    check_count("cluster_size", cluster_size)
+    if len(labels) % cluster_size:
+        raise ValueError(f"cluster_size={cluster_size}: {len(labels)} rows are no multiple of it")
+
+
 def check_level(confidence: float) -> None:
     """Raise ValueError unless `confidence`, the level of an interval, is in (0, 1)."""
     if not 0 < confidence < 1:

@@ -2,7 +2,9 @@
 
 from functools import cached_property
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from trainables.metrics._ranked import RankedScores, rank_classes, rank_top_label
@@ -61,3 +63,18 @@ class Predictions:
 
     def top_label_error(self, binning: Binning) -> Tensor:
         return binned_error(self.ranked, NUM_BINS, binning)[0]
+
+
+def bin_top_label(
+    probs: Tensor, labels: Tensor, binning: Binning
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Each sample's bin, its confidence, and 1 where it is right, (N,) each."""
+    confidence, correct = (x.double().cpu().numpy() for x in top_label(probs, labels))
+    count = len(confidence)
+    if binning == "equal_width":
+        bins = np.clip(np.ceil(confidence * NUM_BINS).astype(int) - 1, 0, NUM_BINS - 1)
+    else:
+        ranks = np.empty(count, dtype=int)
+        ranks[np.argsort(confidence, kind="stable")] = np.arange(count)
+        bins = ranks * NUM_BINS // count
+    return bins, confidence, correct

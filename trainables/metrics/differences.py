@@ -12,14 +12,13 @@ from scipy.special import ndtri, stdtrit  # scipy.stats takes a second and more 
 from torch import Tensor
 
 from trainables.metrics._inputs import check_count, check_level, check_probs
-from trainables.metrics._predictions import NUM_BINS
-from trainables.metrics._top_label import top_label
+from trainables.metrics._predictions import NUM_BINS, bin_top_label
+from trainables.metrics.calibration import Binning
 from trainables.metrics.proper_scores import log_losses, squared_errors
 from trainables.metrics.table import METRICS
 
 Array = npt.NDArray[np.float64]
 Verdict = Literal["supported", "not supported", "worse"]
-Binning = Literal["equal_width", "equal_mass"]
 
 _DRAWS = 2000
 _SCALES = 81
@@ -56,6 +55,7 @@ def difference(
     candidates: int = 1,
     others: Sequence[Sequence[Tensor]] = (),
     decisions: int = 1,
+    cluster_size: int = 1,
 ) -> Difference:
     """Difference of a metric between two settings, with an interval over samples and seeds.
 
@@ -84,6 +84,8 @@ def difference(
         others: Runs of further settings, which tell more of the variance over seeds.
         decisions: How many rows a sample has, side by side: of several labels, say. The metric is
             then the mean over what they are about, and samples, not rows, are independent.
+        cluster_size: How many rows a sample has that are about the same, side by side, as an image
+            has pixels: samples, not rows, are then independent.
 
     Raises:
         TypeError: If probabilities or labels are no tensors of floats and of integers.
@@ -99,14 +101,16 @@ def difference(
         if not runs:
             raise ValueError(f"{what} must hold at least one run")
     labels = check_probs(groups[0][0], labels)[1]
-    if len(labels) % decisions:
-        raise ValueError(f"{len(labels)} rows are not {decisions} of each sample")
+    if len(labels) % (decisions * cluster_size):
+        raise ValueError(f"{len(labels)} rows are not {decisions * cluster_size} of each sample")
     values = [[_value(name, probs, labels, decisions) for probs in runs] for runs in groups]
     spread, freedom = _over_seeds(values)
     spread *= 1 / len(ours) + 1 / len(theirs)
     level = 1 - (1 - confidence) / candidates
     value = fmean(values[0]) - fmean(values[1])
-    low, high = COMPARABLE[name](groups[0], groups[1], labels, decisions, spread, freedom, level)
+    low, high = COMPARABLE[name](
+        groups[0], groups[1], labels, decisions, cluster_size, spread, freedom, level
+    )
     low, high = min(low, value), max(high, value)
     return Difference(name, value, low, high, _verdict(name, low, high))
 
@@ -145,6 +149,7 @@ def _of_means(
     theirs: Sequence[Tensor],
     labels: Tensor,
     decisions: int,
+    cluster_size: int,
     seeds: float,
     freedom: int,
     level: float,
@@ -154,7 +159,8 @@ def _of_means(
         np.mean([per_sample(p, labels).double().cpu().numpy() for p in runs], axis=0)
         for runs in (ours, theirs)
     )
-    first, second = (rows.reshape(-1, decisions).mean(axis=1) for rows in (first, second))
+    together = decisions * cluster_size
+    first, second = (rows.reshape(-1, together).mean(axis=1) for rows in (first, second))
     paired = first - second
     if len(paired) < 2:
         return -math.inf, math.inf
@@ -169,12 +175,13 @@ def _of_binned_errors(
     theirs: Sequence[Tensor],
     labels: Tensor,
     decisions: int,
+    cluster_size: int,
     seeds: float,
     freedom: int,
     level: float,
 ) -> tuple[float, float]:
     """Interval of the difference of binned calibration errors, by inverting the test."""
-    gaps, noise = _gaps_and_noise([*ours, *theirs], labels, decisions, binning)
+    gaps, noise = _gaps_and_noise([*ours, *theirs], labels, decisions, cluster_size, binning)
     cut = len(ours) * decisions * NUM_BINS
     a_gaps, b_gaps = gaps[:cut], gaps[cut:]
     a_shown, b_shown = np.abs(a_gaps).sum() / len(ours), np.abs(b_gaps).sum() / len(theirs)
@@ -216,7 +223,7 @@ def _draws(gaps: Array, noise: Array, num_runs: int) -> tuple[Array, Array]:
 
 
 def _gaps_and_noise(
-    runs: Sequence[Tensor], labels: Tensor, decisions: int, binning: Binning
+    runs: Sequence[Tensor], labels: Tensor, decisions: int, cluster_size: int, binning: Binning
 ) -> tuple[Array, Array]:
     """Weighted gaps of all runs' bins, (runs · bins,), and draws of their sampling noise together.
 
@@ -226,40 +233,28 @@ def _gaps_and_noise(
     own, and gaps of as small a part of the whole.
     """
     binned = [
-        _bin(probs[place::decisions], labels[place::decisions], binning)
+        bin_top_label(probs[place::decisions], labels[place::decisions], binning)
         for probs in runs
         for place in range(decisions)
     ]
-    rows = np.arange(len(labels) // decisions)
-    sums = np.zeros((len(rows), len(binned) * NUM_BINS))
-    for each, (bins, off_by) in enumerate(binned):
-        sums[rows, each * NUM_BINS + bins] = off_by / decisions
+    rows = np.arange(len(labels) // decisions) // cluster_size
+    share = decisions * cluster_size
+    sums = np.zeros((len(labels) // share, len(binned) * NUM_BINS))
+    for each, (bins, sure, right) in enumerate(binned):
+        np.add.at(sums, (rows, each * NUM_BINS + bins), (sure - right) / share)
     gaps = sums.mean(axis=0)
     centred = sums - gaps
     covariance = centred.T @ centred / len(sums) ** 2
     # A bin in which all predictions are right shows no noise, and has some all the same.
-    filled = np.concatenate([np.bincount(bins, minlength=NUM_BINS) for bins, _ in binned])
-    share = 1 / (filled + 2)  # Laplace's of wrong predictions in it
+    filled = np.concatenate([np.bincount(bins, minlength=NUM_BINS) for bins, *_ in binned])
+    wrong = 1 / (filled + 2)  # Laplace's share of wrong predictions in it
     diagonal = np.diag_indices_from(covariance)
-    least = filled * share * (1 - share) / (len(sums) * decisions) ** 2
+    least = filled * wrong * (1 - wrong) / len(labels) ** 2
     covariance[diagonal] = np.maximum(covariance[diagonal], least)
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     draws = np.random.default_rng(0).standard_normal((_DRAWS, len(covariance)))
     return gaps, np.asarray(draws @ root.T)
-
-
-def _bin(probs: Tensor, labels: Tensor, binning: Binning) -> tuple[npt.NDArray[np.int64], Array]:
-    """Each sample's bin, and its confidence less its correctness."""
-    confidence, correct = (x.double().cpu().numpy() for x in top_label(probs, labels))
-    count = len(confidence)
-    if binning == "equal_width":
-        bins = np.clip(np.ceil(confidence * NUM_BINS).astype(int) - 1, 0, NUM_BINS - 1)
-    else:
-        ranks = np.empty(count, dtype=int)
-        ranks[np.argsort(confidence, kind="stable")] = np.arange(count)
-        bins = ranks * NUM_BINS // count
-    return bins, confidence - correct
 
 
 def _wrong(probs: Tensor, labels: Tensor) -> Tensor:
@@ -271,7 +266,7 @@ def _right(probs: Tensor, labels: Tensor) -> Tensor:
 
 
 _Method = Callable[
-    [Sequence[Tensor], Sequence[Tensor], Tensor, int, float, int, float], tuple[float, float]
+    [Sequence[Tensor], Sequence[Tensor], Tensor, int, int, float, int, float], tuple[float, float]
 ]
 
 

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from trainables.metrics._beta_kernel import most_likely_bandwidth
 from trainables.metrics._classwise_inversion import classwise_interval
+from trainables.metrics._clustered import clustered_interval
 from trainables.metrics._influence import (
     NO_INTERVAL,
     Ends,
@@ -16,7 +17,7 @@ from trainables.metrics._influence import (
     mean_interval,
     proportion_interval,
 )
-from trainables.metrics._inputs import check_level, check_probs
+from trainables.metrics._inputs import check_clusters, check_level, check_probs
 from trainables.metrics._inversion import Array
 from trainables.metrics._predictions import NUM_BINS
 from trainables.metrics._ranked import (
@@ -42,7 +43,7 @@ _MIN_SAMPLES = 2
 
 
 def interval(
-    name: str, probs: Tensor, labels: Tensor, confidence: float = 0.95
+    name: str, probs: Tensor, labels: Tensor, confidence: float = 0.95, cluster_size: int = 1
 ) -> tuple[float, float, float]:
     """Value of a metric, with a confidence interval of its value on the whole population.
 
@@ -60,6 +61,9 @@ def interval(
         probs: Probabilities, shape (N, K), rows sum to one.
         labels: True classes, shape (N,), integers.
         confidence: Level of the interval, in (0, 1).
+        cluster_size: How many rows next to each other are of one sample, as an image has pixels:
+            samples, not rows, are then independent. `CLUSTERED_METRICS` have an interval then, of
+            20 samples or more.
 
     Returns:
         The value, and the lower and the upper end of the interval.
@@ -71,6 +75,10 @@ def interval(
     check_metric_name(name)
     check_level(confidence)
     probs, labels = check_probs(probs, labels)
+    check_clusters(labels, cluster_size)
+    if cluster_size > 1:
+        ends = clustered_interval(name, probs, labels, cluster_size, confidence)
+        return METRICS[name].function(probs, labels), *ends
     method = _METHODS.get(name)
     known = method is not None and len(labels) >= _MIN_SAMPLES
     low, high = method(probs, labels, confidence) if method and known else NO_INTERVAL

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from trainables.arguments import did_you_mean
 from trainables.metrics._classwise_inversion import classwise_moments
-from trainables.metrics._inputs import check_level, check_probs
+from trainables.metrics._clustered import clustered_reference
+from trainables.metrics._inputs import check_clusters, check_level, check_probs
 from trainables.metrics._inversion import Array, Cells, ErrorOfGaps
 from trainables.metrics._predictions import NUM_BINS
 from trainables.metrics._ranked import equal_width_boundaries, rank_top_label
@@ -26,7 +27,12 @@ Values = Callable[[Tensor, Tensor], Array]
 
 
 def calibrated_reference(
-    name: str, probs: Tensor, confidence: float = 0.95, seed: int = 0
+    name: str,
+    probs: Tensor,
+    confidence: float = 0.95,
+    seed: int = 0,
+    labels: Tensor | None = None,
+    cluster_size: int = 1,
 ) -> tuple[float, float, float]:
     """What a perfectly calibrated model with these very probabilities would show.
 
@@ -41,6 +47,9 @@ def calibrated_reference(
         probs: Probabilities, shape (N, K), rows sum to one.
         confidence: Share of the draws between the two ends, in (0, 1).
         seed: Seed of the draws.
+        labels: True classes, shape (N,); only where samples come in clusters, to tell how much
+            the errors of a cluster hang together.
+        cluster_size: See `interval`; the errors that have one then have a reference, others nan.
 
     Returns:
         The mean, and the lower and upper end of the range that holds the share `confidence`.
@@ -55,6 +64,12 @@ def calibrated_reference(
             f" allowed: {', '.join(REFERENCED_METRICS)}"
         )
     check_level(confidence)
+    if cluster_size > 1:
+        if labels is None:
+            raise ValueError("cluster_size: labels are needed to tell how errors hang together")
+        probs, labels = check_probs(probs, labels)
+        check_clusters(labels, cluster_size)
+        return clustered_reference(name, probs, labels, cluster_size, confidence)
     placeholder = torch.zeros(len(probs), dtype=torch.int64, device=probs.device)
     probs, placeholder = check_probs(probs, placeholder)
     tails = (1 - confidence) / 2, (1 + confidence) / 2

@@ -7,7 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainables.metrics._inputs import check_count, check_level, check_num_bins, check_probs
+from trainables.metrics._inputs import (
+    check_clusters,
+    check_count,
+    check_level,
+    check_num_bins,
+    check_probs,
+)
 from trainables.metrics._ranked import rank_top_label, upper_edges
 from trainables.metrics._top_label import confidence_scores, top_label
 from trainables.metrics.calibration import (
@@ -53,6 +59,7 @@ def bootstrap(
     num_resamples: int = 1000,
     confidence: float = 0.95,
     seed: int = 0,
+    cluster_size: int = 1,
 ) -> tuple[float, float, float]:
     """Value of a metric with a percentile bootstrap interval over samples.
 
@@ -72,6 +79,8 @@ def bootstrap(
         num_resamples: Number of resamples, at least 1.
         confidence: Level of the interval, in (0, 1).
         seed: Seed of the resamples; the same seed draws the same resamples for every metric.
+        cluster_size: How many rows next to each other are of one sample, as an image has pixels:
+            they are drawn together.
 
     Returns:
         The value, and the lower and the upper end of the interval (nan where no resample has a
@@ -84,15 +93,21 @@ def bootstrap(
     probs, labels = check_probs(probs, labels)
     check_count("num_resamples", num_resamples)
     check_level(confidence)
+    check_clusters(labels, cluster_size)
     value = float(metric(probs, labels))
-    draws = _draw(len(labels), num_resamples, seed)
+    draws = _draw(len(labels) // cluster_size, num_resamples, seed)
     means = _sample_means(metric, probs, labels)
     if means is None:
         value_of, *parts = _smallest_parts(metric, probs, labels)
-        values = [float(value_of(*(t[i] for t in parts))) for i in _rows(draws, probs.device)]
+        parts = [t.reshape(-1, cluster_size, *t.shape[1:]) for t in parts]
+        values = [
+            float(value_of(*(t[i].flatten(0, 1) for t in parts)))
+            for i in _rows(draws, probs.device)
+        ]
         resampled = torch.tensor(values, dtype=torch.float64)
     else:
         terms, finish = means
+        terms = terms.reshape(-1, cluster_size, terms.shape[1]).mean(dim=1)
         resampled = torch.cat([finish(_resampled_means(terms, drawn)) for drawn in draws]).cpu()
     tail = (1 - confidence) / 2
     ends = torch.tensor([tail, 1 - tail], dtype=torch.float64)

@@ -6,7 +6,7 @@ from typing import Protocol, Self
 import torch
 from torch import Tensor
 
-from trainables.metrics._inputs import check_logits
+from trainables.metrics._inputs import check_clusters, check_logits
 from trainables.posthoc.temperature import TemperatureScaling
 
 
@@ -25,6 +25,7 @@ def cross_fitted(
     labels: Tensor,
     make: Callable[[], Calibrator] = TemperatureScaling,
     seed: int = 0,
+    cluster_size: int = 1,
 ) -> Tensor:
     """Calibrate each half of a split by what was fitted on the other half.
 
@@ -37,6 +38,8 @@ def cross_fitted(
         labels: True classes, shape (N,), integers.
         make: Makes what is fitted.
         seed: Of the halves.
+        cluster_size: How many rows next to each other are of one sample, as an image has pixels:
+            they are in one half, and the halves are drawn without regard to classes.
 
     Returns:
         Calibrated logits (N, K).
@@ -46,9 +49,11 @@ def cross_fitted(
         ValueError: If shapes or values are not as above.
     """
     check_logits(logits, labels)
-    if len(labels) < 2:
-        raise ValueError(f"labels must hold at least 2 samples, got {len(labels)}")
-    first = _half(labels, seed)
+    check_clusters(labels, cluster_size)
+    if len(labels) < 2 * cluster_size:
+        raise ValueError(f"labels must hold at least 2 samples, got {len(labels) // cluster_size}")
+    kinds = labels if cluster_size == 1 else torch.zeros_like(labels[::cluster_size])
+    first = _half(kinds, seed).repeat_interleave(cluster_size)
     calibrated = torch.empty_like(logits)
     for half in (first, ~first):
         calibrated[half] = make().fit(logits[~half], labels[~half])(logits[half]).to(logits.dtype)

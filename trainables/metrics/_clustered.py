@@ -1,0 +1,156 @@
+"""Intervals of metrics of samples that come in clusters, as the pixels of an image do.
+
+Samples of a cluster are alike, so that a thousand pixels of an image tell far less than a thousand
+images. Clusters are independent: a mean has the noise of the clusters' means, and the bins of a
+calibration error have the noise of the clusters' sums over them, all bins together.
+"""
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from scipy.special import ndtr
+from torch import Tensor
+
+from trainables.metrics._influence import NO_INTERVAL, Ends, mean_interval
+from trainables.metrics._inversion import Array, Cells, fit_curve, invert
+from trainables.metrics._predictions import NUM_BINS, bin_top_label
+from trainables.metrics._top_label import top_label
+from trainables.metrics.calibration import Binning
+from trainables.metrics.proper_scores import log_losses, squared_errors
+
+_MIN_CLUSTERS = 20
+_NUM_DRAWS = 2048
+_SMOOTHING = 0.1  # as of errors of independent samples
+_TINY = 1e-300
+
+
+def clustered_interval(
+    name: str, probs: Tensor, labels: Tensor, cluster_size: int, level: float
+) -> Ends:
+    """Both ends of the interval of a metric; none of few clusters, or where no way is known.
+
+    Args:
+        name: Of the metric.
+        probs: Probabilities (N · size, K), those of a cluster side by side.
+        labels: Classes (N · size,).
+        cluster_size: Samples of each cluster.
+        level: Level of the interval, in (0, 1).
+    """
+    if len(labels) // cluster_size < _MIN_CLUSTERS:
+        return NO_INTERVAL
+    if name in _BINNED:
+        sums = _BinnedSums(probs, labels, cluster_size, _BINNED[name])
+        return invert(sums, sums.observed, level, sums.directions)
+    if name not in _MEANS:
+        return NO_INTERVAL
+    per_sample, most = _MEANS[name]
+    clusters = per_sample(probs, labels).double().reshape(-1, cluster_size).mean(dim=1)
+    low, high = mean_interval(clusters, level)
+    low, high = max(low, 0.0), min(high, most)
+    return (low**0.5, high**0.5) if name == "root_brier" else (low, high)
+
+
+def clustered_reference(
+    name: str, probs: Tensor, labels: Tensor, cluster_size: int, share: float
+) -> tuple[float, float, float]:
+    """What a calibrated model would show whose errors hang together as these do.
+
+    Args:
+        name: Of the metric.
+        probs: See :func:`clustered_interval`.
+        labels: Likewise.
+        cluster_size: Likewise.
+        share: Share of the draws between the two ends, in (0, 1).
+
+    Returns:
+        The mean, and the lower and upper end of the range that holds the share; nan where no
+        interval is known.
+    """
+    if name not in _BINNED or len(labels) // cluster_size < _MIN_CLUSTERS:
+        return math.nan, *NO_INTERVAL
+    drawn = np.abs(_BinnedSums(probs, labels, cluster_size, _BINNED[name]).noise).sum(axis=1)
+    low, high = np.quantile(drawn, ((1 - share) / 2, (1 + share) / 2))
+    return float(drawn.mean()), float(low), float(high)
+
+
+class _BinnedSums:
+    """Sums of (confidence - correct) over bins, and how much they vary over clusters.
+
+    Attributes:
+        noise: Draws of the sums less their means, over the number of samples, (R, B).
+        observed: The calibration error.
+        directions: Of the true gaps: along a calibration curve, and where it does not reach.
+    """
+
+    def __init__(self, probs: Tensor, labels: Tensor, cluster_size: int, binning: Binning) -> None:
+        bins, confidence, correct = bin_top_label(probs, labels, binning)
+        count = len(bins)
+        clusters = np.arange(count) // cluster_size
+        places = clusters * NUM_BINS + bins
+        size = NUM_BINS * (count // cluster_size)
+        sums = np.bincount(places, confidence - correct, size).reshape(-1, NUM_BINS) / cluster_size
+        filled = np.flatnonzero(np.bincount(bins, minlength=NUM_BINS))
+        sums = sums[:, filled]
+        self.noise = _draws(len(sums)) @ (sums - sums.mean(axis=0))
+        in_bin, sure, right = (
+            np.bincount(bins, weights, NUM_BINS)[filled].astype(np.float64)
+            for weights in (None, confidence, correct)
+        )
+        # To the curve, so many samples are worth as many independent ones as have their noise.
+        accuracy = right / in_bin
+        independent = float((in_bin * accuracy * (1 - accuracy)).sum()) / count**2
+        worth = min(1.0, independent / max(float(sums.var(axis=0).sum()) / len(sums), _TINY))
+        worth = max(worth, cluster_size**-1)
+        cells = Cells(worth * in_bin, sure / in_bin, worth * right, np.arange(len(filled)))
+        self._share, self._confidence = in_bin / count, cells.confidence
+        self.observed = float(np.abs(sums.mean(axis=0)).sum())
+        self.directions = fit_curve(cells) - cells.confidence, -cells.confidence
+
+    def _gaps(self, direction: Array, size: float) -> Array:
+        accuracy = np.clip(self._confidence + size * direction, 0, 1)
+        gaps: Array = self._share * (self._confidence - accuracy)
+        return gaps
+
+    def population(self, direction: Array, size: float) -> float:
+        """See :class:`~trainables.metrics._inversion.Model`."""
+        return float(np.abs(self._gaps(direction, size)).sum())
+
+    def share_above(self, observed: float, direction: Array, size: float) -> float:
+        """See :class:`~trainables.metrics._inversion.Model`."""
+        drawn = np.abs(self._gaps(direction, size) + self.noise).sum(axis=1)
+        spread = _SMOOTHING * float(drawn.std()) + _TINY
+        return float(ndtr((drawn - observed) / spread).mean())
+
+    def quantile_without_gaps(self, share: float) -> float:
+        """See :class:`~trainables.metrics._inversion.Model`."""
+        return float(np.quantile(np.abs(self.noise).sum(axis=1), share))
+
+
+@lru_cache(maxsize=4)
+def _draws(clusters: int) -> Array:
+    """Weights (R, N) with which clusters' deviations add up to noise of their mean.
+
+    Normal, as wide as Student's t, as the noise is known from so many clusters only. The same for
+    every call, so that an interval is a function of the data.
+    """
+    random = np.random.default_rng(0)
+    normal = random.standard_normal((_NUM_DRAWS, clusters))
+    wider = np.sqrt((clusters - 1) / random.chisquare(clusters - 1, (_NUM_DRAWS, 1)))
+    weights: Array = normal * wider / np.sqrt(clusters * (clusters - 1))
+    weights.flags.writeable = False
+    return weights
+
+
+_BINNED: dict[str, Binning] = {"ece": "equal_width", "adaptive_ece": "equal_mass"}
+_MEANS = {
+    "nll": (log_losses, float("inf")),
+    "brier": (squared_errors, 2.0),
+    "root_brier": (squared_errors, 2.0),
+    "accuracy": (lambda probs, labels: top_label(probs, labels)[1], 1.0),
+    "error": (lambda probs, labels: ~top_label(probs, labels)[1], 1.0),
+}
+"""Metrics that are means over samples, and the largest value of one."""
+
+CLUSTERED_METRICS = (*_BINNED, *_MEANS)
+"""Metrics that have an interval where samples come in clusters."""
