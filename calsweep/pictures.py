@@ -44,7 +44,12 @@ def new_figure(size: tuple[float, float]) -> Figure:
 
 
 def draw_reliability(
-    figure: Figure, logits: Tensor, labels: Tensor, temperature: float, decisions: int = 1
+    figure: Figure,
+    logits: Tensor,
+    labels: Tensor,
+    temperature: float,
+    decisions: int = 1,
+    cluster_size: int = 1,
 ) -> None:
     """Reliability diagrams, as trained and after temperature scaling, on one figure.
 
@@ -59,13 +64,15 @@ def draw_reliability(
         temperature: The fitted temperature.
         decisions: How many rows a sample has, side by side, all of which are drawn as one; the ECE
             is the mean over what they are about.
+        cluster_size: How many rows a sample has that are about the same, as an image has pixels:
+            there are no such lines then, which are those of independent rows.
     """
     axes = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=(4, 1))
     for column, (scale, heading) in enumerate(
         [(1.0, "as trained"), (temperature, f"temperature {temperature:.2f}")]
     ):
         probs = (logits.double() / scale).softmax(dim=1)
-        _panel(axes[0, column], axes[1, column], probs, labels)
+        _panel(axes[0, column], axes[1, column], probs, labels, cluster_size == 1)
         ece = evaluate(logits.double() / scale, labels, ["ece"], decisions)["ece"]
         axes[0, column].set_title(f"{heading}, ECE {ece:.4f}", fontsize=10)
         axes[1, column].set_xlabel("confidence")
@@ -169,7 +176,7 @@ def _scale(values: Sequence[float]) -> str:
     return "log" if positive and max(positive) > 10 * min(positive) else "linear"
 
 
-def _panel(upper: Axes, lower: Axes, probs: Tensor, labels: Tensor) -> None:
+def _panel(upper: Axes, lower: Axes, probs: Tensor, labels: Tensor, independent: bool) -> None:
     bins = reliability_bins(probs, labels)
     width = float(bins.upper[0] - bins.lower[0])
     for left, count, confidence, accuracy in zip(
@@ -190,8 +197,9 @@ def _panel(upper: Axes, lower: Axes, probs: Tensor, labels: Tensor) -> None:
             "linewidth": 1,
         }
         upper.bar(left, high - low, width * 0.95, low, align="edge", **gap)
-        few, many = (binomial_quantile(s, int(count), confidence) / count for s in (0.025, 0.975))
-        upper.plot([left + width / 2] * 2, [few, many], color="#111", linewidth=1.5)
+        if independent:
+            ends = (binomial_quantile(s, int(count), confidence) / count for s in (0.025, 0.975))
+            upper.plot([left + width / 2] * 2, list(ends), color="#111", linewidth=1.5)
         lower.bar(left, count / len(labels), width * 0.95, align="edge", color=_GREY)
     upper.plot([0, 1], [0, 1], color="#222", linestyle="--", linewidth=1)
     upper.set(xlim=(0, 1), ylim=(0, 1))

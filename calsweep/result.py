@@ -170,13 +170,14 @@ class Result:
         """
         from calsweep.pictures import draw_reliability, new_figure
         from trainables.outcome import read_predictions
-        from trainables.predictions import decisions_of
+        from trainables.predictions import cluster_size_of, decisions_of
 
         trial = self._judged()
         data = self._store.trial_folder(trial.number).read(f"predictions_{split}.parquet")
         figure = new_figure((7.2, 3.8))
         temperature = trial.outcome["temperature"]
-        draw_reliability(figure, *read_predictions(data), temperature, decisions_of(data))
+        rows = decisions_of(data), cluster_size_of(data)
+        draw_reliability(figure, *read_predictions(data), temperature, *rows)
         return figure
 
     def plot_search(self) -> Figure:

@@ -185,6 +185,11 @@ class _Builder:
         self._dataset = dataset
 
     @property
+    def _checked(self) -> int:
+        """Test samples that what was built is tried on: fewer where each has many outputs."""
+        return max(2, _CHECKED // self._dataset.task.cluster_size)
+
+    @property
     def example(self) -> Any:
         """Two rows of the test split."""
         return self._dataset.test.rows(slice(2))
@@ -228,7 +233,7 @@ class _Builder:
             data = export_onnx(program)
         except ValueError as error:
             raise UserError(f"--onnx: {error}") from None
-        rows = self._dataset.test.rows(slice(_CHECKED))
+        rows = self._dataset.test.rows(slice(self._checked))
         with torch.no_grad():
             expected = program.module()(torch.from_numpy(rows))
         _compare("model.onnx", torch.from_numpy(run_onnx(data, rows)), expected)
@@ -238,6 +243,7 @@ class _Builder:
         """Compare what was built with what the trial predicted."""
         import torch
 
+        from trainables.data.tasks import at_places
         from trainables.outcome import read_predictions
 
         try:
@@ -245,12 +251,16 @@ class _Builder:
             logits, _ = read_predictions(data)
         except (OSError, ValueError):  # damaged or gone: there is nothing to compare with
             return
-        rows = torch.from_numpy(self._dataset.test.rows(slice(_CHECKED)))
+        task, test = self._dataset.task, self._dataset.test
+        count = self._checked
         with torch.no_grad():
-            found = program.module()(rows)
-        task = self._dataset.task
-        decided = logits[: _CHECKED * task.decisions] / record.outcome["temperature"]
-        expected = task.as_outputs(torch.softmax(decided, dim=1))
+            found = program.module()(torch.from_numpy(test.rows(slice(count))))
+        places = task.drawn(test.labels[:count])
+        if places is not None:
+            found = at_places(found, torch.from_numpy(places))
+        decided = logits[: count * task.decisions * task.cluster_size]
+        probs = torch.softmax(decided / record.outcome["temperature"], dim=1)
+        expected = task.as_outputs(probs)
         _compare(f"trial {record.number}: the exported classifier", found, expected)
 
     def _about(self, record: TrialRecord, candidate: Candidate) -> dict[str, Any]:
@@ -271,6 +281,10 @@ class _Builder:
             "temperature": record.outcome["temperature"],
             "classes": list(dataset.task.names or dataset.classes),
             "several": bool(dataset.task.names),
+            "outputs": [
+                len(dataset.task.names or dataset.classes),
+                *(dataset.input_shape[1:] if dataset.samples.each_pixel else ()),
+            ],
             "dtype": str(dataset.test.inputs.dtype),
             "shape": list(dataset.test.inputs.shape[1:]),
             "samples": describe_samples(dataset.samples),
@@ -305,18 +319,18 @@ A classifier that `calsweep` has chosen; its probabilities are calibrated (T = {
 import torch
 
 classify = torch.export.load("{program}").module()
-probabilities = classify(samples)  # {dtype}, ({axes}) -> float32, (N, {count})
+probabilities = classify(samples)  # {dtype}, ({axes}) -> float32, ({outputs})
 ```
 
 `model.json` has the names of the classes (or labels, each with its own probability) and what it was
 trained on and measured by; `weights.pt` the bare weights. With calsweep installed,
-`calsweep predict FOLDER FILE` reads files.
+`calsweep predict FOLDER FILE` reads files, where there is one row of probabilities for each sample.
 """
 
 
 def _page(about: dict[str, Any]) -> str:
-    axes = ", ".join(map(str, ("N", *about["shape"])))
-    return _PAGE.format(**about, program=PROGRAM, axes=axes, count=len(about["classes"]))
+    axes, outputs = (", ".join(map(str, ("N", *about[key]))) for key in ("shape", "outputs"))
+    return _PAGE.format(**{**about, "program": PROGRAM, "axes": axes, "outputs": outputs})
 
 
 def _bytes_of(state: dict[str, Any]) -> bytes:
@@ -344,7 +358,8 @@ def predict(folder: str, data: str, output: TextIO, batch_size: int = 256) -> in
         How many samples there were.
 
     Raises:
-        UserError: There is no exported classifier, or the samples do not fit it.
+        UserError: There is no exported classifier, the samples do not fit it, or it says something
+            of each pixel.
     """
     import torch
 
@@ -359,6 +374,11 @@ def predict(folder: str, data: str, output: TextIO, batch_size: int = 256) -> in
         raise UserError(
             f"{folder}: not a folder that `calsweep export` has written ({error})"
         ) from None
+    if samples.each_pixel:
+        raise UserError(
+            f"{folder}: gives probabilities of each pixel, (N, {len(about['classes'])}, height, "
+            f"width), which make no lines of CSV; load {PROGRAM} in Python, as its README.md shows"
+        )
     try:
         rows, names = read_raw(samples, Path(data), about["text_column"])
     except (OSError, ValueError, TypeError) as error:

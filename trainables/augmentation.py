@@ -1,6 +1,7 @@
 """Preparation of image batches on the device they live on: random augmentation, normalisation."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
@@ -37,16 +38,42 @@ def augment(
     Raises:
         ValueError: ``kind`` is unknown, or ``images`` has not four dimensions.
     """
+    moves = draw_moves(images, kind, generator, start, total)
+    return images if moves is None else move(images, moves)
+
+
+@dataclass(frozen=True)
+class Moves:
+    """Where each pixel of moved images comes from, on their device.
+
+    Attributes:
+        pad: How far images are padded on each side first.
+        rows: (N, H), in the padded images.
+        columns: (N, W), likewise.
+    """
+
+    pad: int
+    rows: Tensor
+    columns: Tensor
+
+
+def draw_moves(
+    images: Tensor,
+    kind: str,
+    generator: torch.Generator | None = None,
+    start: int = 0,
+    total: int | None = None,
+) -> Moves | None:
+    """How :func:`augment` moves images; None if it leaves them as they are. See there."""
     if kind not in KINDS:
         raise ValueError(f"unknown augmentation {kind!r}; known: {', '.join(KINDS)}")
     if images.ndim != 4:
         raise ValueError(f"images must be (N, C, H, W), not {tuple(images.shape)}")
     if kind == "none":
-        return images
+        return None
     count, _, height, width = images.shape
     device = images.device
     pad = height // 8
-    padded = torch.nn.functional.pad(images, (pad, pad, pad, pad))
     drawn = (len(images) if total is None else total, 1)
     part = slice(start, start + count)
     offsets = torch.randint(0, 2 * pad + 1, (2, *drawn), generator=generator, device=device)[
@@ -57,7 +84,23 @@ def augment(
     if kind == "crop_flip":
         flipped = torch.rand(drawn, generator=generator, device=device)[part] < 0.5
         columns = torch.where(flipped, columns.flip(1), columns)
-    batch = torch.arange(count, device=device)
+    return Moves(pad, rows, columns)
+
+
+def move(images: Tensor, moves: Moves, fill: int = 0) -> Tensor:
+    """Moves images.
+
+    Args:
+        images: (N, C, H, W), any dtype.
+        moves: Of images of as many and as large.
+        fill: What they are padded with.
+
+    Returns:
+        See :func:`augment`.
+    """
+    pad, rows, columns = moves.pad, moves.rows, moves.columns
+    padded = torch.nn.functional.pad(images, (pad, pad, pad, pad), value=fill)
+    batch = torch.arange(len(images), device=images.device)
     # Advanced indices around the channel slice put channels last: (N, H, W, C).
     cropped = padded[batch[:, None, None], :, rows[:, :, None], columns[:, None, :]]
     return cropped.permute(0, 3, 1, 2)

@@ -62,7 +62,7 @@ class CalibratedClassifier(nn.Module):
         self.eval()
 
     def logits(self, rows: Tensor) -> Tensor:
-        """Calibrated logits (N, K), float32, of rows (N, ...) as :meth:`encode` gives them."""
+        """Calibrated logits (N, K, ...), float32, of rows (N, ...) as :meth:`encode` gives them."""
         values: Tensor = self.network(self.samples.normalise(rows))
         return values / self.temperature
 
@@ -74,7 +74,8 @@ class CalibratedClassifier(nn.Module):
                 arrays as they are in the data; of texts and tables what :meth:`encode` gives.
 
         Returns:
-            (N, K), float32, each row summing to 1; of several labels (N, L), of each.
+            (N, K), float32, each row summing to 1; of several labels (N, L), of each; of pixels
+            (N, K, H, W).
         """
         return self.task.probabilities(self.logits(rows))
 
@@ -106,18 +107,19 @@ class CalibratedClassifier(nn.Module):
         return np.ascontiguousarray(rows)
 
     @torch.no_grad()
-    def predict_proba(self, raw: Any, batch_size: int = 1024) -> npt.NDArray[np.float32]:
-        """Calibrated probabilities (N, K) of samples as the user has them.
+    def predict_proba(self, raw: Any, batch_size: int | None = None) -> npt.NDArray[np.float32]:
+        """Calibrated probabilities, as of :meth:`forward`, of samples as the user has them.
 
         Args:
             raw: See :meth:`encode`.
-            batch_size: Samples at a time.
+            batch_size: Samples at a time; by default 1024, or 8 where each pixel has probabilities.
 
         Raises:
             TypeError: See :meth:`encode`.
             ValueError: See :meth:`encode`.
         """
         rows, device = self.encode(raw), self.temperature.device
+        batch_size = batch_size or (8 if self.samples.each_pixel else 1024)
         self.eval()
         pieces = [
             self(torch.from_numpy(rows[start : start + batch_size]).to(device)).cpu().numpy()

@@ -13,6 +13,8 @@ from trainables.data.base import Dataset
 from trainables.distributed import all_gather
 from trainables.losses import CalibrationLoss
 
+_AT_ONCE = 2**22  # of labels, which are copied as larger numbers to be counted
+
 
 def class_weights(given: ClassWeights, labels: np.ndarray, num_classes: int) -> Tensor:
     """The weight of each class.
@@ -20,8 +22,8 @@ def class_weights(given: ClassWeights, labels: np.ndarray, num_classes: int) -> 
     Args:
         given: A weight for each class; or ``balanced``, N / (K n_k), by which all classes count
             alike (King and Zeng 2001; as in scikit-learn).
-        labels: int64, (N,) or, of several labels, (N, L); or class probabilities (N, K); of the
-            training split.
+        labels: int64, (N,) or, of several labels, (N, L); or masks (N, H, W), uint8; or class
+            probabilities (N, K); of the training split.
         num_classes: K.
 
     Returns:
@@ -32,7 +34,7 @@ def class_weights(given: ClassWeights, labels: np.ndarray, num_classes: int) -> 
     """
     if given == "balanced":
         soft = labels.dtype.kind == "f"
-        counts = labels.sum(0) if soft else np.bincount(labels.ravel(), minlength=num_classes)
+        counts = labels.sum(0) if soft else _counts(labels, num_classes)
         shares = np.divide(counts.sum(), num_classes * counts, where=counts > 0, out=0.0 * counts)
         return torch.from_numpy(shares).float()
     if len(given) != num_classes:
@@ -41,6 +43,14 @@ def class_weights(given: ClassWeights, labels: np.ndarray, num_classes: int) -> 
             "allowed: balanced, or one weight for each class, in their order"
         )
     return torch.tensor(given)
+
+
+def _counts(labels: np.ndarray, num_classes: int) -> np.ndarray:
+    """How often each class is there; what is of none, as ignored pixels, is not counted."""
+    flat = labels.ravel()
+    parts = (flat[i : i + _AT_ONCE] for i in range(0, len(flat), _AT_ONCE))
+    counts = [np.bincount(part, minlength=num_classes)[:num_classes] for part in parts]
+    return np.asarray(np.sum(counts, 0))
 
 
 def can_be_weighted(loss: type[nn.Module]) -> bool:

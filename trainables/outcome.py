@@ -31,6 +31,7 @@ def summarise(
     references: Sequence[str] = (),
     own: Mapping[str, OwnMetric] | None = None,
     decisions: int = 1,
+    cluster_size: int = 1,
 ) -> dict[str, float]:
     """The metrics of one trained classifier.
 
@@ -50,6 +51,8 @@ def summarise(
         decisions: How many rows a sample has, side by side. All metrics are then means over what
             the decisions are about; so are the ends of intervals, which are as wide as if all
             erred together.
+        cluster_size: How many rows a sample has that are about the same, as an image has pixels;
+            samples, not rows, are then independent.
 
     Returns:
         ``val_<metric>`` and ``test_<metric>`` for all names of :func:`trainables.metrics.evaluate`,
@@ -68,7 +71,7 @@ def summarise(
     for split, (logits, labels) in {"val": validation, "test": test}.items():
         calibrated = scaler(logits)
         if split == "val" and adapting is None:  # no sample is judged by what it was fitted on
-            calibrated = cross_fitted(logits, labels)
+            calibrated = cross_fitted(logits, labels, cluster_size=cluster_size)
         raw, scaled = (evaluate(each, labels, names, decisions) for each in (logits, calibrated))
         values |= {f"{split}_{name}": value for name, value in raw.items()}
         values |= {f"{split}_{name}_scaled": value for name, value in scaled.items()}
@@ -79,17 +82,25 @@ def summarise(
                 values[f"{split}_{name}{ending}"] = _mean(float(function(*part)) for part in parts)
                 if intervals:
                     _, low, high = _means(
-                        M.bootstrap(function, *part, num_resamples=_RESAMPLES) for part in parts
+                        M.bootstrap(
+                            function, *part, num_resamples=_RESAMPLES, cluster_size=cluster_size
+                        )
+                        for part in parts
                     )
                     values[f"{split}_{name}{ending}_low"] = low
                     values[f"{split}_{name}{ending}_high"] = high
             for name in intervals:
-                _, low, high = _means(M.interval(name, *part) for part in parts)
+                _, low, high = _means(
+                    M.interval(name, *part, cluster_size=cluster_size) for part in parts
+                )
                 values[f"{split}_{name}{ending}_low"] = low
                 values[f"{split}_{name}{ending}_high"] = high
             for name in dict.fromkeys((*intervals, *references)):
                 if name in M.REFERENCED_METRICS:
-                    mean, _, most = _means(M.calibrated_reference(name, part) for part in probs)
+                    mean, _, most = _means(
+                        M.calibrated_reference(name, each, labels=truth, cluster_size=cluster_size)
+                        for each, truth in parts
+                    )
                     values[f"{split}_{name}{ending}_calibrated"] = mean
                     values[f"{split}_{name}{ending}_calibrated_high"] = most
     return {name: value for name, value in values.items() if math.isfinite(value)}
@@ -167,11 +178,15 @@ def _confidence(logits: Tensor) -> Tensor:
 
 
 def write_predictions(
-    folder: Folder, split: str, predictions: Predictions, decisions: int = 1
+    folder: Folder,
+    split: str,
+    predictions: Predictions,
+    decisions: int = 1,
+    cluster_size: int = 1,
 ) -> None:
     """Write ``predictions_<split>.parquet``, with so many rows of each sample."""
     logits, labels = predictions
-    data = encode_predictions(logits.float().numpy(), labels.numpy(), decisions)
+    data = encode_predictions(logits.float().numpy(), labels.numpy(), decisions, cluster_size)
     folder.write(f"predictions_{split}.parquet", data)
 
 

@@ -16,16 +16,19 @@ import pyarrow.parquet as pq
 Array = npt.NDArray[Any]
 
 
-_DECISIONS = b"decisions"
+_DECISIONS, _CLUSTER_SIZE = b"decisions", b"cluster_size"
 
 
-def encode_predictions(logits: Array, labels: Array, decisions: int = 1) -> bytes:
+def encode_predictions(
+    logits: Array, labels: Array, decisions: int = 1, cluster_size: int = 1
+) -> bytes:
     """A Parquet file: columns ``label`` int64, ``logits`` list<float>[K].
 
     Args:
         logits: (N, K) float32.
         labels: (N,) int64.
-        decisions: How many rows a sample has, side by side.
+        decisions: How many rows a sample has, side by side, each about something else.
+        cluster_size: How many it has that are about the same: pixels of an image.
     """
     columns = {
         "label": labels,
@@ -33,8 +36,9 @@ def encode_predictions(logits: Array, labels: Array, decisions: int = 1) -> byte
     }
     buffer = io.BytesIO()
     table = pa.table(columns)
-    if decisions > 1:
-        table = table.replace_schema_metadata({_DECISIONS: str(decisions)})
+    if max(decisions, cluster_size) > 1:
+        about = {_DECISIONS: str(decisions), _CLUSTER_SIZE: str(cluster_size)}
+        table = table.replace_schema_metadata(about)
     pq.write_table(table, buffer)
     return buffer.getvalue()
 
@@ -59,6 +63,15 @@ def decode_predictions(data: bytes) -> tuple[Array, Array]:
 
 
 def decisions_of(data: bytes) -> int:
-    """How many rows of such a file a sample has, side by side."""
+    """How many rows of such a file a sample has, side by side, each about something else."""
+    return _noted(data, _DECISIONS)
+
+
+def cluster_size_of(data: bytes) -> int:
+    """How many rows of such a file a sample has, side by side, that are about the same."""
+    return _noted(data, _CLUSTER_SIZE)
+
+
+def _noted(data: bytes, key: bytes) -> int:
     metadata = pq.ParquetFile(io.BytesIO(data)).schema_arrow.metadata or {}
-    return int(metadata.get(_DECISIONS, b"1"))
+    return int(metadata.get(key, b"1"))

@@ -12,13 +12,13 @@ import numpy as np
 from trainables.data.image_folder import SUFFIXES
 from trainables.data.images import decode_images
 from trainables.data.rows import Rows, open_rows
-from trainables.data.samples import Arrays, Images, Inputs, Samples
+from trainables.data.samples import Arrays, Images, Inputs, Samples, SegmentedImages
 from trainables.data.subwords import Subwords
 from trainables.data.table import Columns, TableRows
 from trainables.data.tokens import Tokens
 
 _KINDS: Final[dict[str, Any]] = {
-    kind.__name__: kind for kind in (Images, Arrays, Tokens, Subwords, TableRows)
+    kind.__name__: kind for kind in (Images, SegmentedImages, Arrays, Tokens, Subwords, TableRows)
 }
 
 

@@ -7,7 +7,7 @@ from a checkpoint takes the same steps as one that was never interrupted.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any, Literal
 
@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 from trainables.batch_norm import synchronised
 from trainables.class_weights import Weights
-from trainables.config import TrainingConfig, check_shares
+from trainables.config import AugmentationName, TrainingConfig, check_shares
 from trainables.data.base import Dataset, Split
+from trainables.data.tasks import at_places
 from trainables.distributed import all_gather, rank, world_size
 from trainables.feed import Batch, Feed
 from trainables.losses import CalibrationLoss
@@ -71,6 +72,7 @@ class Trainer:
         self.loss.on_train_begin(len(dataset.train.labels))
         self._prepares_whole = type(loss).prepare_batch is not CalibrationLoss.prepare_batch
         self._feeds: dict[str, Feed] = {}
+        self._drawn: dict[int, Tensor | None] = {}
         self._weights = Weights(config.class_weights, dataset, device)
         self.optimizer = make_optimizer(self.model, self.loss, config)
         self._parallel = self._wrap_for_workers()
@@ -113,13 +115,16 @@ class Trainer:
         """Logits and labels of a split, in its order, on the CPU.
 
         Returns:
-            Logits (N, outputs) float32 and labels (N, ...) int64, the same on every worker.
+            Logits (N, outputs) float32 and labels (N, ...) int64, the same on every worker; of
+            pixels those that are judged, (N, K, P) and (N, P).
 
         Raises:
             DivergedError: A logit is not finite.
         """
-        logits = self._infer(split, "logits")
-        return logits, torch.from_numpy(np.array(split.labels))
+        places = self._places(split)
+        logits = self._infer(split, "logits", places)
+        labels = torch.from_numpy(np.array(split.labels))
+        return logits, labels if places is None else labels.flatten(1).gather(1, places).long()
 
     def features(self, split: Split) -> Tensor:
         """What the classifier's head gets for a split, in its order, on the CPU.
@@ -152,20 +157,26 @@ class Trainer:
     # In float32 whatever the precision of the training: bfloat16 rounds the confidences, and moves
     # calibration errors by as much as good losses differ.
     @torch.no_grad()
-    def _infer(self, split: Split, what: Literal["logits", "features"]) -> Tensor:
+    def _infer(
+        self, split: Split, what: Literal["logits", "features"], places: Tensor | None = None
+    ) -> Tensor:
         self.model.eval()
         mine = np.array_split(np.arange(len(split.labels)), world_size())[rank()]
         width = {"logits": self.model.head.out_features, "features": self.model.head.in_features}
         # In one piece: small tensors kept one by one lie between the large ones, whose memory is
         # then not used again.
-        found = torch.empty(len(mine), width[what], device=self.device)
+        shape = (width[what],) if places is None else (width[what], places.shape[1])
+        places = None if places is None else places.to(self.device)
+        found = torch.empty(len(mine), *shape, device=self.device)
         rows = list(_chunks(mine, self.config.eval_batch_size))
-        places = torch.split(found, [len(numbers) for numbers in rows])
-        for place, (stored, _, _) in zip(places, self._feed(split).batches(rows), strict=True):
+        parts = torch.split(found, [len(numbers) for numbers in rows])
+        for part, (stored, _, numbers) in zip(parts, self._feed(split).batches(rows), strict=True):
             inputs = self._laid_out(self.dataset.samples.prepare(stored))
             with _exact_convolutions():
                 logits, features = self.model(inputs, return_features=True)
-            place.copy_(logits if what == "logits" else features)
+            if places is not None:
+                logits = at_places(logits, places[numbers])
+            part.copy_(logits if what == "logits" else features)
         values = all_gather(found).cpu()
         if not torch.isfinite(values).all():
             raise DivergedError(f"diverged: {what} are not finite after epoch {self.epoch}")
@@ -204,9 +215,17 @@ class Trainer:
         share = _share(size)
         start = 0 if self._prepares_whole else share.start
         stored, labels, indices = batch
-        inputs, targets = self.loss.prepare_batch(
-            stored, labels, augment=self._augmentation(generator, start, size), generator=generator
-        )
+        how = self._augmentation(), generator, start, size
+        samples = self.dataset.samples
+        if self._prepares_whole:
+            inputs, targets = self.loss.prepare_batch(
+                stored,
+                labels,
+                augment=lambda inputs: samples.prepare(inputs, *how),
+                generator=generator,
+            )
+        else:
+            inputs, targets = samples.prepare_with(stored, labels, *how)
         views = len(inputs) // len(stored)
         if self._prepares_whole and world_size() > 1:
             mine = torch.arange(len(inputs), device=self.device).view(views, size)[:, share]
@@ -214,9 +233,8 @@ class Trainer:
             indices = indices[share]
         logits, features = self._forward(self._parallel, self._laid_out(inputs))
         task = self.dataset.task
+        indices = task.samples_of(indices, targets)
         logits, targets = task.decided(logits, targets)
-        if task.decisions > 1:
-            indices = indices.repeat_interleave(task.decisions)
         logits, targets = self._weights.applied(logits, targets, indices)
         value: Tensor = self.loss(
             logits,
@@ -250,13 +268,15 @@ class Trainer:
             return inputs
         return inputs.contiguous(memory_format=self._memory_format)
 
-    def _augmentation(
-        self, generator: torch.Generator, start: int, total: int
-    ) -> Callable[[Tensor], Tensor]:
-        """Augment and normalise the rows from ``start`` on of a batch of ``total``."""
-        samples = self.dataset.samples
-        kind = self.config.augmentation or samples.augmentation
-        return lambda inputs: samples.prepare(inputs, kind, generator, start, total)
+    def _places(self, split: Split) -> Tensor | None:
+        """Which decisions of each sample are judged; drawn once of what is predicted each epoch."""
+        if id(split) not in self._drawn:
+            drawn = self.dataset.task.drawn(split.labels)
+            self._drawn[id(split)] = None if drawn is None else torch.from_numpy(drawn)
+        return self._drawn[id(split)]
+
+    def _augmentation(self) -> AugmentationName:
+        return self.config.augmentation or self.dataset.samples.augmentation
 
     def _set_learning_rate(self, epochs_done: float) -> float:
         factor = learning_rate_factor(self.config, epochs_done)

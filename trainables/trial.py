@@ -19,7 +19,6 @@ from trainables.checkpoints import load_checkpoint, save_checkpoint
 from trainables.config import EncoderSetup, TrainingConfig, TrialSetup, trial_folder, trial_setting
 from trainables.data.base import Data, Dataset
 from trainables.data.splits import stratified_split
-from trainables.data.tasks import strata
 from trainables.distributed import from_first_worker, rank
 from trainables.losses import CalibrationLoss, make_loss
 from trainables.models import Classifier, make_model
@@ -259,7 +258,7 @@ class TrialRun:
             adapting: Of those that the temperature is fitted on.
             test: Of the test split; None where the trial cannot end here.
         """
-        decisions = self.data.task.decisions
+        decisions, cluster_size = self.data.task.decisions, self.data.task.cluster_size
         values = evaluate(*validation, M.EPOCH_METRICS, decisions)
         found = {f"val_{name}": value for name, value in values.items()}
         if test is not None:
@@ -276,10 +275,13 @@ class TrialRun:
                 references=M.REFERENCED_METRICS if last and finalist else (),
                 own=self._own_metrics(),
                 decisions=decisions,
+                cluster_size=cluster_size,
             )
             for split, predictions in (("validation", validation), ("test", test)):
                 self._unsaved.append(
-                    partial(write_predictions, self.folder, split, predictions, decisions)
+                    partial(
+                        write_predictions, self.folder, split, predictions, decisions, cluster_size
+                    )
                 )
         return found
 
@@ -294,9 +296,7 @@ class TrialRun:
 
     def _parts(self, logits: torch.Tensor, labels: torch.Tensor) -> tuple[Predictions, Predictions]:
         """Decisions on what judges of the validation split, and what adapts: the same, or apart."""
-        judging, adapting = adapting_parts(
-            labels.numpy(), self.data.classes, self.training.adapt_share
-        )
+        judging, adapting = adapting_parts(labels.numpy(), self.data, self.training.adapt_share)
         first, second = (
             self.data.task.decided(logits[rows], labels[rows]) for rows in (judging, adapting)
         )
@@ -358,16 +358,16 @@ def validation_parts(dataset: Dataset, adapt_share: float) -> tuple[np.ndarray, 
     Raises:
         ValueError: The split is too small to hold each class in both parts.
     """
-    return adapting_parts(dataset.validation.labels, dataset.classes, adapt_share)
+    return adapting_parts(dataset.validation.labels, dataset, adapt_share)
 
 
 def adapting_parts(
-    labels: np.ndarray, classes: tuple[str, ...], adapt_share: float
+    labels: np.ndarray, data: Data, adapt_share: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """:func:`validation_parts` of a split with these labels."""
     if adapt_share == 0:
         return (everything := np.arange(len(labels))), everything
-    kinds, names = strata(labels, classes)
+    kinds, names = data.task.strata(labels, data.classes)
     return stratified_split(kinds, adapt_share, seed=0, classes=names, option="adapt_share")
 
 

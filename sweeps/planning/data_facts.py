@@ -42,6 +42,11 @@ def data_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
     if dataset.task.names:
         kinds = f"{len(dataset.task.names)} labels, each there or not"
     told = f"{sizes} samples of {kinds}"
+    if dataset.task.cluster_size > 1:
+        told = (
+            f"{sizes} images, each pixel of one of {kinds}; judged by {dataset.task.cluster_size} "
+            "pixels of each"
+        )
     if dataset.train.soft is not None:
         told += ", labelled with probabilities; what is measured, is by labels drawn from them"
     if dataset.train.weights is not None:
@@ -49,7 +54,8 @@ def data_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
     facts = {"data": told, "held": _held(dataset)}
     if sweep.trainable is None:
         facts["model"] = sweep.model.name
-    if metric_of(sweep.objective) not in _COMPARED or dataset.task.decisions > 1:
+    several = dataset.task.decisions * dataset.task.cluster_size > 1
+    if metric_of(sweep.objective) not in _COMPARED or several:
         return facts
     smallest = detectable_difference(count)
     told = (

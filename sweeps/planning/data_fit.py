@@ -27,7 +27,7 @@ def fit_to_data(sweep: SweepFile, dataset: Dataset) -> SweepFile:
 
     faults = []
     if sweep.trainable is None:
-        sweep = _with_model(sweep, dataset)
+        sweep = _with_batches(_with_model(sweep, dataset), dataset)
         faults = _model_faults(sweep, dataset) + _recipe_faults(sweep, dataset)
         faults += _weight_faults(sweep, dataset) + _soft_label_faults(sweep, dataset)
     faults += _task_faults(sweep, dataset)
@@ -58,6 +58,15 @@ def _with_model(sweep: SweepFile, dataset: Dataset) -> SweepFile:
         return sweep
     named = sweep.model.model_copy(update={"name": dataset.samples.default_model})
     return sweep.model_copy(update={"model": named})
+
+
+def _with_batches(sweep: SweepFile, dataset: Dataset) -> SweepFile:
+    """Of what has outputs for each pixel no more at once than in training: they take the memory."""
+    recipe = sweep.training
+    if dataset.task.cluster_size == 1 or recipe.eval_batch_size <= recipe.batch_size:
+        return sweep
+    smaller = recipe.model_copy(update={"eval_batch_size": recipe.batch_size})
+    return sweep.model_copy(update={"training": smaller})
 
 
 def _recipe_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
@@ -125,9 +134,11 @@ def _soft_label_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
 def _task_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
     """What is not for what these data tell of a sample."""
     task = dataset.task
-    faults = _refused(sweep, task.takes, f"for data with {task}", "several_labels")
-    if task.decisions > 1:
+    faults = _refused(sweep, task.takes, f"for data with {task}", task.attribute)
+    if task.decisions * task.cluster_size > 1:
         given = {"trainable": sweep.trainable is not None, "evaluation": sweep.evaluation.sets}
+        if task.cluster_size > 1:
+            given["encoder"] = sweep.encoder is not None
         faults += [
             f"{key} is for data with one class of each sample, and these have {task}; leave it out"
             for key, there in given.items()
@@ -170,6 +181,7 @@ def _model_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
     )
 
     name, options = sweep.model.name, sweep.model.options
+    in_file = isinstance(options.get("pretrained"), str)
     try:
         check_model_options(name, **options)
         check_model_fits(name, dataset.samples)
@@ -179,7 +191,9 @@ def _model_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
                 input_shape=dataset.input_shape,
                 num_classes=dataset.num_outputs,
                 samples=dataset.samples,
-                **without_weights(name, options),  # the workers fetch them
+                **(
+                    options if in_file else without_weights(name, options)
+                ),  # the workers fetch them
             )
     except (ValueError, TypeError, OSError) as error:
         return [f"model: {error}"]

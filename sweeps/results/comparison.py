@@ -115,6 +115,7 @@ def _compared(
         candidates=candidates,
         others=others,
         decisions=runs.decisions,
+        cluster_size=runs.cluster_size,
     )
     return Comparison(
         ours[0],
@@ -135,7 +136,7 @@ class _Runs:
         self._read = read
         self._logits: dict[int, Tensor] = {}
         self.labels: Tensor
-        self.decisions = 1
+        self.decisions = self.cluster_size = 1
 
     def of(self, trials: Sequence[TrialRecord], scaled: bool) -> list[Tensor]:
         """Of each trial (N, K), after a cross-fitted temperature if wanted."""
@@ -144,13 +145,14 @@ class _Runs:
         found = []
         for trial in trials:
             logits = self._of(trial.number)
-            calibrated = cross_fitted(logits, self.labels) if scaled else logits
-            found.append(calibrated.softmax(dim=1))
+            if scaled:
+                logits = cross_fitted(logits, self.labels, cluster_size=self.cluster_size)
+            found.append(logits.softmax(dim=1))
         return found
 
     def _of(self, number: int) -> Tensor:
         from trainables.outcome import read_predictions
-        from trainables.predictions import decisions_of
+        from trainables.predictions import cluster_size_of, decisions_of
 
         if number not in self._logits:
             data = self._read(number)
@@ -160,7 +162,8 @@ class _Runs:
                     f"trial {number} predicts other validation samples than those before it, or in "
                     "another order"
                 )
-            self.labels, self.decisions = labels, decisions_of(data)
+            self.labels = labels
+            self.decisions, self.cluster_size = decisions_of(data), cluster_size_of(data)
             self._logits[number] = logits.double()
         return self._logits[number]
 

@@ -112,6 +112,7 @@ def mistakes(
     labels: npt.ArrayLike,
     names: Sequence[str],
     about: Sequence[str] = (),
+    cluster_size: int = 1,
 ) -> list[Mistake]:
     """The mistakes that the classifier was surest of, the surest first.
 
@@ -120,13 +121,17 @@ def mistakes(
         labels: (N,) integers.
         names: Of the classes, K of them.
         about: What the decisions on a sample are about; none where there is one.
+        cluster_size: How many rows a sample has that are about the same, as an image has pixels: of
+            each sample the surest mistake is told.
     """
     (confidence, predicted), truth = top_label(probs), np.asarray(labels)
     wrong = np.flatnonzero(predicted != truth)
-    worst = wrong[np.argsort(-confidence[wrong], kind="stable")][:_MOST_MISTAKES]
+    wrong = wrong[np.argsort(-confidence[wrong], kind="stable")]
+    if cluster_size > 1:
+        wrong = wrong[np.sort(np.unique(wrong // cluster_size, return_index=True)[1])]
     found = []
-    for row in worst.tolist():
-        sample, place = divmod(row, max(1, len(about)))
+    for row in wrong[:_MOST_MISTAKES].tolist():
+        sample, place = divmod(row // cluster_size, max(1, len(about)))
         prefix = f"{about[place]}: " if about else ""
         said, true = (prefix + names[int(each[row])] for each in (predicted, truth))
         found.append(Mistake(sample, said, true, float(confidence[row])))

@@ -34,6 +34,7 @@ def reliability_svg(
     temperature: float,
     title: str,
     decisions: int = 1,
+    cluster_size: int = 1,
 ) -> str:
     """Reliability diagrams before and after temperature scaling, side by side.
 
@@ -49,9 +50,11 @@ def reliability_svg(
         title: Heads the figure.
         decisions: How many rows a sample has, side by side, all of which are drawn as one; the ECE
             is the mean over what they are about.
+        cluster_size: How many rows a sample has that are about the same, as an image has pixels:
+            the black lines, which are those of independent rows, are then left out.
     """
     panels = [
-        _panel(probabilities(logits, scale), labels, heading, index, decisions)
+        _panel(probabilities(logits, scale), labels, heading, index, decisions, cluster_size)
         for index, (scale, heading) in enumerate(
             [(1.0, "as trained"), (temperature, f"temperature {temperature:.2f}")]
         )
@@ -66,7 +69,14 @@ def reliability_svg(
     )
 
 
-def _panel(probs: Array, labels: npt.ArrayLike, heading: str, index: int, decisions: int) -> str:
+def _panel(
+    probs: Array,
+    labels: npt.ArrayLike,
+    heading: str,
+    index: int,
+    decisions: int,
+    cluster_size: int,
+) -> str:
     bins = reliability_bins(probs, labels)
     parts = [(probs[k::decisions], np.asarray(labels)[k::decisions]) for k in range(decisions)]
     error = fmean(reliability_bins(*part).calibration_error for part in parts)
@@ -81,9 +91,10 @@ def _panel(probs: Array, labels: npt.ArrayLike, heading: str, index: int, decisi
             low, high = sorted((confidence, accuracy))
             bars.append(_bar("accuracy", lower, upper, 0.0, accuracy))
             bars.append(_bar("gap", lower, upper, low, high))
-            few, many = (binomial_quantile(s, count, confidence) / count for s in _BAND)
             middle = (lower + upper) / 2
-            bars.append(_bar("band", middle - _WHISKER, middle + _WHISKER, few, many))
+            if cluster_size == 1:
+                few, many = (binomial_quantile(s, count, confidence) / count for s in _BAND)
+                bars.append(_bar("band", middle - _WHISKER, middle + _WHISKER, few, many))
             counts.append(
                 f'<text class="count" x="{_x(middle)}" y="{_SIZE + 42}">{_short(count)}</text>'
             )

@@ -30,7 +30,7 @@ from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.sweep_file.loading import to_yaml
 from sweeps.sweep_file.schema import SweepFile
-from trainables.predictions import Array, decode_predictions
+from trainables.predictions import Array, cluster_size_of, decode_predictions
 
 logger = logging.getLogger("calsweep")
 
@@ -148,6 +148,7 @@ class _Predictions:
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self._read = read
         self._kept: dict[int, tuple[Array, Array] | None] = {}
+        self.cluster_size = 1
 
     def of(self, record: TrialRecord) -> tuple[Array, Array] | None:
         """None where there are none, as the trial was stopped before it made any; or damaged."""
@@ -157,7 +158,9 @@ class _Predictions:
 
     def _load(self, record: TrialRecord) -> tuple[Array, Array] | None:
         try:
-            return decode_predictions(self._read(record.number))
+            data = self._read(record.number)
+            self.cluster_size = cluster_size_of(data)
+            return decode_predictions(data)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError) as error:  # pyarrow's complaints are ValueErrors
@@ -186,7 +189,8 @@ def _diagrams(ranking: Ranking, predictions: _Predictions, about: Sequence[str])
         if found is not None:
             title = record.label + (" (chosen)" if candidate == ranking.chosen else "")
             temperature = record.outcome["temperature"]
-            drawings.append(reliability_svg(*found, temperature, title, max(1, len(about))))
+            rows = max(1, len(about)), predictions.cluster_size
+            drawings.append(reliability_svg(*found, temperature, title, *rows))
     return drawings
 
 
@@ -214,7 +218,8 @@ def _on_test(
     rows = by_label(probs, labels, about) if about else by_class(probs, labels, names)
     return {
         "label": chosen.judged[0].label,
-        "samples": len(labels) // max(1, len(about)),
+        "samples": len(labels) // predictions.cluster_size // max(1, len(about)),
+        "pixels": predictions.cluster_size,
         "about": list(about),
         "sure": float(confidence.mean()),
         "right": float((predicted == labels).mean()),
@@ -223,7 +228,7 @@ def _on_test(
         "names": names,
         "matrix": counts if len(names) <= _MOST_IN_A_MATRIX else None,
         "pairs": on_test.confused_pairs(counts, names),
-        "mistakes": on_test.mistakes(probs, labels, names, about),
+        "mistakes": on_test.mistakes(probs, labels, names, about, predictions.cluster_size),
     }
 
 

@@ -39,8 +39,8 @@ def keep_mistakes(store: SweepStore, ranking: Ranking, dataset: Data) -> None:
     folder = store.trial_folder(ranking.chosen.judged[0].number)
     try:
         logits, labels = decode_predictions(folder.read("predictions_test.parquet"))
-        probs, about = probabilities(logits), dataset.task.names
-        found = mistakes(probs, labels, dataset.classes, about)
+        probs, task = probabilities(logits), dataset.task
+        found = mistakes(probs, labels, dataset.classes, task.names, task.cluster_size)
         rows = np.array([mistake.row for mistake in found], np.int64)
         shown = zip(rows, map(dataset.samples.shown, dataset.test.rows(rows)), strict=True)
         kept = {str(row): text for row, text in shown if text is not None}

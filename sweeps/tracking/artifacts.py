@@ -56,7 +56,7 @@ def collect_artifacts(
     # Here, as torch takes seconds to import and Ray is to be started first.
     from sweeps.results.reliability import reliability_svg
     from trainables.checkpoints import read_checkpoint
-    from trainables.predictions import decisions_of, decode_predictions
+    from trainables.predictions import cluster_size_of, decisions_of, decode_predictions
 
     source = store.trial_folder(record.number)
     for name, text in shared.items():
@@ -72,7 +72,8 @@ def collect_artifacts(
         data = (folder / "predictions_test.parquet").read_bytes()
         logits, labels = decode_predictions(data)
         temperature = record.outcome["temperature"]
-        drawing = reliability_svg(logits, labels, temperature, record.label, decisions_of(data))
+        rows = decisions_of(data), cluster_size_of(data)
+        drawing = reliability_svg(logits, labels, temperature, record.label, *rows)
         (folder / "reliability.svg").write_text(drawing)
 
 

@@ -29,7 +29,7 @@ class ModelToRegister:
         alias: ``champion`` or ``challenger``.
         trial: The number of the trial that has trained it.
         program: See :func:`~trainables.exported.export_program`.
-        about: What is known of it: ``dtype``, ``shape``, ``classes``, ``label``, ``temperature``.
+        about: What is known of it: ``dtype``, ``shape``, ``classes``, ``outputs``, ``label``, ....
         example: Two samples or so, (N, ...), of that dtype.
     """
 
@@ -132,7 +132,7 @@ def _save(model: ModelToRegister, program: Path, saved: Path) -> None:
     program.write_bytes(model.program)
     about = model.about
     inputs = TensorSpec(np.dtype(about["dtype"]), (-1, *about["shape"]))
-    outputs = TensorSpec(np.dtype("float32"), (-1, len(about["classes"])))
+    outputs = TensorSpec(np.dtype("float32"), (-1, *about["outputs"]))
     mlflow.pyfunc.save_model(
         saved,
         python_model=str(_CODE),

@@ -11,7 +11,7 @@ from typing import Any, Final
 from trainables.components import Catalogue, check_options, options_of
 from trainables.data.arrays import dataset_from_arrays
 from trainables.data.base import Dataset, Split
-from trainables.data.samples import Arrays, Images, Samples
+from trainables.data.samples import Arrays, Images, Samples, SegmentedImages
 from trainables.data.subwords import Subwords
 from trainables.data.table import TableRows
 from trainables.data.tokens import Tokens
@@ -21,6 +21,7 @@ __all__ = [
     "Dataset",
     "Images",
     "Samples",
+    "SegmentedImages",
     "Split",
     "Subwords",
     "TableRows",
@@ -51,6 +52,7 @@ CATALOGUE: Final = Catalogue(
         "stl10": "trainables.data.stl10:load_stl10",
         "svhn": "trainables.data.svhn:load_svhn",
         "tiny_imagenet": "trainables.data.tiny_imagenet:load_tiny_imagenet",
+        "voc": "trainables.data.voc:load_voc",
     },
 )
 _RESERVED = ("seed",)

@@ -16,13 +16,14 @@ class Targets:
     """What N samples are labelled with.
 
     Attributes:
-        labels: (N,), int64, from 0; or (N, L), 0 and 1, of several labels.
+        labels: (N,), int64, from 0; or (N, L), 0 and 1, of several labels; or masks (N, H, W),
+            uint8, of the class of each pixel, 255 where it counts nowhere.
         soft: (N, K), the probability of each class; None where the labels are certain. ``labels``
             are then drawn from them.
         weights: (N,), how much each sample counts in training; None where all count alike.
     """
 
-    labels: npt.NDArray[np.int64]
+    labels: npt.NDArray[Any]
     soft: npt.NDArray[np.float32] | None = None
     weights: npt.NDArray[np.float32] | None = None
 
@@ -46,7 +47,7 @@ class Split:
     Attributes:
         inputs: (N, ...), C-contiguous, of the dtype and shape that the kind of sample asks for; or
             what stands for such an array. :meth:`rows` reads both.
-        labels: (N,), int64, from 0; or (N, L), 0 and 1, of several labels.
+        labels: As of :class:`Targets`.
         soft: (N, K), float32, the probability of each class, rows summing to 1; None where labels
             are certain. ``labels`` are then drawn from them: what measures knows no others.
         weights: (N,), float32, at least 0: how much each sample counts in training; None where all
@@ -58,14 +59,14 @@ class Split:
     """
 
     inputs: Stored
-    labels: npt.NDArray[np.int64]
+    labels: npt.NDArray[Any]
     soft: npt.NDArray[np.float32] | None = None
     weights: npt.NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.inputs, np.ndarray) and not _is_streamed(self.inputs):
             raise TypeError(f"inputs must be a numpy array, not {type(self.inputs).__name__}")
-        if not isinstance(self.labels, np.ndarray) or self.labels.dtype != np.int64:
+        if not isinstance(self.labels, np.ndarray) or not _are_labels(self.labels):
             found = getattr(self.labels, "dtype", type(self.labels).__name__)
             raise TypeError(f"labels must be a numpy array of int64, not {found}")
         if self.inputs.ndim < 2 or self.labels.shape[:1] != self.inputs.shape[:1]:
@@ -169,10 +170,11 @@ class Dataset:
             split = getattr(self, name)
             try:
                 self.samples.check(split.inputs)
-                self.task.check(split.labels)
+                self.task.check(split.labels, self.samples)
             except (TypeError, ValueError) as error:
                 raise type(error)(f"dataset {self.name!r}: {name}: {error}") from None
-            low, high = split.labels.min(), split.labels.max()
+            occurring = self.task.occurring(split.labels)
+            low, high = occurring.min(), occurring.max()
             if not 0 <= low <= high < self.num_classes:
                 raise ValueError(
                     f"dataset {self.name!r}: {name} labels run from {low} to {high}; "
@@ -246,6 +248,10 @@ class OwnData:
 
 
 Data: TypeAlias = Dataset | OwnData
+
+
+def _are_labels(labels: npt.NDArray[Any]) -> bool:
+    return labels.dtype == np.int64 or (labels.dtype == np.uint8 and labels.ndim == 3)
 
 
 def _is_streamed(inputs: object) -> bool:

@@ -42,6 +42,7 @@ class Samples(ABC):
         augmentations: What :meth:`prepare` can do to training batches.
         mixable: Whether there is a sample between any two, as Mixup needs it.
         encodes: Whether rows depend on the training part: on its words, or its levels.
+        each_pixel: Whether each pixel has a class; for which there are models of their own.
         augmentation: The usual training augmentation of this data, one of ``augmentations``.
         model_dtype: Of what the model gets.
     """
@@ -53,6 +54,7 @@ class Samples(ABC):
     augmentations: ClassVar[tuple[AugmentationName, ...]] = ("none",)
     mixable: ClassVar[bool] = True
     encodes: ClassVar[bool] = False
+    each_pixel: ClassVar[bool] = False
     augmentation: AugmentationName = "none"
 
     @abstractmethod
@@ -106,6 +108,30 @@ class Samples(ABC):
             (N, *shape), on the same device.
         """
         return self.normalise(batch)
+
+    def prepare_with(
+        self,
+        batch: Tensor,
+        targets: Tensor,
+        augmentation: AugmentationName = "none",
+        generator: torch.Generator | None = None,
+        start: int = 0,
+        total: int | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """As :meth:`prepare`, with targets; what they say of places in a sample moves with these.
+
+        Args:
+            batch: See :meth:`prepare`.
+            targets: (N, ...), of the samples.
+            augmentation: See :meth:`prepare`.
+            generator: Likewise.
+            start: Likewise.
+            total: Likewise.
+
+        Returns:
+            (N, *shape), and targets of the same shape as before.
+        """
+        return self.prepare(batch, augmentation, generator, start, total), targets
 
     def shown(self, row: Inputs) -> str | None:
         """What a person knows a sample by.
@@ -195,6 +221,37 @@ class Images(Samples):
         from trainables.augmentation import normalise
 
         return normalise(batch, self.mean, self.std)
+
+
+@dataclass(frozen=True)
+class SegmentedImages(Images):
+    """Images whose every pixel has a class: as :class:`Images`, beside masks of labels."""
+
+    default_model: ClassVar[str] = "small_fcn"
+    in_words: ClassVar[str] = "images with a class of each pixel"
+    each_pixel: ClassVar[bool] = True
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} with a class of each pixel"
+
+    def prepare_with(
+        self,
+        batch: Tensor,
+        targets: Tensor,
+        augmentation: AugmentationName = "none",
+        generator: torch.Generator | None = None,
+        start: int = 0,
+        total: int | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """See :meth:`Samples.prepare_with`; what a crop adds to a mask counts nowhere."""
+        from trainables.augmentation import draw_moves, move
+        from trainables.data.tasks import IGNORED
+
+        moves = draw_moves(batch, augmentation, generator, start, total)
+        if moves is None:
+            return self.normalise(batch), targets
+        masks = move(targets.unsqueeze(1), moves, fill=IGNORED).squeeze(1)
+        return self.normalise(move(batch, moves)), masks
 
 
 @dataclass(frozen=True)

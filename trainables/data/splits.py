@@ -9,7 +9,7 @@ import numpy.typing as npt
 from trainables.components import Range
 from trainables.data.base import Dataset, Split, Targets
 from trainables.data.samples import Samples
-from trainables.data.tasks import NO_OR_YES, OneClass, SeveralLabels, strata
+from trainables.data.tasks import NO_OR_YES, Masks, OneClass, SeveralLabels, Task
 
 HeldOut: TypeAlias = (
     Annotated[float, Range(0, 1, open_low=True, open_high=True)] | Annotated[int, Range(1)]
@@ -24,6 +24,7 @@ Imbalance: TypeAlias = Annotated[float, Range(0, 1, open_low=True)] | None
 
 Pixels: TypeAlias = npt.NDArray[np.uint8]
 Labels: TypeAlias = npt.NDArray[np.int64]
+Given: TypeAlias = Labels | Masks | Targets
 Indices: TypeAlias = npt.NDArray[np.intp]
 
 
@@ -126,8 +127,8 @@ def join_halves(classes: Sequence[str]) -> tuple[str, str]:
 def build_dataset(
     name: str,
     *,
-    train: tuple[Any, Labels | Targets],
-    test: tuple[Any, Labels | Targets],
+    train: tuple[Any, Given],
+    test: tuple[Any, Given],
     classes: tuple[str, ...],
     measure: Callable[[Any], Samples],
     validation: float | int,
@@ -135,6 +136,7 @@ def build_dataset(
     seed: int,
     notes: tuple[str, ...] = (),
     imbalance: float | None = None,
+    task: Task | None = None,
 ) -> Dataset:
     """Holds out validation data and thins the rest to ``train_samples``.
 
@@ -142,7 +144,7 @@ def build_dataset(
 
     Args:
         name: Of the dataset.
-        train: Samples as read, to be indexed by an array of rows, and labels (N,) or
+        train: Samples as read, to be indexed by an array of rows, and labels (N, ...) or
             :class:`~trainables.data.base.Targets`, to train and validate on.
         test: The same, of M samples.
         classes: Class names; or those of the labels, of which each sample may have several.
@@ -154,21 +156,24 @@ def build_dataset(
         notes: See :class:`~trainables.data.base.Dataset`.
         imbalance: Thins ``train`` before anything is held out, so that validation samples are
             long-tailed too; see :func:`long_tailed`. None leaves it as it is.
+        task: What is to be told of a sample; None for one class, or for several labels where there
+            are (N, L).
 
     Raises:
         ValueError: See :func:`stratified_split` and :func:`stratified_sample`.
     """
     inputs, targets = train[0], _targets(train[1])
+    if task is None:
+        task = SeveralLabels(classes) if targets.labels.ndim == 2 else OneClass()
     if imbalance is not None:
         tail = long_tailed(targets.labels, imbalance, seed=0)  # for every seed, as a dataset is
         inputs, targets = inputs[tail], targets[tail]
-    labels, names = strata(targets.labels, classes)
+    labels, names = task.strata(targets.labels, classes)
     split_seed, sample_seed = np.random.SeedSequence(seed).generate_state(2).tolist()
     kept, held = stratified_split(labels, validation, seed=split_seed, classes=names)
     if train_samples is not None:
         kept = kept[stratified_sample(labels[kept], train_samples, seed=sample_seed)]
     samples = measure(inputs[kept])
-    several = targets.labels.ndim == 2
 
     def split(raw: Any, of: Targets) -> Split:
         return Split(samples.encode(raw), of.labels, of.soft, of.weights)
@@ -178,14 +183,14 @@ def build_dataset(
         train=split(inputs[kept], targets[kept]),
         validation=split(inputs[held], targets[held]),
         test=split(test[0], _targets(test[1])),
-        classes=NO_OR_YES if several else classes,
+        classes=NO_OR_YES if task.names else classes,
         samples=samples,
-        task=SeveralLabels(classes) if several else OneClass(),
+        task=task,
         notes=notes,
     )
 
 
-def _targets(given: Labels | Targets) -> Targets:
+def _targets(given: Given) -> Targets:
     return given if isinstance(given, Targets) else Targets(given)
 
 

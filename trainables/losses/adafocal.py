@@ -41,6 +41,7 @@ class AdaFocal(ClosedFormLoss):
     looks_across_batch: ClassVar[bool] = False
     soft_targets: ClassVar[bool] = True
     several_labels: ClassVar[bool] = True
+    each_pixel: ClassVar[bool] = True
     gamma: Tensor
     edges: Tensor
 

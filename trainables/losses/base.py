@@ -37,6 +37,8 @@ class CalibrationLoss(nn.Module):
             expectation over the label.
         several_labels: Whether it means something of yes-or-no decisions side by side, several of
             each sample, of logits 0 and z each.
+        each_pixel: Whether it is taken of the pixels of images, each of which is then a sample:
+            for a loss of single samples, or one that costs no more than in proportion to them.
     """
 
     source: ClassVar[str] = ""
@@ -47,6 +49,7 @@ class CalibrationLoss(nn.Module):
     mixes_inputs: ClassVar[bool] = False
     soft_targets: ClassVar[bool] = False
     several_labels: ClassVar[bool] = False
+    each_pixel: ClassVar[bool] = False
 
     def __init__(self, num_classes: int) -> None:
         super().__init__()

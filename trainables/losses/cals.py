@@ -77,6 +77,7 @@ class AugmentedLagrangian(ClosedFormLoss):
     looks_across_batch: ClassVar[bool] = False
     soft_targets: ClassVar[bool] = True
     several_labels: ClassVar[bool] = True
+    each_pixel: ClassVar[bool] = True
     lam: Tensor
     rho: Tensor
     previous_constraint: Tensor
@@ -161,6 +162,7 @@ class HeuristicMultipliers(ClosedFormLoss):
     looks_across_batch: ClassVar[bool] = False
     soft_targets: ClassVar[bool] = True
     several_labels: ClassVar[bool] = True
+    each_pixel: ClassVar[bool] = True
     lam: Tensor
     previous_score: Tensor
     epochs: Tensor

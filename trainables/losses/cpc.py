@@ -39,6 +39,7 @@ class PairwiseConstraints(ClosedFormLoss):
     looks_across_batch: ClassVar[bool] = False
     soft_targets: ClassVar[bool] = True
     several_labels: ClassVar[bool] = True
+    each_pixel: ClassVar[bool] = True
 
     def __init__(
         self, num_classes: int, lam_discrimination: float = 10.0, lam_exclusion: float = 1.0

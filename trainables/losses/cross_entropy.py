@@ -18,6 +18,7 @@ class CrossEntropy(CalibrationLoss):
     looks_across_batch: ClassVar[bool] = False
     soft_targets: ClassVar[bool] = True
     several_labels: ClassVar[bool] = True
+    each_pixel: ClassVar[bool] = True
 
     def compute(
         self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
@@ -42,6 +43,7 @@ class LabelSmoothing(ClosedFormLoss):
     looks_across_batch: ClassVar[bool] = False
     soft_targets: ClassVar[bool] = True
     several_labels: ClassVar[bool] = True
+    each_pixel: ClassVar[bool] = True
 
     def __init__(self, num_classes: int, alpha: float = 0.05) -> None:
         super().__init__(num_classes)

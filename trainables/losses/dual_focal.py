@@ -77,6 +77,7 @@ class DualFocal(ClosedFormLoss):
     looks_across_batch: ClassVar[bool] = False
     soft_targets: ClassVar[bool] = True
     several_labels: ClassVar[bool] = True
+    each_pixel: ClassVar[bool] = True
 
     def __init__(self, num_classes: int, gamma: float = 5.0) -> None:
         super().__init__(num_classes)

@@ -23,6 +23,7 @@ class ConfidencePenalty(ClosedFormLoss):
     looks_across_batch: ClassVar[bool] = False
     soft_targets: ClassVar[bool] = True
     several_labels: ClassVar[bool] = True
+    each_pixel: ClassVar[bool] = True
 
     def __init__(self, num_classes: int, lam: float = 0.1) -> None:
         super().__init__(num_classes)

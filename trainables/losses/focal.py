@@ -58,6 +58,7 @@ class Focal(ClosedFormLoss):
     looks_across_batch: ClassVar[bool] = False
     soft_targets: ClassVar[bool] = True
     several_labels: ClassVar[bool] = True
+    each_pixel: ClassVar[bool] = True
 
     def __init__(self, num_classes: int, gamma: float = 3.0) -> None:
         super().__init__(num_classes)
@@ -88,6 +89,7 @@ class FocalSampleDependent(ClosedFormLoss):
     looks_across_batch: ClassVar[bool] = False
     soft_targets: ClassVar[bool] = True
     several_labels: ClassVar[bool] = True
+    each_pixel: ClassVar[bool] = True
 
     def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         log_probs, classes = log_softmax(logits), targets.unsqueeze(1)
@@ -120,6 +122,7 @@ class InverseFocal(ClosedFormLoss):
     looks_across_batch: ClassVar[bool] = False
     soft_targets: ClassVar[bool] = True
     several_labels: ClassVar[bool] = True
+    each_pixel: ClassVar[bool] = True
 
     def __init__(self, num_classes: int, gamma: float = 2.0) -> None:
         super().__init__(num_classes)

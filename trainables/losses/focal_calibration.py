@@ -24,6 +24,7 @@ class FocalCalibration(ClosedFormLoss):
     looks_across_batch: ClassVar[bool] = False
     soft_targets: ClassVar[bool] = True
     several_labels: ClassVar[bool] = True
+    each_pixel: ClassVar[bool] = True
 
     def __init__(self, num_classes: int, gamma: float = 3.0, lam: float = 0.5) -> None:
         super().__init__(num_classes)

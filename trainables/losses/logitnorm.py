@@ -23,6 +23,7 @@ class LogitNorm(ClosedFormLoss):
     formula: ClassVar[str] = "−log softmax(z / (τ(‖z‖ + 1e-7)))_y"
     looks_across_batch: ClassVar[bool] = False
     soft_targets: ClassVar[bool] = True
+    each_pixel: ClassVar[bool] = True
 
     def __init__(self, num_classes: int, temperature: float = 0.04) -> None:
         super().__init__(num_classes)

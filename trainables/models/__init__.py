@@ -55,6 +55,8 @@ CATALOGUE: Final = Catalogue(
     others=f"{_TIMM}<any name in timm>, {_HUGGING_FACE}<name or folder>",
     ours={
         "densenet121_cifar": "trainables.models.densenet_cifar:densenet121_cifar",
+        "deeplabv3_mobilenet_v3_large": "trainables.models.deeplabv3:deeplabv3_mobilenet_v3_large",
+        "deeplabv3_resnet50": "trainables.models.deeplabv3:deeplabv3_resnet50",
         "densenet40_cifar": "trainables.models.densenet_cifar:densenet40_cifar",
         "gpool_cnn": "trainables.models.gpool_cnn:gpool_cnn",
         "mlp": "trainables.models.mlp:mlp",
@@ -66,6 +68,7 @@ CATALOGUE: Final = Catalogue(
         "resnet34_cifar": "trainables.models.resnet_cifar:resnet34_cifar",
         "resnet50_cifar": "trainables.models.resnet_cifar:resnet50_cifar",
         "small_cnn": "trainables.models.small_cnn:small_cnn",
+        "small_fcn": "trainables.models.small_fcn:small_fcn",
         "table_mlp": "trainables.models.table_mlp:table_mlp",
         "wide_resnet26_10_cifar": "trainables.models.thin_resnets_cifar:wide_resnet26_10_cifar",
         "wide_resnet28_10_cifar": "trainables.models.thin_resnets_cifar:wide_resnet28_10_cifar",
@@ -134,8 +137,13 @@ def check_model_fits(name: str, samples: Samples) -> None:
     hints = type_hints(model_builder(name))
     kinds: list[Any] = [k for k in _alternatives(hints.get("samples")) if isinstance(k, type)]
     axes = get_args(hints.get("input_shape"))
-    if kinds and not isinstance(samples, tuple(kinds)):
-        wanted = " or ".join(kind.in_words or kind.__name__.lower() for kind in kinds)
+    if samples.each_pixel:
+        fits = any(getattr(kind, "each_pixel", False) for kind in kinds)
+    else:
+        fits = not kinds or any(isinstance(samples, kind) for kind in kinds)
+    if not fits:
+        words = [kind.in_words or kind.__name__.lower() for kind in kinds]
+        wanted = " or ".join(words) or "samples that are each of a class"
     elif axes and Ellipsis not in axes and len(axes) != len(samples.shape):
         wanted = f"samples of {len(axes)} axes"
     else:
@@ -174,6 +182,7 @@ def make_model(
     """
     from torch import nn
 
+    from trainables.models.segmenter import Segmenter
     from trainables.models.splitting import as_classifier, no_input
 
     check_model_options(name, **options)
@@ -191,6 +200,11 @@ def make_model(
     model = builder(**{key: given[key] for key in asked}, **options)
     if not isinstance(model, nn.Module):
         raise TypeError(f"model {name!r} returned {type(model).__name__}, not a torch module")
+    if samples is not None and samples.each_pixel and not isinstance(model, Segmenter):
+        raise ValueError(
+            f"model {name!r} returned {type(model).__name__}, not what gives logits of each pixel: "
+            "a Segmenter(encoder, head, input_shape)"
+        )
     try:
         return as_classifier(model, no_input(input_shape, samples), num_classes)
     except ValueError as error:

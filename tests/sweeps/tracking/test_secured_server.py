@@ -135,7 +135,14 @@ def test_a_model_that_may_not_be_registered_is_named(server: SecuredMlflow) -> N
     server.make_user("owl", experiment=f"{attic}: EDIT", registered_model="*: DENY")
     run = MlflowClient(server.uri).create_run(attic)
     registry = Registry(server.uri, run.info.run_id, "calsweep-owls")
-    about = {"dtype": "float32", "shape": [2], "classes": ["a", "b"], "label": "x", "sweep": "y"}
+    about = {
+        "dtype": "float32",
+        "shape": [2],
+        "classes": ["a", "b"],
+        "outputs": [2],
+        "label": "x",
+        "sweep": "y",
+    }
     model = ModelToRegister("champion", 1, b"no program", about, np.zeros((2, 2), np.float32))
     refused = (
         "MLflow does not register calsweep-owls: the user 'owl' has no right to register a model "

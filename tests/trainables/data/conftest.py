@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from tests.harness.voc import write_voc
+
 Pixels = npt.NDArray[np.uint8]
 
 SHARED = Path(__file__).parents[4] / "shared" / "data"
@@ -215,6 +217,11 @@ def imagenet_root(write_folder: WriteFolder) -> Path:
     return write_folder("val", {"n01": 6, "n02": 7}, size=(9, 11))
 
 
+@pytest.fixture
+def voc_root(tmp_path: Path) -> Path:
+    return write_voc(tmp_path / "voc", 20, 6)
+
+
 CASES: dict[str, Callable[[Callable[[str], Any]], dict[str, Any]]] = {
     "cifar10": lambda get: {"root": get("cifar_root"), "validation": 20},
     "cifar100": lambda get: {"root": get("cifar_root"), "validation": 0.25},
@@ -233,6 +240,7 @@ CASES: dict[str, Callable[[Callable[[str], Any]], dict[str, Any]]] = {
     "stl10": lambda get: {"root": get("stl10_root"), "validation": 20},
     "svhn": lambda get: {"root": get("svhn_root"), "validation": 20},
     "tiny_imagenet": lambda get: {"root": get("tiny_imagenet_root"), "validation": 10},
+    "voc": lambda get: {"root": get("voc_root"), "image_size": 16, "classes": ("a", "b", "c")},
 }
 """Options with which each dataset loads quickly; a new dataset needs a line here."""
 

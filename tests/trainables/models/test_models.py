@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from trainables.calibrated import CalibratedClassifier
-from trainables.data.samples import Arrays, Images, Samples
+from trainables.data.samples import Arrays, Images, Samples, SegmentedImages
 from trainables.data.table import TableRows
 from trainables.data.tokens import Tokens
 from trainables.exported import export_program, load_program
@@ -43,7 +44,14 @@ TABLE = TableRows(
     categorical=("z",),
     levels=(("p", "q"),),
 )
-OTHERS: dict[str, Samples] = {"gpool_cnn": TEXTS, "table_mlp": TABLE}
+PIXELS = SegmentedImages((3, 33, 40), (0.5,) * 3, (0.5,) * 3)
+OTHERS: dict[str, Samples] = {
+    "gpool_cnn": TEXTS,
+    "table_mlp": TABLE,
+    "small_fcn": PIXELS,
+    "deeplabv3_resnet50": PIXELS,
+    "deeplabv3_mobilenet_v3_large": PIXELS,
+}
 
 
 def rows(samples: Samples, count: int) -> torch.Tensor:
@@ -76,9 +84,12 @@ def test_logits_are_the_head_of_the_features(name: str, samples: Samples) -> Non
     with torch.no_grad():
         logits, features = model(inputs, return_features=True)
         torch.testing.assert_close(model(inputs), logits)
-        torch.testing.assert_close(model.head(features), logits)
-    assert logits.shape == (2, 5)
-    assert features.shape == (2, model.head.in_features)
+        found = model.head(features.movedim(1, -1)).movedim(-1, 1)
+        if samples.each_pixel:  # up to the image's size
+            found = F.interpolate(found, samples.shape[1:], mode="bilinear", align_corners=False)
+        torch.testing.assert_close(logits, found)
+    assert logits.shape == (2, 5, *(samples.shape[1:] if samples.each_pixel else ()))
+    assert features.shape[:2] == (2, model.head.in_features)
 
 
 @each_model
@@ -134,6 +145,20 @@ def test_every_builder_says_what_it_is(name: str) -> None:
             {"samples": Arrays.unscaled((9,))},
             "'small_cnn' takes samples of 3 axes, while the data are arrays of 9 numbers; their "
             "default model is mlp",
+        ),
+        (
+            {"samples": PIXELS},
+            "'small_cnn' takes samples that are each of a class, while the data are images of 3 x "
+            "33 x 40 .* with a class of each pixel; their default model is small_fcn",
+        ),
+        (
+            {"name": "mlp", "samples": PIXELS},
+            "'mlp' takes arrays or images, while the data are images .*; their default model is sm",
+        ),
+        (
+            {"name": "deeplabv3_resnet50", "samples": images(3, 8, 8)},
+            "takes images with a class of each pixel, while the data are images of 3 x 8 x 8 .*; "
+            "their default model is small_cnn",
         ),
         ({"num_classes": 1}, "num_classes=1 must be at least 2"),
     ],

@@ -1,0 +1,82 @@
+"""What a model of images gives where each pixel has a class."""
+
+from typing import Literal, overload
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from trainables.models.base import Classifier
+
+
+class Segmenter(Classifier):
+    """A classifier of pixels: its encoder maps images to maps of features, coarser ones mostly.
+
+    The head gives the logits of each place of such a map; they are interpolated to the image's
+    size, bilinearly between the middles of places.
+
+    Args:
+        encoder: Maps images (N, C, H, W) to features (N, D, h, w).
+        head: Linear layer from D features to K logits.
+        input_shape: Of one image: C, H and W.
+
+    Raises:
+        ValueError: The encoder cannot take such images, or does not fit the head.
+    """
+
+    down: Tensor
+    across: Tensor
+
+    def __init__(
+        self, encoder: nn.Module, head: nn.Linear, input_shape: tuple[int, int, int]
+    ) -> None:
+        super().__init__(encoder, head)
+        depth, *coarse = _shape_of_features(encoder, input_shape)
+        if depth != head.in_features:
+            raise ValueError(
+                f"the encoder gives {depth} features, while the head takes {head.in_features}"
+            )
+        for name, few, many in zip(("down", "across"), coarse, input_shape[1:], strict=True):
+            self.register_buffer(name, _interpolation(few, many), persistent=False)
+
+    @overload
+    def forward(self, inputs: Tensor, return_features: Literal[False] = False) -> Tensor: ...
+    @overload
+    def forward(self, inputs: Tensor, return_features: Literal[True]) -> tuple[Tensor, Tensor]: ...
+    def forward(
+        self, inputs: Tensor, return_features: bool = False
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Returns logits (N, K, H, W), or these and features (N, D, h, w)."""
+        features = self.encoder(inputs)
+        logits = self.head(features.movedim(1, -1)).movedim(-1, 1)
+        # As products: a GPU adds up the gradients of its own interpolation in any order.
+        if logits.shape[2] != len(self.down):
+            logits = self.down.to(logits.dtype) @ logits
+        if logits.shape[3] != len(self.across):
+            logits = logits @ self.across.to(logits.dtype).T
+        return (logits, features) if return_features else logits
+
+
+def _interpolation(few: int, many: int) -> Tensor:
+    """What each of many places takes of few, (many, few)."""
+    single = torch.eye(few).unsqueeze(0)
+    return F.interpolate(single, size=many, mode="linear", align_corners=False)[0].T.contiguous()
+
+
+def _shape_of_features(encoder: nn.Module, input_shape: tuple[int, int, int]) -> tuple[int, ...]:
+    training = encoder.training
+    try:
+        with torch.no_grad():
+            features = encoder.eval()(torch.zeros(1, *input_shape))
+    except Exception as error:  # somebody's own module may fail in any way
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise ValueError(
+            f"the encoder cannot take images of shape {input_shape}: {reason}"
+        ) from None
+    finally:
+        encoder.train(training)
+    if features.dim() != 4:
+        raise ValueError(
+            f"the encoder gives features of shape {tuple(features.shape)}; (N, D, h, w) are wanted"
+        )
+    return tuple(features.shape[1:])
