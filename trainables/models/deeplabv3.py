@@ -1,0 +1,117 @@
+"""DeepLabV3 of torchvision, for images whose every pixel has a class."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from trainables.data.samples import SegmentedImages
+from trainables.models.segmenter import Segmenter
+
+
+def deeplabv3_resnet50(
+    *, samples: SegmentedImages, num_classes: int, pretrained: bool | str = False
+) -> Segmenter:
+    """DeepLabV3 on a ResNet-50 of output stride 8; batches of two images or more on each worker.
+
+    Source: L.-C. Chen et al., Rethinking Atrous Convolution for Semantic Image Segmentation, 2017.
+
+    Args:
+        samples: Colour images.
+        num_classes: Number of logits of each pixel.
+        pretrained: Start the encoder from a file of weights, as torchvision publishes them: of a
+            ResNet-50, or of a whole DeepLabV3, whose last layer is left out. ``true`` downloads the
+            ResNet-50 of ImageNet, unless it is in the cache.
+
+    Raises:
+        ValueError: Images are grey, or the file does not fit.
+    """
+    from torchvision.models import ResNet50_Weights
+    from torchvision.models.segmentation import deeplabv3_resnet50 as build
+
+    return _deeplabv3(build, samples, num_classes, pretrained, ResNet50_Weights.IMAGENET1K_V1)
+
+
+def deeplabv3_mobilenet_v3_large(
+    *, samples: SegmentedImages, num_classes: int, pretrained: bool | str = False
+) -> Segmenter:
+    """DeepLabV3 on a MobileNetV3-Large; batches of two images or more on each worker.
+
+    Source: L.-C. Chen et al., Rethinking Atrous Convolution for Semantic Image Segmentation, 2017;
+    A. Howard et al., Searching for MobileNetV3, 2019.
+
+    Args:
+        samples: Colour images.
+        num_classes: Number of logits of each pixel.
+        pretrained: As of ``deeplabv3_resnet50``, of a MobileNetV3-Large.
+
+    Raises:
+        ValueError: Images are grey, or the file does not fit.
+    """
+    from torchvision.models import MobileNet_V3_Large_Weights
+    from torchvision.models.segmentation import deeplabv3_mobilenet_v3_large as build
+
+    weights = MobileNet_V3_Large_Weights.IMAGENET1K_V1
+    return _deeplabv3(build, samples, num_classes, pretrained, weights)
+
+
+def _deeplabv3(
+    build: Callable[..., Any],
+    samples: SegmentedImages,
+    num_classes: int,
+    pretrained: bool | str,
+    published: Any,
+) -> Segmenter:
+    if samples.shape[0] != 3:
+        raise ValueError(f"DeepLabV3 needs colour images, not {samples}")
+    whole = build(
+        weights=None,
+        weights_backbone=published if pretrained is True else None,
+        num_classes=num_classes,
+        aux_loss=False,
+    )
+    *layers, last = whole.classifier
+    encoder = _Encoder(whole.backbone, nn.Sequential(*layers))
+    if isinstance(pretrained, str):
+        _load(encoder, Path(pretrained).expanduser())
+    return Segmenter(encoder, nn.Linear(last.in_channels, num_classes), samples.shape)
+
+
+class _Encoder(nn.Module):
+    def __init__(self, backbone: nn.Module, classifier: nn.Module) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.classifier = classifier
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Maps of features (N, 256, h, w) of images (N, 3, H, W)."""
+        features: torch.Tensor = self.classifier(self.backbone(images)["out"])
+        return features
+
+
+def _load(encoder: _Encoder, path: Path) -> None:
+    """Take what a file has of the encoder, or of its backbone.
+
+    Raises:
+        ValueError: It is not there, no file of weights, or one of another network.
+    """
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # whatever is wrong with the file
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise ValueError(f"pretrained={path} cannot be read: {reason}") from None
+    target: nn.Module = encoder
+    if not any(name.startswith("backbone.") for name in state):
+        # MobileNetV3's backbone is its features alone.
+        state = {name.removeprefix("features."): value for name, value in state.items()}
+        target = encoder.backbone
+    own = target.state_dict()
+    missing = sorted(name for name in own if name not in state)
+    if missing:
+        raise ValueError(f"pretrained={path} has no {missing[0]}: it is of another network")
+    try:
+        target.load_state_dict({name: state[name] for name in own})
+    except RuntimeError as error:
+        raise ValueError(f"pretrained={path} is of another network: {error}") from None
