@@ -41,7 +41,8 @@ def clustered_interval(
         return NO_INTERVAL
     if name in _BINNED:
         sums = _BinnedSums(probs, labels, cluster_size, _BINNED[name])
-        return invert(sums, sums.observed, level, sums.directions)
+        lines = [invert(sums, sums.observed, level, each) for each in sums.directions]
+        return min(low for low, _ in lines), max(high for _, high in lines)
     if name not in _MEANS:
         return NO_INTERVAL
     per_sample, most = _MEANS[name]
@@ -80,7 +81,9 @@ class _BinnedSums:
     Attributes:
         noise: Draws of the sums less their means, over the number of samples, (R, B).
         observed: The calibration error.
-        directions: Of the true gaps: along a calibration curve, and where it does not reach.
+        directions: Of the true gaps: along a calibration curve, or all alike, each with where it
+            does not reach. A curve fitted to few clusters is far from sure, and may have gaps that
+            cancel noise where the true ones do not: the wider of both is taken.
     """
 
     def __init__(self, probs: Tensor, labels: Tensor, cluster_size: int, binning: Binning) -> None:
@@ -105,7 +108,8 @@ class _BinnedSums:
         cells = Cells(worth * in_bin, sure / in_bin, worth * right, np.arange(len(filled)))
         self._share, self._confidence = in_bin / count, cells.confidence
         self.observed = float(np.abs(sums.mean(axis=0)).sum())
-        self.directions = fit_curve(cells) - cells.confidence, -cells.confidence
+        fitted, alike = fit_curve(cells) - cells.confidence, -sums.sum(axis=1).mean() + 0 * sure
+        self.directions = [(each, -cells.confidence) for each in (fitted, alike)]
 
     def _gaps(self, direction: Array, size: float) -> Array:
         accuracy = np.clip(self._confidence + size * direction, 0, 1)
