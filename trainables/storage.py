@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -177,18 +178,24 @@ class Folder:
         except FileNotFoundError:
             return
 
-    def tidy(self) -> None:
+    def tidy(self, besides: Collection[str] = ()) -> None:
         """Delete, here and in all folders below, what writers that were killed have left.
 
         For a folder that nobody else writes to; whoever does so after all has to write again.
-        """
-        from pyarrow.fs import FileSelector
 
-        selector = FileSelector(self.path, recursive=True, allow_not_found=True)
+        Args:
+            besides: Names of folders in this one that are passed over.
+        """
+        from pyarrow.fs import FileSelector, FileType
+
+        # An object store tells of a thousand objects at once, wherever they lie.
+        selector = FileSelector(self.path, recursive=not besides, allow_not_found=True)
         for info in self._filesystem.get_file_info(selector):
             if info.base_name.startswith(_TEMPORARY):
                 with suppress(FileNotFoundError):
                     self._filesystem.delete_file(info.path)
+            elif besides and info.type == FileType.Directory and info.base_name not in besides:
+                (self / info.base_name).tidy()
 
     def _child(self, name: str) -> str:
         return f"{self.path.rstrip('/')}/{name}" if name else self.path

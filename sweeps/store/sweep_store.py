@@ -24,6 +24,7 @@ from sweeps.errors import UserError
 from sweeps.formatting import finite
 from sweeps.search.record import TrialRecord
 from sweeps.search.warm_start import EarlierTrial
+from sweeps.store.blocks import READERS, block_numbers, read_blocks
 from sweeps.store.lease import Lease, lease
 from sweeps.sweep_file.loading import dump_sweep, read_resolved
 from sweeps.sweep_file.schema import SweepFile
@@ -33,6 +34,7 @@ from trainables.storage import Folder, absolute
 
 _SECONDS_BETWEEN_TRIES = 2.0
 _BLOCK = 4096  # bytes
+_TRIALS = "trials"
 _SWEEP_ID = re.compile("[0-9a-f]{32}")
 _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
 
@@ -53,7 +55,7 @@ class SweepStore:
     @property
     def trials_folder(self) -> Folder:
         """The folder of the trials' folders."""
-        return self.folder / "trials"
+        return self.folder / _TRIALS
 
     def trial_folder(self, number: int) -> Folder:
         """A trial's own folder."""
@@ -266,10 +268,13 @@ class SweepStore:
             on_damaged: Told of each file that cannot be understood. Its trial is left out: what is
                 lost with it is one trial, which a resumed sweep runs again.
         """
-        names = [name for name in self.trials_folder.names() if name.isdigit()]
+        names = {int(name): name for name in self.trials_folder.names() if name.isdigit()}
+        copies = read_blocks(self.folder)
+        records = [record for number, record in copies.items() if number in names]
         load = partial(self._load_record, on_damaged=on_damaged)
-        with ThreadPoolExecutor(16) as pool:
-            records = [r for r in pool.map(load, names) if r is not None]
+        with ThreadPoolExecutor(READERS) as pool:
+            others = (name for number, name in names.items() if number not in copies)
+            records += [record for record in pool.map(load, others) if record is not None]
         return sorted(records, key=lambda record: record.number)
 
     def _load_record(self, name: str, on_damaged: Callable[[str], object]) -> TrialRecord | None:
@@ -300,8 +305,18 @@ class SweepStore:
                 self._lease = held.enter_context(lease(self.folder, on_wait))
                 held.callback(setattr, self, "_lease", None)
             with suppress(OSError):  # it is away: there will be another time
-                self.folder.tidy()
+                self._tidy()
             yield
+
+    def _tidy(self) -> None:
+        """Clear away what killed writers have left, but for trials that are in blocks.
+
+        Those have ended, most of them long ago, and in an object store a hundred objects of theirs
+        are another request.
+        """
+        ended = {trial_folder(number) for number in block_numbers(self.folder)}
+        self.folder.tidy(besides={_TRIALS})
+        self.trials_folder.tidy(besides=ended)
 
     def _lock(self, held: ExitStack) -> bool:
         """Whether the file system has locks; then ``held`` has one."""
