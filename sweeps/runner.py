@@ -27,6 +27,7 @@ from sweeps.search.noise import CALIBRATED, first_at_noise
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.warm_start import earlier_trials
+from sweeps.store.blocks import BlockWriter
 from sweeps.store.driver_log import driver_log
 from sweeps.store.encoders import encoder_setup, trained_encoders
 from sweeps.store.identity import go_on, identify, identity_files
@@ -196,6 +197,7 @@ def _carry_out(
     mirror = store.patiently(partial(Mirror, sweep, store), progress.fault)
     writer = MlflowWriter(mirror, progress.notice)
     records = store.patiently(partial(_load_records, sweep, store, progress), progress.fault)
+    blocks = store.patiently(partial(BlockWriter, store.folder, records), progress.fault)
     encoder = store.patiently(partial(encoder_setup, sweep, store, dataset), progress.fault)
     ledger = Ledger(
         sweep,
@@ -203,7 +205,7 @@ def _carry_out(
         dataset.num_classes,
         records,
         store.patiently(store.load_earlier, progress.fault),
-        listeners=(writer.submit, progress.tick),
+        listeners=(blocks.take, writer.submit, progress.tick),
         trained_encoders=store.patiently(partial(trained_encoders, sweep, encoder), progress.fault),
         on_fault=progress.fault,
     )
@@ -234,9 +236,7 @@ def _carry_out(
     if not failed:
         progress.end()
         on_answer(ending.answer)
-    if writer.behind:
-        progress.stage(f"Writing {counted(writer.behind, 'trial')} to MLflow")
-    unsynced = writer.close(_PATIENCE_SECONDS, ending)
+    unsynced = _write_the_rest(writer, ending, sweep, progress)
     if failed:
         raise SweepFailedError(
             f"every trial of {sweep.name!r} failed:\n{failure_summary(ledger.records)}\n"
@@ -246,6 +246,27 @@ def _carry_out(
         _register(store, sweep, ending.ranking, dataset, writer.fault, progress)
     uri = tracking_uri(store.storage, sweep)
     return SweepResult(ledger.records, ending.answer, unsynced, writer.fault, uri)
+
+
+def _write_the_rest(
+    writer: MlflowWriter, ending: Ending, sweep: SweepFile, progress: Progress
+) -> int:
+    """Bring MLflow up to date, showing how far it is; how many trials could not be.
+
+    Raises:
+        SweepInterruptedError: By Ctrl-C or SIGTERM; the answer stands.
+    """
+
+    def tell(behind: int) -> None:
+        progress.left(f"Writing to MLflow, {counted(behind, 'trial')} left")
+
+    try:
+        return writer.close(_PATIENCE_SECONDS, ending, tell)
+    except KeyboardInterrupt:
+        raise SweepInterruptedError(
+            "interrupted; the sweep store has all of it, and "
+            f"`calsweep sync {sweep.name}` brings MLflow up to date"
+        ) from None
 
 
 def _machines_watched(

@@ -77,6 +77,18 @@ class Progress:
         """The trials have ended: show them no more, so that the answer has the screen."""
         self._stop()
         self._live = self._ledger = None
+        self._last_line = -math.inf
+
+    def left(self, text: str) -> None:
+        """Say what is left to be done after the end, again and again as it gets less."""
+        if self._live is None and (self._console.is_terminal or self._console.is_jupyter):
+            self.__enter__()
+        now = time.monotonic()
+        if self._live is not None:
+            self._stage = redact(text)
+        elif now - self._last_line >= _SECONDS_BETWEEN_LINES:
+            self._last_line = now
+            self.stage(text)
 
     def stage(self, text: str) -> None:
         """Name what is being done now."""

@@ -9,6 +9,7 @@ drops what it has already). So the same code serves a running sweep, a resumed o
 from __future__ import annotations
 
 import json
+import logging
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,10 +29,16 @@ from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.address import make_client, make_database, tracking_uri
 from sweeps.tracking.artifacts import ArtifactError, FilesAwayError, gather_artifacts
 from sweeps.tracking.experiment import dataset_experiment
-from sweeps.tracking.internals import deleted
+from sweeps.tracking.internals import (
+    RunTables,
+    deleted,
+    sqlite_path,
+    upload,
+)
 from sweeps.tracking.rights import needs_right, writes_to
 from sweeps.tracking.run import (
     PLACE,
+    RunChange,
     end_tags,
     places,
     run_metrics,
@@ -54,6 +61,8 @@ _PLACES = 500  # trials that are given their place: more, nobody looks at
 _DESCRIPTION = "mlflow.note.content"
 _COMMIT = "mlflow.source.git.commit"
 _SECONDS_BETWEEN_PROGRESS = 15.0
+
+logger = logging.getLogger("calsweep")
 
 
 class RunRefusedError(Exception):
@@ -96,6 +105,9 @@ class Mirror:
         self._progress_due = 0.0
         self._began: float | None = None  # the sweep's own run
         self._synced_epochs: dict[int, int] = {}
+        self._shown: dict[int, tuple[int, str]] = {}  # epochs and state that were written
+        self._tables: RunTables | None = None  # of a SQLite file
+        self._artifact_uris: dict[int, str] = {}
         self._times_before: dict[int, dict[int, int]] = {}  # of the epochs of runs from before
 
     def connect(self) -> None:
@@ -124,6 +136,8 @@ class Mirror:
                 parent.info.run_id if parent is not None else self._make_parent(client)
             )
             self._describe_parent(client, set(parent.data.params) if parent is not None else set())
+        if sqlite_path(self._uri) is not None:
+            self._tables = RunTables(client, self._experiment_id)
         self._client = client
 
     def sync(self, record: TrialRecord) -> None:
@@ -142,11 +156,69 @@ class Mirror:
         self.connect()
         if record.number in self._complete:
             return
-        with self._blamed(record.number):
-            self._show(record)
+        if self._shown.get(record.number) != (len(record.history), record.state):
+            with self._blamed(record.number):
+                self._show(record)
         if record.state != "running" and record.role != "encoder":
             self._ended[record.number] = record
             self._tell_progress()
+
+    def show_together(self, records: Iterable[TrialRecord]) -> None:
+        """As :meth:`show` of each, in one transaction for many, where MLflow is a SQLite file.
+
+        What cannot be written so is left to :meth:`show`, which tells whose fault that is.
+
+        Args:
+            records: Of any trials.
+
+        Raises:
+            Exception: Whatever MLflow raises, where it does not answer.
+        """
+        self.connect()
+        if self._tables is None:
+            return
+        # What we did not write ourselves may lack anything, or be gone.
+        apart = self._complete | self._deleted | self._found.keys() - self._synced_epochs.keys()
+        several = [record for record in records if record.number not in apart]
+        changes = [self._change(record, self._tables.new_run_id()) for record in several]
+        try:
+            self._tables.write([change for change, *_ in changes])
+        except Exception as error:  # one of them is at fault, or it does not answer
+            logger.debug("runs are written one by one: %s", first_line(error))
+            return
+        for record, (change, epochs, state) in zip(several, changes, strict=True):
+            if change.made is not None:
+                self._run_ids[record.number] = change.run_id
+                self._artifact_uris[record.number] = self._tables.artifact_uri(change.run_id)
+            self._synced_epochs[record.number] = epochs
+            self._shown[record.number] = epochs, state
+
+    def _change(self, record: TrialRecord, new_id: str) -> tuple[RunChange, int, str]:
+        """What is to be added to a trial's run, up to which epoch, and in which state that is.
+
+        Args:
+            record: Of the trial.
+            new_id: For its run, if it has none yet.
+        """
+        number, state, history = record.number, record.state, list(record.history)
+        run_id, done = self._run_ids.get(number), self._synced_epochs.get(number, 0)
+        new = run_id is None
+        tags = end_tags(record, self._sweep.objective)
+        params = {}
+        if new:
+            made = run_tags(self._sweep, self._sweep_id, record, self._parent_id)
+            tags = {**made, **tags}
+        if number not in self._synced_epochs:
+            params = run_parameters(self._sweep, record)
+        times = self._times_before.get(number, {})
+        change = RunChange(
+            run_id or new_id,
+            (record.label, int(1000 * record.started)) if new else None,
+            {name: redact(value) for name, value in params.items()},
+            list(run_metrics(history[done:], times)),
+            {name: redact(value) for name, value in tags.items()},
+        )
+        return change, len(history), state
 
     def _tell_progress(self) -> None:
         """Describe on the sweep's own run how far it is, now and then."""
@@ -276,6 +348,7 @@ class Mirror:
                     continue
                 number = int(run.data.tags["calsweep.trial"])
                 self._run_ids[number] = run.info.run_id
+                self._artifact_uris[number] = run.info.artifact_uri
                 if deleted(run):
                     self._deleted.add(number)
                 elif run.info.end_time is not None:
@@ -324,7 +397,7 @@ class Mirror:
         if done is None and number in self._found:
             self._times_before[number] = self._epoch_times(run_id)
         known = self._found.get(number, set())
-        history = list(record.history)
+        history, state = list(record.history), record.state
         self._log(
             run_id,
             _new_params(run_parameters(self._sweep, record), known) if done is None else [],
@@ -332,6 +405,7 @@ class Mirror:
             end_tags(record, self._sweep.objective),
         )
         self._synced_epochs[number] = len(history)
+        self._shown[number] = len(history), state
 
     def _make_run(self, record: TrialRecord) -> str:
         run = self._client.create_run(
@@ -341,6 +415,7 @@ class Mirror:
             tags=run_tags(self._sweep, self._sweep_id, record, self._parent_id),
         )
         self._run_ids[record.number] = run_id = str(run.info.run_id)
+        self._artifact_uris[record.number] = run.info.artifact_uri
         return run_id
 
     def _epoch_times(self, run_id: str) -> dict[int, int]:
@@ -375,7 +450,7 @@ class Mirror:
         run_id = self._run_ids[record.number]
         with tempfile.TemporaryDirectory(prefix="calsweep-") as folder:
             gather_artifacts(self._store, record, self._shared, Path(folder))
-            self._client.log_artifacts(run_id, folder)
+            upload(folder, self._artifact_uris[record.number], self._client.tracking_uri)
         status = "FAILED" if record.state == "failed" else "FINISHED"
         ended = int(1000 * record.ended) if record.ended else None
         self._client.set_terminated(run_id, status, ended)

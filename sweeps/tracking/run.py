@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sweeps.formatting import format_fraction
@@ -20,6 +20,25 @@ _RESERVED = {"loss", "seed", "guard", "objective", *_RECIPE}
 _DIGITS = 4
 PLACE = "place"
 _WHOLE = 7  # characters of a number before its point
+
+
+@dataclass(frozen=True)
+class RunChange:
+    """What is to be added to a run.
+
+    Attributes:
+        run_id: Of the run; of a new one, one that none has.
+        made: Of a new run its name and when it began, in milliseconds; None for another.
+        params: Names and values, none of which it has.
+        metrics: Name, value, time stamp in milliseconds and step, later than those that it has.
+        tags: Names and values, in place of what it has.
+    """
+
+    run_id: str
+    made: tuple[str, int] | None
+    params: dict[str, str]
+    metrics: Sequence[tuple[str, float, int, int]]
+    tags: dict[str, str]
 
 
 def run_tags(sweep: SweepFile, sweep_id: str, record: TrialRecord, parent: str) -> dict[str, str]:

@@ -25,6 +25,7 @@ logger = logging.getLogger("calsweep")
 _PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 15.0
 _MOST_SAMPLES = 1000  # of machines, kept while MLflow does not answer
+_TOGETHER = 50  # trials that are shown at once
 _TRIES = 3  # of a run that MLflow refuses
 
 
@@ -57,6 +58,7 @@ class MlflowWriter:
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closing = False
+        self._abandoned = False  # nobody waits any more, and another one may write
         self._thread: threading.Thread | None = None
         self._refused: str | None = None  # the last run that was given up, and why
         self.fault: str | None = None  # why MLflow does not have all, as far as is known
@@ -86,12 +88,18 @@ class MlflowWriter:
         with self._lock:
             return len(self._pending.keys() | self._unfiled.keys())
 
-    def close(self, patience: float, ending: Ending | None = None) -> int:
+    def close(
+        self,
+        patience: float,
+        ending: Ending | None = None,
+        on_left: Callable[[int], object] = lambda _: None,
+    ) -> int:
         """Write what is left and stop.
 
         Args:
             patience: Seconds to wait without any progress, should the server not answer.
             ending: Of the sweep, with which its own run is closed; None to leave it open.
+            on_left: Told now and then how many trials are not up to date yet.
 
         Returns:
             How many trials could not be brought up to date, those not counted whose runs were
@@ -103,12 +111,17 @@ class MlflowWriter:
             self._start()
         self._wake.set()
         left, since = self._left, time.monotonic()
-        while self._thread is not None and self._thread.is_alive():
-            self._thread.join(0.2)
-            if self._left != left:
-                left, since = self._left, time.monotonic()
-            if self.fault is not None and time.monotonic() - since > patience:
-                break
+        try:
+            while self._thread is not None and self._thread.is_alive():
+                self._thread.join(0.2)
+                if (behind := self.behind) > 0:
+                    on_left(behind)
+                if self._left != left:
+                    left, since = self._left, time.monotonic()
+                if self.fault is not None and time.monotonic() - since > patience:
+                    break
+        finally:
+            self._abandoned = True
         return self.behind + self._lacking
 
     @property
@@ -125,7 +138,7 @@ class MlflowWriter:
 
     def _work(self) -> None:
         pause = _PAUSE_SECONDS
-        while not self._closing or any(self._left):
+        while not self._abandoned and (not self._closing or any(self._left)):
             if not any(self._left[:2]):
                 self._wake.wait(pause)
             self._wake.clear()
@@ -147,14 +160,22 @@ class MlflowWriter:
     def _show_all(self) -> None:
         with self._lock:
             batch = list(self._pending.values())
-        for record in batch:
-            epochs, state = len(record.history), record.state
-            if self._attempt(record, self._mirror.show):
-                with self._lock:
-                    if state != "running":
-                        self._unfiled[record.number] = record
-                    if (len(record.history), record.state) == (epochs, state):
-                        self._pending.pop(record.number, None)
+        for start in range(0, len(batch), _TOGETHER):
+            some = batch[start : start + _TOGETHER]
+            if self._abandoned:
+                return
+            self._mirror.show_together(some)
+            for record in some:
+                self._show(record)
+
+    def _show(self, record: TrialRecord) -> None:
+        epochs, state = len(record.history), record.state
+        if self._attempt(record, self._mirror.show):
+            with self._lock:
+                if state != "running":
+                    self._unfiled[record.number] = record
+                if (len(record.history), record.state) == (epochs, state):
+                    self._pending.pop(record.number, None)
 
     def _write_samples(self) -> None:
         with self._lock:
@@ -180,7 +201,7 @@ class MlflowWriter:
             if done:
                 with self._lock:
                     self._unfiled.pop(record.number, None)
-            if time.monotonic() > until and self._left[0]:
+            if self._abandoned or (time.monotonic() > until and self._left[0]):
                 break
         if away is not None:
             raise away
@@ -189,7 +210,7 @@ class MlflowWriter:
 
     def _end_sweep(self, answer_only: bool = False) -> None:
         """Write the answer once all is shown, and close the sweep's own run once all is there."""
-        if self._ending is None:
+        if self._ending is None or self._abandoned:
             return
         try:
             if not self._answered and not self._left[0]:

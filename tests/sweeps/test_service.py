@@ -1,9 +1,15 @@
 """Whole sweeps on a real Ray and a real MLflow; one Ray session for the module."""
 
+import io
 import json
 import math
 import re
+import shutil
+import sqlite3
+import threading
+import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +17,7 @@ import pytest
 from rich.console import Console
 
 from sweeps.cluster import connection as cluster
-from sweeps.errors import SweepFailedError, UserError
+from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
 from sweeps.looking import write_report
 from sweeps.results.best import best_settings
 from sweeps.runner import SweepResult, _fitted_data, resume_sweep, run_sweep
@@ -19,8 +25,12 @@ from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
+from sweeps.terminal.console import plain_console
+from sweeps.terminal.progress import Progress
 from sweeps.tracking.address import tracking_uri
 from sweeps.tracking.reader import tracked_sweeps
+from sweeps.upkeep import sync_sweep
+from tests.harness.tracked import runs_of
 
 OWN_LOSSES = '''
 import os, signal
@@ -168,6 +178,67 @@ def test_a_finished_sweep_resumes_to_the_same(workplace: Path, first: SweepResul
     again = resume_sweep("first", str(workplace / "store"), console=Console(quiet=True))
     assert again.records == first.records
     assert json.dumps(again.answer["why"]) == json.dumps(first.answer["why"])
+
+
+@pytest.fixture
+def unmirrored(workplace: Path, first: SweepResult, tmp_path: Path) -> SweepStore:
+    """The first sweep, ended, of which MLflow knows nothing."""
+    shutil.copytree(workplace / "store/sweeps", tmp_path / "sweeps")
+    shutil.copyfile(workplace / "store/mlflow.db", tmp_path / "mlflow.db")
+    store = SweepStore(str(tmp_path), "first")
+    store.folder.write("sweep_id", uuid.uuid4().hex.encode())
+    return store
+
+
+@pytest.fixture
+def locked(unmirrored: SweepStore) -> Iterator[sqlite3.Connection]:
+    """What keeps MLflow from writing anything until it is rolled back."""
+    with closing(sqlite3.connect(Path(unmirrored.storage) / "mlflow.db")) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        yield connection
+
+
+def statuses(store: SweepStore) -> set[str]:
+    """Of the runs in MLflow, of which each trial has one."""
+    runs = runs_of(Path(store.storage), "first")
+    assert len(runs) == len(store.load_records()) + 1
+    return {run.info.status for run in runs.values()}
+
+
+def test_the_answer_comes_before_mlflow_has_it_all(
+    unmirrored: SweepStore, locked: sqlite3.Connection, first: SweepResult
+) -> None:
+    answers = []
+
+    def on_answer(answer: dict[str, Any]) -> None:
+        answers.append(answer)
+        locked.rollback()
+
+    said = io.StringIO()
+    console = plain_console(file=said)
+    again = resume_sweep("first", unmirrored.storage, None, console, on_answer)
+    assert json.dumps(answers) == json.dumps([first.answer])
+    assert (again.unsynced, again.fault) == (0, None)
+    assert f"Writing to MLflow, {len(first.records)} trials left ..." in said.getvalue()
+    assert statuses(unmirrored) == {"FINISHED"}
+
+
+def test_what_mlflow_lacks_when_it_is_cut_off_is_written_another_time(
+    unmirrored: SweepStore, locked: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(progress: Progress, text: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Progress, "left", interrupt)
+    with pytest.raises(SweepInterruptedError, match="`calsweep sync first` brings MLflow up to"):
+        resume_sweep("first", unmirrored.storage, console=Console(quiet=True))
+    assert unmirrored.load_answer() is not None
+    locked.rollback()
+    for thread in threading.enumerate():
+        if thread.name == "mlflow-writer":
+            thread.join()  # it writes no more
+    sync_sweep("first", unmirrored.storage)
+    assert statuses(unmirrored) == {"FINISHED"}
 
 
 def test_a_taken_name_is_refused(workplace: Path, first: SweepResult) -> None:
