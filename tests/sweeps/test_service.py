@@ -252,6 +252,7 @@ def cost(probs, labels):
 """
 
 
+@pytest.mark.slow
 def test_a_sweep_aims_at_a_function_of_ones_own(workplace: Path) -> None:
     (workplace / "own_metric.py").write_text(OWN_METRIC)
     objectives = ["own_metric:cost_scaled", "val_error"]
@@ -334,6 +335,7 @@ def of(result: SweepResult, loss: str) -> TrialRecord:
     return next(record for record in result.records if record.loss == f"own_losses:{loss}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("loss", "reason"),
     [
@@ -351,6 +353,7 @@ def test_a_trial_that_cannot_go_on_is_failed_with_its_reason(
     assert re.search(reason, record.reason)
 
 
+@pytest.mark.slow
 def test_a_constant_classifier_is_never_chosen(mixed: SweepResult) -> None:
     constant = of(mixed, "Constant")
     assert constant.state == "finished"
@@ -359,6 +362,7 @@ def test_a_constant_classifier_is_never_chosen(mixed: SweepResult) -> None:
     assert mixed.answer["chosen"]["loss"] != "own_losses:Constant"
 
 
+@pytest.mark.slow
 def test_a_trial_whose_process_dies_goes_on_from_its_checkpoint(
     workplace: Path, mixed: SweepResult
 ) -> None:
@@ -368,11 +372,13 @@ def test_a_trial_whose_process_dies_goes_on_from_its_checkpoint(
     assert [entry["epoch"] for entry in record.history] == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_the_log_has_the_traceback_of_a_failed_trial(workplace: Path, mixed: SweepResult) -> None:
     log = (workplace / "store/sweeps/mixed/driver.log").read_text()
     assert "own_losses.py" in log
 
 
+@pytest.mark.slow
 def test_if_every_trial_fails_the_sweep_fails_with_the_reasons(workplace: Path) -> None:
     with pytest.raises(SweepFailedError, match=r"diverged: .*\n.*driver\.log"):
         run(

@@ -152,14 +152,14 @@ def test_use_before_fit_and_bad_logits(name: str, logits: Tensor, labels: Tensor
 def test_classes_that_are_ruled_out_stay_unlikely(
     name: str, logits: Tensor, labels: Tensor
 ) -> None:
-    few = logits[:500]  # the steep column takes Dirichlet calibration a thousand steps
+    few = logits[:150, :3]  # the steep column takes Dirichlet calibration a thousand steps
     ruled_out = torch.cat([few, torch.full((len(few), 1), -math.inf)], dim=1)
-    method = make_posthoc(name).fit(ruled_out, labels[:500])
+    method = make_posthoc(name).fit(ruled_out, labels[:150] % 3)
     probs = torch.softmax(method(ruled_out), dim=1)
     assert probs.isfinite().all()
     if name == "meta_calibration":  # answers the uniform distribution where it abstains
         probs = probs[method.covers(ruled_out)]  # type: ignore[attr-defined]
-    assert probs[:, 5].max() < 1e-3
+    assert probs[:, 3].max() < 1e-3
 
 
 def test_vector_scaling_is_the_minimum(logits: Tensor, labels: Tensor) -> None:
@@ -190,7 +190,9 @@ def test_dirichlet_calibration_without_penalty_is_logistic_regression(
 
 
 def test_dirichlet_penalty_draws_towards_a_diagonal_matrix(logits: Tensor, labels: Tensor) -> None:
-    free, strict = (DirichletCalibration(w, w).fit(logits, labels) for w in (0.0, 1e4))
+    free, strict = (
+        DirichletCalibration(w, w).fit(logits[:1000], labels[:1000]) for w in (0.0, 1e4)
+    )
     off = ~torch.eye(5, dtype=torch.bool)
     assert strict.weights[off].abs().max() < 1e-3 < free.weights[off].abs().max()
     assert strict.offsets.abs().max() < 1e-3 < free.offsets.abs().max()

@@ -173,6 +173,7 @@ def test_learning_rates_by_hand() -> None:
     assert learning_rate_factor(TrainingConfig(schedule="constant"), 77) == 1
 
 
+@pytest.mark.slow
 def test_optimisers_load_no_compiler() -> None:
     code = """
 import sys, torch

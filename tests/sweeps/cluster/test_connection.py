@@ -23,6 +23,7 @@ if any(part.endswith("agent.py") or "runtime_env/agent" in part for part in sys.
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_ray_starts_though_its_agents_are_slow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -210,6 +210,7 @@ def test_a_job_that_fails(cluster: RayCluster, workplace: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("token", "message"),
     [

@@ -118,6 +118,7 @@ def test_bad_texts_are_told_all_at_once_or_passed_over(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_20_newsgroups(shared_data: Path) -> None:
     folder = shared_data / "20newsgroups"
     dataset = load("parquet", folder / "train.parquet", test=folder / "test.parquet",

@@ -96,7 +96,7 @@ def test_the_benchmark_goes_on_where_it_was_broken_off(tmp_path: Path) -> None:
     assert "inversion along the true gaps" in again.relative_widths()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     st.integers(2, 80),
     st.integers(2, 6),

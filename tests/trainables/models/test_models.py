@@ -24,7 +24,18 @@ from trainables.models import (
     model_options,
 )
 
-each_model = pytest.mark.parametrize("name", available_models())
+# What builds them builds the others of their family too, which are tested every time.
+DEEP = (
+    "resnet101_cifar",
+    "resnet110_bottleneck_cifar",
+    "wide_resnet26_10_cifar",
+    "wide_resnet28_10_cifar",
+)
+MODELS = [
+    pytest.param(name, marks=pytest.mark.slow if name in DEEP else ())
+    for name in available_models()
+]
+each_model = pytest.mark.parametrize("name", MODELS)
 
 
 def images(*shape: int) -> Samples:
@@ -72,7 +83,7 @@ def kinds(name: str, *others: Samples) -> tuple[Samples, ...]:
 @pytest.mark.parametrize(
     ("name", "samples"),
     [
-        (name, samples)
+        pytest.param(name, samples, marks=pytest.mark.slow if name in DEEP else ())
         for name in available_models()
         for samples in kinds(name, images(1, 8, 8), images(3, 17, 12))
     ],
