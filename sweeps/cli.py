@@ -422,7 +422,7 @@ def export(
     onnx: Annotated[bool, typer.Option("--onnx", help="Add model.onnx, for ONNX Runtime.")] = False,
 ) -> None:
     """Write the chosen classifier to a folder: calibrated, and usable with PyTorch alone."""
-    from sweeps.exporting import export_model, register_models
+    from sweeps.exporting import export_model, reads_files, register_models
 
     if register and onnx:
         raise UserError("--onnx: with --register it is not allowed; MLflow gets PyTorch's program")
@@ -432,7 +432,8 @@ def export(
         return
     folder, label = export_model(name, storage, output, onnx)
     print(f"written: {folder} ({label})")
-    print(f"`calsweep predict {shlex.quote(folder)} FILE` says what it makes of new samples")
+    if reads_files(folder):
+        print(f"`calsweep predict {shlex.quote(folder)} FILE` says what it makes of new samples")
 
 
 @app.command()

@@ -91,6 +91,12 @@ def export_model(
     return str(folder), built.about["label"]
 
 
+def reads_files(folder: str) -> bool:
+    """Whether :func:`predict` serves for what :func:`export_model` has written to a folder."""
+    about = json.loads((Path(folder) / _ABOUT).read_bytes())
+    return len(about["outputs"]) == 1  # else it says something of each pixel
+
+
 def register_models(name: str, storage: str) -> list[str]:
     """Register the chosen classifier in MLflow as ``champion``, the runner-up as ``challenger``.
 

@@ -25,6 +25,12 @@ _A_TEXT: Final = 25  # characters, in the mean
 _MOST_CLASSES: Final = 100  # that a column not called a label may have to be taken for one
 _LARGE: Final = 64  # pixels, above which images are made smaller at first
 _IMAGE_RECIPE: Final = {"epochs": 50, "batch_size": 128, "lr": 0.05}
+_PIXEL_RECIPE: Final = {"epochs": 50, "batch_size": 8, "optimizer": "adamw", "lr": 0.001}
+_PIXEL_LOSSES: Final = ("focal", "dual_focal", "inverse_focal", "mbls", "cals_alm")
+_VOC: Final = "voc"
+_VOC_CLASSES: Final = 21
+_SEEN_VOC: Final = "A class of each pixel, in the form of PASCAL VOC."
+_MASKS: Final = 200  # that are looked at
 _OTHER_RECIPE: Final = {"epochs": 30, "batch_size": 128, "optimizer": "adam", "lr": 0.001}
 
 
@@ -37,20 +43,22 @@ class Draft:
         dataset: The section ``dataset``.
         training: The section ``training``.
         seen: What the data look like, in words.
+        losses: Some to begin with.
     """
 
     name: str
     dataset: dict[str, Any]
     training: dict[str, Any]
     seen: str
+    losses: tuple[str, ...] = ("focal", "dual_focal", "inverse_focal", "mbls", "mmce")
 
 
 def draft_for(data: str) -> Draft:
     """A draft for data at a path, or for a dataset that calsweep knows by name.
 
     Args:
-        data: A folder with a folder of images for each class; a CSV, Parquet or npz file, or a
-            folder of such; or a name.
+        data: A folder with a folder of images for each class, or in the form of PASCAL VOC; a CSV,
+            Parquet or npz file, or a folder of such; or a name.
 
     Raises:
         UserError: There is nothing there, or nothing that a sweep could learn from.
@@ -79,6 +87,7 @@ def sweep_file_text(draft: Draft, name: str, trials: int) -> str:
         seen=draft.seen,
         dataset=_indented(draft.dataset),
         training=_indented(draft.training),
+        losses="\n".join(f"  - {loss}" for loss in draft.losses),
         trials=trials,
     )
 
@@ -93,11 +102,7 @@ dataset:
 # model: {{name: timm/resnet18, pretrained: true}}
 
 losses:                  # the cross-entropy baseline is always there; `calsweep losses` lists all
-  - focal
-  - dual_focal
-  - inverse_focal
-  - mbls
-  - mmce
+{losses}
   # - {{name: focal_calibration, space: {{gamma: {{low: 1, high: 5}}}}}}    # a range of your own
   # - my_package.my_losses:MyLoss                                       # a loss of your own
 
@@ -138,6 +143,8 @@ def _by_name(name: str) -> Draft:
             f"{did_you_mean(name, known)}; by name there are: {', '.join(known)}"
         )
     options = {key: f"./{key}" for key, value in dataset_options(name).items() if value is REQUIRED}
+    if name == _VOC:
+        return Draft(name, {"name": name, **options}, dict(_PIXEL_RECIPE), _SEEN_VOC, _PIXEL_LOSSES)
     recipe = {**_IMAGE_RECIPE, **({"epochs": 27, "batch_size": 64} if name == "digits" else {})}
     return Draft(name, {"name": name, **options}, recipe, f"The dataset {name}.")
 
@@ -148,7 +155,29 @@ def _folder(path: Path) -> Draft:
         if files:
             train = next((file for file in files if "train" in file.stem.lower()), None)
             return _file(train, path) if train is not None else _file(files[0], path, whole=path)
+    if (path / "SegmentationClass").is_dir():
+        return _pixels(path)
     return _image_folder(path)
+
+
+def _pixels(path: Path) -> Draft:
+    import numpy as np
+    from PIL import Image
+
+    from trainables.data.tasks import IGNORED
+
+    masks = sorted((path / "SegmentationClass").glob("*.png"))
+    found = {0}
+    for file in islice(masks, _MASKS):
+        with Image.open(file) as mask:
+            found |= set(np.unique(np.asarray(mask)).tolist())
+    count = max(found - {IGNORED}) + 1
+    options: dict[str, Any] = {"name": _VOC, "root": str(path)}
+    seen = f"Seen: {len(masks):,} masks of {count} classes, in the form of PASCAL VOC."
+    if count != _VOC_CLASSES:
+        options["classes"] = [f"class {number}" for number in range(count)]
+        seen += " Give the classes their names."
+    return Draft(_name(path), options, dict(_PIXEL_RECIPE), seen, _PIXEL_LOSSES)
 
 
 def _image_folder(path: Path) -> Draft:
@@ -164,7 +193,8 @@ def _image_folder(path: Path) -> Draft:
     if len(found) < 2:
         raise UserError(
             f"--data {path}: not understood; allowed: a folder with a folder of images for each "
-            "class (also under train/ and test/), or with CSV, Parquet or npz files, or such a file"
+            "class (also under train/ and test/), in the form of PASCAL VOC, or with CSV, Parquet "
+            "or npz files, or such a file"
         )
     count = sum(map(len, found.values()))
     options: dict[str, Any] = {"name": "image_folder", "root": str(path)}

@@ -13,9 +13,11 @@ from PIL import Image
 from sweeps.errors import UserError
 from sweeps.looking import write_new_sweep_file
 from sweeps.planning.data import load_data
+from sweeps.planning.data_fit import fit_to_data
 from sweeps.planning.draft import draft_for
 from sweeps.sweep_file.loading import FIRST_LINE, load_sweep
 from tests.harness.command import CALSWEEP, calsweep
+from tests.harness.voc import write_voc
 
 WORDS = "a text of some more words than a category would have, number"
 
@@ -61,6 +63,10 @@ def arrays(folder: Path) -> Path:
     return folder / "signals.npz"
 
 
+def scenes(folder: Path) -> Path:
+    return write_voc(folder / "scenes", train=8, val=4)
+
+
 @pytest.mark.parametrize(
     ("make", "name", "dataset", "classes"),
     [
@@ -69,6 +75,7 @@ def arrays(folder: Path) -> Path:
         (texts, "news", {"name": "parquet", "label": "Topic", "text": "what_was_said"}, 2),
         (parts, "parts", {"name": "parquet", "label": "kind"}, 2),
         (arrays, "signals", {"name": "npz", "inputs": "X", "label": "y"}, 3),
+        (scenes, "scenes", {"name": "voc"}, 3),
     ],
 )
 def test_the_file_fits_the_data(
@@ -84,7 +91,9 @@ def test_the_file_fits_the_data(
     assert (sweep.name, sweep.search.trials) == (name, 7)
     given = {"name": sweep.dataset.name, **sweep.dataset.options}
     assert all(str(given[key]).endswith(str(value)) for key, value in dataset.items())
-    assert load_data(sweep).num_classes == classes
+    loaded = load_data(sweep)
+    assert loaded.num_classes == classes
+    assert fit_to_data(sweep, loaded).losses == sweep.losses  # they are for such data
     with pytest.raises(UserError, match="is there already"):
         write_new_sweep_file(draft, name, 7, str(tmp_path / "sweep.yaml"))
 

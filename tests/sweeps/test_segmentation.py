@@ -10,7 +10,7 @@ import torch
 
 import calsweep
 from sweeps.errors import UserError
-from sweeps.exporting import export_model, predict
+from sweeps.exporting import export_model, predict, reads_files
 from sweeps.looking import write_report
 from sweeps.planning.data import load_data
 from sweeps.planning.data_facts import data_facts
@@ -132,6 +132,7 @@ def test_what_is_exported_gives_pixels_which_make_no_lines(
     store: SweepStore, folder: Path, tmp_path: Path
 ) -> None:
     made, _ = export_model("scenes", store.storage, str(tmp_path / "model"))
+    assert not reads_files(made)
     program = torch.export.load(Path(made) / "model.pt2").module()
     dataset = load_data(store.load_sweep())
     found = program(torch.from_numpy(dataset.test.inputs[:3].copy()))
