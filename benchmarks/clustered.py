@@ -3,7 +3,8 @@
 A model of two classes. How sure it is varies from image to image and from pixel to pixel; whether
 it is right does so too, together over an image (a Gaussian copula of correlation 0.3), with the
 accuracy given the confidence that the law says. `python -m benchmarks.clustered` (some minutes of
-one core; `--repetitions`, `--images` make it shorter).
+one core; `--repetitions`, `--images` make it shorter). With `--differences` those of
+`M.difference` of two models on the same pixels.
 """
 
 import argparse
@@ -20,6 +21,7 @@ Array = NDArray[np.float64]
 PIXELS = 50
 CORRELATION = 0.3
 LAWS = {"calibrated": 1.0, "slightly overconfident": 1.05, "much overconfident": 1.5}
+PAIRS = ((1.0, 1.0), (1.15, 1.15), (1.0, 1.5))
 METRICS = ("ece", "adaptive_ece", "nll", "error")
 POPULATION = 40_000  # images
 
@@ -37,12 +39,53 @@ def draw(law: float, images: int, random: np.random.Generator) -> tuple[torch.Te
     return torch.from_numpy(np.stack([1 - probs, probs], 1)), torch.from_numpy(labels.astype(int))
 
 
+def draw_two(
+    factors: tuple[float, float], images: int, random: np.random.Generator
+) -> tuple[list[torch.Tensor], torch.Tensor]:
+    """Probabilities of two models of the same pixels, and labels; see :func:`draw`.
+
+    The logits of each are too large by its factor, and a little off by some noise of their own.
+    """
+    probs, labels = draw(1.0, images, random)
+    true = torch.logit(probs[:, 1])
+    logits = [
+        factor * true * torch.from_numpy(np.exp(0.2 * random.standard_normal(len(true))))
+        for factor in factors
+    ]
+    return [torch.stack([(-z).sigmoid(), z.sigmoid()], 1) for z in logits], labels
+
+
+def differences(repetitions: int, sizes: list[int]) -> None:
+    """Print a row for each metric and pair of models."""
+    heads = " | ".join(f"{n:,} images | as if independent" for n in sizes)
+    print(f"| metric | logits too large by | true difference | {heads} |")
+    print("| --- | --- | --- |" + " --- | --- |" * len(sizes))
+    for factors in PAIRS:
+        models, labels = draw_two(factors, POPULATION // 2, np.random.default_rng(1))
+        for name in ("ece", "nll"):
+            ours, theirs = (M.METRICS[name].function(probs, labels) for probs in models)
+            row = f"| {name} | {factors[0]:g}, {factors[1]:g} | {ours - theirs:+.4f} |"
+            for images in sizes:
+                random, covers = np.random.default_rng(images), {PIXELS: 0, 1: 0}
+                for _ in range(repetitions):
+                    (one, other), truth = draw_two(factors, images, random)
+                    for size in covers:
+                        found = M.difference(name, [one], [other], truth, cluster_size=size)
+                        covers[size] += found.low <= ours - theirs <= found.high
+                row += "".join(f" {100 * c / repetitions:.0f}% |" for c in covers.values())
+            print(row, flush=True)
+
+
 def main() -> None:
     """Print a row for each metric and law."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repetitions", type=int, default=500)
     parser.add_argument("--images", type=int, nargs="+", default=[50, 300, 1449])
+    parser.add_argument("--differences", action="store_true")
     given = parser.parse_args()
+    if given.differences:
+        differences(given.repetitions, given.images)
+        return
     heads = [f"{n:,} images | as if independent" for n in given.images]
     print(f"| metric | law | truth | {' | '.join(heads)} |")
     print("| --- | --- | --- |" + " --- | --- |" * len(heads))
@@ -50,7 +93,9 @@ def main() -> None:
         truth = M.evaluate(*_logits(*draw(factor, POPULATION, np.random.default_rng(1))), METRICS)
         rows = {name: f"| {name} | {law} | {truth[name]:.4f} |" for name in METRICS}
         for images in given.images:
-            found = {(name, size): [] for name in METRICS for size in (PIXELS, 1)}
+            found: dict[tuple[str, int], list[tuple[float, ...]]] = {
+                (name, size): [] for name in METRICS for size in (PIXELS, 1)
+            }
             random = np.random.default_rng(images)
             for _ in range(given.repetitions):
                 probs, labels = draw(factor, images, random)
