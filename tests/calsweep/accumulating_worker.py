@@ -7,7 +7,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from torch import distributed as dist
-from torchmetrics import MetricCollection
 
 import calsweep
 from calsweep.metrics import class_names
@@ -24,6 +23,8 @@ def predictions() -> tuple[Tensor, Tensor]:
 
 def meet(rank: int, folder: Path) -> tuple[list[dict[str, Tensor]], str]:
     """All metrics of each round, and what is said where workers have different classes."""
+    from torchmetrics import MetricCollection
+
     dist.init_process_group(
         "gloo",
         init_method=f"file://{folder}/meet",

@@ -1,4 +1,4 @@
-"""The metrics as classes of torchmetrics."""
+"""The metrics as classes of torchmetrics, whose import takes a third of what all tests import."""
 
 import copy
 import pickle
@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from torchmetrics import Metric, MetricCollection
 
 import calsweep
 from calsweep.metrics import class_names
@@ -41,6 +40,8 @@ def test_the_value_of_batches_is_that_of_the_function_of_all(name: str) -> None:
 
 
 def test_it_is_called_on_a_batch_and_takes_options() -> None:
+    from torchmetrics import Metric
+
     logits, labels = predictions()
     metric = calsweep.metrics.ECE(num_bins=5)
     found = metric(logits, labels)
@@ -76,6 +77,8 @@ def test_it_keeps_no_graph_and_is_copied_and_pickled() -> None:
 
 
 def test_a_collection_keeps_the_predictions_once() -> None:
+    from torchmetrics import MetricCollection
+
     logits, labels = predictions()
     metrics = MetricCollection([getattr(calsweep.metrics, name)() for name in CLASSES])
     metrics.update(logits, labels)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from trainables.calibrated import CalibratedClassifier
 from trainables.config import TrainingConfig
@@ -24,6 +23,8 @@ SYLLABLES = ["ba", "##na", "##nas", "are", "not", "blu", "##e", "yell", "##ow", 
 
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
     folder = tmp_path_factory.mktemp("models") / "tiny-bert"
     folder.mkdir()
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -82,6 +83,8 @@ def test_texts_are_cut_by_the_tokenizer(bert: Path, dataset: Dataset) -> None:
 
 def test_the_weights_of_the_folder_are_trained_on_and_learn(bert: Path, dataset: Dataset) -> None:
     name = f"huggingface/{bert}"
+    from transformers import BertModel
+
     published = BertModel.from_pretrained(bert).embeddings.word_embeddings.weight
     model = build(dataset, name)
     assert torch.equal(model.encoder.model.embeddings.word_embeddings.weight, published)
