@@ -72,7 +72,7 @@ class Trainer:
         self.loss.on_train_begin(len(dataset.train.labels))
         self._prepares_whole = type(loss).prepare_batch is not CalibrationLoss.prepare_batch
         self._feeds: dict[str, Feed] = {}
-        self._drawn: dict[int, Tensor | None] = {}
+        self._drawn: dict[str | None, Tensor | None] = {}
         self._weights = Weights(config.class_weights, dataset, device)
         self.optimizer = make_optimizer(self.model, self.loss, config)
         self._parallel = self._wrap_for_workers()
@@ -256,12 +256,17 @@ class Trainer:
         return logits, features
 
     def _feed(self, split: Split) -> Feed:
-        for name in ("train", "validation", "test"):
-            if split is getattr(self.dataset, name):
-                if name not in self._feeds:
-                    self._feeds[name] = Feed(split, self.device)
-                return self._feeds[name]
-        return Feed(split, self.device, resident=0)  # predicted once
+        name = self._name_of(split)
+        if name is None:
+            return Feed(split, self.device, resident=0)  # predicted once
+        if name not in self._feeds:
+            self._feeds[name] = Feed(split, self.device)
+        return self._feeds[name]
+
+    def _name_of(self, split: Split) -> str | None:
+        """What the dataset calls a split; None of one that is not the dataset's."""
+        names = ("train", "validation", "test")
+        return next((name for name in names if split is getattr(self.dataset, name)), None)
 
     def _laid_out(self, inputs: Tensor) -> Tensor:
         if inputs.dim() != 4:
@@ -270,10 +275,14 @@ class Trainer:
 
     def _places(self, split: Split) -> Tensor | None:
         """Which decisions of each sample are judged; drawn once of what is predicted each epoch."""
-        if id(split) not in self._drawn:
-            drawn = self.dataset.task.drawn(split.labels)
-            self._drawn[id(split)] = None if drawn is None else torch.from_numpy(drawn)
-        return self._drawn[id(split)]
+        name = self._name_of(split)
+        if name in self._drawn:
+            return self._drawn[name]
+        drawn = self.dataset.task.drawn(split.labels)
+        places = None if drawn is None else torch.from_numpy(drawn)
+        if name is not None:
+            self._drawn[name] = places
+        return places
 
     def _augmentation(self) -> AugmentationName:
         return self.config.augmentation or self.dataset.samples.augmentation
