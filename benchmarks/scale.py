@@ -40,6 +40,7 @@ from trainables.wrappers import one_process
 LOSSES = ["focal", "dual_focal", "mbls"]
 EPOCHS = 9
 MIB = 2**20
+MLFLOW = "mlflow"
 
 
 def main() -> None:
@@ -85,11 +86,17 @@ def replay(trials: int, max_hours: float | None, folder: Path, profile: Path | N
         max_hours=max_hours,
     )
     meter, profiler = Meter(), cProfile.Profile(time.thread_time)
+    answered = 0.0
+
+    def note(answer: dict[str, Any]) -> None:
+        nonlocal answered
+        answered = time.time()
+
     with connection.connected(None), meter.running():
         if profile:
             profiler.enable()
-        result = runner.run_sweep(sweep, str(folder), console=Console(quiet=True))
-        answered = time.time()
+        result = runner.run_sweep(sweep, str(folder), None, Console(quiet=True), note)
+        mirrored = time.time()
         profiler.disable()
     if profile:
         profile.mkdir(parents=True, exist_ok=True)
@@ -97,8 +104,7 @@ def replay(trials: int, max_hours: float | None, folder: Path, profile: Path | N
     report(meter, result.records)
     final = max(record.ended or 0.0 for record in result.records)
     _single("seconds from the last trial to the answer", answered - final)
-    begun, done = meter.span("sync")
-    _single("MLflow: updates of runs per second", meter.count("sync") / (done - begun))
+    _single("seconds from there until MLflow has it all", mirrored - answered)
     start = time.perf_counter()
     command = [sys.executable, "-m", "sweeps.cli", "best", "--storage", str(folder)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -134,12 +140,9 @@ class Meter:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Measure until the block ends."""
-        for owner, name in (
-            (SweepStudy, "suggest"),
-            (Mirror, "connect"),
-            (Mirror, "sync"),
-        ):
-            setattr(owner, name, self._timed(name, getattr(owner, name)))
+        SweepStudy.suggest = self._timed("suggest", SweepStudy.suggest)
+        for name in ("connect", "show_together", "show", "complete"):
+            setattr(Mirror, name, self._timed(MLFLOW, getattr(Mirror, name)))
         thread = threading.Thread(target=self._sample, daemon=True)
         thread.start()
         try:
@@ -160,14 +163,6 @@ class Meter:
         """CPU seconds that calls for trials of these numbers took."""
         return sum(cpu for _, number, cpu in self._calls[name] if number in numbers)
 
-    def count(self, name: str) -> int:
-        """How many calls there were."""
-        return len(self._calls[name])
-
-    def span(self, name: str) -> tuple[float, float]:
-        """When the first and the last call ended."""
-        return self._calls[name][0][0], self._calls[name][-1][0]
-
     def _sample(self) -> None:
         while not self._stop.wait(0.1):
             pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -181,9 +176,12 @@ class Meter:
             try:
                 return function(owner, *arguments)
             finally:
-                trial = arguments[0] if arguments else -1
-                number = trial.number if isinstance(trial, TrialRecord) else trial
-                self._calls[name].append((time.time(), number, time.thread_time() - start))
+                now, cpu = time.time(), time.thread_time() - start
+                trials = arguments[0] if arguments else -1
+                trials = trials if isinstance(trials, list) else [trials]
+                for each in trials:
+                    number = each.number if isinstance(each, TrialRecord) else each
+                    self._calls[name].append((now, number, cpu / len(trials)))
 
         return timed
 
@@ -207,12 +205,11 @@ def report(meter: Meter, records: list[TrialRecord]) -> None:
         print(f"{title:46s}{one:12.{digits}f}{other:12.{digits}f}{ratio}")
 
     def mlflow(span: Span) -> float:
-        return meter.of("sync", span.numbers) / span.trials
+        return meter.of(MLFLOW, span.numbers) / span.trials
 
     def others(span: Span) -> float:
         cpu = meter.at("cpu", span.end) - meter.at("cpu", span.start)
-        writer = sum(meter.between(name, span.start, span.end) for name in ("sync", "connect"))
-        return (cpu - writer) / span.trials
+        return (cpu - meter.between(MLFLOW, span.start, span.end)) / span.trials
 
     print(f"\n{f'{len(records)} trials':46s} first tenth  last tenth   ratio")
     line("driver: CPU ms per trial", 1, lambda span: 1000 * (others(span) + mlflow(span)))

@@ -1,0 +1,202 @@
+"""What very many trials cost whoever reads a sweep: python -m benchmarks.growth WHAT [TRIALS].
+
+``records`` times the commands that read a sweep, each in a process of its own, with the memory that
+it takes at most. ``s3`` resumes a sweep in a local S3 (moto's server), whose trials have all ended:
+once with their own files alone, as an earlier calsweep left them, and once with the blocks that the
+first resume writes. ``resume`` is timed until the answer is there. The trials were not trained:
+their records are made up, as large as real ones of 27 epochs, every second one stopped at a rung.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from sweeps.planning.data import load_data
+from sweeps.search.space import SearchSpace
+from sweeps.store.identity import identify, identity_files
+from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.loading import parse_sweep
+from sweeps.sweep_file.schema import SweepFile
+from tests.harness.ray_cluster import free_port
+
+NAME = "grown"
+EPOCHS, RUNGS = 27, (3, 9)
+SPACE = {"focal": ["gamma"], "dual_focal": ["gamma"], "mbls": ["margin", "lam"]}
+BUCKET = "sweeps"
+
+
+def main() -> None:
+    """Measure one thing."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["records", "s3"])
+    parser.add_argument("trials", type=int, nargs="?", default=10_000)
+    parser.add_argument("--read", nargs=2, help=argparse.SUPPRESS)  # what, and the storage
+    arguments = parser.parse_args()
+    if arguments.read:
+        read(*arguments.read)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        make(folder, arguments.trials)
+        print(f"{arguments.trials} trials", flush=True)
+        if arguments.what == "records":
+            for command in ("resume", "show", "best", "list", "report"):
+                of_a_process(command, folder)
+        else:
+            with local_s3(folder) as storage:
+                for command in ("resume at first", "resume, with blocks"):
+                    of_a_process(command, storage)
+
+
+def of_a_process(command: str, storage: str) -> None:
+    """Run a command in a process of its own; it prints its line of the table."""
+    arguments = [sys.executable, "-m", "benchmarks.growth", "records", "--read", command, storage]
+    subprocess.run(arguments, check=True)
+
+
+def read(command: str, storage: str) -> None:
+    """Do what a command does, and print seconds and the most memory that it took."""
+    from sweeps import looking, runner
+
+    if command.startswith("resume"):  # an MLflow that cannot be written: the answer waits for none
+        os.environ["MLFLOW_TRACKING_URI"] = "sqlite:////proc/none/mlflow.db"
+    start = time.perf_counter()
+
+    def answered(answer: dict[str, Any]) -> None:
+        raise KeyboardInterrupt  # what follows is MLflow
+
+    if command == "show":
+        looking.read_answer(NAME, storage)
+    elif command == "best":
+        looking.find_best(storage)
+    elif command == "list":
+        looking.overviews(storage)
+    elif command == "report":
+        looking.write_report(NAME, storage, f"{tempfile.mkdtemp()}/report.html")
+    else:
+        with suppress(KeyboardInterrupt):
+            runner.resume_sweep(NAME, storage, None, Console(quiet=True), answered)
+    seconds = time.perf_counter() - start
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{command:24s}{seconds:10.1f} s{most:10.0f} MiB", flush=True)
+
+
+def make(folder: str, trials: int) -> None:
+    """A sweep in a local storage, all of whose trials have ended."""
+    sweep = parse_sweep(
+        {
+            "name": NAME,
+            "dataset": {"name": "digits"},
+            "model": {"name": "small_cnn"},
+            "losses": list(SPACE),
+            "training": {"epochs": EPOCHS},
+            "search": {"trials": trials},
+            "selection": {"finalists": 0, "seeds": 0},
+        }
+    )
+    store = SweepStore(folder, NAME)
+    store.create(sweep, files=identity_files(identify(sweep, load_data(sweep))))
+    for values in made_up(sweep, trials):
+        own = Path(store.trial_folder(values["number"]).path)
+        own.mkdir(parents=True)
+        (own / "trial.json").write_text(json.dumps(values))
+
+
+def made_up(sweep: SweepFile, trials: int) -> Iterator[dict[str, Any]]:
+    """Records of trials that have ended, as their files hold them."""
+    draw = np.random.default_rng(0)
+    initial = SearchSpace(sweep).initial_settings(10)
+    for number in range(trials):
+        loss = list(SPACE)[number % len(SPACE)]
+        values = {name: float(draw.uniform(0.1, 1)) for name in SPACE[loss]}
+        if first := number < len(initial):
+            loss, values = initial[number].loss, initial[number].hyperparameters
+        stopped = number % 2 == 1 and not first
+        epochs = RUNGS[number % 4 // 2] if stopped else EPOCHS
+        began = 1.7e9 + number
+        history = []
+        for epoch in range(1, epochs + 1):
+            names = metrics_after(epoch)
+            metrics = zip(names, draw.uniform(0.05, 0.3, len(names)).tolist(), strict=True)
+            history.append({"epoch": epoch, "timestamp": began + epoch / 100, **dict(metrics)})
+        yield {
+            "number": number,
+            "role": "search" if not first else "published" if number else "baseline",
+            "loss": loss,
+            "hyperparameters": values,
+            "seed": 0,
+            "started": began,
+            "state": "stopped" if stopped else "finished",
+            "reason": f"val_nll too high after epoch {epochs}" if stopped else None,
+            "ended": began + 1,
+            "history": history,
+            "runs": [[began, began + 1]],
+        }
+
+
+def metrics_after(epoch: int) -> Sequence[str]:
+    """Names of what a trial reports: little after most epochs, more at a rung, all at its end."""
+    from trainables.metrics import EPOCH_METRICS, METRIC_NAMES
+
+    names = ["train_loss", "lr", *(f"val_{name}" for name in EPOCH_METRICS)]
+    if epoch == EPOCHS or epoch in RUNGS:
+        names += ["temperature", "temperature_at_bound"]
+        shown = METRIC_NAMES if epoch == EPOCHS else EPOCH_METRICS
+        endings = ("", "_low", "_high") if epoch == EPOCHS else ("",)
+        for split in ("val", "test"):
+            for scaled in ("", "_scaled"):
+                names += [f"{split}_{name}{scaled}{end}" for name in shown for end in endings]
+    return list(dict.fromkeys(names))
+
+
+@contextmanager
+def local_s3(folder: str) -> Iterator[str]:
+    """Have what is in a folder in a local S3; the storage's URI."""
+    import boto3
+    from botocore.config import Config
+
+    port = free_port()
+    os.environ |= {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_ACCESS_KEY_ID": "anybody",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    command = [str(Path(sys.executable).with_name("moto_server")), "-H", "127.0.0.1"]
+    command += ["-p", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        retries = {"max_attempts": 20, "mode": "standard"}
+        client = boto3.client("s3", config=Config(max_pool_connections=16, retries=retries))
+        client.create_bucket(Bucket=BUCKET)
+        files = [path for path in Path(folder).rglob("*") if path.is_file()]
+
+        def put(path: Path) -> None:
+            key = f"calsweep/{path.relative_to(folder)}"
+            client.put_object(Bucket=BUCKET, Key=key, Body=path.read_bytes())
+            if path.name == "trial.json":  # and what else a trial leaves
+                other = key.replace(path.name, "predictions_test.parquet")
+                client.put_object(Bucket=BUCKET, Key=other, Body=b"-")
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(put, files))
+        yield f"s3://{BUCKET}/calsweep"
+    finally:
+        server.kill()
+        server.wait()
+
+
+if __name__ == "__main__":
+    main()
