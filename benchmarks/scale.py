@@ -80,8 +80,8 @@ def replay(trials: int, max_hours: float | None, folder: Path, profile: Path | N
     one_process.TuneTrial = ReplayTrial  # type: ignore[misc]
     sweep = _sweep(
         "replayed",
-        {"name": "benchmarks.overhead:tiny_data"},
-        {"name": "benchmarks.overhead:tiny_model"},
+        {"name": "digits"},  # which the recorded predictions are of
+        {"name": "small_cnn"},
         trials=trials,
         max_hours=max_hours,
     )
