@@ -116,6 +116,7 @@ def test_what_is_not_understood_is_told(tmp_path: Path) -> None:
             draft_for(data if data == "digit" else str(tmp_path / data))
 
 
+@pytest.mark.slow
 def test_the_command_asks_what_is_left_out(tmp_path: Path) -> None:
     asked = subprocess.run(
         [CALSWEEP, "init"],

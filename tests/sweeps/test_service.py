@@ -32,6 +32,8 @@ from sweeps.tracking.reader import tracked_sweeps
 from sweeps.upkeep import sync_sweep
 from tests.harness.tracked import runs_of
 
+pytestmark = pytest.mark.slow
+
 OWN_LOSSES = '''
 import os, signal
 from pathlib import Path
@@ -252,7 +254,6 @@ def cost(probs, labels):
 """
 
 
-@pytest.mark.slow
 def test_a_sweep_aims_at_a_function_of_ones_own(workplace: Path) -> None:
     (workplace / "own_metric.py").write_text(OWN_METRIC)
     objectives = ["own_metric:cost_scaled", "val_error"]
@@ -296,7 +297,6 @@ def two_stages(workplace: Path) -> SweepResult:
     return run(workplace, "two_stages", **TWO_STAGES)
 
 
-@pytest.mark.slow
 def test_a_sweep_of_two_stages_trains_its_encoders_once(
     workplace: Path, two_stages: SweepResult
 ) -> None:
@@ -335,7 +335,6 @@ def of(result: SweepResult, loss: str) -> TrialRecord:
     return next(record for record in result.records if record.loss == f"own_losses:{loss}")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("loss", "reason"),
     [
@@ -353,7 +352,6 @@ def test_a_trial_that_cannot_go_on_is_failed_with_its_reason(
     assert re.search(reason, record.reason)
 
 
-@pytest.mark.slow
 def test_a_constant_classifier_is_never_chosen(mixed: SweepResult) -> None:
     constant = of(mixed, "Constant")
     assert constant.state == "finished"
@@ -362,7 +360,6 @@ def test_a_constant_classifier_is_never_chosen(mixed: SweepResult) -> None:
     assert mixed.answer["chosen"]["loss"] != "own_losses:Constant"
 
 
-@pytest.mark.slow
 def test_a_trial_whose_process_dies_goes_on_from_its_checkpoint(
     workplace: Path, mixed: SweepResult
 ) -> None:
@@ -372,13 +369,11 @@ def test_a_trial_whose_process_dies_goes_on_from_its_checkpoint(
     assert [entry["epoch"] for entry in record.history] == [1, 2, 3, 4]
 
 
-@pytest.mark.slow
 def test_the_log_has_the_traceback_of_a_failed_trial(workplace: Path, mixed: SweepResult) -> None:
     log = (workplace / "store/sweeps/mixed/driver.log").read_text()
     assert "own_losses.py" in log
 
 
-@pytest.mark.slow
 def test_if_every_trial_fails_the_sweep_fails_with_the_reasons(workplace: Path) -> None:
     with pytest.raises(SweepFailedError, match=r"diverged: .*\n.*driver\.log"):
         run(

@@ -19,6 +19,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return run_workers(script, tmp_path_factory.mktemp("workers"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("bfloat16", [False, True])
 def test_two_workers_normalise_as_one_does(

@@ -68,7 +68,7 @@ def test_every_metric_is_there_raw_and_scaled() -> None:
 
 
 def test_every_interval_comes_from_one_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(M, "interval", lambda name, probs, labels: (0.0, 0.25, 0.75))
+    monkeypatch.setattr(M, "interval", lambda name, probs, labels, cluster_size: (0.0, 0.25, 0.75))
     values = summarise(overconfident(80, 0), overconfident(80, 1), intervals=METRIC_NAMES)
     low = {value for name, value in values.items() if name.endswith("_low")}
     high = {v for n, v in values.items() if n.endswith("_high") and "calibrated" not in n}

@@ -95,6 +95,7 @@ def test_gpus_that_torch_cannot_use_are_told_of_and_left(fake_gpus: None) -> Non
     assert said is not None and "that its PyTorch cannot use" in said
 
 
+@pytest.mark.slow
 def test_a_budget_of_gpu_hours_wants_gpus(fake_gpus: None) -> None:
     sweep = make_sweep(search={"max_gpu_hours": 3.0})
     with pytest.raises(UserError, match=r"search.max_gpu_hours = 3 is not allowed .*no GPU"):

@@ -228,6 +228,7 @@ def test_a_token_that_is_missing_or_wrong(
     assert "Traceback" not in refused.stderr
 
 
+@pytest.mark.slow
 def test_a_job_that_is_not_there(cluster: RayCluster, workplace: Path) -> None:
     refused = calsweep(workplace, "logs", "remot", "--address", cluster.url)
     assert refused.returncode == 2

@@ -32,6 +32,7 @@ def test_other_objectives_promise_nothing() -> None:
     assert "can tell apart" not in data_facts(sweep, dataset)
 
 
+@pytest.mark.slow
 def test_check_says_so_and_goes_without_data_that_are_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "sweep.yaml").write_text("name: a\ndataset: digits\nlosses: [focal]\n")
     told = calsweep(tmp_path, "check", "sweep.yaml").stdout
