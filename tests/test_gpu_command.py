@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from benchmarks.gpu import run, training_speed, worst_loss
 
 
+@pytest.mark.slow
 def test_without_a_gpu_it_says_so_and_exits_with_2() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.gpu"],

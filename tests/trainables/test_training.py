@@ -330,6 +330,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     return run_workers(script, tmp_path_factory.mktemp("workers"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [*LOSSES, *OTHER_TARGETS])
 def test_two_workers_train_as_one_does(results: dict[str, dict[str, Any]], loss: str) -> None:
     alone, first, second = (results[key][loss] for key in ("alone", "worker0", "worker1"))
