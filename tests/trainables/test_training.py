@@ -346,6 +346,7 @@ def test_two_workers_train_as_one_does(results: dict[str, dict[str, Any]], loss:
     assert first["reports"] == second["reports"]
 
 
+@pytest.mark.slow
 def test_all_workers_go_on_from_the_first_ones_checkpoint(
     results: dict[str, dict[str, Any]],
 ) -> None:
