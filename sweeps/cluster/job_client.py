@@ -146,10 +146,17 @@ def _client(url: str) -> JobSubmissionClient:
 
 def _no_answer(url: str, error: Exception) -> str:
     return (
-        f"{url}: no Ray dashboard answers there ({_first_line(error)}); give --address, and start "
+        f"{url}: no Ray dashboard answers there ({_reason(error)}); give --address, and start "
         "the cluster's head with ray[default] installed, or open a tunnel to it: `ray dashboard "
         "cluster.yaml`"
     )
+
+
+def _reason(error: Exception) -> str:
+    """What is wrong, without the objects that requests and urllib3 name around it."""
+    inner = getattr(error.args[0] if error.args else None, "reason", error)
+    text = _first_line(inner)
+    return text.partition("): ")[2] or text
 
 
 def _wrong_token(url: str, reason: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import sweeps.cluster.jobs
-from sweeps.cluster.job_client import dashboard_url
+from sweeps.cluster.job_client import ask, dashboard_url
 from sweeps.cluster.shipping import SWEEP_FILE, stage
 from sweeps.errors import UserError
 from sweeps.planning.portability import check_reachable
@@ -290,6 +290,11 @@ def test_an_address_that_is_none(monkeypatch: pytest.MonkeyPatch, address: str) 
     with pytest.raises(UserError) as refused:
         dashboard_url(None)
     assert f"RAY_API_SERVER_ADDRESS = {address!r} {allowed}" in str(refused.value)
+
+
+def test_nobody_answers() -> None:
+    with pytest.raises(UserError, match=r"there \([^()]*Connection refused\); give --address"):
+        ask(f"http://127.0.0.1:{free_port()}", "/api/jobs/")
 
 
 def test_too_much_code_is_refused(tmp_path: Path) -> None:
