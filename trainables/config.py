@@ -46,7 +46,8 @@ class TrainingConfig:
             batch statistics and evaluation are float32 always.
         layout: How images lie in memory: ``auto`` is channels last for models with convolutions.
         fused_optimizer: Whether one kernel updates all weights.
-        eval_batch_size: Samples per step where no gradient is needed.
+        eval_batch_size: Samples per step where no gradient is needed; on a CPU 128 at the most, as
+            its cache has no room for more.
         adapt_share: Share of the validation split that is kept for what adapts to it (the losses
             that do so after each epoch, the temperature) and judges nothing; 0, the whole split
             does both.
