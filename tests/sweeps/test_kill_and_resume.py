@@ -105,7 +105,7 @@ def test_a_sweep_killed_again_and_again_resumes_to_the_same_trials(
     assert {int(number): run.data.tags["state"] for number, run in runs.items()} == {
         record.number: record.state for record in records
     }
-    json.dumps([record.outcome for record in records], allow_nan=False)
+    json.dumps([dict(record.outcome) for record in records], allow_nan=False)
 
 
 @pytest.mark.slow
