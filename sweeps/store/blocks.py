@@ -70,7 +70,7 @@ class BlockWriter:
 
     def __init__(self, sweep: Folder, records: Collection[TrialRecord]) -> None:
         self._folder = sweep / _FOLDER
-        self._ended: defaultdict[int, list[TrialRecord]] = defaultdict(list)
+        self._ended: defaultdict[int, dict[int, TrialRecord]] = defaultdict(dict)
         self._written = block_numbers(sweep)
         self._forget_others(record.number for record in records if record.state != "running")
         for record in records:
@@ -88,9 +88,9 @@ class BlockWriter:
             return
         first = record.number - record.number % SIZE
         block = self._ended[first]
-        block.append(record)
+        block[record.number] = record  # which may be told of twice
         if len(block) == SIZE:
-            self._write(first, self._ended.pop(first))
+            self._write(first, self._ended.pop(first).values())
 
     def _write(self, first: int, block: Iterable[TrialRecord]) -> None:
         self._written.update(range(first, first + SIZE))

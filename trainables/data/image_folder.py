@@ -23,7 +23,7 @@ from trainables.data.splits import (
     build_dataset,
     stratified_split,
 )
-from trainables.data.storing import Cache, ImagePart, Storage, hold_images
+from trainables.data.storing import Cache, ImagePart, Storage, hold_images, origin_of
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
@@ -220,7 +220,7 @@ def read_images(
     """
     bad = [BadSamples(len(part), partial(_name_file, part)) for part in files]
     parts = [
-        ImagePart(partial(_contents, part), faults, partial(_origin, part))
+        ImagePart(partial(_contents, part), faults, partial(origin_of, part))
         for part, faults in zip(files, bad, strict=True)
     ]
     images = hold_images(parts, image_size=image_size, storage=storage, cache=cache)
@@ -235,12 +235,6 @@ def _contents(files: list[Path]) -> Iterator[Encoded]:
             yield file.read_bytes()
         except OSError as error:
             yield f"it cannot be read: {error}"
-
-
-def _origin(files: list[Path]) -> object:
-    """Names, sizes and times of files."""
-    found = [(file, file.stat()) for file in files]
-    return [(str(file.absolute()), stat.st_size, stat.st_mtime_ns) for file, stat in found]
 
 
 def _name_file(files: list[Path], index: int) -> str:

@@ -48,6 +48,12 @@ class ImagePart:
     origin: Callable[[], object]
 
 
+def origin_of(files: Iterable[Path]) -> object:
+    """Names, sizes and times of those files that are there, for an :class:`ImagePart`."""
+    found = [(file, file.stat()) for file in files if file.is_file()]
+    return [(str(file.absolute()), stat.st_size, stat.st_mtime_ns) for file, stat in found]
+
+
 def hold_images(
     parts: list[ImagePart], *, image_size: int | None, storage: Storage, cache: Cache
 ) -> list[Stored]:

@@ -1,7 +1,7 @@
 """Images whose every pixel has a class, in the form of PASCAL VOC."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from trainables.data.base import Dataset
 from trainables.data.images import Encoded
 from trainables.data.samples import SegmentedImages
 from trainables.data.splits import HeldOut, Pixels, SampleCount, build_dataset
-from trainables.data.storing import Cache, ImagePart, Storage, hold_images
+from trainables.data.storing import Cache, ImagePart, Storage, hold_images, origin_of
 from trainables.data.tasks import IGNORED, EachPixel
 
 _CLASSES: Final = (
@@ -93,7 +93,7 @@ def load_voc(
         for listed, faults in zip(lists, bad, strict=True)
     ]
     parts = [
-        ImagePart(partial(_contents, each.images), faults, partial(_origin, each.images))
+        ImagePart(partial(_contents, each.images), faults, partial(origin_of, each.images))
         for each, faults in zip(lists, bad, strict=True)
     ]
     images = hold_images(parts, image_size=image_size, storage=storage, cache=cache)
@@ -177,12 +177,6 @@ def _contents(files: list[Path]) -> Iterator[Encoded]:
             yield file.read_bytes()
         except OSError as error:
             yield f"{file.parent.name}/{file.name} cannot be read: {error.strerror}"
-
-
-def _origin(files: Iterable[Path]) -> object:
-    """Names, sizes and times of files."""
-    found = [(file, file.stat()) for file in files if file.is_file()]
-    return [(str(file.absolute()), stat.st_size, stat.st_mtime_ns) for file, stat in found]
 
 
 def _read_masks(listed: _Listed, bad: BadSamples, image_size: int, num_classes: int) -> Pixels:

@@ -27,5 +27,10 @@ class Classifier(nn.Module):
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Returns logits (N, K), or logits and features (N, D) if ``return_features``."""
         features = self.encoder(inputs)
-        logits = self.head(features)
+        logits = self.classify(features)
         return (logits, features) if return_features else logits
+
+    def classify(self, features: Tensor) -> Tensor:
+        """Logits of what the encoder gives."""
+        logits: Tensor = self.head(features)
+        return logits

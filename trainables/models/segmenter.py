@@ -1,7 +1,5 @@
 """What a model of images gives where each pixel has a class."""
 
-from typing import Literal, overload
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -39,22 +37,15 @@ class Segmenter(Classifier):
         for name, few, many in zip(("down", "across"), coarse, input_shape[1:], strict=True):
             self.register_buffer(name, _interpolation(few, many), persistent=False)
 
-    @overload
-    def forward(self, inputs: Tensor, return_features: Literal[False] = False) -> Tensor: ...
-    @overload
-    def forward(self, inputs: Tensor, return_features: Literal[True]) -> tuple[Tensor, Tensor]: ...
-    def forward(
-        self, inputs: Tensor, return_features: bool = False
-    ) -> Tensor | tuple[Tensor, Tensor]:
-        """Returns logits (N, K, H, W), or these and features (N, D, h, w)."""
-        features = self.encoder(inputs)
-        logits = self.head(features.movedim(1, -1)).movedim(-1, 1)
+    def classify(self, features: Tensor) -> Tensor:
+        """Logits (N, K, H, W) of features (N, D, h, w)."""
+        logits: Tensor = self.head(features.movedim(1, -1)).movedim(-1, 1)
         # As products: a GPU adds up the gradients of its own interpolation in any order.
         if logits.shape[2] != len(self.down):
             logits = self.down.to(logits.dtype) @ logits
         if logits.shape[3] != len(self.across):
             logits = logits @ self.across.to(logits.dtype).T
-        return (logits, features) if return_features else logits
+        return logits
 
 
 def _interpolation(few: int, many: int) -> Tensor:
