@@ -464,9 +464,16 @@ def predict(
 @app.command()
 def sync(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
     """Bring MLflow up to date with a sweep that ran while it did not answer."""
+    from sweeps.terminal.console import plain_console
+    from sweeps.terminal.progress import Progress
     from sweeps.upkeep import sync_sweep
 
-    done = sync_sweep(name, storage)
+    with Progress(plain_console()) as progress:
+        done = sync_sweep(
+            name,
+            storage,
+            lambda left: progress.left(f"Writing to MLflow, {counted(left, 'trial')} left"),
+        )
     print(f"MLflow is up to date: {counted(done.trials, 'trial')} of {name}")
     if done.deleted:
         print(
@@ -481,7 +488,7 @@ def ui(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 5000,
 ) -> None:
-    """Open the MLflow UI on this project's store (Ctrl-C ends it)."""
+    """Open the MLflow UI on this project's store (Ctrl-C ends it); of a server print the links."""
     from sweeps.tracking.server import serve
 
     serve(storage, host, port)
@@ -577,14 +584,12 @@ def _print_answer(answer: dict[str, Any]) -> None:
 
 def _print_places(result: SweepResult, name: str, storage: str) -> None:
     from sweeps.terminal.console import plain_console
-    from sweeps.tracking.address import is_server
 
     console = plain_console()
     where = "" if storage == DEFAULT_STORAGE else redact(f" --storage {shlex.quote(storage)}")
-    uri = redact(result.tracking_uri)
     told = redact(_tracking_told(result.tracking_uri, storage))
     console.print(
-        f"\n  browse the runs   {uri if is_server(uri) else f'{told}calsweep ui{where}'}"
+        f"\n  browse the runs   {told}calsweep ui{where}"
         f"\n  best per dataset  {told}calsweep best{where}"
         f"\n  report            calsweep report {name}{where}",
         soft_wrap=True,

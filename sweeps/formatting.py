@@ -29,6 +29,11 @@ def format_fraction(value: float) -> str:
     return "–" if math.isnan(value) else f"{value:.4f}".removeprefix("0")
 
 
+def format_temperature(value: float) -> str:
+    """Two decimals: no more is known of it."""
+    return "–" if math.isnan(value) else f"{value:.2f}"
+
+
 def format_hyperparameters(hyperparameters: dict[str, Any]) -> str:
     """``γ=4.7 λ=0.1``; an en dash where there are none."""
     parts = [f"{_SYMBOLS.get(k, k)}={format_value(v)}" for k, v in hyperparameters.items()]
@@ -38,6 +43,12 @@ def format_hyperparameters(hyperparameters: dict[str, Any]) -> str:
 def format_loss(name: str) -> str:
     """A loss by its name, of a dotted path the last part."""
     return name.rpartition(":")[2]
+
+
+def format_setting(loss: str, hyperparameters: dict[str, Any]) -> str:
+    """``dual_focal γ=4.7``; the loss alone where there are no hyperparameters."""
+    name = format_loss(loss)
+    return f"{name} {format_hyperparameters(hyperparameters)}" if hyperparameters else name
 
 
 def counted(number: int, noun: str) -> str:

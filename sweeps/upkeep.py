@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sweeps.errors import SweepFailedError, first_line
 from sweeps.results.explanation import answer
 from sweeps.search.ranking import Ranking
+from sweeps.search.record import TrialRecord
 from sweeps.store.stored_sweeps import load_comparisons
 from sweeps.store.sweep_store import SweepStore, tells_storage_faults
 from sweeps.tracking.address import check_answers, tracking_uri
 from sweeps.tracking.artifacts import ArtifactError, FilesAwayError
-from sweeps.tracking.mirror import Mirror, RunDeletedError, RunRefusedError
+from sweeps.tracking.mirror import TOGETHER, Mirror, RunDeletedError, RunRefusedError
 from sweeps.tracking.story import Ending
 
 
@@ -29,8 +31,15 @@ class SyncResult:
 
 
 @tells_storage_faults
-def sync_sweep(name: str, storage: str) -> SyncResult:
+def sync_sweep(
+    name: str, storage: str, on_left: Callable[[int], object] = lambda _: None
+) -> SyncResult:
     """Bring MLflow up to date with what the sweep store knows.
+
+    Args:
+        name: Name of the sweep.
+        storage: Where it is.
+        on_left: Told before each trial how many are left.
 
     Raises:
         UserError: There is no such sweep, it is being run, or MLflow does not answer.
@@ -44,16 +53,9 @@ def sync_sweep(name: str, storage: str) -> SyncResult:
         left: list[str] = []
         records = store.load_records(left.append)
         mirror = Mirror(sweep, store)
-        deleted = 0
         try:
             mirror.connect()
-            for record in records:
-                try:
-                    mirror.sync(record)
-                except RunDeletedError:
-                    deleted += 1
-                except (ArtifactError, FilesAwayError, RunRefusedError) as error:
-                    left.append(str(error))
+            deleted = _sync_trials(mirror, records, on_left, left.append)
             if all(record.state != "running" for record in records):
                 ranking, comparisons = Ranking(records, sweep.rule), load_comparisons(store)
                 found = answer(ranking, sweep, comparisons)
@@ -70,6 +72,27 @@ def sync_sweep(name: str, storage: str) -> SyncResult:
     if left:
         raise SweepFailedError("not in MLflow in full:\n" + "\n".join(left))
     return SyncResult(len(records), deleted)
+
+
+def _sync_trials(
+    mirror: Mirror,
+    records: Sequence[TrialRecord],
+    on_left: Callable[[int], object],
+    on_fault: Callable[[str], object],
+) -> int:
+    """Bring the runs of trials up to date; how many of them were deleted in MLflow."""
+    deleted = 0
+    for done, record in enumerate(records):
+        on_left(len(records) - done)
+        if done % TOGETHER == 0:
+            mirror.show_together(records[done : done + TOGETHER])
+        try:
+            mirror.sync(record)
+        except RunDeletedError:
+            deleted += 1
+        except (ArtifactError, FilesAwayError, RunRefusedError) as error:
+            on_fault(str(error))
+    return deleted
 
 
 @tells_storage_faults

@@ -11,40 +11,32 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from statistics import fmean, median
+from importlib.util import find_spec
+from statistics import fmean
 
 import optuna
-import yaml
 from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, TPESampler
 
+from benchmarks.tabular.choice import Choice, Policy
 from benchmarks.tabular.curves import Curves
-from benchmarks.tabular.replay import replay
+from benchmarks.tabular.pausing import replay_pausing
+from benchmarks.tabular.replay import replay, with_values
+from benchmarks.tabular.samplers import Bandit, LossFirst, better_half, thompson
+from benchmarks.tabular.stoppers import (
+    AcrossLosses,
+    Extrapolation,
+    HyperBand,
+    MedianStopping,
+    NoFinalist,
+)
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.samplers import SAMPLERS
-from sweeps.search.setting import BASELINE, BASELINE_LOSS, Setting
+from sweeps.search.setting import BASELINE, Setting
 from sweeps.search.space import SearchSpace
-from sweeps.search.stopping import STOPPERS, SuccessiveHalving, grace_period, make_stopper
-from sweeps.sweep_file.loading import dump_sweep, override_sweep
+from sweeps.search.stopping import STOPPERS, make_stopper
 from sweeps.sweep_file.schema import Rule, SweepFile
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What a search came to.
-
-    Attributes:
-        setting: The recorded setting that it chose, the baseline if it found none.
-        epoch: Of its training that is kept.
-        promised: What validation said of it, the metric that the table is about.
-        epochs: How many were trained in all.
-    """
-
-    setting: Setting
-    epoch: int
-    promised: float
-    epochs: int
 
 
 @dataclass(frozen=True)
@@ -56,6 +48,7 @@ class Calsweep:
         published: Share of the trials that published settings may take; they come first.
         initial: What to begin with instead of them, the baseline first.
         at_once: How many trials run side by side.
+        pausing: Pauses trials in place of stopping them, and replays the sweep by that.
         judge: Chooses of all trials by the sweep's rule.
     """
 
@@ -63,6 +56,7 @@ class Calsweep:
     published: float = 1.0
     initial: tuple[Setting, ...] | None = None
     at_once: int = 1
+    pausing: Callable[..., list[TrialRecord]] | None = None
     judge: Callable[[Sequence[TrialRecord], Rule], Candidate | None] = lambda records, rule: (
         Ranking(records, rule).chosen
     )
@@ -73,8 +67,11 @@ class Calsweep:
         """Replay it; ``seeds`` are recorded ones, of the search and then of the finalists."""
         sweep = with_values(sweep, self.sets)
         own = seeds[: len(sweep.seeds)]
-        initial = self.initial or self._published(sweep, num_classes)
-        records = replay(sweep, curves, num_classes, own, self.at_once, initial)
+        if self.pausing is not None:
+            records = self.pausing(sweep, curves, num_classes, own)
+        else:
+            initial = self.initial or self._published(sweep, num_classes)
+            records = replay(sweep, curves, num_classes, own, self.at_once, initial)
         chosen = self.judge(records, sweep.rule)
         setting = curves.nearest(chosen.setting if chosen else BASELINE)
         promised = chosen.mean("val_ece") if chosen else math.nan
@@ -160,14 +157,6 @@ def everything(sweep: SweepFile, curves: Curves, num_classes: int, seeds: Sequen
     )
 
 
-def with_values(sweep: SweepFile, sets: Sequence[str]) -> SweepFile:
-    """A sweep with some values replaced, ``KEY=VALUE`` each."""
-    return override_sweep(yaml.safe_load(dump_sweep(sweep)), sets) if sets else sweep
-
-
-Policy = Callable[[SweepFile, Curves, int, Sequence[int]], Choice]
-
-
 def by(objective: str) -> Callable[[Sequence[TrialRecord], Rule], Candidate | None]:
     """Chooses by another metric than the search aimed at."""
     return lambda records, rule: Ranking(records, replace(rule, objective=objective)).chosen
@@ -202,34 +191,7 @@ def simplest(records: Sequence[TrialRecord], rule: Rule) -> Candidate | None:
     return min(within, key=lambda c: (order[c.trials[0].role], c.objective))
 
 
-class AcrossLosses(SuccessiveHalving):
-    """ASHA among the trials of all losses together."""
-
-    def judge(self, record: TrialRecord, entry: dict[str, float]) -> bool:
-        """As for one loss; see :class:`~sweeps.search.stopping.Stopper`."""
-        return super().judge(replace(record, loss=BASELINE_LOSS), entry)
-
-
-class MedianStopping:
-    """Stops what is worse, at its best, than the median of the others' means (Golovin et al. 2017).
-
-    Among the trials of a loss, from the grace period on, if three others came as far.
-    """
-
-    def __init__(self, sweep: SweepFile) -> None:
-        self._metric = sweep.scheduler.metric
-        last = math.floor(0.9 * sweep.training.epochs)
-        self.rungs = tuple(range(grace_period(sweep), last + 1))
-        self._means: dict[tuple[str, int], dict[int, float]] = {}
-
-    def judge(self, record: TrialRecord, entry: dict[str, float]) -> bool:
-        """See :class:`~sweeps.search.stopping.Stopper`."""
-        epoch = int(entry["epoch"])
-        values = [known[self._metric] for known in record.history[:epoch]]
-        means = self._means.setdefault((record.loss, epoch), {})
-        others = [mean for number, mean in means.items() if number != record.number]
-        means[record.number] = fmean(values)
-        return epoch in self.rungs and len(others) >= 3 and not min(values) <= median(others)
+_FEW = 2  # trials of a loss that are enough to model
 
 
 def _or_inf(value: float) -> float:
@@ -242,19 +204,54 @@ def _tpe(seed: int, **options: bool | int) -> BaseSampler:
         return TPESampler(seed=seed, **options)  # type: ignore[arg-type]
 
 
+def _loss_first(
+    bandit: Bandit, within: Callable[[int], BaseSampler]
+) -> Callable[[int], BaseSampler]:
+    return partial(LossFirst, bandit=bandit, within=within)
+
+
+def add_syne_tune() -> None:
+    """Let its ASHA stand beside the others, where it is installed.
+
+    Its BOHB suggests what that does: for 16 hyperparameters its densities take 107 trials.
+    """
+    if find_spec("syne_tune") is None:
+        return
+    from benchmarks.tabular.syne_tune_schedulers import SyneTuneASHA
+
+    for metric, words in (("val_ece", "ECE"), ("val_nll", "NLL")):
+        POLICIES["others"][f"Syne Tune's ASHA on {words}"] = SyneTuneASHA(metric)
+
+
 def add_to_the_engine() -> None:
     """Let sweep files name what is compared here besides the engine's own stoppers and samplers."""
-    STOPPERS.update({"asha_across": AcrossLosses, "median": MedianStopping})
+    STOPPERS.update(
+        {
+            "asha_across": AcrossLosses,
+            "median": MedianStopping,
+            "hyperband": HyperBand,
+            "extrapolation": Extrapolation,
+            "no_finalist": NoFinalist,
+        }
+    )
     SAMPLERS.update(
         {
             "tpe_univariate": _tpe,
             "tpe_liar": partial(_tpe, multivariate=True, group=True, constant_liar=True),
+            "thompson_random": _loss_first(thompson, SAMPLERS["random"]),
+            "thompson_tpe": _loss_first(thompson, partial(_tpe, n_startup_trials=_FEW)),
+            "half_random": _loss_first(better_half, SAMPLERS["random"]),
+            "half_tpe": _loss_first(better_half, partial(_tpe, n_startup_trials=_FEW)),
         }
     )
 
 
 def _stop(**values: object) -> Calsweep:
     return Calsweep(tuple(f"scheduler.{key}={value}" for key, value in values.items()))
+
+
+def _pause(**options: bool) -> Calsweep:
+    return Calsweep(pausing=partial(replay_pausing, **options))
 
 
 def _suggest(sampler: str, **others: float) -> Calsweep:
@@ -300,6 +297,13 @@ POLICIES: dict[str, dict[str, Policy]] = {
         "ASHA, factor 4": _stop(reduction_factor=4),
         "ASHA, 1 epoch of grace": _stop(grace_period=1),
         "ASHA, 5 epochs of grace": _stop(grace_period=5),
+        "HyperBand": _stop(name="hyperband"),
+        "extrapolated NLL": _stop(name="extrapolation"),
+        "extrapolated, no finalist to be": _stop(name="no_finalist"),
+        "pausing and promoting": _pause(),
+        "pausing and promoting, all at a rung first": _pause(synchronous=True),
+        "pausing and promoting, across losses": _pause(across=True),
+        "pausing and promoting, 100 trials": replace(_trials(100), pausing=replay_pausing),
     },
     "suggests": {
         "random": _suggest("random"),
@@ -310,6 +314,11 @@ POLICIES: dict[str, dict[str, Policy]] = {
         "random, none published": _suggest("random", published=0.0),
         "TPE, 8 at once": _suggest("tpe", at_once=8),
         "TPE with constant liar, 8 at once": _suggest("tpe_liar", at_once=8),
+        "loss by Thompson sampling, then random": _suggest("thompson_random"),
+        "loss by Thompson sampling, then TPE": _suggest("thompson_tpe"),
+        "better half of the losses, random": _suggest("half_random"),
+        "better half of the losses, TPE": _suggest("half_tpe"),
+        "better half of the losses, TPE, a fifth published": _suggest("half_tpe", published=0.2),
     },
     "chooses": {
         "aims at debiased ECE": _aim("val_debiased_ece"),

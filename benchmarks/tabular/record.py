@@ -14,7 +14,7 @@ import argparse
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -57,16 +57,21 @@ def settings(sweep: SweepFile, num_classes: int) -> list[Setting]:
     return list(found)
 
 
-def record(sweep: SweepFile, dataset: Dataset, setting: Setting, seed: int) -> list[Entry]:
-    """Train one trial; its history with all metrics after every epoch, short if it diverged."""
-    epochs = sweep.training.epochs
+def record(
+    sweep: SweepFile,
+    dataset: Dataset,
+    setting: Setting,
+    seed: int,
+    outcome_epochs: Sequence[int],
+) -> list[Entry]:
+    """Train one trial; its history, short if it diverged, with all metrics after these epochs."""
     with tempfile.TemporaryDirectory(prefix="calsweep-tabular-") as folder:
         setup = TrialSetup(
             model=sweep.model.name,
             model_options=sweep.model.options,
             training=sweep.training.config(),
             trials_uri=folder,
-            outcome_epochs=tuple(range(1, epochs + 1)),
+            outcome_epochs=tuple(outcome_epochs),
             rung_metrics=METRICS,
         )
         config = TrialConfig(0, "search", setting.loss, setting.hyperparameters, seed)
@@ -96,7 +101,7 @@ def main() -> None:
     dataset = load_data(sweep)
     begun = time.monotonic()
     for done, (path, setting, seed) in enumerate(_left(sweep, dataset, folder, packed), start=1):
-        history = record(sweep, dataset, setting, seed)
+        history = record(sweep, dataset, setting, seed, range(1, sweep.training.epochs + 1))
         _write(as_table(setting, seed, history), path)
         print(f"{done} trials, {(time.monotonic() - begun) / done:.1f} s each", flush=True)
 

@@ -31,8 +31,10 @@ from statistics import fmean, stdev, variance
 
 import optuna
 
+from benchmarks.tabular.choice import Policy
 from benchmarks.tabular.curves import Curves, read_trials, with_degenerate
-from benchmarks.tabular.policies import DEFAULT, POLICIES, Policy, add_to_the_engine, with_values
+from benchmarks.tabular.policies import DEFAULT, POLICIES, add_syne_tune, add_to_the_engine
+from benchmarks.tabular.replay import with_values
 from sweeps.planning.data import load_data
 from sweeps.search.setting import BASELINE, Setting
 from sweeps.search.space import SearchSpace
@@ -153,6 +155,7 @@ def run(policy: Policy, sweep: SweepFile, truth: Truth, num_classes: int, number
 def main() -> None:
     """Replay all policies and print the tables."""
     add_to_the_engine()
+    add_syne_tune()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("sweeps", nargs="+", metavar="FILE")
     parser.add_argument("--replays", type=int, default=100)

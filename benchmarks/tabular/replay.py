@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import yaml
+
 from benchmarks.tabular.curves import Curves
 from sweeps.search.ledger import Ledger
 from sweeps.search.record import TrialRecord
 from sweeps.search.setting import Setting
+from sweeps.sweep_file.loading import dump_sweep, override_sweep
 from sweeps.sweep_file.schema import SweepFile
 from trainables.report import Entry
 
@@ -51,7 +54,7 @@ def replay(
         The records of its trials.
     """
     in_place = dict(zip(sweep.seeds, seeds, strict=True))
-    ledger = Ledger(sweep, _keep_nothing, num_classes, initial=initial)
+    ledger = Ledger(sweep, keep_nothing, num_classes, initial=initial)
     running: list[_Running] = []
     while not ledger.exhausted:
         while len(running) < at_once and (record := ledger.next()) is not None:
@@ -61,7 +64,12 @@ def replay(
     return ledger.records
 
 
-def _keep_nothing(record: TrialRecord) -> None:
+def with_values(sweep: SweepFile, sets: Sequence[str]) -> SweepFile:
+    """A sweep with some values replaced, ``KEY=VALUE`` each."""
+    return override_sweep(yaml.safe_load(dump_sweep(sweep)), sets) if sets else sweep
+
+
+def keep_nothing(record: TrialRecord) -> None:
     """Replayed trials are written nowhere."""
 
 

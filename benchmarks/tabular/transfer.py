@@ -20,8 +20,9 @@ from statistics import fmean
 
 import optuna
 
-from benchmarks.tabular.policies import Calsweep, with_values
+from benchmarks.tabular.policies import Calsweep
 from benchmarks.tabular.regret import QUICKSTART, Truth, load, mean_and_error
+from benchmarks.tabular.replay import with_values
 from sweeps.search.setting import BASELINE, Setting
 from sweeps.search.space import SearchSpace
 

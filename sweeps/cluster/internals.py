@@ -192,6 +192,47 @@ def killed_for_memory(on_shortage: Callable[[str], object]) -> Iterator[None]:
         RayActorManager._actor_start_failed = starting
 
 
+@contextmanager
+def idle_processes_kept(slots: Callable[[], int], running: Callable[[], int]) -> Iterator[None]:
+    """While it lasts, Tune keeps the processes of trials that ended for those that come later.
+
+    Tune keeps one, and as many as there are trials waiting, of which there are none while the last
+    ones of the search run. The finalists would then need new processes, and not get them: whenever
+    one ends, the next takes its process, and the one that is starting is thrown away, so that short
+    trials run one after the other on one slot.
+
+    Args:
+        slots: How many trials may run side by side, now.
+        running: How many do.
+
+    Leans on: ``_ObjectCache``, where ``TuneController`` keeps processes; it is replaced meanwhile.
+    Why: ``TuneConfig`` has no argument for it.
+    Since: Ray 2.60, the oldest that is allowed.
+    Test: tests/sweeps/test_service.py::test_finalists_take_the_processes_of_the_search
+    """
+    from ray.tune.execution import tune_controller
+
+    class Kept(tune_controller._ObjectCache):
+        def cache_object(self, key: Any, obj: Any) -> bool:
+            if self._num_cached_objects >= slots():
+                return bool(super().cache_object(key, obj))
+            self._cached_objects[key].append(obj)
+            self._num_cached_objects += 1
+            return True
+
+        def flush_cached_objects(self, force_all: bool = False) -> Iterator[Any]:
+            # There is room for fewer where a node has gone, or its memory ran short.
+            if force_all or self._num_cached_objects + running() > slots():
+                yield from super().flush_cached_objects(force_all)
+
+    tunes_own = tune_controller._ObjectCache
+    tune_controller._ObjectCache = Kept
+    try:
+        yield
+    finally:
+        tune_controller._ObjectCache = tunes_own
+
+
 _SHORTAGE = "running low on memory"
 _USED = re.compile(r"Memory usage (\d+)B exceeded")
 _KILLED = re.compile(r"pid=(\d+), actual memory used=([\d.]+)GB")

@@ -15,7 +15,7 @@ from ray import tune as ray_tune
 
 from sweeps.cluster.callback import LedgerCallback
 from sweeps.cluster.connection import concurrent_trials
-from sweeps.cluster.internals import SweepOverError, killed_for_memory
+from sweeps.cluster.internals import SweepOverError, idle_processes_kept, killed_for_memory
 from sweeps.cluster.scheduler import LedgerScheduler
 from sweeps.cluster.searcher import LedgerSearcher
 from sweeps.cluster.slots import Slots
@@ -25,7 +25,6 @@ from sweeps.search.ledger import Ledger
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import ScalingSection
 from trainables.config import EncoderSetup, TrialSetup
-from trainables.report import TrialConfig
 from trainables.storage import Folder
 
 if TYPE_CHECKING:
@@ -62,7 +61,10 @@ def tune(
     faults, progress = 0, ledger.progress
     while True:
         try:
-            with killed_for_memory(callback.out_of_memory):
+            with (
+                killed_for_memory(callback.out_of_memory),
+                idle_processes_kept(slots, lambda: ledger.live),
+            ):
                 _tuner(ledger, store, sweep_id, dataset, encoder, slots, callback).fit()
             fault = "it ended before the sweep"
         except SweepOverError:
@@ -128,7 +130,7 @@ def _tuner(
             search_alg=LedgerSearcher(ledger, slots),
             scheduler=LedgerScheduler(ledger),
             num_samples=-1,  # the searcher says when it is enough
-            reuse_actors=not several,
+            reuse_actors=True,
         ),
         run_config=ray_tune.RunConfig(
             name="tune",
@@ -158,19 +160,17 @@ def _of_one_process(
 def _of_several_workers(
     scaling: ScalingSection, dataset: Data, setup: TrialSetup, scratch: Folder
 ) -> Any:
-    from trainables.wrappers.several_workers import Workers, train_trial
+    from trainables.wrappers.several_workers import TuneTrialOfWorkers, Workers
 
-    data = ray.put(dataset)
     workers = Workers(
         count=scaling.num_workers,
         cpus=scaling.cpus_per_worker,
         gpus=scaling.gpus,
         scratch_uri=scratch.path if scratch.is_local else scratch.uri,
     )
-
-    def trial(config: dict[str, Any]) -> None:
-        train_trial(TrialConfig.from_tune(config), data, setup, workers)
-
+    trial = ray_tune.with_parameters(
+        TuneTrialOfWorkers, dataset=[ray.put(dataset)], trial_setup=setup, workers=workers
+    )
     # The workers get places of their own; the trial's process, which only waits for them, takes no
     # CPU from them, and Tune refuses a trial that takes nothing.
     places = ray_tune.PlacementGroupFactory([{"memory": _WAITING_MEMORY}])

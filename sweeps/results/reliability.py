@@ -23,7 +23,7 @@ _STYLE = (
     ".title{font-size:14px;font-weight:600}"
     ".accuracy{fill:#3b6fb6}.gap{fill:#d1495b;fill-opacity:.35;stroke:#d1495b;stroke-width:.6}"
     ".share{fill:none;stroke:#8a8f98}.axis{fill:none;stroke:var(--dim,#555)}"
-    ".band{fill:var(--ink,#111)}.count{font-size:7px;text-anchor:middle}"
+    ".band{fill:var(--ink,#111)}.count{font-size:10px;text-anchor:end}"
     ".ideal{stroke:var(--dim,#222);stroke-dasharray:4 3}"
 )
 
@@ -59,7 +59,7 @@ def reliability_svg(
             [(1.0, "as trained"), (temperature, f"temperature {temperature:.2f}")]
         )
     ]
-    width, height = 2 * (_SIZE + _MARGIN) + 30, _SIZE + 2 * _MARGIN + 28
+    width, height = 2 * (_SIZE + _MARGIN) + 30, _SIZE + 2 * _MARGIN + 36
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}" role="img"><title>{escape(title)}</title>'
@@ -95,9 +95,9 @@ def _panel(
             if cluster_size == 1:
                 few, many = (binomial_quantile(s, count, confidence) / count for s in _BAND)
                 bars.append(_bar("band", middle - _WHISKER, middle + _WHISKER, few, many))
-            counts.append(
-                f'<text class="count" x="{_x(middle)}" y="{_SIZE + 42}">{_short(count)}</text>'
-            )
+            # Upright: beside each other they would have to be too small to read.
+            place = f"translate({_x(middle) + 3.5},{_SIZE + 38}) rotate(-90)"
+            counts.append(f'<text class="count" transform="{place}">{_short(count)}</text>')
     left, top = _MARGIN + index * (_SIZE + _MARGIN), _MARGIN + 16
     ticks = "".join(
         f'<text x="{_x(t)}" y="{_SIZE + 16}" text-anchor="middle">{t:g}</text>'
@@ -142,7 +142,7 @@ def _bar(kind: str, lower: float, upper: float, low: float, high: float) -> str:
 
 
 def _short(count: int) -> str:
-    """A number in the width of a bin: 12,345 is 12k."""
+    """A number in four characters: 12,345 is 12k."""
     if count < 10_000:
         return str(count)
     return f"{count / 1000:.0f}k" if count < 1_000_000 else f"{count / 1e6:.0f}M"

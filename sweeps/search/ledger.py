@@ -17,7 +17,7 @@ from sweeps.search.ranking import Ranking
 from sweeps.search.record import State, TrialRecord
 from sweeps.search.setting import Setting
 from sweeps.search.space import SearchSpace
-from sweeps.search.stopping import make_stopper
+from sweeps.search.stopping import is_at_chance, make_stopper
 from sweeps.search.study import SweepStudy
 from sweeps.search.warm_start import EarlierTrial
 from sweeps.sweep_file.schema import SweepFile
@@ -70,6 +70,7 @@ class Ledger:
         self._study = SweepStudy(sweep, self._space)
         self._study.learn(earlier)
         self._stopper = make_stopper(sweep)
+        self._num_classes = num_classes
         if initial is None:
             initial = self._space.initial_settings(num_classes)
         self._initial = list(initial)[: sweep.search.trials]
@@ -193,11 +194,20 @@ class Ledger:
             self._notify(record)
 
     def judge(self, number: int, entries: Iterable[Entry]) -> bool:
-        """Whether a trial is to be stopped after these epochs: never the baseline or a finalist."""
+        """Whether a trial is to be stopped after these epochs.
+
+        Never the baseline or a finalist, nor at the first rung one that is at chance there.
+        """
         record = self._by_number[number]
         if not record.searched:
             return False
-        poor = [self._stopper.judge(record, entry) for entry in entries]
+        poor = [
+            self._stopper.judge(record, entry)
+            and not (
+                entry["epoch"] <= self._stopper.rungs[0] and is_at_chance(entry, self._num_classes)
+            )
+            for entry in entries
+        ]
         return any(poor) and record.role != "baseline"
 
     def waiting(self, number: int, reason: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
-from sweeps.formatting import format_hyperparameters, format_loss
+from sweeps.formatting import format_setting
 from sweeps.search.entries import CompactEntry, Entry
 from sweeps.search.setting import Setting
 from trainables.report import Role, TrialConfig
@@ -142,11 +142,10 @@ class TrialRecord:
     @property
     def label(self) -> str:
         """``dual_focal γ=4.7``, with the seed for a finalist or an encoder."""
-        values = format_hyperparameters(self.hyperparameters) if self.hyperparameters else ""
+        setting = format_setting(self.loss, self.hyperparameters)
         seed = "" if self.searched else f"seed={self.seed}"
         stage = "encoder" if self.role == "encoder" else ""
-        loss = format_loss(self.loss)
-        return " ".join(part for part in (stage, loss, values, seed) if part)
+        return " ".join(part for part in (stage, setting, seed) if part)
 
     def add(self, entry: Entry) -> bool:
         """Append an epoch's metrics, unless that epoch is there already; whether it was new."""

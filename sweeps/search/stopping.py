@@ -101,6 +101,20 @@ class NeverStop:
         return False
 
 
+def is_at_chance(entry: Entry, num_classes: int) -> bool:
+    """Whether a classifier has learnt next to nothing: comparing it would be drawing lots.
+
+    Args:
+        entry: An epoch's metrics.
+        num_classes: Number of classes.
+
+    Returns:
+        Whether the odds of being right are less than twice those of a guess.
+    """
+    error = entry.get("val_error", math.nan)
+    return error > 0 and (1 - error) / error < 2 / (num_classes - 1)
+
+
 STOPPERS: dict[str, Callable[[SweepFile], Stopper]] = {
     "asha": SuccessiveHalving,
     "none": NeverStop,

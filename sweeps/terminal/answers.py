@@ -16,6 +16,8 @@ from sweeps.formatting import (
     format_fraction,
     format_hyperparameters,
     format_loss,
+    format_setting,
+    format_temperature,
     metric_heading,
     objective_heading,
 )
@@ -27,6 +29,8 @@ from sweeps.sweep_file.loading import FIRST_LINE, read_resolved, to_yaml
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.style import new_table
 
+_WORD = 28  # characters of a setting's longest word for which there is room
+
 
 def leaderboard_table(rows: Sequence[dict[str, Any]], objective: str) -> Table:
     """The leaderboard for the terminal; fits into 80 columns.
@@ -37,20 +41,21 @@ def leaderboard_table(rows: Sequence[dict[str, Any]], objective: str) -> Table:
     """
     *fractions, temperature = shown_metrics(objective).items()
     table = new_table(gap=1)
-    table.add_column("loss", no_wrap=True)
-    table.add_column("best setting", overflow="fold")
+    # Two columns, or a narrower one, would break words of settings at 80 characters.
+    settings = [format_setting(row["loss"], row["hyperparameters"]) for row in rows]
+    widest = max((len(word) for setting in settings for word in setting.split()), default=0)
+    table.add_column("loss and\nits best setting", overflow="fold", min_width=min(widest, _WORD))
     for _, heading in fractions:
         table.add_column("\n".join(heading), justify="right", min_width=5, no_wrap=True)
     table.add_column("\n".join(temperature[1]), justify="right", min_width=4, no_wrap=True)
     table.add_column("", overflow="fold", min_width=8)
-    for row in rows:
+    for row, setting in zip(rows, settings, strict=True):
         chosen = row["note"] == "chosen"
         judged = row["note"] in ("baseline", "finalist", "one seed")
         table.add_row(
-            format_loss(row["loss"]),
-            format_hyperparameters(row["hyperparameters"]),
+            setting,
             *(format_fraction(row[name]) for name, _ in fractions),
-            "–" if math.isnan(row["temperature"]) else f"{row['temperature']:.2f}",
+            format_temperature(row["temperature"]),
             row["note"],
             style="bold green" if chosen else None if judged else "dim",
         )

@@ -9,7 +9,6 @@ from typing import Any
 from rich.table import Table
 
 from sweeps.formatting import format_value
-from sweeps.planning.plan import describe_range
 from sweeps.terminal.style import new_table
 
 
@@ -40,6 +39,7 @@ def _loss_row(name: str) -> dict[str, str]:
 
 def _ranges(loss: str) -> str:
     from search_spaces import available_search_spaces, search_space
+    from sweeps.planning.plan import describe_range
 
     if loss not in available_search_spaces():
         return "no range: give it in the sweep file"

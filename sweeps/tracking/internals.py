@@ -155,7 +155,7 @@ def table_view(columns: dict[str, int], order_by: str) -> dict[str, Any]:
         order_by: Of these, what the runs are sorted by.
     """
     name = "attributes.`Run Name`"
-    widths = {name: 230, **columns}
+    widths = {name: 225, **columns}
     return {
         "selectedColumns": list(columns),
         "columnOrder": list(widths),

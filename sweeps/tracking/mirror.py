@@ -55,6 +55,7 @@ from sweeps.tracking.story import (
 )
 
 MachineSample = tuple[float, Mapping[str, float]]
+TOGETHER = 50  # trials that are shown at once
 _METRICS_PER_CALL = 1000  # MLflow's limit on all things in one call
 _SMALL_CHANGE = 100  # of which parameters and tags may take this many
 _PLACES = 500  # trials that are given their place: more, nobody looks at
@@ -315,7 +316,10 @@ class Mirror:
         with self._blamed(None):
             for name, text in files.items():
                 self._client.log_text(self._parent_id, text, name)
-            self._client.set_terminated(self._parent_id, ending.status)
+            began = self._client.get_run(self._parent_id).info.start_time
+            ended = [int(1000 * record.ended) for record in ending.ranking.records if record.ended]
+            # Not now: `calsweep sync` may come days later.
+            self._client.set_terminated(self._parent_id, ending.status, max([began, *ended]))
         with suppress(OSError):  # of the storage; the ids are a convenience
             there = {n: run for n, run in self._run_ids.items() if n not in self._deleted}
             self._store.save_run_ids(self._parent_id, there)

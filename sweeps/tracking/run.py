@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sweeps.formatting import format_fraction
+from sweeps.formatting import format_fraction, format_temperature
 from sweeps.results.columns import one_line, shown_metrics
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
@@ -98,7 +98,7 @@ def _in_words(record: TrialRecord, objective: str) -> dict[str, str]:
             if low is not None and high is not None:
                 words[column] += f" [{format_fraction(low)}, {format_fraction(high)}]"
     if "temperature" in outcome:
-        words["T"] = f"{outcome['temperature']:.2f}"
+        words["T"] = format_temperature(outcome["temperature"])
     return words
 
 

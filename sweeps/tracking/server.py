@@ -12,7 +12,7 @@ import tempfile
 import time
 
 from sweeps.errors import SweepFailedError, UserError
-from sweeps.redaction import redact
+from sweeps.redaction import redact, without_credentials
 from sweeps.tracking.address import (
     artifact_location,
     check_answers,
@@ -27,8 +27,12 @@ from sweeps.tracking.views import CHARTS_LINK, LINK
 _PATIENCE_SECONDS = 8.0
 
 
+_WHICH_PAGES = """MLflow opens a run in its pages for language models until you choose
+"Model training" there, at the top left; the browser remembers it."""
+
+
 def serve(storage: str, host: str, port: int) -> None:
-    """Serve the UI until interrupted.
+    """Serve the UI until interrupted; where a tracking server does that, print the links to it.
 
     Args:
         storage: The storage folder.
@@ -36,12 +40,17 @@ def serve(storage: str, host: str, port: int) -> None:
         port: Port to listen on.
 
     Raises:
-        UserError: There is nothing to show, another server does the serving, or the port is taken.
+        UserError: There is nothing to show, the tracking server does not answer, or the port is
+            taken.
         SweepFailedError: MLflow's server ended by itself.
     """
     uri = tracking_uri(storage)
     if is_server(uri):
-        raise UserError(f"the runs are on a tracking server; open {uri} in a browser")
+        check_answers(uri)
+        print("The runs are on a tracking server:")
+        _print_links(uri, without_credentials(uri).rstrip("/"))
+        print(_WHICH_PAGES)
+        return
     path = sqlite_path(uri)
     if path is not None and not path.exists():
         raise UserError(f"{uri} has no runs yet; `calsweep run quickstart` makes some")
@@ -75,7 +84,8 @@ def serve(storage: str, host: str, port: int) -> None:
         )
         try:
             if _is_up(server, f"http://{host}:{port}"):
-                _print_links(uri, host, port)
+                _print_links(uri, _address(host, port))
+                print(f"MLflow is up at http://{host}:{port}; Ctrl-C ends it", flush=True)
             code = server.wait()
         except KeyboardInterrupt:
             return
@@ -108,12 +118,15 @@ def _end(server: subprocess.Popen[bytes]) -> None:
             server.wait(timeout=_PATIENCE_SECONDS)
 
 
-def _print_links(uri: str, host: str, port: int) -> None:
+def _address(host: str, port: int) -> str:
+    """Where the links of this server lead."""
     # Whoever has set the server's names of his own is to use these.
     known = os.environ.keys() & server_environment(host, port).keys()
-    address = f"http://{host if known else browser_host(host)}:{port}"
+    return f"http://{host if known else browser_host(host)}:{port}"
+
+
+def _print_links(uri: str, address: str) -> None:
     for experiment in our_experiments(make_client(uri)):
         page = f"{address}/#/experiments/{experiment.experiment_id}"
         print(f"  {experiment.name}  {page}/{LINK}")
         print(f"  {' ' * len(experiment.name)}  {page}/{CHARTS_LINK}")
-    print(f"MLflow is up at http://{host}:{port}; Ctrl-C ends it", flush=True)

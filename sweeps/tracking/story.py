@@ -11,7 +11,12 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from sweeps.errors import first_line
-from sweeps.formatting import counted, format_fraction, format_hyperparameters
+from sweeps.formatting import (
+    counted,
+    format_fraction,
+    format_hyperparameters,
+    format_temperature,
+)
 from sweeps.redaction import redact
 from sweeps.results.best import as_sweep_file
 from sweeps.results.columns import one_line, shown_metrics
@@ -151,13 +156,17 @@ def dataset_entity(sweep: SweepFile, identity: Identity) -> Any:
 
 def _table(sweep: SweepFile, rows: Sequence[dict[str, Any]]) -> str:
     shown = shown_metrics(sweep.objective)
+    *fractions, temperature = shown
     heads = ["loss", "best setting", *(one_line(heading) for heading in shown.values()), ""]
-    lines = [heads, ["---"] * len(heads)]
+    # MLflow leaves no room between columns.
+    lines = [[f"{head}&ensp;" for head in heads], ["---"] * len(heads)]
     for row in rows:
-        values = [format_fraction(row[name]) for name in shown]
         setting = format_hyperparameters(row["hyperparameters"])
-        lines.append([row["loss"], setting, *values, str(row["note"])])
-    return "\n".join(f"| {' | '.join(_escaped(cell) for cell in line)} |" for line in lines)
+        wide = [f"{_escaped(text)}&ensp;" for text in (row["loss"], setting)]
+        values = [format_fraction(row[name]) for name in fractions]
+        values.append(f"{format_temperature(row[temperature])}&ensp;")
+        lines.append([*wide, *values, _escaped(str(row["note"]))])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _escaped(text: str) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable
 from typing import Any
+
+from optuna.distributions import CategoricalDistribution
 
 from sweeps.search.space import SearchSpace
 from sweeps.sweep_file.schema import SweepFile
@@ -13,8 +14,9 @@ from sweeps.tracking.internals import VIEW_LINK, chart_view, table_view, view_ta
 from sweeps.tracking.run import PLACE, hyperparameter_columns, word_columns
 
 _KEY = "calsweep"
-_NARROW, _WIDE = 75, 150
 _FIRST = ("epsilon", "gamma", "lam", "margin")
+# Pixels: as much as what stands there needs, as MLflow cuts the rest off.
+_PLACE, _METRIC, _ERROR, _TEMPERATURE, _NUMBER, _WORD = 100, 150, 134, 57, 74, 125
 VIEW_TAG = view_tag(_KEY)
 LINK = VIEW_LINK.format(key=_KEY)
 CHARTS_LINK = f"{LINK}&compareRunsMode=CHART"
@@ -29,14 +31,17 @@ def shared_view(sweep: SweepFile, tags: dict[str, str]) -> str:
     """
     objective = sweep.objective
     words = word_columns(objective)
-    searched = set(hyperparameter_columns(SearchSpace(sweep).searched_hyperparameters).values())
-    columns = {f"tags.`{PLACE}`": 95, f"tags.`{words.pop(objective)}`": _WIDE}
+    columns = {f"tags.`{PLACE}`": _PLACE, f"tags.`{words.pop(objective)}`": _METRIC}
     error = words.pop("val_error", None)  # which may be the objective
-    columns |= {f"tags.`{word}`": _NARROW for word in (error, "T") if word is not None}
+    columns |= {} if error is None else {f"tags.`{error}`": _ERROR}
+    columns |= {f"tags.`{words.pop('temperature')}`": _TEMPERATURE}
     # The loss is in the run's name, and on 1,440 pixels four hyperparameters find room.
-    columns |= {f"params.`{name}`": _NARROW for name in sorted(_shown(tags) | searched, key=_rank)}
-    columns |= {"params.`loss`": 120}
-    columns |= {f"tags.`{word}`": _WIDE for word in words.values() if word != "T"}
+    hyperparameters = _shown(tags) | _widths(sweep)
+    columns |= {
+        f"params.`{name}`": hyperparameters[name] for name in sorted(hyperparameters, key=_rank)
+    }
+    columns |= {"params.`loss`": _WORD}
+    columns |= {f"tags.`{word}`": _METRIC for word in words.values()}
     return json.dumps(
         {
             **table_view(columns, order_by=f"tags.`{PLACE}`"),
@@ -85,7 +90,21 @@ def _rank(hyperparameter: str) -> tuple[bool, str]:
     return hyperparameter not in _FIRST, hyperparameter
 
 
-def _shown(tags: dict[str, str]) -> set[str]:
-    """The parameters that an experiment's view shows already."""
-    columns: Iterable[str] = json.loads(tags.get(VIEW_TAG, "{}")).get("selectedColumns", [])
-    return {c[len("params.`") : -1] for c in columns if c.startswith("params.")} - {"loss"}
+def _widths(sweep: SweepFile) -> dict[str, int]:
+    """The parameters that a sweep searches; those whose values are words are wide."""
+    found: dict[str, int] = {}
+    for branch in SearchSpace(sweep).branches.values():
+        columns = hyperparameter_columns(branch)
+        for name, distribution in branch.items():
+            is_word = isinstance(distribution, CategoricalDistribution) and any(
+                isinstance(choice, str) for choice in distribution.choices
+            )
+            found[columns[name]] = max(_WORD if is_word else _NUMBER, found.get(columns[name], 0))
+    return found
+
+
+def _shown(tags: dict[str, str]) -> dict[str, int]:
+    """The parameters that an experiment's view shows already, and their widths."""
+    widths: dict[str, int] = json.loads(tags.get(VIEW_TAG, "{}")).get("columnWidths", {})
+    found = {c[len("params.`") : -1]: w for c, w in widths.items() if c.startswith("params.`")}
+    return {name: width for name, width in found.items() if name != "loss"}

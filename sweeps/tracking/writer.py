@@ -16,7 +16,13 @@ from contextlib import suppress
 from sweeps.errors import first_line
 from sweeps.search.record import TrialRecord
 from sweeps.tracking.artifacts import ArtifactError, FilesAwayError
-from sweeps.tracking.mirror import MachineSample, Mirror, RunDeletedError, RunRefusedError
+from sweeps.tracking.mirror import (
+    TOGETHER,
+    MachineSample,
+    Mirror,
+    RunDeletedError,
+    RunRefusedError,
+)
 from sweeps.tracking.rights import NoRightError
 from sweeps.tracking.story import Ending
 
@@ -25,7 +31,6 @@ logger = logging.getLogger("calsweep")
 _PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 15.0
 _MOST_SAMPLES = 1000  # of machines, kept while MLflow does not answer
-_TOGETHER = 50  # trials that are shown at once
 _TRIES = 3  # of a run that MLflow refuses
 
 
@@ -160,8 +165,8 @@ class MlflowWriter:
     def _show_all(self) -> None:
         with self._lock:
             batch = list(self._pending.values())
-        for start in range(0, len(batch), _TOGETHER):
-            some = batch[start : start + _TOGETHER]
+        for start in range(0, len(batch), TOGETHER):
+            some = batch[start : start + TOGETHER]
             if self._abandoned:
                 return
             self._mirror.show_together(some)

@@ -1,22 +1,27 @@
 """Policies of search on trials whose truth is known: what is planted never wins."""
 
+import math
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from statistics import fmean
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 import numpy as np
+import optuna
 import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution
+from optuna.samplers import RandomSampler
+from optuna.trial import TrialState, create_trial
 
-from benchmarks.tabular.curves import Curves, with_degenerate
+from benchmarks.tabular.curves import Curves, Trials, with_degenerate
 from benchmarks.tabular.findings import spreads
+from benchmarks.tabular.pausing import Promotions, replay_pausing
 from benchmarks.tabular.policies import (
     DEFAULT,
     POLICIES,
-    AcrossLosses,
     Calsweep,
-    MedianStopping,
     Plain,
     add_to_the_engine,
     simplest,
@@ -24,12 +29,21 @@ from benchmarks.tabular.policies import (
 )
 from benchmarks.tabular.regret import Truth, run
 from benchmarks.tabular.replay import replay
+from benchmarks.tabular.samplers import LossFirst, Values, better_half, thompson
+from benchmarks.tabular.stoppers import (
+    AcrossLosses,
+    Extrapolation,
+    HyperBand,
+    MedianStopping,
+    NoFinalist,
+    lowest_to_come,
+)
 from benchmarks.tabular.transfer import gains, ranked_elsewhere
 from sweeps.search.record import TrialRecord
 from sweeps.search.samplers import SAMPLERS, random
 from sweeps.search.setting import BASELINE, Setting
 from sweeps.search.space import SearchSpace
-from sweeps.search.stopping import STOPPERS
+from sweeps.search.stopping import STOPPERS, Stopper
 from sweeps.sweep_file.schema import SweepFile
 from tests.builders import make_sweep, ranked, trial
 from trainables.report import Entry
@@ -275,3 +289,217 @@ def test_spreads_over_seeds_and_samples_are_found_again() -> None:
     seeds, within = spreads(Truth(Curves(trials, SearchSpace(sweep)), sweep), 2_500, 10_000)
     assert within == pytest.approx(0.3, rel=0.2)
     assert seeds == pytest.approx(0.02, rel=0.2)
+
+
+NEW_POLICIES = [
+    *(f"stops/{name}" for name in list(POLICIES["stops"])[12:]),
+    *(f"suggests/{name}" for name in list(POLICIES["suggests"])[8:]),
+]
+
+
+@pytest.mark.parametrize("name", NEW_POLICIES)
+def test_nothing_degenerate_wins_whatever_stops_or_suggests(name: str) -> None:
+    truth = truth_of(sweep_of(), share=0.5)
+    policy = POLICIES[name.split("/", maxsplit=1)[0]][name.split("/")[1]]
+    assert not run(policy, truth.sweep, truth, 10, 0).degenerate
+
+
+class CountingCurves(Curves):
+    """Knows how often each epoch of each trial was trained."""
+
+    def __init__(self, trials: Trials, space: SearchSpace) -> None:
+        super().__init__(trials, space)
+        self.trained: Counter[tuple[Setting, int, float]] = Counter()
+
+    def history(self, setting: Setting, seed: int) -> Any:
+        for entry in super().history(setting, seed):
+            self.trained[setting, seed, entry["epoch"]] += 1
+            yield entry
+
+
+@pytest.mark.parametrize("options", [{}, {"across": True}, {"synchronous": True}])
+def test_a_promoted_trial_goes_on_where_it_paused(options: dict[str, bool]) -> None:
+    sweep = sweep_of(trials=30)
+    curves = CountingCurves(recorded(sweep), SearchSpace(sweep))
+    records = replay_pausing(sweep, curves, 10, (0, 1, 2), **options)
+    assert set(curves.trained.values()) == {1}
+    assert sum(curves.trained.values()) == sum(record.epochs for record in records)
+    for record in records:
+        assert [entry["epoch"] for entry in record.history] == list(range(1, record.epochs + 1))
+    searched = [r for r in records if r.searched]
+    assert {r.epochs for r in searched if r.state == "stopped"} == {1, 3}
+    assert {r.epochs for r in searched if r.state == "finished"} == {EPOCHS}
+    assert {r.state for r in records if not r.searched} == {"finished"}
+    assert len(searched) == 30 and sum(r.epochs for r in searched) < 30 * 4
+
+
+def reach(
+    promotions: Promotions, number: int, nll: float, epoch: int = 1, loss: str = "focal"
+) -> None:
+    assert promotions.pauses(trial(number, loss, history=[{"epoch": float(epoch), "val_nll": nll}]))
+
+
+def test_the_best_third_of_a_rung_is_promoted_and_none_twice() -> None:
+    promotions = Promotions(sweep_of())
+    reaches = partial(reach, promotions)
+    reaches(1, 0.3)
+    reaches(2, 0.1)
+    reaches(9, 0.0, loss="mbls")  # of another loss, with which none of these competes
+    assert promotions.next() is None  # of two the best third is none
+    reaches(3, float("nan"))
+    assert [promotions.next(), promotions.next()] == [2, None]
+    for number in (4, 5, 6):
+        reaches(number, 0.2)
+    assert [promotions.next(), promotions.next()] == [4, None]
+    for number in (2, 4, 5):
+        reaches(number, number, epoch=3)
+    reaches(7, 0.0)
+    assert promotions.next() == 2  # the one that is far first
+    whole = trial(8, history=[{"epoch": float(EPOCHS), "val_nll": 0.0}])
+    assert not promotions.pauses(whole)
+
+
+@pytest.mark.parametrize(("synchronous", "order"), [(False, [1, 4]), (True, [4, 1])])
+def test_all_come_to_a_rung_before_one_goes_on_or_not(synchronous: bool, order: list[int]) -> None:
+    promotions = Promotions(sweep_of(), synchronous=synchronous)
+    for number in (4, 5, 6):
+        reach(promotions, number, number)
+    for number in (1, 2, 3):
+        reach(promotions, number, number, epoch=3)
+    assert [promotions.next(), promotions.next()] == order
+
+
+def test_a_budget_of_epochs_binds_where_trials_pause() -> None:
+    sweep = make_sweep(training={"epochs": EPOCHS}, search={"trials": 30, "max_epochs": 90})
+    curves = Curves(recorded(sweep), SearchSpace(sweep))
+    records = replay_pausing(sweep, curves, 10, (0, 1, 2))
+    assert sum(record.epochs for record in records) <= 90
+    assert [record for record in records if record.role == "finalist"]
+
+
+def test_hyperband_begins_to_stop_later_for_some_and_never_for_a_share() -> None:
+    sweep = sweep_of(scheduler={"grace_period": 1})
+    stopper = HyperBand(sweep)  # brackets of 9, 5 and 3 in 17, that begin at epochs 1, 3 and 9
+    assert stopper.rungs == (1, 3)
+    ended: Counter[int] = Counter()
+    for number in range(340):
+        record = TrialRecord(number, "search", "focal", {}, 0, 0.0)
+        for epoch in range(1, EPOCHS + 1):
+            entry = {"epoch": float(epoch), "val_nll": float(number)}  # each worse than all before
+            record.add(entry)
+            if stopper.judge(record, entry):
+                break
+        ended[record.epochs] += 1
+    shares = [ended[epoch] / 340 for epoch in (1, 3, EPOCHS)]
+    assert shares == pytest.approx([9 / 17, 5 / 17, 3 / 17], abs=0.06)
+
+
+def test_a_power_law_is_extrapolated() -> None:
+    epochs = np.arange(1, 7)
+    assert lowest_to_come((0.2 + 0.5 / epochs).tolist(), 30) == pytest.approx(0.2 + 0.5 / 30)
+    draw = np.random.default_rng(0)
+    lows = [
+        lowest_to_come((0.2 + 0.5 / epochs + draw.normal(0, 0.01, 6)).tolist(), 30)
+        for _ in range(200)
+    ]
+    assert fmean(low < 0.2 + 0.5 / 30 for low in lows) > 0.9
+    assert lowest_to_come((0.2 + 0.5 / epochs + 0.1 * (epochs % 2)).tolist(), 30) < 0.2
+
+
+def judged(stopper: Stopper, number: int, role: Any = "search", **last: float) -> int:
+    """After how many epochs a trial of such curves is stopped; all, if it is not."""
+    record = TrialRecord(number, role, "focal", {}, 0, 0.0)
+    for epoch in range(1, EPOCHS + 1):
+        record.add({"epoch": float(epoch), **{k: v + 1 / epoch for k, v in last.items()}})
+        if stopper.judge(record, record.outcome):
+            break
+    return record.epochs
+
+
+def test_what_will_not_be_the_best_of_its_loss_is_stopped() -> None:
+    stopper = Extrapolation(sweep_of(scheduler={"grace_period": 1}))
+    assert judged(stopper, 1, val_nll=1.0) == EPOCHS
+    assert judged(stopper, 2, val_nll=1.1) == 5  # as soon as there is a curve
+    assert judged(stopper, 3, val_nll=0.9) == EPOCHS
+    assert judged(stopper, 4, val_nll=1.0) == 5
+
+
+def test_what_will_be_no_finalist_is_stopped() -> None:
+    sweep = sweep_of(scheduler={"grace_period": 1}, selection={"finalists": 2})
+    stopper = NoFinalist(sweep)
+    assert judged(stopper, 0, "baseline", val_error=0.1, val_ece=0.3) == EPOCHS
+    assert judged(stopper, 1, val_error=0.5, val_ece=0.0) == 5  # beyond the guard
+    assert judged(stopper, 2, val_error=0.1, val_ece=0.2) == EPOCHS
+    assert judged(stopper, 3, val_error=0.1, val_ece=0.31) == 5  # two are better
+    assert judged(stopper, 4, val_error=0.1, val_ece=0.25) == EPOCHS
+
+
+def test_the_better_half_of_the_losses_takes_turns() -> None:
+    draw = np.random.default_rng(0)
+    values = {"a": [0.1], "b": [0.2, math.nan], "c": [0.3], "d": [math.inf, 0.4]}
+    assert better_half(values, draw) == "a"  # of a and b the one with fewer trials
+    assert better_half({**values, "d": [math.nan]}, draw) in ("a", "d")  # unknown so far
+
+
+def test_thompson_sampling_prefers_what_is_better_by_as_much_as_is_known() -> None:
+    draw = np.random.default_rng(0)
+    values = {"good": [0.1, 0.12], "bad": [0.3, 0.32], "broken": [math.inf], "stopped": [math.nan]}
+    drawn = Counter(thompson(values, draw) for _ in range(300))
+    assert drawn["bad"] == drawn["broken"] == 0 < drawn["stopped"] < drawn["good"]
+    alike = {"one": [0.1, 0.3], "other": [0.1, 0.31]}
+    assert 100 < Counter(thompson(alike, draw) for _ in range(300))["one"] < 260
+
+
+class Watched(RandomSampler):
+    """Keeps what it was shown."""
+
+    shown: ClassVar[list[optuna.trial.FrozenTrial]] = []
+
+    def sample_independent(self, study: Any, *others: Any) -> Any:
+        type(self).shown = study.get_trials(states=(TrialState.COMPLETE, TrialState.PRUNED))
+        return super().sample_independent(study, *others)
+
+
+def test_within_a_loss_its_own_trials_are_seen_with_what_they_break() -> None:
+    def bandit(values: Values, draw: np.random.Generator) -> str:
+        assert values == {
+            "focal": [0.2, math.inf, pytest.approx(math.nan, nan_ok=True)],
+            "mbls": [],
+        }
+        return "focal"
+
+    losses = CategoricalDistribution(["focal", "mbls"])
+    gamma = FloatDistribution(0, 5)
+    study = optuna.create_study(sampler=LossFirst(0, bandit, Watched))
+    for value, state, broken in (
+        (0.2, TrialState.COMPLETE, -0.1),
+        (0.1, TrialState.COMPLETE, 0.1),
+        (None, TrialState.PRUNED, -0.1),
+    ):
+        study.add_trial(
+            create_trial(
+                state=state,
+                value=value,
+                params={"loss": "focal", "focal.gamma": 1.0},
+                distributions={"loss": losses, "focal.gamma": gamma},
+                intermediate_values={1: 0.5},
+                constraints={"guard": broken},
+            )
+        )
+    trial = study.ask({"loss": losses, "focal.gamma": gamma})
+    assert trial.params["loss"] == "focal" and 0 <= trial.params["focal.gamma"] <= 5
+    assert [known.constraints["guard"] for known in Watched.shown] == [-0.1, 0.1, -0.1]
+    assert [known.params for known in Watched.shown] == [{"focal.gamma": 1.0}] * 3
+
+
+def test_syne_tune_is_driven_alike_twice() -> None:
+    pytest.importorskip("syne_tune", reason="uv run --with 'syne-tune==0.16.*' brings it")
+    from benchmarks.tabular.syne_tune_schedulers import SyneTuneASHA
+
+    sweep = sweep_of()
+    curves = Curves(recorded(sweep), SearchSpace(sweep))
+    policy = SyneTuneASHA("val_nll")
+    choice = policy(sweep, curves, 10, (0, 1, 2))
+    assert choice == policy(sweep, curves, 10, (0, 1, 2))
+    assert choice.setting in curves.settings
+    assert 16 < choice.epochs < 16 * EPOCHS

@@ -224,6 +224,19 @@ def ui(finished: Path) -> Iterator[str]:
         assert process.wait(timeout=60) == 0
 
 
+_WHOLE_COLUMNS = """() => {
+  const edge = document.querySelector(".ag-root").getBoundingClientRect().right;
+  return [...document.querySelectorAll(".ag-header-cell")]
+    .filter(cell => cell.getBoundingClientRect().right <= edge)
+    .map(cell => cell.getAttribute("col-id"));
+}"""
+_CUT_CELLS = """() => [...document.querySelectorAll(".ag-cell")]
+  .filter(cell => /^(tags|params)/.test(cell.getAttribute("col-id")))
+  .filter(cell => [cell, ...cell.querySelectorAll("*")].some(
+    part => part.clientWidth > 0 && part.scrollWidth > part.clientWidth + 1))
+  .map(cell => cell.innerText)"""
+
+
 @pytest.mark.slow
 def test_runs_look_right_in_mlflows_own_ui(ui: str, chromium: str) -> None:
     from playwright.sync_api import sync_playwright
@@ -232,7 +245,7 @@ def test_runs_look_right_in_mlflows_own_ui(ui: str, chromium: str) -> None:
         browser = playwright.chromium.launch(
             executable_path=chromium, args=["--no-sandbox", "--disable-background-networking"]
         )
-        page = browser.new_page(viewport={"width": 1800, "height": 1000})
+        page = browser.new_page(viewport={"width": 1440, "height": 1000})
         page.goto(ui)
         parts = ("★ ", "1 chosen", "focal γ=3", "val ECE", "val error", "gamma", "digits")
         deadline, missing = time.monotonic() + 150, list(parts)
@@ -242,6 +255,12 @@ def test_runs_look_right_in_mlflows_own_ui(ui: str, chromium: str) -> None:
             missing = [part for part in parts if part not in text]
             assert "Assistant" not in text  # its panel would cover the last columns
         assert missing == []
+        for width in (1440, 1920):
+            page.set_viewport_size({"width": width, "height": 1000})
+            page.wait_for_timeout(1000)
+            shown = page.evaluate(_WHOLE_COLUMNS)
+            assert {"tags.`val error`", "tags.`T`", "params.`gamma`"} <= set(shown), width
+            assert page.evaluate(_CUT_CELLS) == [], width
         page.get_by_text("quickstart", exact=True).last.click()
         page.get_by_text("About this run").wait_for(timeout=60_000)
         text = page.inner_text("body")

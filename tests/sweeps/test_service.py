@@ -30,6 +30,7 @@ from sweeps.terminal.progress import Progress
 from sweeps.tracking.address import tracking_uri
 from sweeps.tracking.reader import tracked_sweeps
 from sweeps.upkeep import sync_sweep
+from tests.harness.telling import TELLING, told_processes
 from tests.harness.tracked import runs_of
 
 pytestmark = pytest.mark.slow
@@ -85,6 +86,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory, ray_session: None) -> It
     """A folder with the user's own losses, in which the commands run."""
     folder = tmp_path_factory.mktemp("workplace")
     (folder / "own_losses.py").write_text(OWN_LOSSES)
+    (folder / "telling.py").write_text(TELLING)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         yield folder
@@ -367,6 +369,23 @@ def test_a_trial_whose_process_dies_goes_on_from_its_checkpoint(
     record = of(mixed, "Mortal")
     assert record.state == "finished"
     assert [entry["epoch"] for entry in record.history] == [1, 2, 3, 4]
+
+
+def test_finalists_take_the_processes_of_the_search(workplace: Path) -> None:
+    """Also those that had nothing to do while the search's last trial ran."""
+    alike = {"name": "telling:Telling", "space": {"alpha": {"choices": [1.0, 2.0, 3.0]}}}
+    result = run(
+        workplace,
+        "telling",
+        losses=[alike],
+        search={"trials": 4, "guard": 1.0},
+        selection={"finalists": 3, "seeds": 2},
+        scaling={"max_concurrent": 2},
+    )
+    assert [record.role for record in result.records[4:]] == ["finalist"] * 6
+    processes = told_processes(workplace)
+    assert len(processes) == 3 + 4
+    assert len(set(processes)) == len(set(processes[-4:])) == 2
 
 
 def test_the_log_has_the_traceback_of_a_failed_trial(workplace: Path, mixed: SweepResult) -> None:

@@ -23,6 +23,7 @@ from sweeps.search.stopping import make_stopper
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import ScalingSection, SweepFile
 from tests.harness.ray_cluster import RayCluster
+from tests.harness.telling import TELLING, told_processes
 from trainables.config import TrialSetup
 from trainables.trial import TrialRun
 from trainables.wrappers.internals import give_back_abandoned_places
@@ -67,6 +68,7 @@ SEED = 0  # with which alpha = 1 is drawn before alpha = 0
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("workplace")
     (folder / "own_losses.py").write_text(OWN_LOSSES)
+    (folder / "telling.py").write_text(TELLING)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         with cluster.connected(None, dashboard=True):
@@ -145,11 +147,20 @@ def test_a_fault_on_one_worker_fails_the_trial_with_its_reason(result: SweepResu
 
 def test_a_stopped_trial_gives_its_workers_back(result: SweepResult) -> None:
     (record,) = with_alpha(result, 0.0)
-    assert (record.state, record.epochs) == ("stopped", 1)
+    assert (record.state, record.epochs) == ("stopped", 2)  # after 1 it is at chance
     until = time.monotonic() + 60
     while ray.available_resources().get("CPU") != ray.cluster_resources()["CPU"]:
         assert time.monotonic() < until, ray.available_resources()
         time.sleep(0.5)
+
+
+def test_trials_take_the_workers_of_those_that_have_ended(workplace: Path) -> None:
+    alike = {"name": "telling:Telling", "space": {"alpha": {"choices": [1.0, 2.0]}}}
+    swept = sweep_of(name="telling", losses=[alike], search={"trials": 3})
+    result = run_sweep(swept, str(workplace / "store"), console=Console(quiet=True))
+    assert [record.state for record in result.records] == ["finished"] * 3
+    processes = told_processes(workplace)
+    assert (len(processes), len(set(processes))) == (2 * 2, 2)
 
 
 @pytest.mark.parametrize("variable", ["RAY_ADDRESS", "RAY_API_SERVER_ADDRESS"])

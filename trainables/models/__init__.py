@@ -54,6 +54,7 @@ CATALOGUE: Final = Catalogue(
     group="calsweep.models",
     others=f"{_TIMM}<any name in timm>, {_HUGGING_FACE}<name or folder>",
     ours={
+        "airbench_cifar": "trainables.models.airbench_cifar:airbench_cifar",
         "densenet121_cifar": "trainables.models.densenet_cifar:densenet121_cifar",
         "deeplabv3_mobilenet_v3_large": "trainables.models.deeplabv3:deeplabv3_mobilenet_v3_large",
         "deeplabv3_resnet50": "trainables.models.deeplabv3:deeplabv3_resnet50",

@@ -1,6 +1,7 @@
 """All of the workers' that leans on undocumented behaviour of Ray, as sweeps.cluster.internals."""
 
 import os
+from typing import Any
 
 TRAIN_SETTINGS = {
     # How often reports, the end and the death of a worker are looked for; 2 s is Ray's default.
@@ -15,6 +16,20 @@ Why: ``train.RunConfig`` has no arguments for them.
 Since: Ray 2.60, the oldest that is allowed.
 Test: tests/sweeps/cluster/test_internals.py::test_ray_still_reads_what_is_set
 """
+
+
+def data_parallel_trainer() -> Any:
+    """The class that ``TorchTrainer`` adds PyTorch to.
+
+    Leans on: where it lies. It is Ray's "DeveloperAPI"; ``ray.train.data_parallel_trainer`` has the
+        one of Train's first version.
+    Why: :class:`~trainables.wrappers.process_group.ProcessGroup` sets PyTorch up.
+    Since: Ray 2.60, the oldest that is allowed.
+    Test: tests/sweeps/test_several_workers.py::test_two_workers_give_what_one_gives
+    """
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+    return DataParallelTrainer
 
 
 def keep_train_to_this_cluster() -> None:

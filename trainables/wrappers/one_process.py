@@ -14,8 +14,7 @@ from trainables.config import TrialSetup
 from trainables.data.base import Data
 from trainables.report import Failed, TrialConfig, Waits, to_tune
 from trainables.trial import TrialRun, make_run
-
-SECONDS_BETWEEN_TRIES = 5.0  # to write to a storage that cannot be written
+from trainables.wrappers.worker import SECONDS_BETWEEN_TRIES
 
 
 class TuneTrial(tune.Trainable):

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import os
 import threading
-import time
-import traceback
 from dataclasses import dataclass
 from typing import Any
 
 import ray
 from ray import train, tune
-from ray.util.queue import Empty, Queue
 
 from trainables.config import TrialSetup, trial_folder
-from trainables.internals import lost_a_peer
-from trainables.report import Failed, TrialConfig, Waits, to_tune
+from trainables.report import Failed, Report, TrialConfig, Waits, to_tune
 from trainables.wrappers.internals import (
     TRAIN_SETTINGS,
+    data_parallel_trainer,
     give_back_abandoned_places,
     keep_train_to_this_cluster,
 )
-from trainables.wrappers.one_process import SECONDS_BETWEEN_TRIES
+from trainables.wrappers.process_group import ProcessGroup
+from trainables.wrappers.worker import Mail, Order, TrialFailedError, Work, run_worker
 
 _SECONDS_BETWEEN_LOOKS = 15.0
+_SECONDS_TO_END = 5.0
 
 
 @dataclass(frozen=True)
@@ -43,128 +42,112 @@ class Workers:
     scratch_uri: str
 
 
-class TrialFailedError(Exception):
-    """A trial cannot go on: ``args`` are the fields of a :class:`~trainables.report.Failed`."""
+class TuneTrialOfWorkers(tune.Trainable):
+    """Runs trials on several workers, one epoch per step; the next trial takes the same workers.
 
-
-def train_trial(
-    config: TrialConfig, dataset: ray.ObjectRef, trial_setup: TrialSetup, workers: Workers
-) -> None:
-    """Runs a trial (:func:`~trainables.trial.make_run`) on several workers.
-
-    Reports to Tune what :class:`~trainables.wrappers.one_process.TuneTrial` does. As there, the
-    trial keeps its checkpoints itself. When a worker dies the error reaches the sweep's driver,
+    Reports what :class:`~trainables.wrappers.one_process.TuneTrial` does. As there, a trial keeps
+    its checkpoints itself. When a worker dies all end, and the error reaches the sweep's driver,
     where the trial comes again, to go on from its last checkpoint.
-
-    Args:
-        config: The trial.
-        dataset: In Ray's object store, where the workers of a node read it without copying.
-        trial_setup: What all trials share.
-        workers: How many, and what each of them has.
-    """
-    from ray.train.torch import TorchTrainer
-
-    for name, value in TRAIN_SETTINGS.items():
-        os.environ.setdefault(name, value)
-    keep_train_to_this_cluster()
-    reports = Queue(actor_options={"num_cpus": 0})
-    trainer = TorchTrainer(
-        _run_worker,
-        train_loop_config={
-            "config": config,
-            "dataset": dataset,
-            "setup": trial_setup,
-            "on_gpus": workers.gpus > 0,
-            "reports": reports,
-        },
-        scaling_config=train.ScalingConfig(
-            num_workers=workers.count,
-            use_gpu=workers.gpus > 0,
-            resources_per_worker={"CPU": workers.cpus, "GPU": workers.gpus},
-        ),
-        run_config=train.RunConfig(
-            name=f"train_{trial_folder(config.number)}",
-            storage_path=workers.scratch_uri,
-            callbacks=[_PassOn(reports)],
-        ),
-    )
-    errors: list[Exception] = []
-
-    def fit() -> None:
-        try:
-            trainer.fit()
-        except Exception as error:
-            errors.append(error)
-        finally:
-            reports.put(None)
-
-    threading.Thread(target=fit, daemon=True).start()
-    while True:
-        try:
-            result = reports.get(timeout=_SECONDS_BETWEEN_LOOKS)
-        except Empty:  # it may wait for places that a trial that died has left reserved
-            give_back_abandoned_places()
-            continue
-        if result is None:
-            break
-        tune.report(result)
-    if errors:
-        _tell_failure(errors[0])
-
-
-class _PassOn(train.UserCallback):
-    """Passes the first worker's reports on to the trial's process.
-
-    With Ray's own ``TuneReportCallback`` the end of a trial may overtake its last report, and to
-    Tune the trial was stopped an epoch early.
     """
 
-    def __init__(self, reports: Queue) -> None:
-        self._reports = reports
+    _group: _WorkerGroup | None = None
+    _trials = 0
 
-    def after_report(
-        self, run_context: Any, metrics: list[dict[str, Any]], checkpoint: Any
+    def setup(
+        self,
+        config: dict[str, Any],
+        dataset: list[ray.ObjectRef] | None = None,
+        trial_setup: TrialSetup | None = None,
+        workers: Workers | None = None,
     ) -> None:
-        self._reports.put(metrics[0])
+        """Called once per actor; ``dataset`` holds a reference, for the workers alone to follow."""
+        assert dataset is not None and trial_setup is not None and workers is not None
+        self._given = dataset[0], trial_setup, workers
+        self.reset_config(config)
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Take up another trial."""
+        self._trials += 1
+        self._order = Order(self._trials, TrialConfig.from_tune(new_config))
+        return True
+
+    def step(self) -> dict[str, Any]:
+        """Train one epoch; see :func:`~trainables.report.to_tune`."""
+        if self._group is None:
+            self._group = _WorkerGroup(*self._given, name=trial_folder(self._order.config.number))
+        report = self._group.advance(self._order)
+        if isinstance(report, Failed):
+            self._group = None
+        return to_tune(report)
+
+    def cleanup(self) -> None:
+        """Called before the actor ends."""
+        if self._group is not None:
+            self._group.close()
 
 
-def _tell_failure(error: Exception) -> None:
-    """Report why a trial cannot go on; raise what it may go on after."""
-    failures = (
-        list(error.worker_failures.values()) if isinstance(error, train.WorkerGroupError) else []
-    )
-    if not failures or not all(isinstance(each, TrialFailedError) for each in failures):
-        raise error
-    tune.report(to_tune(Failed(*failures[0].args)))
+class _WorkerGroup:
+    """Workers that Ray Train started and that train what they are ordered to."""
 
+    def __init__(
+        self, dataset: ray.ObjectRef, setup: TrialSetup, workers: Workers, name: str
+    ) -> None:
+        for variable, value in TRAIN_SETTINGS.items():
+            os.environ.setdefault(variable, value)
+        keep_train_to_this_cluster()
+        on_gpus = workers.gpus > 0
+        self._mail = ray.remote(num_cpus=0)(Mail).remote(workers.count)
+        self._trainer = data_parallel_trainer()(
+            run_worker,
+            train_loop_config={"work": Work(dataset, setup, on_gpus, self._mail)},
+            backend_config=ProcessGroup(on_gpus),
+            scaling_config=train.ScalingConfig(
+                num_workers=workers.count,
+                use_gpu=on_gpus,
+                resources_per_worker={"CPU": workers.cpus, "GPU": workers.gpus},
+            ),
+            run_config=train.RunConfig(name=f"train_{name}", storage_path=workers.scratch_uri),
+        )
+        self._waits = False  # for the storage, with an epoch that is ordered already
+        self._errors: list[Exception] = []
+        self._thread = threading.Thread(target=self._fit, daemon=True)
+        self._thread.start()
 
-def _run_worker(loop_config: dict[str, Any]) -> None:
-    """What each worker does, with its torch process group set up."""
-    import torch
-    from ray.train.torch import get_device
-
-    from trainables.trial import make_run
-
-    device = get_device() if loop_config["on_gpus"] else torch.device("cpu")  # gloo's
-    run = make_run(
-        ray.get(loop_config["dataset"]), loop_config["setup"], loop_config["config"], device
-    )
-    done = False
-    while not done:
+    def _fit(self) -> None:
         try:
-            report = run.advance()
+            self._trainer.fit()
         except Exception as error:
-            if lost_a_peer(error):
-                raise
-            reason = f"{type(error).__name__}: {error}"
-            raise TrialFailedError(reason, traceback.format_exc()) from None
-        match report:
-            case Failed():
-                raise TrialFailedError(report.reason, report.traceback)
-            case Waits():  # the first worker alone, and what it reports to Train all have to
-                loop_config["reports"].put(to_tune(report))
-                time.sleep(SECONDS_BETWEEN_TRIES)
-            case _:
-                done = report.done
-                train.report(to_tune(report))
-    run.close()
+            self._errors.append(error)
+        finally:
+            self._mail.tell.remote(None)
+
+    def advance(self, order: Order) -> Report:
+        """One more epoch of a trial; the workers have ended where it failed, or this raises."""
+        if not self._waits:
+            self._mail.order.remote(order)
+        coming = self._mail.next_report.remote()
+        while not ray.wait([coming], timeout=_SECONDS_BETWEEN_LOOKS)[0]:
+            # They may wait for places that a trial that died has left reserved.
+            give_back_abandoned_places()
+        report: Report | None = ray.get(coming)
+        if report is None:
+            return self._failure()
+        self._waits = isinstance(report, Waits)
+        return report
+
+    def _failure(self) -> Failed:
+        """Why a trial cannot go on; raises what it may go on after."""
+        error = self._errors[0]
+        failures = (
+            list(error.worker_failures.values())
+            if isinstance(error, train.WorkerGroupError)
+            else []
+        )
+        if not failures or not all(isinstance(each, TrialFailedError) for each in failures):
+            raise error
+        return Failed(*failures[0].args)
+
+    def close(self) -> None:
+        """Have the workers end."""
+        self._mail.order.remote(None)
+        self._thread.join(_SECONDS_TO_END)

@@ -34,22 +34,25 @@ def value(scale: Axis, share: float) -> float:
     return scale.low + share * (scale.high - scale.low)
 
 
-def read_back(root: ET.Element, across: float, down: float, left: int = 58) -> tuple[float, float]:
-    """The values at a place of a chart of the usual size, as an eye reads them."""
+def read_back(
+    root: ET.Element, across: float, down: float, left: int = 58, height: int = 300
+) -> tuple[float, float]:
+    """The values at a place of a chart, as an eye reads them."""
     x, y = axes(root)
-    width, height = int(root.attrib["width"]), 300
+    width = int(root.attrib["width"])
     shares = (across - left) / (width - left - 14), 1 - (down - 12) / (height - 12 - 44)
     return value(x, shares[0]), value(y, shares[1])
 
 
-def marks_of(root: ET.Element) -> list[tuple[float, float, str]]:
+def marks_of(root: ET.Element, height: int = 300) -> list[tuple[float, float, str]]:
     found = []
     for path in root.iter(f"{SVG}path"):
         title = path.find(f"{SVG}title")
         if title is not None:
             start = re.match(r"M([\d.]+) ([\d.]+)", path.attrib["d"])
             assert start is not None
-            found.append((*read_back(root, *map(float, start.groups())), str(title.text)))
+            place = read_back(root, *map(float, start.groups()), height=height)
+            found.append((*place, str(title.text)))
     return found
 
 
@@ -120,7 +123,20 @@ def test_slices_show_finished_trials_of_the_search_alone() -> None:
     drawn = [ET.fromstring(svg) for svg in figures.slices(groups, "val_ece")]
     titles = [t.text for t in drawn[0].iter(f"{SVG}title")]
     assert len(titles) == 1 + 7
-    assert len(figures.maps(groups, "val_ece")) == 1
+    for margin, ece, told in marks_of(drawn[0], 200):
+        if not told.startswith("4:"):  # a diamond begins at its top
+            number = int(told.partition(":")[0])
+            assert (margin, ece) == (pytest.approx(number, 0.05), pytest.approx(0.01 * number, 0.1))
+    (drawn_map,) = figures.maps(groups, "val_ece")
+    circles = [m for m in marks_of(ET.fromstring(drawn_map), 220) if not m[2].startswith("4:")]
+    for margin, lam, told in circles:
+        number = int(told.partition(":")[0])
+        assert (margin, lam) == (pytest.approx(number, rel=0.05), pytest.approx(0.1 * number, 0.05))
+    shades = dict(
+        reversed(each) for each in re.findall(r'fill="#(\w+)"[^>]*><title>(\d)', drawn_map)
+    )
+    light = [sum(bytes.fromhex(shades[str(n)])) for n in range(1, 8)]
+    assert light == sorted(light) and light[0] < light[-1]  # the better, the darker
     assert figures.searched(records[:3], "val_ece") == []
 
 

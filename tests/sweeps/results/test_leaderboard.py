@@ -47,6 +47,23 @@ def test_the_leaderboard_has_one_row_per_loss_however_its_trials_ended() -> None
         assert part in text
 
 
+def test_no_word_of_a_setting_is_broken_at_80_columns() -> None:
+    words = {"lam": 0.5, "epsilon": 0.05, "confidence": "max_probability"}
+    numbers = {"margin": 16.58, "rho": 0.6507, "growth": 1.953}
+    records = [
+        baseline(),
+        trial(1, "r_aurc", hyperparameters=words),
+        trial(2, "cals_alm", hyperparameters=numbers),
+        trial(3, "focal_calibration", hyperparameters={"gamma": 4.0, "lam": 1.5}),
+        trial(4, "label_smoothing", val_error=0.9, hyperparameters={"alpha": 0.05}),
+    ]
+    text = shown(leaderboard_table(list(rows_by_loss(records).values()), "val_ece"), width=80)
+    words_of_settings = ("r_aurc", "confidence=max_probability", "ρ=0.6507", "growth=1.953")
+    for word in (*words_of_settings, "focal_calibration", "label_smoothing", "chosen"):
+        assert word in text.split()
+    assert max(map(len, text.splitlines())) <= 80
+
+
 def test_finalists_are_shown_by_the_mean_over_new_seeds() -> None:
     focal: dict[str, Any] = {"loss": "focal", "hyperparameters": {"gamma": 3.0}}
     records = [

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ray.tune.schedulers import ASHAScheduler, TrialScheduler
 
+from sweeps.search.ledger import Ledger
 from sweeps.search.record import TrialRecord
-from sweeps.search.stopping import STOPPERS, SuccessiveHalving, make_stopper
+from sweeps.search.stopping import STOPPERS, SuccessiveHalving, is_at_chance, make_stopper
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import SweepFile
 
@@ -99,6 +100,35 @@ def test_a_trial_whose_metric_is_undefined_is_stopped_and_spoils_nothing() -> No
     assert asha.judge(trial(1), entry(1, float("nan")))
     assert asha.judge(trial(2), {"epoch": 1})
     assert not asha.judge(trial(3), entry(1, 0.4))
+
+
+@pytest.mark.parametrize(
+    ("error", "classes", "at_chance"),
+    [
+        (0.93, 20, True),  # 20 Newsgroups after an epoch; .95 is a guess
+        (0.90, 20, False),
+        (0.0, 10, False),
+        (1.0, 10, True),
+        (0.5, 2, True),
+        (0.3, 2, False),
+        (0.99, 1000, False),
+        (float("nan"), 10, False),
+    ],
+)
+def test_what_is_at_chance(error: float, classes: int, at_chance: bool) -> None:
+    assert is_at_chance({"val_error": error}, classes) is at_chance
+
+
+def test_no_lots_are_drawn_among_trials_that_have_learnt_nothing() -> None:
+    ledger = Ledger(make_sweep(9), lambda record: None, num_classes=20)
+    for _ in range(4):
+        ledger.next()
+    first, second = ledger.outcome_epochs[:2]
+    for number, (error, nll) in enumerate([(0.95, 2.9), (0.93, 3.0), (0.5, 3.0)], start=1):
+        stopped = ledger.judge(number, [{**entry(first, nll), "val_error": error}])
+        assert stopped is (error == 0.5)
+    assert not ledger.judge(1, [{**entry(second, 2.9), "val_error": 0.95}])
+    assert ledger.judge(2, [{**entry(second, 3.0), "val_error": 0.93}])  # it had its time
 
 
 def test_adding_a_scheduler_is_a_class_and_a_line(monkeypatch: pytest.MonkeyPatch) -> None:

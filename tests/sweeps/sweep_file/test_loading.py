@@ -1,5 +1,6 @@
 """Every fault of a sweep file: one message with the line, the key, the value, what is allowed."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,9 @@ def test_recipes_are_right(name: str) -> None:
     text = (READY_MADE / f"{name}.yaml").read_text()
     _, _, rest = text.partition("\n")  # the first line names the schema
     assert rest.startswith(f"# calsweep run {name}\n# {describe_recipe(name)}\n")
+    for nets in re.findall(r"# Other nets of the paper: --set model=([^.(]*)", text):
+        for net in re.split(", | or ", nets.strip()):
+            check_sweep(load_sweep(name, [f"model={net}"]))
     short = text.split("# A short form: --set ")[1].splitlines()[0]
     assert sum(recipe.epochs for _, recipe in load_sweep(name, [short]).recipes) <= 120
 

@@ -68,7 +68,7 @@ def test_the_end_of_a_sweep(capsys: pytest.CaptureFixture[str]) -> None:
     printed = flat(capsys.readouterr().out)
     assert flat(f"did not finish ({HOSTILE})") in printed
     assert f"lacks1trial:{flat(HOSTILE)}" in printed
-    assert printed.count("--storage'/[old]'") == 3
+    assert printed.count("--storage'/[old]'") == 4
     assert "http://h/[/x]" in printed
 
 

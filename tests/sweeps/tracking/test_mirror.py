@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from sweeps.tracking.run import run_tags
 from sweeps.tracking.views import VIEW_TAG
 from tests.harness.tracked import (
     client_of,
+    ending_of,
     make_mirror,
     make_records,
     make_store,
@@ -286,7 +288,8 @@ def test_the_sweeps_own_run_tells_the_story(storage: Path, written: list[TrialRe
     client, parent = client_of(storage), runs_of(storage, "whole")[""]
     told = parent.data.tags["mlflow.note.content"]
     assert told.startswith("Chosen: focal γ=0.3")
-    assert "| focal | γ=0.3 | .1000 | .0300 |" in told and "T = 1.300" in told
+    assert "| focal&ensp; | γ=0.3&ensp; | .1000 | .0300 |" in told and "T = 1.300" in told
+    assert "| 1.30&ensp; | chosen |" in told
     best = client.download_artifacts(parent.info.run_id, "best.yaml")
     alone = parse_sweep(YAML(typ="safe").load(Path(best).read_text()))
     assert [section.hyperparameters for section in alone.losses] == [{"gamma": 0.1 + 0.2}]
@@ -294,6 +297,15 @@ def test_the_sweeps_own_run_tells_the_story(storage: Path, written: list[TrialRe
     assert "focal γ=0.3" in page
     pictures = {a.path for a in client.list_artifacts(parent.info.run_id, "figures")}
     assert pictures == {"figures/curves.svg", "figures/error_against_objective.svg"}
+
+
+def test_the_sweeps_own_run_ends_with_its_last_trial(fresh: Path) -> None:
+    later = time.time() + 1000
+    sweep, records = make_sweep("later"), [replace(r, ended=later) for r in make_records()]
+    mirror = make_mirror(fresh, sweep, records)
+    mirror.connect()
+    mirror.end(ending_of(records, sweep))
+    assert runs_of(fresh, "later")[""].info.end_time == int(1000 * later)
 
 
 def test_the_data_are_an_entity_of_mlflows(fresh: Path) -> None:

@@ -75,7 +75,9 @@ def test_a_trial_whose_files_are_damaged_holds_up_no_other(
     with pytest.raises(SweepFailedError, match=r"not in MLflow in full:\ntrial 1: its files in"):
         sync_sweep("damaged", str(storage))
     store.trial_folder(1).write("predictions_test.parquet", whole)
-    assert sync_sweep("damaged", str(storage)).trials == 3
+    left: list[int] = []
+    assert sync_sweep("damaged", str(storage), left.append).trials == 3
+    assert left == [3, 2, 1]
     statuses = {n: run.info.status for n, run in runs_of(storage, "damaged").items()}
     assert set(statuses.values()) == {"FINISHED"}
 

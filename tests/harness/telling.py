@@ -1,0 +1,31 @@
+"""A loss that tells in whose process a trial is, and waits for two besides the sweep's own."""
+
+import os
+from pathlib import Path
+
+TELLING = """
+import os, time
+from pathlib import Path
+from torch.nn.functional import cross_entropy
+from trainables.losses import CalibrationLoss
+
+class Telling(CalibrationLoss):
+    looks_across_batch = False
+    told = Path(__file__).with_name("processes")
+    def __init__(self, num_classes, alpha=1.0):
+        super().__init__(num_classes)
+        with self.told.open("a") as file:
+            file.write(f"{os.getpid()}\\n")
+    def compute(self, logits, targets, indices, features):
+        until = time.monotonic() + 60  # a short trial would be over before the second one starts
+        while len(set(self.told.read_text().split())) < 3 and time.monotonic() < until:
+            time.sleep(0.1)
+        return cross_entropy(logits, targets)
+"""
+"""The module, to be written into a folder of its own losses."""
+
+
+def told_processes(folder: Path) -> list[str]:
+    """Those in which the loss was made, in order, but this one, where sweeps are checked."""
+    told = (folder / "processes").read_text().split()
+    return [process for process in told if process != str(os.getpid())]

@@ -1,0 +1,78 @@
+"""PyTorch's process group of the workers of a trial, set up by Ray Train."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray import train
+from ray.train.backend import Backend, BackendConfig
+
+
+@dataclass
+class ProcessGroup(BackendConfig):
+    """Does what ``ray.train.torch.TorchConfig`` does, and imports PyTorch in the workers alone.
+
+    ``TorchConfig`` imports it, which takes seconds, in the process that starts them too, and in the
+    one that waits for that, one after the other.
+
+    Attributes:
+        on_gpus: Whether each worker has a GPU; they then talk by nccl, else by gloo.
+    """
+
+    on_gpus: bool = False
+
+    @property
+    def backend_cls(self) -> type[Backend]:
+        """What Ray Train calls once the workers are there."""
+        return _Backend
+
+
+class _Backend(Backend):
+    share_cuda_visible_devices = True  # nccl is faster among GPUs that see each other
+
+    def on_start(self, worker_group: Any, backend_config: BackendConfig) -> None:
+        assert isinstance(backend_config, ProcessGroup)
+        host, port = worker_group.execute_single(0, _meeting_point)
+        worker_group.execute(_join, host, port, backend_config.on_gpus)
+
+
+def _meeting_point() -> tuple[str, int]:
+    """Address of this node, and a port that is free on it."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return ray.util.get_node_ip_address(), probe.getsockname()[1]
+
+
+def _join(host: str, port: int, on_gpus: bool) -> None:
+    """Join the group; own loops find what ``torchrun`` would tell them in the environment."""
+    context = train.get_context()
+    os.environ |= {
+        "MASTER_ADDR": host,
+        "MASTER_PORT": str(port),
+        "RANK": str(context.get_world_rank()),
+        "WORLD_SIZE": str(context.get_world_size()),
+        "LOCAL_RANK": str(context.get_local_rank()),
+        "LOCAL_WORLD_SIZE": str(context.get_local_world_size()),
+        "NODE_RANK": str(context.get_node_rank()),
+        "ACCELERATE_TORCH_DEVICE": str(worker_device(on_gpus)),
+    }
+    from torch import distributed
+
+    distributed.init_process_group("nccl" if on_gpus else "gloo", init_method="env://")
+
+
+def worker_device(on_gpus: bool) -> Any:
+    """The ``torch.device`` of this worker; a GPU of its own is made the current one."""
+    import torch
+
+    if not on_gpus:
+        return torch.device("cpu")
+    from ray.train.torch import get_device
+
+    device = get_device()
+    torch.cuda.set_device(device)
+    return device

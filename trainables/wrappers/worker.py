@@ -1,0 +1,115 @@
+"""What each worker of trials of several workers does, and how it is told. Imports no PyTorch."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import traceback
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+
+from trainables.config import TrialSetup
+from trainables.report import Failed, Report, TrialConfig, Waits
+
+SECONDS_BETWEEN_TRIES = 5.0  # to write to a storage that cannot be written
+
+
+@dataclass(frozen=True)
+class Order:
+    """Train one more epoch of a trial.
+
+    Attributes:
+        trial: Number of the trial among those of these workers.
+        config: The trial.
+    """
+
+    trial: int
+    config: TrialConfig
+
+
+class Mail:
+    """An actor between the process of a trial and its workers."""
+
+    def __init__(self, workers: int) -> None:
+        self._orders: list[asyncio.Queue[Order | None]] = [asyncio.Queue() for _ in range(workers)]
+        self._reports: asyncio.Queue[Report | None] = asyncio.Queue()
+
+    async def order(self, order: Order | None) -> None:
+        """Tell all workers what to do; None ends them."""
+        for orders in self._orders:
+            orders.put_nowait(order)
+
+    async def next_order(self, rank: int) -> Order | None:
+        """Wait for what a worker is to do."""
+        return await self._orders[rank].get()
+
+    async def tell(self, report: Report | None) -> None:
+        """Tell the process of the trial; None where the workers have ended."""
+        self._reports.put_nowait(report)
+
+    async def next_report(self) -> Report | None:
+        """Wait for what a worker tells."""
+        return await self._reports.get()
+
+
+class TrialFailedError(Exception):
+    """A trial cannot go on: ``args`` are the fields of a :class:`~trainables.report.Failed`."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What all workers of a sweep are given.
+
+    Attributes:
+        dataset: In Ray's object store, where the workers of a node read it without copying.
+        setup: What all trials share.
+        on_gpus: Whether each worker has a GPU.
+        mail: A handle of the actor :class:`Mail`.
+    """
+
+    dataset: Any
+    setup: TrialSetup
+    on_gpus: bool
+    mail: Any
+
+
+def run_worker(loop_config: dict[str, Work]) -> None:
+    """Train what is ordered, one trial after the other, with the process group set up.
+
+    Raises:
+        TrialFailedError: The trial cannot go on. The other workers cannot know, so all of them end.
+    """
+    from torch import distributed
+
+    from trainables.internals import lost_a_peer
+    from trainables.trial import make_run
+    from trainables.wrappers.process_group import worker_device
+
+    work = loop_config["work"]
+    rank, device = distributed.get_rank(), worker_device(work.on_gpus)
+    dataset = ray.get(work.dataset)
+    run, trial = None, None
+    while (order := ray.get(work.mail.next_order.remote(rank))) is not None:
+        try:
+            if order.trial != trial:
+                if run is not None:
+                    run.close()
+                run, trial = make_run(dataset, work.setup, order.config, device), order.trial
+            assert run is not None
+            while isinstance(report := run.advance(), Waits):  # the others may not have to
+                work.mail.tell.remote(report)
+                time.sleep(SECONDS_BETWEEN_TRIES)
+        except Exception as error:
+            if lost_a_peer(error):
+                raise
+            reason = f"{type(error).__name__}: {error}"
+            raise TrialFailedError(reason, traceback.format_exc()) from None
+        if isinstance(report, Failed):
+            raise TrialFailedError(report.reason, report.traceback)
+        if rank == 0:
+            work.mail.tell.remote(report)
+    if run is not None:
+        run.close()
+    distributed.destroy_process_group()
