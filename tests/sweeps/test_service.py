@@ -32,6 +32,7 @@ from sweeps.tracking.reader import tracked_sweeps
 from sweeps.upkeep import sync_sweep
 from tests.harness.telling import TELLING, told_processes
 from tests.harness.tracked import runs_of
+from tests.harness.workplace import workplace_of
 
 pytestmark = pytest.mark.slow
 
@@ -85,10 +86,7 @@ def ray_session() -> Iterator[None]:
 def workplace(tmp_path_factory: pytest.TempPathFactory, ray_session: None) -> Iterator[Path]:
     """A folder with the user's own losses, in which the commands run."""
     folder = tmp_path_factory.mktemp("workplace")
-    (folder / "own_losses.py").write_text(OWN_LOSSES)
-    (folder / "telling.py").write_text(TELLING)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
+    with workplace_of(folder, own_losses=OWN_LOSSES, telling=TELLING):
         yield folder
 
 

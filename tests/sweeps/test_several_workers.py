@@ -24,6 +24,7 @@ from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import ScalingSection, SweepFile
 from tests.harness.ray_cluster import RayCluster
 from tests.harness.telling import TELLING, told_processes
+from tests.harness.workplace import workplace_of
 from trainables.config import TrialSetup
 from trainables.trial import TrialRun
 from trainables.wrappers.internals import give_back_abandoned_places
@@ -67,12 +68,11 @@ SEED = 0  # with which alpha = 1 is drawn before alpha = 0
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("workplace")
-    (folder / "own_losses.py").write_text(OWN_LOSSES)
-    (folder / "telling.py").write_text(TELLING)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        with cluster.connected(None, dashboard=True):
-            yield folder
+    with (
+        workplace_of(folder, own_losses=OWN_LOSSES, telling=TELLING),
+        cluster.connected(None, dashboard=True),
+    ):
+        yield folder
 
 
 def sweep_of(**sections: Any) -> SweepFile:
