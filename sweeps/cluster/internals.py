@@ -193,22 +193,24 @@ def killed_for_memory(on_shortage: Callable[[str], object]) -> Iterator[None]:
 
 
 @contextmanager
-def idle_processes_kept(slots: Callable[[], int], running: Callable[[], int]) -> Iterator[None]:
-    """While it lasts, Tune keeps the processes of trials that ended for those that come later.
+def processes_kept(slots: Callable[[], int], running: Callable[[], int]) -> Iterator[None]:
+    """While it lasts, Tune keeps the processes of trials that ended, and those that are starting.
 
-    Tune keeps one, and as many as there are trials waiting, of which there are none while the last
-    ones of the search run. The finalists would then need new processes, and not get them: whenever
-    one ends, the next takes its process, and the one that is starting is thrown away, so that short
-    trials run one after the other on one slot.
+    Of idle ones Tune keeps one, and as many as there are trials waiting, of which there are none
+    while the last ones of the search run; the finalists would then need new processes. And a trial
+    whose own process is starting is given an idle one as soon as there is one, and the one that is
+    starting is thrown away. So short trials would run one after the other on one slot.
 
     Args:
         slots: How many trials may run side by side, now.
         running: How many do.
 
-    Leans on: ``_ObjectCache``, where ``TuneController`` keeps processes; it is replaced meanwhile.
-    Why: ``TuneConfig`` has no argument for it.
+    Leans on: ``_ObjectCache``, where ``TuneController`` keeps processes, and on the controller's
+        ``_maybe_reuse_cached_actor``; they are replaced meanwhile.
+    Why: ``TuneConfig`` has no argument for either.
     Since: Ray 2.60, the oldest that is allowed.
     Test: tests/sweeps/test_service.py::test_finalists_take_the_processes_of_the_search
+    Test: tests/sweeps/test_service.py::test_a_process_that_starts_late_has_its_share
     """
     from ray.tune.execution import tune_controller
 
@@ -225,12 +227,23 @@ def idle_processes_kept(slots: Callable[[], int], running: Callable[[], int]) ->
             if force_all or self._num_cached_objects + running() > slots():
                 yield from super().flush_cached_objects(force_all)
 
-    tunes_own = tune_controller._ObjectCache
+    controller, tunes_cache = tune_controller.TuneController, tune_controller._ObjectCache
+    reuse = controller._maybe_reuse_cached_actor
+
+    def reuse_unless_starting(self: Any, trial: Any) -> bool:
+        own = self._trial_to_actor.get(trial)
+        # One that waits for room is not starting: the idle one is what takes that room.
+        if own is not None and self._actor_manager.is_actor_started(own):
+            return trial in self._resetting_trials
+        return bool(reuse(self, trial))
+
     tune_controller._ObjectCache = Kept
+    controller._maybe_reuse_cached_actor = reuse_unless_starting
     try:
         yield
     finally:
-        tune_controller._ObjectCache = tunes_own
+        tune_controller._ObjectCache = tunes_cache
+        controller._maybe_reuse_cached_actor = reuse
 
 
 _SHORTAGE = "running low on memory"

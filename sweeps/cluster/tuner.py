@@ -15,7 +15,7 @@ from ray import tune as ray_tune
 
 from sweeps.cluster.callback import LedgerCallback
 from sweeps.cluster.connection import concurrent_trials
-from sweeps.cluster.internals import SweepOverError, idle_processes_kept, killed_for_memory
+from sweeps.cluster.internals import SweepOverError, killed_for_memory, processes_kept
 from sweeps.cluster.scheduler import LedgerScheduler
 from sweeps.cluster.searcher import LedgerSearcher
 from sweeps.cluster.slots import Slots
@@ -63,7 +63,7 @@ def tune(
         try:
             with (
                 killed_for_memory(callback.out_of_memory),
-                idle_processes_kept(slots, lambda: ledger.live),
+                processes_kept(slots, lambda: ledger.live),
             ):
                 _tuner(ledger, store, sweep_id, dataset, encoder, slots, callback).fit()
             fault = "it ended before the sweep"

@@ -7,6 +7,7 @@ import re
 import shutil
 import sqlite3
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
@@ -33,6 +34,7 @@ from sweeps.upkeep import sync_sweep
 from tests.harness.telling import TELLING, told_processes
 from tests.harness.tracked import runs_of
 from tests.harness.workplace import workplace_of
+from trainables.wrappers.one_process import TuneTrial
 
 pytestmark = pytest.mark.slow
 
@@ -371,7 +373,8 @@ def test_a_trial_whose_process_dies_goes_on_from_its_checkpoint(
 
 def test_finalists_take_the_processes_of_the_search(workplace: Path) -> None:
     """Also those that had nothing to do while the search's last trial ran."""
-    alike = {"name": "telling:Telling", "space": {"alpha": {"choices": [1.0, 2.0, 3.0]}}}
+    (workplace / "processes").unlink(missing_ok=True)
+    alike = {"name": "telling:Waiting", "space": {"alpha": {"choices": [1.0, 2.0, 3.0]}}}
     result = run(
         workplace,
         "telling",
@@ -384,6 +387,34 @@ def test_finalists_take_the_processes_of_the_search(workplace: Path) -> None:
     processes = told_processes(workplace)
     assert len(processes) == 3 + 4
     assert len(set(processes)) == len(set(processes[-4:])) == 2
+
+
+def test_a_process_that_starts_late_has_its_share(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though another one could take each trial before."""
+    (workplace / "processes").unlink(missing_ok=True)
+    first = workplace / "first"
+
+    class Late(TuneTrial):
+        def setup(self, config: dict[str, Any], *data: Any, **known: Any) -> None:
+            try:
+                first.touch(exist_ok=False)
+            except FileExistsError:
+                time.sleep(3)
+            super().setup(config, *data, **known)
+
+    monkeypatch.setattr("trainables.wrappers.one_process.TuneTrial", Late)
+    alike = {"name": "telling:Telling", "space": {"alpha": {"low": 1.0, "high": 2.0}}}
+    run(
+        workplace,
+        "late",
+        losses=[alike],
+        training={"epochs": 1},
+        search={"trials": 30, "sampler": "random"},
+        scaling={"max_concurrent": 2},
+    )
+    assert len(set(told_processes(workplace))) == 2
 
 
 def test_the_log_has_the_traceback_of_a_failed_trial(workplace: Path, mixed: SweepResult) -> None:

@@ -155,7 +155,7 @@ def test_a_stopped_trial_gives_its_workers_back(result: SweepResult) -> None:
 
 
 def test_trials_take_the_workers_of_those_that_have_ended(workplace: Path) -> None:
-    alike = {"name": "telling:Telling", "space": {"alpha": {"choices": [1.0, 2.0]}}}
+    alike = {"name": "telling:Waiting", "space": {"alpha": {"choices": [1.0, 2.0]}}}
     swept = sweep_of(name="telling", losses=[alike], search={"trials": 3})
     result = run_sweep(swept, str(workplace / "store"), console=Console(quiet=True))
     assert [record.state for record in result.records] == ["finished"] * 3
