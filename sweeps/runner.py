@@ -161,9 +161,8 @@ def _run(
             # Importing torch and starting Ray take some seconds each, and different things.
             loading = aside.submit(_fitted_data, sweep)
             identifying = aside.submit(lambda: identify(*loading.result()))
-            dashboard = sweep.scaling.num_workers > 1
             with (
-                connection.connected(address, dashboard, progress.stage),
+                connection.connected(address, progress.stage),
                 _terminated_as_interrupted(),
             ):
                 connection.check_room(sweep.scaling, address)

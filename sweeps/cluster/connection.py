@@ -20,7 +20,7 @@ API_SERVER: Final = "RAY_API_SERVER_ADDRESS"  # an environment variable
 
 @contextmanager
 def connected(
-    address: str | None, dashboard: bool = False, on_wait: Callable[[str], None] = lambda _: None
+    address: str | None, on_wait: Callable[[str], None] = lambda _: None
 ) -> Iterator[None]:
     """Start Ray on this machine, or join the cluster at an address; leave it at the end.
 
@@ -28,7 +28,6 @@ def connected(
 
     Args:
         address: Of a cluster; None starts Ray on this machine.
-        dashboard: Whether to start Ray's dashboard here too, which trials of several workers need.
         on_wait: Told what takes longer than it should.
 
     Raises:
@@ -44,7 +43,7 @@ def connected(
         return
     try:
         if address is None:
-            _start(dashboard, on_wait)
+            _start(on_wait)
         else:
             _join(address)
         yield
@@ -52,7 +51,7 @@ def connected(
         ray.shutdown()
 
 
-def _start(dashboard: bool, on_wait: Callable[[str], None]) -> None:
+def _start(on_wait: Callable[[str], None]) -> None:
     """Start Ray on this machine; where other work keeps it from starting in time, try again."""
     import ray
 
@@ -61,7 +60,7 @@ def _start(dashboard: bool, on_wait: Callable[[str], None]) -> None:
             with agents_may_be_slow():
                 ray.init(
                     address="local",
-                    include_dashboard=dashboard,
+                    include_dashboard=False,
                     log_to_driver=False,
                     logging_level=logging.ERROR,
                 )
@@ -110,7 +109,7 @@ def check_room(scaling: ScalingSection, address: str | None) -> None:
     """Make sure that one trial fits (now, or once the autoscaler has done what it may).
 
     Raises:
-        UserError: It does not, or trials of several workers could not be cleaned up.
+        UserError: It does not.
     """
     where = f"the cluster at {address}" if address else "this machine"
     nodes = all_nodes()
@@ -122,8 +121,6 @@ def check_room(scaling: ScalingSection, address: str | None) -> None:
             f"{scaling.gpus:g}); {where} has room for {room} such workers"
             f" ({_sizes(nodes)})"
         )
-    if scaling.num_workers > 1:
-        _check_state_api(where)
 
 
 def worker_room(scaling: ScalingSection, nodes: Iterable[Mapping[str, float]]) -> int:
@@ -167,22 +164,6 @@ def _sizes(nodes: list[dict[str, float]]) -> str:
         f"{count} {'node' if count == 1 else 'nodes'} of {cpus:g} CPUs and {gpus:g} GPUs"
         for (cpus, gpus), count in sizes.items()
     )
-
-
-def _check_state_api(where: str) -> None:
-    """Without it nothing frees what a stopped trial of several workers had reserved."""
-    import ray
-    from ray.util.state import list_nodes
-
-    try:
-        with asking(ray.get_runtime_context().gcs_address):
-            list_nodes(limit=1, timeout=10)
-    except Exception as error:
-        raise UserError(
-            f"scaling.num_workers is above 1, which needs Ray's dashboard; that of {where} does "
-            "not answer (install ray[default] there, and start the head without "
-            f"--include-dashboard=false): {first_line(error)}"
-        ) from None
 
 
 @contextmanager

@@ -91,7 +91,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def session(folder: Path) -> Iterator[None]:
-    with cluster.connected(None, dashboard=True):
+    with cluster.connected(None):
         yield
 
 

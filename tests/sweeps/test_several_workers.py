@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import ray
+from ray._private.state import state
 from ray.util.placement_group import (
     placement_group,
     placement_group_table,
@@ -70,7 +71,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("workplace")
     with (
         workplace_of(folder, own_losses=OWN_LOSSES, telling=TELLING),
-        cluster.connected(None, dashboard=True),
+        cluster.connected(None),
     ):
         yield folder
 
@@ -163,12 +164,10 @@ def test_trials_take_the_workers_of_those_that_have_ended(workplace: Path) -> No
     assert (len(processes), len(set(processes))) == (2 * 2, 2)
 
 
-@pytest.mark.parametrize("variable", ["RAY_ADDRESS", "RAY_API_SERVER_ADDRESS"])
-def test_another_cluster_that_a_shell_names_is_not_asked(
-    workplace: Path, monkeypatch: pytest.MonkeyPatch, variable: str
-) -> None:
-    monkeypatch.setenv(variable, "http://127.0.0.1:1")
-    cluster.check_room(ScalingSection(num_workers=2), None)
+def test_no_more_processes_than_it_takes(workplace: Path, result: SweepResult) -> None:
+    classes = {actor["ActorClassName"] for actor in state.actor_table(None).values()}
+    assert {"TrainController", "RayTrainWorker"} <= classes
+    assert not {"DatasetManager", "PlacementGroupCleaner"} & classes
 
 
 def test_another_ray_on_the_machine_is_left_alone(

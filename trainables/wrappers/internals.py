@@ -1,6 +1,5 @@
 """All of the workers' that leans on undocumented behaviour of Ray, as sweeps.cluster.internals."""
 
-import os
 from typing import Any
 
 TRAIN_SETTINGS = {
@@ -19,36 +18,35 @@ Test: tests/sweeps/cluster/test_internals.py::test_ray_still_reads_what_is_set
 
 
 def data_parallel_trainer() -> Any:
-    """The class that ``TorchTrainer`` adds PyTorch to.
+    """The class that ``TorchTrainer`` adds PyTorch to, less two processes that serve nobody here.
 
-    Leans on: where it lies. It is Ray's "DeveloperAPI"; ``ray.train.data_parallel_trainer`` has the
-        one of Train's first version.
-    Why: :class:`~trainables.wrappers.process_group.ProcessGroup` sets PyTorch up.
+    One is for Ray's own kind of data. The other gives back what a dead trial had reserved, but only
+    once its workers have started, and asks Ray's dashboard, which a cluster need not have; see
+    :func:`give_back_abandoned_places`. Each takes two seconds of CPU before a trial can begin.
+
+    Leans on: where the class lies (it is Ray's "DeveloperAPI"; ``ray.train.data_parallel_trainer``
+        has the one of Train's first version), and on ``_create_default_callbacks``.
+    Why: :class:`~trainables.wrappers.process_group.ProcessGroup` sets PyTorch up, and no setting
+        turns the callbacks off.
     Since: Ray 2.60, the oldest that is allowed.
-    Test: tests/sweeps/test_several_workers.py::test_two_workers_give_what_one_gives
+    Test: tests/sweeps/test_several_workers.py::test_no_more_processes_than_it_takes
     """
+    from ray.train.v2._internal.callbacks.datasets import DatasetsCallback
+    from ray.train.v2._internal.callbacks.placement_group_callback import (
+        PlacementGroupCleanerCallback,
+    )
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
-    return DataParallelTrainer
+    class BareTrainer(DataParallelTrainer):
+        def _create_default_callbacks(self) -> list[Any]:
+            spared = DatasetsCallback, PlacementGroupCleanerCallback
+            return [
+                callback
+                for callback in super()._create_default_callbacks()
+                if not isinstance(callback, spared)
+            ]
 
-
-def keep_train_to_this_cluster() -> None:
-    """Have what Ray Train starts from here ask this cluster whether a trial is alive.
-
-    Its processes ask whichever cluster they find. Beside another one on the machine that may be the
-    other, which knows no such trial: its places were taken from it. Or they find two and ask none.
-
-    Leans on: ``ENV_VARS_TO_PROPAGATE``, and on this variable going before ``RAY_ADDRESS`` and what
-        is found.
-    Why: neither ``train.RunConfig`` nor ``TorchTrainer`` takes an environment for its controller.
-    Since: Ray 2.60, the oldest that is allowed.
-    Test: tests/sweeps/test_several_workers.py::test_another_ray_on_the_machine_is_left_alone
-    """
-    import ray
-    from ray.train.v2._internal import constants
-
-    os.environ["RAY_API_SERVER_ADDRESS"] = ray.get_runtime_context().gcs_address
-    constants.ENV_VARS_TO_PROPAGATE.add("RAY_API_SERVER_ADDRESS")
+    return BareTrainer
 
 
 def give_back_abandoned_places() -> None:
@@ -58,8 +56,8 @@ def give_back_abandoned_places() -> None:
     that before all workers have started leaves them reserved for good: no trial gets them any more.
 
     Leans on: ``ray._private.state`` and the fields of ``PlacementGroupTableData``.
-    Why: Ray removes a group only once its job has ended too, Train's own cleaner hears of a group
-        only once its workers have started, and nothing public tells who made a group.
+    Why: Ray removes a group only once its job has ended too, and nothing public tells who made a
+        group.
     Since: Ray 2.60, the oldest that is allowed.
     Test: tests/sweeps/test_several_workers.py::test_places_whose_maker_died_are_given_back
     """

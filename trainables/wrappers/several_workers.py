@@ -16,12 +16,11 @@ from trainables.wrappers.internals import (
     TRAIN_SETTINGS,
     data_parallel_trainer,
     give_back_abandoned_places,
-    keep_train_to_this_cluster,
 )
 from trainables.wrappers.process_group import ProcessGroup
 from trainables.wrappers.worker import Mail, Order, TrialFailedError, Work, run_worker
 
-_SECONDS_BETWEEN_LOOKS = 15.0
+_SECONDS_BETWEEN_LOOKS = 5.0
 _SECONDS_TO_END = 5.0
 
 
@@ -94,7 +93,6 @@ class _WorkerGroup:
     ) -> None:
         for variable, value in TRAIN_SETTINGS.items():
             os.environ.setdefault(variable, value)
-        keep_train_to_this_cluster()
         on_gpus = workers.gpus > 0
         self._mail = ray.remote(num_cpus=0)(Mail).remote(workers.count)
         self._trainer = data_parallel_trainer()(
