@@ -29,12 +29,11 @@ from sweeps.store.identity import identify, identity_files
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import SweepFile
-from tests.harness.ray_cluster import free_port
+from tests.harness.object_store import BUCKET, ObjectStore
 
 NAME = "grown"
 EPOCHS, RUNGS = 27, (3, 9)
 SPACE = {"focal": ["gamma"], "dual_focal": ["gamma"], "mbls": ["margin", "lam"]}
-BUCKET = "sweeps"
 
 
 def main() -> None:
@@ -165,38 +164,23 @@ def metrics_after(epoch: int) -> Sequence[str]:
 @contextmanager
 def local_s3(folder: str) -> Iterator[str]:
     """Have what is in a folder in a local S3; the storage's URI."""
-    import boto3
-    from botocore.config import Config
+    store = ObjectStore()
+    os.environ |= store.environment
+    files = [path for path in Path(folder).rglob("*") if path.is_file()]
 
-    port = free_port()
-    os.environ |= {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
-        "AWS_ACCESS_KEY_ID": "anybody",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }
-    command = [str(Path(sys.executable).with_name("moto_server")), "-H", "127.0.0.1"]
-    command += ["-p", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    def put(path: Path) -> None:
+        key = f"calsweep/{path.relative_to(folder)}"
+        store.client.put_object(Bucket=BUCKET, Key=key, Body=path.read_bytes())
+        if path.name == "trial.json":  # and what else a trial leaves
+            other = key.replace(path.name, "predictions_test.parquet")
+            store.client.put_object(Bucket=BUCKET, Key=other, Body=b"-")
+
     try:
-        retries = {"max_attempts": 20, "mode": "standard"}
-        client = boto3.client("s3", config=Config(max_pool_connections=16, retries=retries))
-        client.create_bucket(Bucket=BUCKET)
-        files = [path for path in Path(folder).rglob("*") if path.is_file()]
-
-        def put(path: Path) -> None:
-            key = f"calsweep/{path.relative_to(folder)}"
-            client.put_object(Bucket=BUCKET, Key=key, Body=path.read_bytes())
-            if path.name == "trial.json":  # and what else a trial leaves
-                other = key.replace(path.name, "predictions_test.parquet")
-                client.put_object(Bucket=BUCKET, Key=other, Body=b"-")
-
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(put, files))
         yield f"s3://{BUCKET}/calsweep"
     finally:
-        server.kill()
-        server.wait()
+        store.stop()
 
 
 if __name__ == "__main__":

@@ -308,7 +308,7 @@ class Kind:
 
 
 _LONG: dict[str, Any] = {"search": {"trials": 100}}
-_TWO_WORKERS: dict[str, Any] = {"scaling": {"num_workers": 2}, "search": {"trials": 8}}
+_TWO_WORKERS: dict[str, Any] = {"scaling": {"num_workers": 2}, "search": {"trials": 60}}
 FAULTS = {
     "trial process": Kind(trial_process, _LONG),
     "train worker": Kind(train_worker, _TWO_WORKERS),

@@ -26,6 +26,7 @@ class ObjectStore:
     Attributes:
         refuses_readers: Whether it answers 503 to all that only read.
         environment: Variables that lead pyarrow and boto3 to it.
+        client: Of boto3, whose methods threads may share.
     """
 
     def __init__(self) -> None:
@@ -42,14 +43,14 @@ class ObjectStore:
             "AWS_SECRET_ACCESS_KEY": "secret",
             "AWS_DEFAULT_REGION": "us-east-1",
         }
-        client = boto3.client(
+        self.client = boto3.client(
             "s3",
             endpoint_url=self.environment["AWS_ENDPOINT_URL"],
             aws_access_key_id="anybody",
             aws_secret_access_key="secret",
             region_name="us-east-1",
         )
-        client.create_bucket(Bucket=BUCKET)
+        self.client.create_bucket(Bucket=BUCKET)
 
     def stop(self) -> None:
         """Answer no more."""
