@@ -401,7 +401,7 @@ def test_a_process_that_starts_late_has_its_share(
             try:
                 first.touch(exist_ok=False)
             except FileExistsError:
-                time.sleep(3)
+                time.sleep(1)  # longer than a trial, shorter than all of them
             super().setup(config, *data, **known)
 
     monkeypatch.setattr("trainables.wrappers.one_process.TuneTrial", Late)
@@ -411,7 +411,7 @@ def test_a_process_that_starts_late_has_its_share(
         "late",
         losses=[alike],
         training={"epochs": 1},
-        search={"trials": 30, "sampler": "random"},
+        search={"trials": 40, "sampler": "random"},
         scaling={"max_concurrent": 2},
     )
     assert len(set(told_processes(workplace))) == 2
