@@ -246,6 +246,38 @@ def processes_kept(slots: Callable[[], int], running: Callable[[], int]) -> Iter
         controller._maybe_reuse_cached_actor = reuse
 
 
+@contextmanager
+def ended_by_interrupts() -> Iterator[None]:
+    """Have Ctrl-C, while it lasts, kill the processes of trials.
+
+    Tune cleans up after exceptions, but Ctrl-C is none. In a session of the user's own they would
+    hold its CPUs for as long as anybody holds the traceback, which notebooks do.
+
+    Leans on: ``RayActorManager.__init__``, which is replaced meanwhile, and ``cleanup``.
+    Why: Tune's own handler of Ctrl-C waits until every trial has ended its epoch.
+    Since: Ray 2.60, the oldest that is allowed.
+    Test: tests/sweeps/test_service.py::test_an_interrupted_sweep_leaves_no_process_behind
+    """
+    from ray.air.execution._internal.actor_manager import RayActorManager
+
+    managers: list[RayActorManager] = []
+    make = RayActorManager.__init__
+
+    def make_and_note(self: RayActorManager, *arguments: Any, **options: Any) -> None:
+        make(self, *arguments, **options)
+        managers.append(self)
+
+    RayActorManager.__init__ = make_and_note
+    try:
+        yield
+    except KeyboardInterrupt:
+        for manager in tuple(managers):
+            manager.cleanup()
+        raise
+    finally:
+        RayActorManager.__init__ = make
+
+
 _SHORTAGE = "running low on memory"
 _USED = re.compile(r"Memory usage (\d+)B exceeded")
 _KILLED = re.compile(r"pid=(\d+), actual memory used=([\d.]+)GB")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -15,7 +16,12 @@ from ray import tune as ray_tune
 
 from sweeps.cluster.callback import LedgerCallback
 from sweeps.cluster.connection import concurrent_trials
-from sweeps.cluster.internals import SweepOverError, killed_for_memory, processes_kept
+from sweeps.cluster.internals import (
+    SweepOverError,
+    ended_by_interrupts,
+    killed_for_memory,
+    processes_kept,
+)
 from sweeps.cluster.scheduler import LedgerScheduler
 from sweeps.cluster.searcher import LedgerSearcher
 from sweeps.cluster.slots import Slots
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
     from trainables.data.base import Data
 
 _WAITING_MEMORY = 256 * 2**20  # of the process of a trial that has several workers, in bytes
+_SECONDS_TO_END = 10.0  # for processes that were told to
 _MOST_FAULTS = 3  # of Tune's, in which the sweep gets no further
 
 logger = logging.getLogger("calsweep")
@@ -55,6 +62,29 @@ def tune(
     Raises:
         SweepFailedError: Tune ends again and again, and the sweep gets no further.
     """
+    try:
+        _tune(ledger, store, dataset, encoder, on_notice)
+    finally:
+        if ledger.sweep.scaling.num_workers > 1:
+            _give_places_back()
+
+
+def _give_places_back() -> None:
+    """The processes that reserved them are ending; in the user's own session nobody else would."""
+    from trainables.wrappers.internals import give_back_abandoned_places
+
+    until = time.monotonic() + _SECONDS_TO_END
+    while give_back_abandoned_places() and time.monotonic() < until:
+        time.sleep(0.2)
+
+
+def _tune(
+    ledger: Ledger,
+    store: SweepStore,
+    dataset: Data,
+    encoder: EncoderSetup | None,
+    on_notice: Callable[[str], object],
+) -> None:
     sweep_id = store.patiently(store.sweep_id, logger.warning)
     slots = Slots(partial(concurrent_trials, ledger.sweep.scaling))
     callback = LedgerCallback(ledger, slots.out_of_memory, on_notice)
@@ -62,6 +92,7 @@ def tune(
     while True:
         try:
             with (
+                ended_by_interrupts(),
                 killed_for_memory(callback.out_of_memory),
                 processes_kept(slots, lambda: ledger.live),
             ):

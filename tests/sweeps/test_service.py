@@ -31,6 +31,7 @@ from sweeps.terminal.progress import Progress
 from sweeps.tracking.address import tracking_uri
 from sweeps.tracking.reader import tracked_sweeps
 from sweeps.upkeep import sync_sweep
+from tests.harness.interrupting import interrupted, wait_for_cpus
 from tests.harness.telling import TELLING, told_processes
 from tests.harness.tracked import runs_of
 from tests.harness.workplace import workplace_of
@@ -415,6 +416,15 @@ def test_a_process_that_starts_late_has_its_share(
         scaling={"max_concurrent": 2},
     )
     assert len(set(told_processes(workplace))) == 2
+
+
+def test_an_interrupted_sweep_leaves_no_process_behind(workplace: Path) -> None:
+    """Though whoever catches it holds the traceback, as a notebook does."""
+    caught = interrupted(
+        lambda: run(workplace, "cut", training={"epochs": 500}), workplace / "store/sweeps/cut"
+    )
+    assert "calsweep resume cut" in str(caught.value)
+    wait_for_cpus()
 
 
 def test_the_log_has_the_traceback_of_a_failed_trial(workplace: Path, mixed: SweepResult) -> None:

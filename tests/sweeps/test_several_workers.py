@@ -23,6 +23,7 @@ from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import make_stopper
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import ScalingSection, SweepFile
+from tests.harness.interrupting import interrupted, wait_for_cpus
 from tests.harness.ray_cluster import RayCluster
 from tests.harness.telling import TELLING, told_processes
 from tests.harness.workplace import workplace_of
@@ -149,10 +150,17 @@ def test_a_fault_on_one_worker_fails_the_trial_with_its_reason(result: SweepResu
 def test_a_stopped_trial_gives_its_workers_back(result: SweepResult) -> None:
     (record,) = with_alpha(result, 0.0)
     assert (record.state, record.epochs) == ("stopped", 2)  # after 1 it is at chance
-    until = time.monotonic() + 60
-    while ray.available_resources().get("CPU") != ray.cluster_resources()["CPU"]:
-        assert time.monotonic() < until, ray.available_resources()
-        time.sleep(0.5)
+    wait_for_cpus()
+
+
+def test_an_interrupted_sweep_gives_its_places_back(workplace: Path) -> None:
+    swept = sweep_of(name="cut", losses=["brier"], training={"epochs": 500})
+    caught = interrupted(
+        lambda: run_sweep(swept, str(workplace / "store"), console=Console(quiet=True)),
+        workplace / "store/sweeps/cut",
+    )
+    assert "calsweep resume cut" in str(caught.value)
+    wait_for_cpus()
 
 
 def test_trials_take_the_workers_of_those_that_have_ended(workplace: Path) -> None:

@@ -49,11 +49,14 @@ def data_parallel_trainer() -> Any:
     return BareTrainer
 
 
-def give_back_abandoned_places() -> None:
+def give_back_abandoned_places() -> bool:
     """Remove this job's placement groups whose makers are dead: nobody else will.
 
     Ray Train reserves the places of a trial's workers from a process of its own, and whatever kills
-    that before all workers have started leaves them reserved for good: no trial gets them any more.
+    that leaves them reserved for as long as the job lasts.
+
+    Returns:
+        Whether there are others, whose makers live.
 
     Leans on: ``ray._private.state`` and the fields of ``PlacementGroupTableData``.
     Why: Ray removes a group only once its job has ended too, and nothing public tells who made a
@@ -66,11 +69,18 @@ def give_back_abandoned_places() -> None:
     from ray.core.generated.gcs_pb2 import PlacementGroupTableData
     from ray.util.placement_group import PlacementGroup, remove_placement_group
 
-    job = ray.get_runtime_context().get_job_id()
+    job, others = ray.get_runtime_context().get_job_id(), False
     for data in state._connect_and_get_accessor().get_placement_group_table():
         group = PlacementGroupTableData.FromString(data)
-        of_an_actor = not ray.ActorID(group.creator_actor_id).is_nil()  # else the driver's: Tune's
-        abandoned = of_an_actor and group.creator_actor_dead and not group.is_detached
-        removed = group.state == PlacementGroupTableData.REMOVED
-        if abandoned and not removed and group.creator_job_id.hex() == job:
+        if (
+            group.state == PlacementGroupTableData.REMOVED
+            or group.creator_job_id.hex() != job
+            or group.is_detached
+            or ray.ActorID(group.creator_actor_id).is_nil()  # the driver's own: Tune's
+        ):
+            continue
+        if group.creator_actor_dead:
             remove_placement_group(PlacementGroup(ray.PlacementGroupID(group.placement_group_id)))
+        else:
+            others = True
+    return others

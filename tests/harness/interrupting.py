@@ -1,0 +1,47 @@
+"""Ctrl-C in a process that goes on, and what Ray has free after it."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import ray
+
+from sweeps.errors import SweepInterruptedError
+
+
+def interrupted(
+    act: Callable[[], object], folder: Path
+) -> pytest.ExceptionInfo[SweepInterruptedError]:
+    """Run a sweep, and interrupt it once one of its trials has a checkpoint.
+
+    Args:
+        act: Runs it.
+        folder: Its own in the storage.
+    """
+
+    def interrupt() -> None:
+        until = time.monotonic() + 120
+        while not any(folder.glob("trials/*/checkpoints/*")) and time.monotonic() < until:
+            time.sleep(0.2)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Thread(target=interrupt, daemon=True).start()
+    try:
+        with pytest.raises(SweepInterruptedError) as caught:
+            act()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return caught
+
+
+def wait_for_cpus() -> None:
+    """Until Ray has all CPUs free, for a minute at most."""
+    until = time.monotonic() + 60
+    while ray.available_resources().get("CPU") != ray.cluster_resources()["CPU"]:
+        assert time.monotonic() < until, ray.available_resources()
+        time.sleep(0.5)
