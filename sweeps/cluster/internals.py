@@ -271,8 +271,9 @@ def ended_by_interrupts() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        for manager in tuple(managers):
-            manager.cleanup()
+        with suppress(Exception):  # what fails there must not take the place of Ctrl-C
+            for manager in tuple(managers):
+                manager.cleanup()
         raise
     finally:
         RayActorManager.__init__ = make

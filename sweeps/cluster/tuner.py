@@ -74,8 +74,9 @@ def _give_places_back() -> None:
     from trainables.wrappers.internals import give_back_abandoned_places
 
     until = time.monotonic() + _SECONDS_TO_END
-    while give_back_abandoned_places() and time.monotonic() < until:
-        time.sleep(0.2)
+    with suppress(Exception):  # the cluster may be gone, which has been told
+        while give_back_abandoned_places() and time.monotonic() < until:
+            time.sleep(0.2)
 
 
 def _tune(
