@@ -18,7 +18,7 @@ from trainables.metrics._inversion import Array, invert
 from trainables.metrics._ranked import equal_mass_boundaries, equal_width_boundaries, rank_classes
 from trainables.metrics.calibration import Binning
 
-_ROW_ELEMENTS = 2**20
+_ROW_ELEMENTS = 2**17
 _MIN_ROWS = 500
 _LARGEST_COUNT = 60  # beyond it, or with a variance above the next, counts are taken as normal
 _LARGEST_VARIANCE = 9.0
@@ -34,7 +34,10 @@ class ClassCells:
     Attributes:
         count: Samples per cell, float64 (C,).
         score: Mean probability of the class, (C,).
+        recalibrated: Mean of the recalibrated probabilities, (C,).
         members: Samples of the class, (C,).
+        unlike: Variance of the members over that of as many samples of the same probability each,
+            by the probabilities and by the recalibrated ones, (C,) each.
         rows: Probabilities of some samples, spread evenly, (R, K).
         cell_of: The cell of each of them, int64 (R, K).
         num_samples: N.
@@ -42,7 +45,9 @@ class ClassCells:
 
     count: Array
     score: Array
+    recalibrated: Array
     members: Array
+    unlike: tuple[Array, Array]
     rows: Array
     cell_of: np.ndarray
     num_samples: int
@@ -52,15 +57,11 @@ def classwise_interval(
     probs: Tensor, labels: Tensor, num_bins: int, binning: Binning, level: float
 ) -> tuple[float, float]:
     """Both ends of the interval of the class-wise error of checked probabilities (N, K), K > 2."""
-    cells = _cells(probs, labels, num_bins, binning)
-    recalibrated = cells.rows ** _most_likely_power(probs, labels)
-    recalibrated /= recalibrated.sum(axis=1, keepdims=True)
-    direction = _direction(cells, recalibrated)
+    cells = _cells(probs, labels, num_bins, binning, _most_likely_power(probs, labels))
     observed = float(np.abs(cells.count * cells.score - cells.members).sum())
     scale = cells.num_samples * probs.shape[1]
-    model = _NormalErrors(cells, recalibrated)
     # Along the second line every class is given to samples of other classes.
-    low, high = invert(model, observed, level, (direction, -cells.score))
+    low, high = invert(_NormalErrors(cells), observed, level, (_direction(cells), -cells.score))
     return low / scale, high / scale
 
 
@@ -70,11 +71,14 @@ def classwise_moments(
     """Mean and deviation of the class-wise error of a calibrated model, K > 2; labels count not."""
     cells = _cells(probs, labels, num_bins, binning)
     scale = cells.num_samples * probs.shape[1]
-    mean, deviation = _NormalErrors(cells, cells.rows).moments_without_gaps()
+    mean, deviation = _NormalErrors(cells).moments_without_gaps()
     return mean / scale, deviation / scale
 
 
-def _cells(probs: Tensor, labels: Tensor, num_bins: int, binning: Binning) -> ClassCells:
+def _cells(
+    probs: Tensor, labels: Tensor, num_bins: int, binning: Binning, power: float = 1.0
+) -> ClassCells:
+    """Bins of every class; probabilities are recalibrated by a power of them."""
     place = equal_width_boundaries if binning == "equal_width" else equal_mass_boundaries
     sums, cuts = [], []
     for ranked in rank_classes(probs, labels):
@@ -84,36 +88,47 @@ def _cells(probs: Tensor, labels: Tensor, num_bins: int, binning: Binning) -> Cl
         # The largest score of each bin (of an empty one, that of the bin before).
         last = (boundaries[:, 1:-1] - 1).clamp(min=0)
         cuts.append(ranked.scores.gather(1, last))
-    count, score_sum, members = torch.cat(sums, dim=1).flatten(1).cpu().numpy()
+    count, score_sum, members = torch.cat(sums, dim=1).flatten(1)
+    filled = count > 0
+    position = (filled.cumsum(0) - 1).clamp_(min=0)
+    bin_ends = torch.cat(cuts).contiguous()
+    first_bins = num_bins * torch.arange(probs.shape[1], device=probs.device)[:, None]
+
+    def cell_of(rows: Tensor) -> Tensor:
+        """The cell of each probability (R, K), (K, R)."""
+        cells: Tensor = position[torch.searchsorted(bin_ends, rows.T.contiguous()) + first_bins]
+        return cells
+
+    count = count[filled]
+    # Of every sample: in a part of them many cells would be empty.
+    totals = torch.zeros(3, len(count), dtype=torch.float64, device=probs.device)
+    for (rows,) in row_blocks(probs):
+        raw = rows.double()
+        recalibrated = raw.pow(power)
+        recalibrated /= recalibrated.sum(dim=1, keepdim=True)
+        values = raw * (1 - raw), recalibrated, recalibrated * (1 - recalibrated)
+        cell = cell_of(rows).flatten()
+        totals += torch.stack([torch.bincount(cell, v.T.flatten(), len(count)) for v in values])
+    means = (totals / count).cpu().numpy()
+    score = (score_sum[filled] / count).cpu().numpy()
     num_samples, num_classes = probs.shape
     num_rows = min(num_samples, max(_MIN_ROWS, _ROW_ELEMENTS // num_classes))
-    chosen = torch.arange(num_rows, device=probs.device) * num_samples // num_rows
-    columns = probs[chosen].T.contiguous()
-    bin_of = torch.searchsorted(torch.cat(cuts).contiguous(), columns).T.cpu().numpy()
-    cell_of = bin_of + num_bins * np.arange(num_classes)
-    filled = count > 0
-    position = np.maximum(filled.cumsum() - 1, 0)
+    chosen = probs[torch.arange(num_rows, device=probs.device) * num_samples // num_rows]
     return ClassCells(
-        count[filled],
-        score_sum[filled] / count[filled],
-        members[filled],
-        columns.T.double().cpu().numpy(),
-        position[cell_of],
+        count.cpu().numpy(),
+        score,
+        means[1],
+        members[filled].cpu().numpy(),
+        (_variance_ratio(score, means[0]), _variance_ratio(means[1], means[2])),
+        chosen.double().cpu().numpy(),
+        cell_of(chosen).T.cpu().numpy(),
         num_samples,
     )
 
 
-def _cell_means(cells: ClassCells, values: Array) -> Array:
-    """Mean of the values (R, K) of the rows in each cell, (C,); 0 where there is none."""
-    size, flat = len(cells.count), cells.cell_of.ravel()
-    seen = np.maximum(np.bincount(flat, minlength=size), 1)
-    means: Array = np.bincount(flat, values.ravel(), size) / seen
-    return means
-
-
-def _direction(cells: ClassCells, recalibrated: Array) -> Array:
+def _direction(cells: ClassCells) -> Array:
     """Share of members minus mean probability per cell, as far as the data tell it from noise."""
-    share = np.clip(cells.score + _cell_means(cells, recalibrated - cells.rows), 0, 1)
+    share = np.clip(cells.recalibrated, 0, 1)
     unit = share * (1 - share)
     residual = cells.members - cells.count * share
     noise = cells.count * unit
@@ -146,10 +161,8 @@ def _most_likely_power(probs: Tensor, labels: Tensor) -> float:
 class _NormalErrors:
     """Sums over cells of |expected - observed members|, taken as normal."""
 
-    def __init__(self, cells: ClassCells, recalibrated: Array) -> None:
+    def __init__(self, cells: ClassCells) -> None:
         self.cells = cells
-        # Counts of samples of unlike probabilities vary less than those of like ones.
-        self.unlike = [_variance_ratio(cells, rows) for rows in (cells.rows, recalibrated)]
         num_classes = cells.rows.shape[1]
         # Sum over the other classes of the squared correlation of two counts of a multinomial.
         self.others = 1 + 1 / (num_classes - 1)
@@ -183,7 +196,8 @@ class _NormalErrors:
     def _moments(self, direction: Array, size: float) -> tuple[float, float]:
         share = self._share(direction, size)
         at = min(size, 1.0)
-        ratio = (1 - at) * self.unlike[0] + at * self.unlike[1]
+        # Counts of samples of unlike probabilities vary less than those of like ones.
+        ratio = (1 - at) * self.cells.unlike[0] + at * self.cells.unlike[1]
         mean, variance, slope = self._terms(share, ratio)
         linear = slope**2 * self.cells.count * share * (1 - share) * ratio
         # Each sample is a member of one class: what its classes' slopes add up to varies.
@@ -228,8 +242,7 @@ def _folded_normal(centre: Array, variance: Array) -> tuple[Array, Array]:
     return centre * slope + deviation * np.sqrt(2 / np.pi) * np.exp(-(z**2) / 2), slope
 
 
-def _variance_ratio(cells: ClassCells, rows: Array) -> Array:
-    """Variance of a cell's members over that of as many samples of the same probability each."""
-    mean = _cell_means(cells, rows)
-    ratio: Array = _cell_means(cells, rows * (1 - rows)) / np.maximum(mean * (1 - mean), _TINY)
+def _variance_ratio(mean: Array, variance: Array) -> Array:
+    """Mean variance of cells' samples over that of samples of their mean probability."""
+    ratio: Array = variance / np.maximum(mean * (1 - mean), _TINY)
     return np.where(mean > 0, np.clip(ratio, 0, 1), 1)

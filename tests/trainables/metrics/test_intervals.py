@@ -21,6 +21,7 @@ from benchmarks.intervals import (
     simulated,
 )
 from trainables import metrics as M
+from trainables.metrics import _classwise_inversion
 from trainables.metrics._influence import mean_interval, proportion_interval
 
 WITH_INTERVAL = [name for name in M.METRIC_NAMES if name != "mce"]
@@ -166,6 +167,15 @@ def test_two_classes_have_the_classwise_interval_of_one() -> None:
     assert M.interval("classwise_ece", probs.flip(1), 1 - labels)[1:] == pytest.approx(
         (low, high), rel=0.1
     )
+
+
+def test_all_samples_tell_where_classes_are_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Some of them tell how much the error varies: 500 of 5,000 here, which leave cells empty.
+    probs, labels = simulated("much overconfident", 20, 5000).draw(5000, np.random.default_rng(0))
+    _, low, high = M.interval("classwise_ece", probs, labels)
+    monkeypatch.setattr(_classwise_inversion, "_ROW_ELEMENTS", 1)
+    few = M.interval("classwise_ece", probs, labels)[1:]
+    assert few == pytest.approx((low, high), abs=0.05 * (high - low))
 
 
 def test_saturated_and_right_predictions_may_still_err() -> None:
