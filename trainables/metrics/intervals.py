@@ -79,7 +79,7 @@ def interval(
     if cluster_size > 1:
         ends = clustered_interval(name, probs, labels, cluster_size, confidence)
         return METRICS[name].function(probs, labels), *ends
-    method = _METHODS.get(name)
+    method = METHODS.get(name)
     known = method is not None and len(labels) >= _MIN_SAMPLES
     low, high = method(probs, labels, confidence) if method and known else NO_INTERVAL
     return METRICS[name].function(probs, labels), low, high
@@ -172,7 +172,7 @@ def _error(probs: Tensor, labels: Tensor, level: float) -> Ends:
     return 1 - high, 1 - low
 
 
-_METHODS: dict[str, Method] = {
+METHODS: dict[str, Method] = {
     **{name: _by_inversion(name) for name in OF_GAPS},
     "classwise_ece": partial(_classwise_ece, binning="equal_width"),
     "classwise_adaptive_ece": partial(_classwise_ece, binning="equal_mass"),
