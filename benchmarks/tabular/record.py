@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import optuna
@@ -66,22 +67,35 @@ def record(
 ) -> list[Entry]:
     """Train one trial; its history, short if it diverged, with all metrics after these epochs."""
     with tempfile.TemporaryDirectory(prefix="calsweep-tabular-") as folder:
-        setup = TrialSetup(
-            model=sweep.model.name,
-            model_options=sweep.model.options,
-            training=sweep.training.config(),
-            trials_uri=folder,
-            outcome_epochs=tuple(outcome_epochs),
-            rung_metrics=METRICS,
-        )
-        config = TrialConfig(0, "search", setting.loss, setting.hyperparameters, seed)
-        run = TrialRun(dataset, setup, config)
-        while True:
-            report = run.advance()
-            if isinstance(report, Waits):
-                raise OSError(report.reason)
-            if isinstance(report, Failed) or report.done:
-                return run.history
+        return train(sweep, dataset, setting, seed, outcome_epochs, folder)
+
+
+def train(
+    sweep: SweepFile,
+    dataset: Dataset,
+    setting: Setting,
+    seed: int,
+    outcome_epochs: Sequence[int],
+    folder: str,
+) -> list[Entry]:
+    """The same, in a folder that is kept."""
+    setup = TrialSetup(
+        model=sweep.model.name,
+        model_options=sweep.model.options,
+        training=sweep.training.config(),
+        trials_uri=folder,
+        outcome_epochs=tuple(outcome_epochs),
+        rung_metrics=METRICS,
+    )
+    run = TrialRun(
+        dataset, setup, TrialConfig(0, "search", setting.loss, setting.hyperparameters, seed)
+    )
+    while True:
+        report = run.advance()
+        if isinstance(report, Waits):
+            raise OSError(report.reason)
+        if isinstance(report, Failed) or report.done:
+            return run.history
 
 
 def main() -> None:
@@ -102,7 +116,7 @@ def main() -> None:
     begun = time.monotonic()
     for done, (path, setting, seed) in enumerate(_left(sweep, dataset, folder, packed), start=1):
         history = record(sweep, dataset, setting, seed, range(1, sweep.training.epochs + 1))
-        _write(as_table(setting, seed, history), path)
+        write(as_table(setting, seed, history), path)
         print(f"{done} trials, {(time.monotonic() - begun) / done:.1f} s each", flush=True)
 
 
@@ -127,9 +141,10 @@ def _left(
                 yield path, wanted[number], seed
 
 
-def _write(table: pa.Table, path: Path) -> None:
+def write(table: pa.Table, path: Path, **options: Any) -> None:
+    """Write a Parquet file, whole or not at all."""
     new = path.with_suffix(".new")
-    pq.write_table(table, new, compression="zstd")
+    pq.write_table(table, new, compression="zstd", **options)
     os.replace(new, path)
 
 
@@ -141,7 +156,7 @@ def pack(folder: Path, file: Path) -> None:
     for index, field in enumerate(table.schema):
         if pa.types.is_floating(field.type):
             table = table.set_column(index, field.name, pc.cast(table[index], pa.float32()))
-    _write(table, file)
+    write(table, file)
     for path in parts:
         path.unlink()
         path.with_suffix(".lock").unlink(missing_ok=True)
