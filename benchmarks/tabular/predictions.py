@@ -61,7 +61,9 @@ class Predicted:
 def read_predicted(path: Path) -> Iterator[Predicted]:
     """The trials of a file that this module wrote."""
     table = pq.read_table(path)
-    labels = {split: np.array(json.loads(table.schema.metadata[split.encode()])) for split in SPLITS}
+    labels = {
+        split: np.array(json.loads(table.schema.metadata[split.encode()])) for split in SPLITS
+    }
     for row in table.select(["loss", "hyperparameters", "seed", *SPLITS]).to_pylist():
         logits = {split: np.array(row[split], dtype=np.float32) for split in SPLITS}
         yield Predicted(
