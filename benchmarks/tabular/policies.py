@@ -338,7 +338,10 @@ POLICIES: dict[str, dict[str, Policy]] = {
         "10 finalists, by all seeds": replace(_finalists(10), judge=with_search_seed),
         "simplest within one SE": Calsweep(judge=simplest),
     },
-    "budgets": {f"{count} trials": _trials(count) for count in (20, 35, 100)},
+    "budgets": {
+        **{f"{count} trials": _trials(count) for count in (20, 35, 100)},
+        "until a trial is at noise": Calsweep(("search.stop_at_noise=true",)),
+    },
     "full": {
         f"{count} random trials, nothing stopped": _full(count) for count in (50, 100, 200, 400)
     },

@@ -64,14 +64,18 @@ def read_predicted(path: Path) -> Iterator[Predicted]:
     labels = {
         split: np.array(json.loads(table.schema.metadata[split.encode()])) for split in SPLITS
     }
-    for row in table.select(["loss", "hyperparameters", "seed", *SPLITS]).to_pylist():
-        logits = {split: np.array(row[split], dtype=np.float32) for split in SPLITS}
-        yield Predicted(
-            Setting(row["loss"], json.loads(row["hyperparameters"])),
-            row["seed"],
-            {split: logits[split].reshape(len(labels[split]), -1) for split in SPLITS},
-            labels,
-        )
+    logits = {
+        split: table[split].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+        for split in SPLITS
+    }
+    logits = {
+        split: flat.astype(np.float32).reshape(len(table), len(labels[split]), -1)
+        for split, flat in logits.items()
+    }
+    for number, row in enumerate(table.drop_columns(list(SPLITS)).to_pylist()):
+        setting = Setting(row["loss"], json.loads(row["hyperparameters"]))
+        own = {split: logits[split][number] for split in SPLITS}
+        yield Predicted(setting, row["seed"], own, labels)
 
 
 def main() -> None:

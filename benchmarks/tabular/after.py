@@ -1,0 +1,129 @@
+"""What a loss is still worth once predictions are calibrated after training.
+
+    python -m benchmarks.tabular.after benchmarks/tabular/*.yaml
+
+From the recorded predictions, so of one seed of each setting: every post-hoc method is fitted on
+the validation split, and both ECE and Brier score are told on the test split. *Chosen* is the
+setting of the lowest validation ECE after the method, cross-fitted, within the guard. *Better* and
+*worse* count the settings whose Brier score differs from cross-entropy's after the same method, by
+a paired interval of 95 % over samples, each on its own: among so many, one in forty each way is
+what chance gives. (No log-likelihood: some methods give a class no chance at all.)
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from benchmarks.tabular.predictions import SPLITS, Predicted, read_predicted
+from sweeps.formatting import format_hyperparameters
+from sweeps.search.setting import BASELINE, Setting
+from sweeps.sweep_file.loading import load_sweep
+from trainables import metrics as M
+from trainables.metrics.proper_scores import squared_errors
+from trainables.posthoc import PostHoc, available_posthoc, cross_fitted, make_posthoc
+
+LEVEL = 1.96  # standard errors of an interval of 95 %
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One setting after one method.
+
+    Attributes:
+        setting: The setting.
+        validation_ece: Cross-fitted.
+        validation_error: Cross-fitted.
+        ece: On the test split.
+        squared_errors: Of each test sample, the Brier score's, (N,).
+    """
+
+    setting: Setting
+    validation_ece: float
+    validation_error: float
+    ece: float
+    squared_errors: Tensor
+
+
+def judge(predicted: Predicted, make: Callable[[], PostHoc] | None) -> Judged:
+    """Calibrate a setting's predictions by a method, or not at all."""
+    validation, test = (
+        (torch.from_numpy(predicted.logits[split]), torch.from_numpy(predicted.labels[split]))
+        for split in SPLITS
+    )
+    crossed, after = validation[0], test[0]
+    if make is not None:
+        crossed, after = cross_fitted(*validation, make), make().fit(*validation)(test[0])
+    probs, crossed_probs = (logits.double().softmax(dim=1) for logits in (after, crossed))
+    return Judged(
+        predicted.setting,
+        M.expected_calibration_error(crossed_probs, validation[1]),
+        M.error_rate(crossed_probs, validation[1]),
+        M.expected_calibration_error(probs, test[1]),
+        squared_errors(probs, test[1]),
+    )
+
+
+def choose(judged: list[Judged], guard: float) -> Judged:
+    """The lowest validation ECE of those whose validation error is within the guard."""
+    limit = baseline(judged).validation_error + guard
+    feasible = [each for each in judged if each.validation_error <= limit]
+    return min(feasible, key=lambda each: each.validation_ece)
+
+
+def baseline(judged: list[Judged]) -> Judged:
+    """Cross-entropy."""
+    return next(each for each in judged if each.setting == BASELINE)
+
+
+def differs(judged: Judged, other: Judged) -> int:
+    """-1 where the Brier score is lower than another's by more than chance, 1 where higher."""
+    difference = judged.squared_errors - other.squared_errors
+    error = float(difference.std()) / math.sqrt(len(difference))
+    mean = float(difference.mean())
+    return 0 if abs(mean) <= LEVEL * error else int(math.copysign(1, mean))
+
+
+def main() -> None:
+    """Print a table for each data set."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("sweeps", nargs="+", metavar="FILE")
+    torch.set_num_threads(1)
+    for file in parser.parse_args().sweeps:
+        predictions = list(read_predicted(Path(file).with_suffix(".predictions.parquet")))
+        guard = load_sweep(file).search.guard
+        print(f"\n{Path(file).stem}: {len(predictions)} settings, one seed each\n")
+        print("| method | cross-entropy: ECE | Brier | chosen | ECE | Brier | better | worse |")
+        print("| --- " * 8 + "|", flush=True)
+        for method in (None, *available_posthoc()):
+            make = partial(make_posthoc, method) if method else None
+            judged = [judge(each, make) for each in predictions]
+            print(_row(method or "nothing", judged, guard), flush=True)
+
+
+def _row(method: str, judged: list[Judged], guard: float) -> str:
+    plain, chosen = baseline(judged), choose(judged, guard)
+    signs = [differs(each, plain) for each in judged]
+    words = f"{chosen.setting.loss} {format_hyperparameters(chosen.setting.hyperparameters)}"
+    cells = (
+        method,
+        f"{plain.ece:.4f}",
+        f"{plain.squared_errors.mean():.4f}",
+        words.strip(),
+        f"{chosen.ece:.4f}",
+        f"{chosen.squared_errors.mean():.4f}",
+        str(signs.count(-1)),
+        str(signs.count(1)),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    main()
