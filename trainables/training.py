@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trainables.batch_norm import synchronised
+from trainables.batch_norm import folded, synchronised
 from trainables.class_weights import Weights
 from trainables.config import AugmentationName, TrainingConfig, check_shares
 from trainables.data.base import Dataset, Split
@@ -177,13 +177,15 @@ class Trainer:
             size = min(size, _CPU_EVAL_BATCH)
         rows = list(_chunks(mine, size))
         parts = torch.split(found, [len(numbers) for numbers in rows])
-        for part, (stored, _, numbers) in zip(parts, self._feed(split).batches(rows), strict=True):
-            inputs = self._laid_out(self.dataset.samples.prepare(stored))
-            with _exact_convolutions():
+        with folded(self.model), _exact_convolutions():
+            for part, (stored, _, numbers) in zip(
+                parts, self._feed(split).batches(rows), strict=True
+            ):
+                inputs = self._laid_out(self.dataset.samples.prepare(stored))
                 logits, features = self.model(inputs, return_features=True)
-            if places is not None:
-                logits = at_places(logits, places[numbers])
-            part.copy_(logits if what == "logits" else features)
+                if places is not None:
+                    logits = at_places(logits, places[numbers])
+                part.copy_(logits if what == "logits" else features)
         values = all_gather(found).cpu()
         if not torch.isfinite(values).all():
             raise DivergedError(f"diverged: {what} are not finite after epoch {self.epoch}")
