@@ -28,8 +28,15 @@ from sweeps.search.setting import BASELINE, Setting
 from sweeps.sweep_file.loading import load_sweep
 from trainables import metrics as M
 from trainables.metrics.proper_scores import squared_errors
-from trainables.posthoc import PostHoc, available_posthoc, cross_fitted, make_posthoc
+from trainables.posthoc import (
+    MetaCalibration,
+    PostHoc,
+    available_posthoc,
+    cross_fitted,
+    make_posthoc,
+)
 
+METHODS = [name for name in available_posthoc() if name != MetaCalibration.name]  # that one guesses
 LEVEL = 1.96  # standard errors of an interval of 95 %
 
 
@@ -102,7 +109,7 @@ def main() -> None:
         print(f"\n{Path(file).stem}: {len(predictions)} settings, one seed each\n")
         print("| method | cross-entropy: ECE | Brier | chosen | ECE | Brier | better | worse |")
         print("| --- " * 8 + "|", flush=True)
-        for method in (None, *available_posthoc()):
+        for method in (None, *METHODS):
             make = partial(make_posthoc, method) if method else None
             judged = [judge(each, make) for each in predictions]
             print(_row(method or "nothing", judged, guard), flush=True)

@@ -50,21 +50,22 @@ def predict(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
     predictions.main()
 
 
-def differences(path: Path) -> list[float]:
-    """Of metrics of the predictions from those in the curves."""
+def check_against_curves(path: Path) -> int:
+    """Metrics of the predictions are those in the curves; how many settings there are."""
     curves = {(setting, seed): history for setting, seed, history in read_trials(path)}
-    found = []
+    errors = []
     for predicted in read_predicted(path.with_suffix(".predictions.parquet")):
         last = curves[predicted.setting, predicted.seed][-1]
         for split, prefix in zip(SPLITS, ("val", "test"), strict=True):
             labels = torch.from_numpy(predicted.labels[split])
             probs = torch.from_numpy(predicted.logits[split]).double().softmax(dim=1)
-            found += [
-                M.expected_calibration_error(probs, labels) - last[f"{prefix}_ece"],
-                M.brier_score(probs, labels) - last[f"{prefix}_brier"],
-                M.error_rate(probs, labels) - last[f"{prefix}_error"],
-            ]
-    return found
+            assert M.error_rate(probs, labels) == pytest.approx(last[f"{prefix}_error"], abs=1e-6)
+            assert M.brier_score(probs, labels) == pytest.approx(last[f"{prefix}_brier"], abs=1e-4)
+            error = abs(M.expected_calibration_error(probs, labels) - last[f"{prefix}_ece"])
+            assert error < 1.5 / len(labels)  # a sample at the edge of a bin may be in the next one
+            errors.append(error)
+    assert np.mean(errors) < 1e-4
+    return len(errors) // 2
 
 
 def test_recorded_nets_predict_what_their_curves_say(
@@ -77,7 +78,7 @@ def test_recorded_nets_predict_what_their_curves_say(
     curves = sweep_file.with_suffix(".parquet")
     kept = list(read_predicted(sweep_file.with_suffix(".predictions.parquet")))
     assert [(each.setting, each.seed) for each in kept] == [(BASELINE, 0), (FOCAL, 0)]
-    assert np.abs(differences(curves)).max() < 1e-4
+    assert check_against_curves(curves) == 2
     for _, _, history in read_trials(curves):
         assert "val_ece_calibrated_high" not in history[0]
         assert 0 < history[1]["val_ece_calibrated"] < history[1]["val_ece_calibrated_high"]
@@ -96,9 +97,7 @@ def test_a_net_that_comes_to_something_else_is_refused(
 
 @pytest.mark.parametrize("name", ["digits", "fashion_mnist", "cifar10"])
 def test_the_predictions_in_the_repository_are_those_of_the_curves(name: str) -> None:
-    found = differences(TABULAR / f"{name}.parquet")
-    assert len(found) > 200
-    assert np.abs(found).max() < 1e-3
+    assert check_against_curves(TABULAR / f"{name}.parquet") > 45
 
 
 def test_a_method_after_training_is_fitted_on_the_validation_split() -> None:
