@@ -12,6 +12,7 @@ from scipy.special import ndtri, stdtrit  # scipy.stats takes a second and more 
 from torch import Tensor
 
 from trainables.metrics._inputs import check_count, check_level, check_probs
+from trainables.metrics._inversion import Cells, fit_curve
 from trainables.metrics._predictions import NUM_BINS, bin_top_label
 from trainables.metrics.calibration import Binning
 from trainables.metrics.proper_scores import log_losses, squared_errors
@@ -70,8 +71,9 @@ def difference(
     Means over samples (`nll`, `brier`, `error`, `accuracy`): the mean of paired differences. Binned
     calibration errors (`ece`, `adaptive_ece`) are biased upwards, the more the better the model is
     calibrated, so their plain difference is too small; here the test is inverted: kept are all
-    pairs of scales λ of the two models' gaps that would show, with the normal noise of the bins'
-    sums over the shared samples, each model's error and their difference as observed.
+    pairs of sizes of the two models' gaps, along a calibration curve fitted to each, that would
+    show, with the normal noise of the bins' sums over the shared samples, each model's error and
+    their difference as observed.
 
     Args:
         name: One of `COMPARABLE`.
@@ -181,12 +183,12 @@ def _of_binned_errors(
     level: float,
 ) -> tuple[float, float]:
     """Interval of the difference of binned calibration errors, by inverting the test."""
-    gaps, noise = _gaps_and_noise([*ours, *theirs], labels, decisions, cluster_size, binning)
+    gaps, lines, noise = _gaps_and_noise([*ours, *theirs], labels, decisions, cluster_size, binning)
     cut = len(ours) * decisions * NUM_BINS
-    a_gaps, b_gaps = gaps[:cut], gaps[cut:]
-    a_shown, b_shown = np.abs(a_gaps).sum() / len(ours), np.abs(b_gaps).sum() / len(theirs)
-    a_scales, a_draws = _draws(a_gaps, noise[:, :cut], len(ours))
-    b_scales, b_draws = _draws(b_gaps, noise[:, cut:], len(theirs))
+    a_shown = np.abs(gaps[:cut]).sum() / len(ours)
+    b_shown = np.abs(gaps[cut:]).sum() / len(theirs)
+    a_expected, a_draws = _draws(lines[:cut], a_shown, noise[:, :cut], len(ours))
+    b_expected, b_draws = _draws(lines[cut:], b_shown, noise[:, cut:], len(theirs))
     a_mean, b_mean = a_draws.mean(axis=0), b_draws.mean(axis=0)
     a_var, b_var = a_draws.var(axis=0), b_draws.var(axis=0)
     covariance = (a_draws - a_mean).T @ (b_draws - b_mean) / len(noise)
@@ -199,7 +201,7 @@ def _of_binned_errors(
     together = 1 - (1 - level) * (1 - 2 * _NUISANCE)
     kept = _keeps(off_by, sampling, seeds, freedom, together)
     kept &= a_kept[:, None] & b_kept[None, :]
-    expected = a_scales[:, None] * a_shown - b_scales[None, :] * b_shown
+    expected = a_expected[:, None] - b_expected[None, :]
     if not kept.any():  # the noise is not normal at all, as of a handful of samples
         return -math.inf, math.inf
     return float(expected[kept].min()), float(expected[kept].max())
@@ -212,20 +214,23 @@ def _keeps(
     return np.asarray(np.abs(off_by) <= half, dtype=np.bool_)
 
 
-def _draws(gaps: Array, noise: Array, num_runs: int) -> tuple[Array, Array]:
-    """Mean calibration error of a setting's runs, (draws, scales), for each scale of its gaps."""
-    shown = np.abs(gaps).sum() / num_runs
-    spread = (np.abs(noise).sum(axis=1) / num_runs).mean()
-    largest = 1 + (4 * spread / shown if shown > 0 else 0.0)
-    scales = np.linspace(0, largest, _SCALES)
-    errors = [np.abs(scale * gaps + noise).sum(axis=1) / num_runs for scale in scales]
-    return scales, np.stack(errors, axis=1)
+def _draws(line: Array, shown: float, noise: Array, num_runs: int) -> tuple[Array, Array]:
+    """For sizes of the gaps along a line: the calibration errors of a setting's runs.
+
+    Those of endlessly many samples, (scales,), and draws of those shown, (draws, scales).
+    """
+    spread = float((np.abs(noise).sum(axis=1) / num_runs).mean())
+    expected = np.linspace(0, shown + 4 * spread, _SCALES)
+    length = np.abs(line).sum() / num_runs
+    scales = expected / length if length > 0 else np.zeros_like(expected)
+    errors = [np.abs(scale * line + noise).sum(axis=1) / num_runs for scale in scales]
+    return expected, np.stack(errors, axis=1)
 
 
 def _gaps_and_noise(
     runs: Sequence[Tensor], labels: Tensor, decisions: int, cluster_size: int, binning: Binning
-) -> tuple[Array, Array]:
-    """Weighted gaps of all runs' bins, (runs · bins,), and draws of their sampling noise together.
+) -> tuple[Array, Array, Array]:
+    """Of all runs' bins: weighted gaps, and what is signal in them, (runs · bins,) each; noise.
 
     The gap of a bin is the mean over all samples of confidence less correctness, counted where the
     sample is in the bin: it is confidence less accuracy, times the bin's share of the samples. The
@@ -251,10 +256,31 @@ def _gaps_and_noise(
     diagonal = np.diag_indices_from(covariance)
     least = filled * wrong * (1 - wrong) / len(labels) ** 2
     covariance[diagonal] = np.maximum(covariance[diagonal], least)
+    lines = np.concatenate([_signal(*each) for each in binned]) / len(labels)
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     draws = np.random.default_rng(0).standard_normal((_DRAWS, len(covariance)))
-    return gaps, np.asarray(draws @ root.T)
+    return gaps, lines, np.asarray(draws @ root.T)
+
+
+def _signal(bins: npt.NDArray[np.int64], sure: Array, right: Array) -> Array:
+    """Sums of (confidence - accuracy) per bin as far as the data tell them from noise, (bins,).
+
+    As observed where nothing can be told from noise.
+    """
+    ones = np.ones_like(sure)
+    count, confidence, positives = (
+        np.asarray(np.bincount(bins, values, NUM_BINS), np.float64)
+        for values in (ones, sure, right)
+    )
+    filled = np.flatnonzero(count)
+    cells = Cells(
+        count[filled], confidence[filled] / count[filled], positives[filled], np.arange(len(filled))
+    )
+    sums = confidence - positives
+    signal = np.zeros_like(sums)
+    signal[filled] = cells.count * (cells.confidence - fit_curve(cells))
+    return signal if np.abs(signal).sum() > 0 else sums
 
 
 def _wrong(probs: Tensor, labels: Tensor) -> Tensor:

@@ -51,6 +51,19 @@ def test_the_interval_of_ece_covers_and_is_seldom_wrong(ours: float, theirs: flo
     assert said_wrong <= 0.1 * repetitions
 
 
+@pytest.mark.slow
+def test_it_covers_where_one_is_too_sure_and_the_other_not_sure_enough() -> None:
+    # Chance moves their errors in opposite directions, which only coherent gaps show.
+    generator, repetitions = np.random.default_rng(0), 300
+    expected = truth(0.75) - truth(1.3)
+    covered = 0
+    for seed in range(repetitions):
+        runs, labels = drawn(seed, 500, *seeds(generator, 0.75), *seeds(generator, 1.3))
+        found = M.difference("ece", runs[:2], runs[2:], labels)
+        covered += found.low <= expected <= found.high
+    assert covered >= 0.9 * repetitions
+
+
 def test_a_large_difference_is_supported_and_its_reverse_is_worse() -> None:
     runs, labels = drawn(0, 3000, 1.0, 1.02, 2.0, 2.05)
     better = M.difference("ece", runs[:2], runs[2:], labels)
