@@ -62,7 +62,7 @@ def check_against_curves(path: Path) -> int:
             assert M.error_rate(probs, labels) == pytest.approx(last[f"{prefix}_error"], abs=1e-6)
             assert M.brier_score(probs, labels) == pytest.approx(last[f"{prefix}_brier"], abs=1e-4)
             error = abs(M.expected_calibration_error(probs, labels) - last[f"{prefix}_ece"])
-            assert error < 1.5 / len(labels)  # a sample at the edge of a bin may be in the next one
+            assert error < 3.5 / len(labels)  # some at the edge of a bin may be in the next one
             errors.append(error)
     assert np.mean(errors) < 1e-4
     return len(errors) // 2
