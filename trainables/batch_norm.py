@@ -38,9 +38,9 @@ def folded(model: nn.Module) -> Iterator[None]:
         and type(second) is nn.BatchNorm2d
         and second.track_running_stats
     ]
-    for layers, place, first, second in pairs:
-        layers[place], layers[place + 1] = fuse_conv_bn_eval(first, second), nn.Identity()
     try:
+        for layers, place, first, second in pairs:
+            layers[place], layers[place + 1] = fuse_conv_bn_eval(first, second), nn.Identity()
         yield
     finally:
         for layers, place, first, second in pairs:

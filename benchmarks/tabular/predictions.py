@@ -143,6 +143,8 @@ def _part(setting: Setting, seed: int, last: Entry, folder: str, keep: bool) -> 
 def pack(folder: Path, curves: Path) -> None:
     """Move the parts of a folder into the file of predictions and that of curves."""
     parts = sorted(folder.glob("*.parquet"))
+    if not parts:
+        raise SystemExit(f"{folder} holds no trials to pack")
     table = pa.concat_tables([pq.read_table(path) for path in parts])
     known = {
         (row["loss"], row["hyperparameters"], row["seed"]): row
