@@ -250,36 +250,50 @@ def _gaps_and_noise(
     gaps = sums.mean(axis=0)
     centred = sums - gaps
     covariance = centred.T @ centred / len(sums) ** 2
+    lines = np.concatenate(
+        [
+            _signal(*each, spread.sum() * len(sums) ** 2 * share**2)
+            for each, spread in zip(
+                binned, covariance.diagonal().reshape(-1, NUM_BINS), strict=True
+            )
+        ]
+    )
     # A bin in which all predictions are right shows no noise, and has some all the same.
     filled = np.concatenate([np.bincount(bins, minlength=NUM_BINS) for bins, *_ in binned])
     wrong = 1 / (filled + 2)  # Laplace's share of wrong predictions in it
     diagonal = np.diag_indices_from(covariance)
     least = filled * wrong * (1 - wrong) / len(labels) ** 2
     covariance[diagonal] = np.maximum(covariance[diagonal], least)
-    lines = np.concatenate([_signal(*each) for each in binned]) / len(labels)
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     draws = np.random.default_rng(0).standard_normal((_DRAWS, len(covariance)))
-    return gaps, lines, np.asarray(draws @ root.T)
+    return gaps, lines / len(labels), np.asarray(draws @ root.T)
 
 
-def _signal(bins: npt.NDArray[np.int64], sure: Array, right: Array) -> Array:
+def _signal(
+    bins: npt.NDArray[np.int64], sure: Array, right: Array, variance: float
+) -> npt.NDArray[np.float64]:
     """Sums of (confidence - accuracy) per bin as far as the data tell them from noise, (bins,).
 
-    As observed where nothing can be told from noise.
+    As observed where nothing can be told from noise. Rows that hang together tell less: as many as
+    would vary as much, `variance` in all bins, if each were on its own.
     """
-    ones = np.ones_like(sure)
     count, confidence, positives = (
         np.asarray(np.bincount(bins, values, NUM_BINS), np.float64)
-        for values in (ones, sure, right)
-    )
-    filled = np.flatnonzero(count)
-    cells = Cells(
-        count[filled], confidence[filled] / count[filled], positives[filled], np.arange(len(filled))
+        for values in (np.ones_like(sure), sure, right)
     )
     sums = confidence - positives
+    alone = float(((sure - right) ** 2).sum() - (sums**2).sum() / len(bins))
+    together = max(1.0, variance / alone) if alone > 0 else 1.0
+    filled = np.flatnonzero(count)
+    cells = Cells(
+        count[filled] / together,
+        confidence[filled] / count[filled],
+        positives[filled] / together,
+        np.arange(len(filled)),
+    )
     signal = np.zeros_like(sums)
-    signal[filled] = cells.count * (cells.confidence - fit_curve(cells))
+    signal[filled] = count[filled] * (cells.confidence - fit_curve(cells))
     return signal if np.abs(signal).sum() > 0 else sums
 
 
