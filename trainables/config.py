@@ -42,8 +42,8 @@ class TrainingConfig:
         clip_grad_norm: Largest gradient norm, or None for no clipping.
         augmentation: ``none``, ``crop``, ``crop_flip``; None takes the dataset's own.
         precision: ``auto`` is bfloat16 autocast on a GPU that has it, float32 elsewhere; a sweep
-            settles it when it starts. Losses,
-            batch statistics and evaluation are float32 always.
+            settles it when it starts, and also takes bfloat16 where its CPUs have it and the model
+            is large enough to gain. Losses, batch statistics and evaluation are float32 always.
         layout: How images lie in memory: ``auto`` is channels last for models with convolutions.
         fused_optimizer: Whether one kernel updates all weights.
         eval_batch_size: Samples per step where no gradient is needed; on a CPU 128 at the most, as

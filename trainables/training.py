@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import nullcontext
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +24,7 @@ from trainables.feed import Batch, Feed
 from trainables.losses import CalibrationLoss
 from trainables.models import Classifier
 from trainables.optimizers import make_optimizer
+from trainables.precision import autocast
 
 # So many stay in a CPU's cache: small_cnn judges 12,000 images of 28x28 pixels a second on a core,
 # and 6,500 with 1,024 at once.
@@ -260,7 +260,7 @@ class Trainer:
         return value.detach()
 
     def _forward(self, model: nn.Module, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        with _autocast(self.device, self.config.precision):
+        with autocast(self.device, self.config.precision):
             logits, features = model(inputs, return_features=True)
         return logits, features
 
@@ -328,16 +328,6 @@ def _memory_format(model: nn.Module, config: TrainingConfig) -> torch.memory_for
 def _exact_convolutions() -> Any:
     """Whole float32 where GPUs would round the inputs of convolutions to TF32."""
     return torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False)
-
-
-def _autocast(device: torch.device, precision: str) -> Any:
-    # GPUs that only emulate bfloat16 (T4, V100) are slower with it.
-    wanted = precision == "bfloat16" or (
-        precision == "auto"
-        and device.type == "cuda"
-        and torch.cuda.is_bf16_supported(including_emulation=False)
-    )
-    return torch.autocast(device.type, dtype=torch.bfloat16) if wanted else nullcontext()
 
 
 def _chunks(indices: np.ndarray, size: int) -> Iterator[np.ndarray]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sweeps.cluster.connection import all_nodes, worker_room
+from sweeps.cluster.internals import nodes_to_come
 from sweeps.errors import UserError
 from sweeps.sweep_file.schema import ScalingSection, SweepFile
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _MOST_ON_ONE = 8  # trials that share a GPU: each holds a context, and the driver takes turns
 _SECONDS_FOR_A_GPU = 900.0
+_ON_CPUS = "training.precision = bfloat16, in which these CPUs are faster than in float32."
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,9 @@ class Gpu:
 def settle_devices(sweep: SweepFile, dataset: Data) -> tuple[SweepFile, str | None]:
     """The sweep with what it leaves to the cluster settled, and what was decided, in words.
 
-    ``gpus_per_worker`` becomes a number, and ``precision`` bfloat16 where all GPUs have it, else
-    float32. What the sweep says itself stays, and where it says all nothing is looked at.
+    ``gpus_per_worker`` becomes a number, and ``precision`` bfloat16 where all GPUs have it, or,
+    where trials use none, all CPUs have it and the model is large enough to gain; else float32.
+    What the sweep says itself stays, and where it says all nothing is looked at.
 
     Raises:
         UserError: There are no GPUs, of which the sweep has a budget of hours.
@@ -68,7 +71,11 @@ def settle_devices(sweep: SweepFile, dataset: Data) -> tuple[SweepFile, str | No
             f"search.max_gpu_hours = {sweep.search.max_gpu_hours:g} is not allowed where trials "
             "get no GPU, as on this cluster; leave it out, or give search.max_hours"
         )
-    precision = "bfloat16" if share > 0 and gpu is not None and gpu.bfloat16 else "float32"
+    has_bfloat16 = gpu is not None and gpu.bfloat16
+    if share == 0 and open_precision and _cpus_are_faster_in_bfloat16(_workload(sweep, dataset)):
+        has_bfloat16 = True
+        said = f"{said} {_ON_CPUS}" if said else _ON_CPUS
+    precision = "bfloat16" if has_bfloat16 else "float32"
     scaling = sweep.scaling.model_copy(update={"gpus_per_worker": share})
     return _with_precision(sweep, precision).model_copy(update={"scaling": scaling}), said
 
@@ -157,6 +164,28 @@ def _look() -> tuple[str, int, bool] | None:
     properties = torch.cuda.get_device_properties(0)
     bfloat16 = torch.cuda.is_bf16_supported(including_emulation=False)
     return properties.name, properties.total_memory, bfloat16
+
+
+def _cpus_are_faster_in_bfloat16(workload: Workload | None) -> bool:
+    """Not so where an autoscaler may add nodes: nobody knows yet what they have."""
+    from trainables.precision import cpu_has_bfloat16, gains_on_cpus
+
+    if workload is None or not gains_on_cpus(workload) or nodes_to_come():
+        return False
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
+
+    here = ray.get_runtime_context().get_node_id()
+    nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
+    others = [node["NodeID"] for node in nodes if node["NodeID"] != here]
+    if len(others) < len(nodes) and not cpu_has_bfloat16():
+        return False
+    look = ray.remote(num_cpus=0)(cpu_has_bfloat16)
+    asked = [look.options(scheduling_strategy=On(node, soft=False)).remote() for node in others]
+    try:
+        return all(ray.get(asked))
+    except ray.exceptions.RayError:  # a node has gone, and others may come in its place
+        return False
 
 
 def _in_words(share: float, gpu: Gpu) -> str:

@@ -113,7 +113,7 @@ def _trained_fact(sweep: SweepFile) -> dict[str, str]:
 
 def _precision(training: TrainingSection) -> str:
     precision = {
-        "auto": "bfloat16 where all the GPUs have it, else float32 (settled at the start)",
+        "auto": "bfloat16 where the hardware is faster in it, else float32 (settled at the start)",
         "bfloat16": "bfloat16; losses, statistics and evaluation in float32",
         "float32": "float32",
     }[training.precision]

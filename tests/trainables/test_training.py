@@ -11,7 +11,6 @@ import torch
 from torch import nn
 
 from tests.harness.workers import run_workers
-from trainables import training
 from trainables.config import TrainingConfig, check_shares
 from trainables.data import load_dataset
 from trainables.data.base import Dataset, Split
@@ -221,20 +220,6 @@ def test_evaluation_is_float32_whatever_the_precision(digits: Dataset, what: str
         expected = model.head(features) if what == "logits" else features
     found = trainer.predict(digits.test)[0] if what == "logits" else trainer.features(digits.test)
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
-
-
-class Emulating:
-    """A GPU that has bfloat16 by emulation only."""
-
-    @staticmethod
-    def is_bf16_supported(including_emulation: bool = True) -> bool:
-        return including_emulation
-
-
-def test_emulated_bfloat16_is_not_taken_for_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", Emulating.is_bf16_supported)
-    context = training._autocast(torch.device("cuda"), "auto")
-    assert not isinstance(context, torch.autocast)
 
 
 def test_a_loss_that_is_not_finite_ends_it(digits: Dataset) -> None:

@@ -1,5 +1,7 @@
 """What `gpus_per_worker: auto` comes to, on clusters of many kinds and on a real Ray."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +10,7 @@ import pytest
 import ray
 from rich.console import Console
 
+import trainables.precision
 from sweeps.cluster import connection, devices
 from sweeps.cluster.devices import Gpu, gpu_share, settle_devices
 from sweeps.cluster.internals import agents_may_be_slow
@@ -16,6 +19,7 @@ from sweeps.planning.data import load_data
 from sweeps.runner import run_sweep
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import make_sweep
+from tests.harness.ray_cluster import RayCluster
 from trainables.workload import Workload
 
 GIB = 2**30
@@ -86,6 +90,75 @@ def test_precision_follows_the_gpus(
     assert {settled.training.precision, settled.encoder.training.precision} == {precision}
     on_cpus = make_sweep(scaling={"gpus_per_worker": 0})
     assert settle_devices(on_cpus, load_data(sweep))[0].training.precision == "float32"
+
+
+@pytest.mark.parametrize(
+    ("has_bfloat16", "width", "precision"),
+    [(True, 64, "bfloat16"), (False, 64, "float32"), (True, 8, "float32")],
+)
+def test_precision_follows_the_cpus_and_the_model(
+    fake_gpus: None, monkeypatch: pytest.MonkeyPatch, has_bfloat16: bool, width: int, precision: str
+) -> None:
+    monkeypatch.setattr(trainables.precision, "cpu_has_bfloat16", lambda: has_bfloat16)
+    sweep = make_sweep(
+        scaling={"gpus_per_worker": 0},
+        model={"name": "small_cnn", "width": width},
+        encoder={"training": {"epochs": 2}},
+    )
+    settled, said = settle_devices(sweep, load_data(sweep))
+    assert settled.encoder is not None
+    assert {settled.training.precision, settled.encoder.training.precision} == {precision}
+    assert (said is not None and "training.precision = bfloat16" in said) == (
+        precision == "bfloat16"
+    )
+    asked = make_sweep(scaling={"gpus_per_worker": 0}, training={"precision": "float32"})
+    assert settle_devices(asked, load_data(asked)) == (asked, None)
+
+
+def test_cpus_that_are_still_to_come_may_be_others(
+    fake_gpus: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trainables.precision, "cpu_has_bfloat16", lambda: True)
+    monkeypatch.setattr(devices, "nodes_to_come", lambda: [{"CPU": 8.0}])
+    sweep = make_sweep(scaling={"gpus_per_worker": 0}, model={"name": "small_cnn", "width": 64})
+    assert settle_devices(sweep, load_data(sweep))[0].training.precision == "float32"
+
+
+TWO_NODES = """
+import os, sys
+import trainables.precision
+from sweeps.cluster.connection import connected
+from sweeps.cluster.devices import settle_devices
+from sweeps.planning.data import load_data
+from tests.builders import make_sweep
+
+# Shipped by value, so that each node answers for itself.
+trainables.precision.cpu_has_bfloat16 = lambda: os.environ["HAS_BFLOAT16"] == "yes"
+sweep = make_sweep(model={"name": "small_cnn", "width": 64})
+with connected(sys.argv[1]):
+    print(settle_devices(sweep, load_data(sweep))[0].training.precision)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("second", "precision"), [("yes", "bfloat16"), ("no", "float32")])
+def test_every_node_is_asked_for_its_precision(second: str, precision: str) -> None:
+    cluster = RayCluster(
+        head_cpus=1, variables={"HAS_BFLOAT16": "yes"}, of_nodes={"HAS_BFLOAT16": second}
+    )
+    try:
+        cluster.add_node()
+        done = subprocess.run(
+            [sys.executable, "-c", TWO_NODES, cluster.address],
+            capture_output=True,
+            text=True,
+            env=cluster.environment,
+            check=False,
+        )
+    finally:
+        cluster.stop()
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == precision
 
 
 def test_gpus_that_torch_cannot_use_are_told_of_and_left(fake_gpus: None) -> None:

@@ -1,0 +1,39 @@
+"""When training computes in bfloat16, which some hardware does faster and some but emulates."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+
+from trainables.workload import Workload
+
+_ENOUGH = 5e5  # operations of a sample: below it, a CPU's time goes into starting them
+
+
+def autocast(device: torch.device, precision: str) -> Any:
+    """The context that the model's forward pass of a training step runs in.
+
+    Args:
+        device: That it runs on.
+        precision: ``float32``, ``bfloat16``, or ``auto``: bfloat16 on a GPU that computes in it
+            (T4 and V100 emulate it, and are slower with it), float32 elsewhere.
+    """
+    wanted = precision == "bfloat16" or (
+        precision == "auto"
+        and device.type == "cuda"
+        and torch.cuda.is_bf16_supported(including_emulation=False)
+    )
+    return torch.autocast(device.type, dtype=torch.bfloat16) if wanted else nullcontext()
+
+
+def cpu_has_bfloat16() -> bool:
+    """Whether this machine's CPU computes in bfloat16; others emulate it, nine times slower."""
+    capabilities = torch.cpu.get_capabilities()
+    return any(capabilities.get(name, False) for name in ("avx512_bf16", "amx_bf16"))
+
+
+def gains_on_cpus(workload: Workload) -> bool:
+    """Whether bfloat16 makes a training step clearly faster on a CPU that computes in it."""
+    return workload.operations >= _ENOUGH
