@@ -135,7 +135,7 @@ def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Te
         return pixels.mul_(scale).add_(shift)
     # As rows of W * C numbers: the C channels alone are too few for a CPU's vectors.
     scale, shift = _scale_and_shift(*constants, times=images.shape[3])
-    pixels.permute(0, 2, 3, 1).flatten(2).mul_(scale).add_(shift)
+    pixels.permute(0, 2, 3, 1).view(*images.shape[::2], -1).mul_(scale).add_(shift)
     return pixels
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainables.workload import Workload
+if TYPE_CHECKING:
+    from trainables.workload import Workload
 
 _ENOUGH = 5e5  # operations of a sample: below it, a CPU's time goes into starting them
 

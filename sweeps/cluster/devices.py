@@ -71,7 +71,7 @@ def settle_devices(sweep: SweepFile, dataset: Data) -> tuple[SweepFile, str | No
             f"search.max_gpu_hours = {sweep.search.max_gpu_hours:g} is not allowed where trials "
             "get no GPU, as on this cluster; leave it out, or give search.max_hours"
         )
-    has_bfloat16 = gpu is not None and gpu.bfloat16
+    has_bfloat16 = share > 0 and gpu is not None and gpu.bfloat16
     if share == 0 and open_precision and _cpus_are_faster_in_bfloat16(_workload(sweep, dataset)):
         has_bfloat16 = True
         said = f"{said} {_ON_CPUS}" if said else _ON_CPUS

@@ -115,6 +115,17 @@ def test_precision_follows_the_cpus_and_the_model(
     assert settle_devices(asked, load_data(asked)) == (asked, None)
 
 
+def test_gpus_that_stay_idle_settle_no_precision(
+    fake_gpus: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "all_nodes", lambda: [{"CPU": 2.0, "GPU": 1.0}])
+    monkeypatch.setattr(devices, "_weakest_gpu", lambda nodes: Gpu("H200", 139 * GIB, True))
+    sweep = make_sweep(scaling={"num_workers": 2})
+    settled, said = settle_devices(sweep, load_data(sweep))
+    assert (settled.scaling.gpus_per_worker, settled.training.precision) == (0.0, "float32")
+    assert said == "The cluster has too few GPUs for num_workers; trials train on CPUs."
+
+
 def test_cpus_that_are_still_to_come_may_be_others(
     fake_gpus: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
