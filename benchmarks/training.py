@@ -62,7 +62,7 @@ def main() -> None:
         epochs=100,
         batch_size=arguments.batch_size,
         augmentation=arguments.augmentation,
-        precision=settled_precision(arguments.model, dataset, device),
+        precision=settled_precision(arguments.model, dataset, arguments.batch_size, device),
     )
     print(f"torch {torch.__version__}, {device}, {arguments.model}, {arguments.shape}, {config}")
     speeds = measure(arguments.model, dataset, config, device)
@@ -114,12 +114,15 @@ def measure(
     return {**fastest, "alone": best}
 
 
-def settled_precision(model: str, dataset: Dataset, device: torch.device) -> Precision:
+def settled_precision(
+    model: str, dataset: Dataset, batch_size: int, device: torch.device
+) -> Precision:
     """What a sweep on such hardware alone would settle on."""
     if device.type == "cuda":
         faster = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
-        faster = cpu_has_bfloat16() and gains_on_cpus(workload.measure(model, {}, dataset))
+        work = workload.measure(model, {}, dataset)
+        faster = cpu_has_bfloat16() and gains_on_cpus(work, batch_size)
     return "bfloat16" if faster else "float32"
 
 

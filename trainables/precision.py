@@ -10,7 +10,7 @@ import torch
 if TYPE_CHECKING:
     from trainables.workload import Workload
 
-_ENOUGH = 5e5  # operations of a sample: below it, a CPU's time goes into starting them
+_ENOUGH = 6e7  # operations of a step: below it, a CPU's time goes into starting them and casting
 
 
 def autocast(device: torch.device, precision: str) -> Any:
@@ -35,6 +35,11 @@ def cpu_has_bfloat16() -> bool:
     return any(capabilities.get(name, False) for name in ("avx512_bf16", "amx_bf16"))
 
 
-def gains_on_cpus(workload: Workload) -> bool:
-    """Whether bfloat16 makes a training step clearly faster on a CPU that computes in it."""
-    return workload.operations >= _ENOUGH
+def gains_on_cpus(workload: Workload, batch_size: float) -> bool:
+    """Whether bfloat16 makes training clearly faster on CPUs that compute in it.
+
+    Args:
+        workload: Of the model.
+        batch_size: Samples of a step of one worker.
+    """
+    return workload.operations * batch_size >= _ENOUGH

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from trainables.data.base import Dataset
 from trainables.models import make_model, without_weights
@@ -23,7 +24,7 @@ class Workload:
         parameters: Bytes of the weights.
         saved: Bytes per sample that the forward pass keeps for the backward pass.
         largest: Bytes per sample of the largest layer's output.
-        operations: Per sample, of the forward pass (convolutions and linear layers).
+        operations: Per sample, of the forward pass (convolutions, products of matrices, attention).
         layers: How many layers hold no others: each starts some kernels at every step.
         data: Bytes of all splits as they are stored.
     """
@@ -57,7 +58,7 @@ def _measure(model: nn.Module, inputs: Tensor, count: int, data: int) -> Workloa
     own = {p.data_ptr() for p in model.parameters()}
     saved: dict[int, int] = {}
     layers = [module for module in model.modules() if not list(module.children())]
-    largest, operations = 0.0, 0.0
+    largest = 0.0
 
     def keep(tensor: Tensor) -> Tensor:
         if tensor.data_ptr() not in own:
@@ -65,16 +66,13 @@ def _measure(model: nn.Module, inputs: Tensor, count: int, data: int) -> Workloa
         return tensor
 
     def look(layer: nn.Module, _: Any, output: Any) -> None:
-        nonlocal largest, operations
-        if not isinstance(output, Tensor):
-            return
-        largest = max(largest, output.nbytes)
-        weight = getattr(layer, "weight", None)
-        if isinstance(weight, Tensor) and weight.dim() > 1 and not isinstance(layer, nn.Embedding):
-            operations += 2 * weight.numel() * output.numel() / weight.shape[0]
+        nonlocal largest
+        if isinstance(output, Tensor):
+            largest = max(largest, output.nbytes)
 
     hooks = [layer.register_forward_hook(look) for layer in layers]
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    counter = FlopCounterMode(display=False)
+    with counter, torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         model.train()(inputs)
     for hook in hooks:
         hook.remove()
@@ -82,7 +80,7 @@ def _measure(model: nn.Module, inputs: Tensor, count: int, data: int) -> Workloa
         parameters=sum(p.nbytes for p in model.parameters()),
         saved=sum(saved.values()) / count,
         largest=largest / count,
-        operations=operations / count,
+        operations=counter.get_total_flops() / count,
         layers=len(layers),
         data=data,
     )

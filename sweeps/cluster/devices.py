@@ -44,7 +44,7 @@ def settle_devices(sweep: SweepFile, dataset: Data) -> tuple[SweepFile, str | No
     """The sweep with what it leaves to the cluster settled, and what was decided, in words.
 
     ``gpus_per_worker`` becomes a number, and ``precision`` bfloat16 where all GPUs have it, or,
-    where trials use none, all CPUs have it and the model is large enough to gain; else float32.
+    where trials use none, all CPUs have it and a step is large enough to gain; else float32.
     What the sweep says itself stays, and where it says all nothing is looked at.
 
     Raises:
@@ -72,7 +72,7 @@ def settle_devices(sweep: SweepFile, dataset: Data) -> tuple[SweepFile, str | No
             "get no GPU, as on this cluster; leave it out, or give search.max_hours"
         )
     has_bfloat16 = share > 0 and gpu is not None and gpu.bfloat16
-    if share == 0 and open_precision and _cpus_are_faster_in_bfloat16(_workload(sweep, dataset)):
+    if share == 0 and open_precision and _cpus_are_faster_in_bfloat16(sweep, dataset):
         has_bfloat16 = True
         said = f"{said} {_ON_CPUS}" if said else _ON_CPUS
     precision = "bfloat16" if has_bfloat16 else "float32"
@@ -166,11 +166,14 @@ def _look() -> tuple[str, int, bool] | None:
     return properties.name, properties.total_memory, bfloat16
 
 
-def _cpus_are_faster_in_bfloat16(workload: Workload | None) -> bool:
+def _cpus_are_faster_in_bfloat16(sweep: SweepFile, dataset: Data) -> bool:
     """Not so where an autoscaler may add nodes: nobody knows yet what they have."""
     from trainables.precision import cpu_has_bfloat16, gains_on_cpus
 
-    if workload is None or not gains_on_cpus(workload) or nodes_to_come():
+    workload = _workload(sweep, dataset)
+    _, recipe = sweep.recipes[-1]  # of the encoder, where there is one: its head is trained fast
+    batch_size = recipe.batch_size / sweep.scaling.num_workers
+    if workload is None or not gains_on_cpus(workload, batch_size) or nodes_to_come():
         return False
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On

@@ -1,7 +1,10 @@
 """What models are measured to take, against what can be counted by hand."""
 
+from pathlib import Path
+
 import pytest
 import torch
+from sklearn.datasets import load_breast_cancer
 
 from trainables.data import load_dataset
 from trainables.data.base import Dataset
@@ -24,6 +27,14 @@ def test_a_small_net_by_hand(digits: Dataset) -> None:
     assert (
         found.data == len(digits.train) * 72 + len(digits.validation) * 72 + len(digits.test) * 72
     )
+
+
+def test_a_net_on_a_table_by_hand(tmp_path: Path) -> None:
+    load_breast_cancer(as_frame=True).frame.to_csv(tmp_path / "cancer.csv", index=False)
+    table = load_dataset("csv", seed=0, train=tmp_path / "cancer.csv", label="target")
+    found = measure("table_mlp", {"width": 8, "vector_size": 4}, table)
+    # 30 numbers, the sines and cosines of 48 frequencies of each made 4 numbers; two layers; a head.
+    assert found.operations == 2 * (30 * 96 * 4 + 30 * 4 * 8 + 8 * 8 + 8 * 2)
 
 
 def test_larger_nets_take_more_and_are_busier(digits: Dataset) -> None:
