@@ -33,7 +33,7 @@ def test_a_net_on_a_table_by_hand(tmp_path: Path) -> None:
     load_breast_cancer(as_frame=True).frame.to_csv(tmp_path / "cancer.csv", index=False)
     table = load_dataset("csv", seed=0, train=tmp_path / "cancer.csv", label="target")
     found = measure("table_mlp", {"width": 8, "vector_size": 4}, table)
-    # 30 numbers, the sines and cosines of 48 frequencies of each made 4 numbers; two layers; a head.
+    # 30 numbers, each with 48 frequencies (sine, cosine) made 4 numbers; two layers; a head.
     assert found.operations == 2 * (30 * 96 * 4 + 30 * 4 * 8 + 8 * 8 + 8 * 2)
 
 
