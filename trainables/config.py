@@ -102,7 +102,8 @@ class TrialSetup:
         training: The recipe.
         trials_uri: Folder (path or URI) that holds one folder per trial.
         outcome_epochs: Epochs after which a trial may end: the scheduler's rungs and the last
-            one. There the trial writes its predictions before it reports.
+            one. There the trial writes its predictions before it reports; one that is never
+            stopped does so after the last alone.
         rung_metrics: What the outcome at a rung has besides the metrics of every epoch. All
             metrics are computed at the last epoch only: a trial that is stopped early would spend
             much of its time on them.

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 Role = Literal["encoder", "baseline", "published", "search", "finalist"]
+NEVER_STOPPED: tuple[Role, ...] = ("encoder", "baseline", "finalist")
 Entry = dict[str, float]
 
 

@@ -30,7 +30,7 @@ from trainables.outcome import (
     write_predictions,
 )
 from trainables.own_metric import OwnMetric, metric_name, own_metric
-from trainables.report import Entry, Failed, Progressed, Report, TrialConfig, Waits
+from trainables.report import NEVER_STOPPED, Entry, Failed, Progressed, Report, TrialConfig, Waits
 from trainables.storage import Folder
 from trainables.training import DivergedError, Trainer
 
@@ -87,7 +87,7 @@ class TrialRun:
 
         Returns:
             The epoch's metrics (``epoch``, ``timestamp``, ``train_loss``, ``lr``, ``val_nll``
-            ...), after an epoch of ``setup.outcome_epochs`` those of
+            ...), after an epoch at which it may be stopped those of
             :func:`~trainables.outcome.summarise` too, all of them after the last. A trial whose
             epoch could not be written (the storage is full, say) waits; the next call tries again.
             So does one that does not see the sweep's storage, or cannot read what it begins with.
@@ -227,7 +227,8 @@ class TrialRun:
             del self._unsaved[0]
 
     def _may_end(self, epoch: int) -> bool:
-        return epoch in self.setup.outcome_epochs
+        stoppable = self.config.role not in NEVER_STOPPED
+        return epoch >= self.training.epochs or (stoppable and epoch in self.setup.outcome_epochs)
 
     def _evaluate(self, trainer: Trainer) -> dict[str, float]:
         """Metrics after an epoch; where the trial may end also its whole outcome."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from statistics import fmean
 from typing import Any
 
 from sweeps.redaction import redact
@@ -21,7 +23,7 @@ from sweeps.search.stopping import is_at_chance, make_stopper
 from sweeps.search.study import SweepStudy
 from sweeps.search.warm_start import EarlierTrial
 from sweeps.sweep_file.schema import SweepFile
-from trainables.report import Role
+from trainables.report import NEVER_STOPPED, Role
 
 logger = logging.getLogger("calsweep")
 _MAX_DEATHS = 3  # of a trial's process in one epoch; at the next the trial counts as failed
@@ -117,11 +119,32 @@ class Ledger:
         """How many trials there will be in all, as far as is known by now."""
         begun = len(self.records) - self._searched - len(self._finalists)
         encoders = begun + len(self._encoders.untrained)
+        searched = self._most_searched if self._final is None else self._searched
+        return encoders + searched + self._planned_finals
+
+    @property
+    def epochs_left(self) -> float:
+        """How many epochs there are still to be trained, besides those of encoders.
+
+        Trials of the search, but for the baseline, are expected to run as long as those that ended.
+        """
+        whole = self.sweep.training.epochs
+        heads = [record for record in self.records if record.role != "encoder"]
+        ended = [r.epochs for r in heads if r.state != "running" and r.role not in NEVER_STOPPED]
+        usual = fmean(ended) / whole if ended else 1.0
+        running = [r for r in heads if r.state == "running"]
+        shares = [1.0 if r.role in NEVER_STOPPED else usual for r in running]
+        finals = self._planned_finals - len(self._finalists)
+        others = max(0, self.planned - len(self.records) - finals)
+        left = sum(s * (whole - r.epochs) for r, s in zip(running, shares, strict=True))
+        spent, most = self.budget.spent.get("max_epochs", (0, math.inf))
+        return min(left + whole * (finals + usual * others), max(0, most - spent))
+
+    @property
+    def _planned_finals(self) -> int:
         if self._final is not None:
-            return encoders + self._searched + len(self._finals())
-        return (
-            encoders + self._most_searched + self.sweep.selection.most_trials(self._most_searched)
-        )
+            return len(self._finals())
+        return self.sweep.selection.most_trials(self._most_searched)
 
     def epochs(self, record: TrialRecord) -> int:
         """How many epochs a trial has that runs to its end."""
@@ -208,7 +231,7 @@ class Ledger:
             )
             for entry in entries
         ]
-        return any(poor) and record.role != "baseline"
+        return any(poor) and record.role not in NEVER_STOPPED
 
     def waiting(self, number: int, reason: str) -> None:
         """A trial cannot write what it has; it tries again and again."""

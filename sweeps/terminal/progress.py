@@ -18,7 +18,7 @@ from sweeps.results.so_far import NONE_YET, SoFar, so_far
 from sweeps.search.ledger import Ledger
 from sweeps.search.ranking import Ranking
 from sweeps.terminal.notebook import NotebookView
-from sweeps.terminal.trial_counts import best_lines, count_trials, ended, progress_bar
+from sweeps.terminal.trial_counts import best_lines, count_trials, progress_bar
 
 _SECONDS_BETWEEN_LINES = 10.0
 _REST_AFTER_CHOOSING = 50.0  # times as long as it took
@@ -163,13 +163,12 @@ class Progress:
 
     def _time_left(self, ledger: Ledger) -> str:
         begun = [r for r in ledger.records if r.role != "encoder" and r.started >= self._started]
-        done = sum(record.state != "running" for record in begun)
-        if done == 0:
+        if all(record.state == "running" for record in begun):
             return "time left: not known yet"
-        each = (time.time() - begun[0].started) / done
-        seconds = round(each * max(0, ledger.planned - ended(_states(ledger))))
+        trained = sum(record.epochs for record in begun)
+        each = (time.time() - begun[0].started) / max(1, trained)
         spent, most = ledger.budget.spent.get("max_hours", (0.0, math.inf))
-        seconds = round(min(seconds, max(0.0, 3600 * (most - spent))))
+        seconds = round(min(each * ledger.epochs_left, max(0.0, 3600 * (most - spent))))
         return f"about {seconds // 60}:{seconds % 60:02d} left"
 
 

@@ -23,7 +23,7 @@ from trainables.data.base import Dataset, Elsewhere, Split
 from trainables.metrics import METRIC_NAMES
 from trainables.outcome import read_predictions
 from trainables.posthoc import TemperatureScaling, cross_fitted
-from trainables.report import Failed, Progressed, TrialConfig, Waits
+from trainables.report import Failed, Progressed, Role, TrialConfig, Waits
 from trainables.storage import Folder
 from trainables.training import learning_rate_factor
 from trainables.trial import TrialRun, validation_parts
@@ -109,6 +109,16 @@ def test_outcomes_are_written_where_a_trial_may_end(tmp_path: Path, digits: Data
     *_, last = entries(run, EPOCHS - 2)
     assert {f"{split}_{name}" for split in ("val", "test") for name in METRIC_NAMES} <= last.keys()
     assert 0 <= last["val_ece_low"] <= last["val_ece_high"]
+
+
+@pytest.mark.parametrize("role", ["baseline", "finalist"])
+def test_what_is_never_stopped_looks_at_the_test_split_once(
+    tmp_path: Path, digits: Dataset, role: Role
+) -> None:
+    run = TrialRun(digits, make_setup(tmp_path), replace(CONFIG, role=role))
+    *before, last = entries(run, EPOCHS)
+    assert not any("test_error" in entry for entry in before)
+    assert "test_error" in last
 
 
 def test_divergence_is_a_failure_with_a_reason(tmp_path: Path, digits: Dataset) -> None:

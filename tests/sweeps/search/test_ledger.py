@@ -77,6 +77,31 @@ def test_the_order_and_the_plan(tmp_path: Path) -> None:
     assert ledger.next() is None
 
 
+def test_the_epochs_that_are_left(tmp_path: Path) -> None:
+    sweep = simulated()
+    ledger = ledger_of(sweep, new_store(tmp_path, sweep))
+    assert ledger.epochs_left == (14 + 6) * EPOCHS  # nobody knows yet how many will be stopped
+    for last in (EPOCHS, EPOCHS, 1):  # the baseline, and two of the search
+        record = ledger.next()
+        assert record is not None
+        for epoch in range(1, last + 1):
+            ledger.result(record.number, metrics(record, epoch))
+        ledger.end(record.number, "finished" if last == EPOCHS else "stopped")
+    usual = (EPOCHS + 1) / 2
+    assert ledger.epochs_left == pytest.approx(11 * usual + 6 * EPOCHS)
+    running = ledger.next()
+    assert running is not None
+    ledger.result(running.number, metrics(running, 1))
+    there = usual * (1 - 1 / EPOCHS)
+    assert ledger.epochs_left == pytest.approx(10 * usual + there + 6 * EPOCHS)
+    for epoch in range(2, EPOCHS + 1):
+        ledger.result(running.number, metrics(running, epoch))
+    ledger.end(running.number, "finished")
+    for _ in steps(ledger):
+        pass
+    assert ledger.epochs_left == 0
+
+
 def test_what_is_on_disk_is_what_is_in_memory(tmp_path: Path) -> None:
     sweep = simulated()
     store = new_store(tmp_path, sweep)
