@@ -3,9 +3,13 @@
 The error is a sum over cells (a bin of a class each) of |expected - observed members|. For gaps of
 a given size the mean of each term is exact for binomial counts, and the sum of so many is normal.
 Its variance has a part that is linear in the counts, which members of one class take from the
-others, and the rest, which hardly depends on other cells.
+others, and the rest, which hardly depends on other cells. Where bins hold as many samples each,
+other samples also move their ends, across which the gap may change its sign.
+
+A line of gaps is an array (C, 2): of each cell the mean gap, and the gap at its upper end.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +27,7 @@ _MIN_ROWS = 500
 _LARGEST_COUNT = 60  # beyond it, or with a variance above the next, counts are taken as normal
 _LARGEST_VARIANCE = 9.0
 _NEWTON_STEPS = 15
+_PARTS_OF_A_CELL = 8  # one of them on each side tells of the gap at an end
 _LOWEST_LOG = -30.0
 _TINY = 1e-300
 
@@ -38,6 +43,8 @@ class ClassCells:
         members: Samples of the class, (C,).
         unlike: Variance of the members over that of as many samples of the same probability each,
             by the probabilities and by the recalibrated ones, (C,) each.
+        end: Probability at its upper end where that moves with the samples, else nan, (C,).
+        recalibrated_end: The same, recalibrated, (C,).
         rows: Probabilities of some samples, spread evenly, (R, K).
         cell_of: The cell of each of them, int64 (R, K).
         num_samples: N.
@@ -48,6 +55,8 @@ class ClassCells:
     recalibrated: Array
     members: Array
     unlike: tuple[Array, Array]
+    end: Array
+    recalibrated_end: Array
     rows: Array
     cell_of: np.ndarray
     num_samples: int
@@ -61,7 +70,8 @@ def classwise_interval(
     observed = float(np.abs(cells.count * cells.score - cells.members).sum())
     scale = cells.num_samples * probs.shape[1]
     # Along the second line every class is given to samples of other classes.
-    low, high = invert(_NormalErrors(cells), observed, level, (_direction(cells), -cells.score))
+    lines = _direction(cells), -np.stack([cells.score, cells.end], axis=1)
+    low, high = invert(_NormalErrors(cells), observed, level, lines)
     return low / scale, high / scale
 
 
@@ -99,13 +109,16 @@ def _cells(
         cells: Tensor = position[torch.searchsorted(bin_ends, rows.T.contiguous()) + first_bins]
         return cells
 
+    def recalibrate(rows: Tensor) -> Tensor:
+        powers = rows.pow(power)
+        return powers / powers.sum(dim=1, keepdim=True)
+
     count = count[filled]
     # Of every sample: in a part of them many cells would be empty.
     totals = torch.zeros(3, len(count), dtype=torch.float64, device=probs.device)
     for (rows,) in row_blocks(probs):
         raw = rows.double()
-        recalibrated = raw.pow(power)
-        recalibrated /= recalibrated.sum(dim=1, keepdim=True)
+        recalibrated = recalibrate(raw)
         values = raw * (1 - raw), recalibrated, recalibrated * (1 - recalibrated)
         cell = cell_of(rows).flatten()
         totals += torch.stack([torch.bincount(cell, v.T.flatten(), len(count)) for v in values])
@@ -113,21 +126,44 @@ def _cells(
     score = (score_sum[filled] / count).cpu().numpy()
     num_samples, num_classes = probs.shape
     num_rows = min(num_samples, max(_MIN_ROWS, _ROW_ELEMENTS // num_classes))
-    chosen = probs[torch.arange(num_rows, device=probs.device) * num_samples // num_rows]
+    some = probs[torch.arange(num_rows, device=probs.device) * num_samples // num_rows]
+    rows, cell_of_rows = some.double(), cell_of(some).T.cpu().numpy()
+    end = recalibrated_end = np.full_like(score, np.nan)
+    if binning == "equal_mass":
+        ends = torch.nn.functional.pad(bin_ends, (0, 1), value=math.nan)  # the last bin ends at 1
+        end = ends.flatten()[filled].double().cpu().numpy()
+        shift = (recalibrate(rows) - rows).cpu().numpy()
+        class_of = (filled.nonzero()[:, 0] // num_bins).cpu().numpy()
+        recalibrated_end = end + _near_ends(shift, rows.cpu().numpy(), cell_of_rows, class_of)
     return ClassCells(
         count.cpu().numpy(),
         score,
         means[1],
         members[filled].cpu().numpy(),
         (_variance_ratio(score, means[0]), _variance_ratio(means[1], means[2])),
-        chosen.double().cpu().numpy(),
-        cell_of(chosen).T.cpu().numpy(),
+        end,
+        recalibrated_end,
+        rows.cpu().numpy(),
+        cell_of_rows,
         num_samples,
     )
 
 
+def _near_ends(values: Array, rows: Array, cell_of: np.ndarray, class_of: np.ndarray) -> Array:
+    """Mean of the values (R, K) of the samples around the upper end of each cell, (C,)."""
+    (num_rows, num_classes), num_cells = rows.shape, len(class_of)
+    ranked = np.take_along_axis(values, rows.argsort(axis=0), axis=0)
+    sums = np.concatenate([np.zeros((1, num_classes)), ranked.cumsum(axis=0)])
+    # Every row has a cell of each class.
+    below = np.bincount(cell_of.flatten(), minlength=num_cells).cumsum() - num_rows * class_of
+    around = max(1, num_rows * num_classes // (num_cells * _PARTS_OF_A_CELL))
+    first, last = np.clip(below - around, 0, None), np.clip(below + around, None, num_rows)
+    mean: Array = (sums[last, class_of] - sums[first, class_of]) / (last - first)
+    return mean
+
+
 def _direction(cells: ClassCells) -> Array:
-    """Share of members minus mean probability per cell, as far as the data tell it from noise."""
+    """What the gaps are as far as the data tell them from noise."""
     share = np.clip(cells.recalibrated, 0, 1)
     unit = share * (1 - share)
     residual = cells.members - cells.count * share
@@ -136,8 +172,8 @@ def _direction(cells: ClassCells) -> Array:
     excess = float((residual**2 - noise).sum() / ((cells.count**2 * unit).sum() + _TINY))
     signal = max(0.0, excess)
     kept = signal * cells.count / (signal * cells.count + 1)
-    curve: Array = np.clip(share + kept * residual / cells.count, 0, 1) - cells.score
-    return curve
+    curve = np.clip(share + kept * residual / cells.count, 0, 1) - cells.score
+    return np.stack([curve, cells.recalibrated_end - cells.end], axis=1)
 
 
 def _most_likely_power(probs: Tensor, labels: Tensor) -> float:
@@ -186,6 +222,8 @@ class _NormalErrors:
 
     def share_above(self, observed: float, direction: Array, size: float) -> float:
         mean, deviation = self._moments(direction, size)
+        if size > 1:  # shares that come to 0 and stay there vary less than those of larger gaps do
+            deviation = max(deviation, self._moments(direction, 1)[1])
         return float(ndtr((mean - observed) / (deviation + _TINY)))
 
     def quantile_without_gaps(self, share: float) -> float:
@@ -194,10 +232,10 @@ class _NormalErrors:
 
     def moments_without_gaps(self) -> tuple[float, float]:
         """Mean and deviation of the sums of a calibrated model."""
-        return self._moments(np.zeros_like(self.cells.score), 0)
+        return self._moments(np.zeros((len(self.cells.score), 2)), 0)
 
     def _share(self, direction: Array, size: float) -> Array:
-        share: Array = np.clip(self.cells.score + size * direction, 0, 1)
+        share: Array = np.clip(self.cells.score + size * direction[:, 0], 0, 1)
         return share
 
     def _moments(self, direction: Array, size: float) -> tuple[float, float]:
@@ -209,16 +247,29 @@ class _NormalErrors:
         linear = slope**2 * self.cells.count * share * (1 - share) * ratio
         # Each sample is a member of one class: what its classes' slopes add up to varies.
         rows, cell_of = self.cells.rows, self.cells.cell_of
-        shares = np.clip(rows + size * direction[cell_of], 0, None)
+        shares = np.clip(rows + size * direction[:, 0][cell_of], 0, None)
         shares /= np.maximum(shares.sum(axis=1, keepdims=True), _TINY)
         slopes = slope[cell_of]
         first = (slopes * shares).sum(axis=1)
         of_labels = float(((slopes**2 * shares).sum(axis=1) - first**2).sum()) * self.row_share
-        # Other samples have other probabilities too.
-        gaps = (slopes * (shares - rows)).sum(axis=1)
+        # Other samples have other probabilities too, and other ends of bins.
+        moved = self._of_ends(slope, direction, size)
+        gaps = (slopes * (shares - rows) + moved[cell_of]).sum(axis=1)
         of_samples = float(gaps.var()) * self.cells.num_samples
         rest = self.others * np.maximum(variance - linear, 0).sum()
         return float(mean.sum()), float(np.sqrt(of_labels + of_samples + rest))
+
+    def _of_ends(self, slope: Array, direction: Array, size: float) -> Array:
+        """What a sample of a cell does to the sum by moving the ends above it, (C,).
+
+        It moves each of them by one sample, whose gap then counts as one of the next cell.
+        """
+        end = self.cells.end[:-1]
+        gap = np.clip(end + size * direction[:-1, 1], 0, 1) - end
+        lost = np.nan_to_num((slope[:-1] - slope[1:]) * gap)
+        # Of later classes too: as every sample has a cell of each, that adds the same to all.
+        moved: Array = -np.append(lost, 0)[::-1].cumsum()[::-1]
+        return moved
 
     def _terms(self, share: Array, ratio: Array) -> tuple[Array, Array, Array]:
         """Of |members - expected| per cell: mean, variance, and slope on the members."""

@@ -19,6 +19,7 @@ from benchmarks.intervals import (
     population_value,
     resampled_errors,
     simulated,
+    softmax,
 )
 from trainables import metrics as M
 from trainables.metrics import _classwise_inversion
@@ -176,6 +177,15 @@ def test_all_samples_tell_where_classes_are_off(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(_classwise_inversion, "_ROW_ELEMENTS", 1)
     few = M.interval("classwise_ece", probs, labels)[1:]
     assert few == pytest.approx((low, high), abs=0.05 * (high - low))
+
+
+def test_ends_of_bins_that_move_are_part_of_the_interval() -> None:
+    # Most right, and far from sure of it: gaps change their sign at the ends of bins.
+    probs = simulated("calibrated", 30, 60_000).probs
+    law = Law("sharp", probs, softmax(5 * np.log(probs)))
+    (truth, interval) = intervals_of(law, ["classwise_adaptive_ece"])["classwise_adaptive_ece"]
+    row = measure(law, "classwise_adaptive_ece", interval, truth, 6000, repetitions=60, seed=0)
+    assert row.covers >= 55 / 60  # 51 while ends stood still
 
 
 def test_saturated_and_right_predictions_may_still_err() -> None:
