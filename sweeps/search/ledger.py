@@ -129,14 +129,19 @@ class Ledger:
         Trials of the search, but for the baseline, are expected to run as long as those that ended.
         """
         whole = self.sweep.training.epochs
-        heads = [record for record in self.records if record.role != "encoder"]
-        ended = [r.epochs for r in heads if r.state != "running" and r.role not in NEVER_STOPPED]
+        ended = [
+            record.epochs
+            for record in self.records
+            if record.state != "running" and record.role not in NEVER_STOPPED
+        ]
         usual = fmean(ended) / whole if ended else 1.0
-        running = [r for r in heads if r.state == "running"]
-        shares = [1.0 if r.role in NEVER_STOPPED else usual for r in running]
+        left = sum(
+            (1.0 if record.role in NEVER_STOPPED else usual) * (whole - record.epochs)
+            for record in self.records
+            if record.state == "running" and record.role != "encoder"
+        )
         finals = self._planned_finals - len(self._finalists)
         others = max(0, self.planned - len(self.records) - finals)
-        left = sum(s * (whole - r.epochs) for r, s in zip(running, shares, strict=True))
         spent, most = self.budget.spent.get("max_epochs", (0, math.inf))
         return min(left + whole * (finals + usual * others), max(0, most - spent))
 

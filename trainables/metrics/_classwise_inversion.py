@@ -44,7 +44,7 @@ class ClassCells:
         unlike: Variance of the members over that of as many samples of the same probability each,
             by the probabilities and by the recalibrated ones, (C,) each.
         end: Probability at its upper end where that moves with the samples, else nan, (C,).
-        recalibrated_end: The same, recalibrated, (C,).
+        shift: What recalibration adds there, (C,).
         rows: Probabilities of some samples, spread evenly, (R, K).
         cell_of: The cell of each of them, int64 (R, K).
         num_samples: N.
@@ -56,7 +56,7 @@ class ClassCells:
     members: Array
     unlike: tuple[Array, Array]
     end: Array
-    recalibrated_end: Array
+    shift: Array
     rows: Array
     cell_of: np.ndarray
     num_samples: int
@@ -128,13 +128,13 @@ def _cells(
     num_rows = min(num_samples, max(_MIN_ROWS, _ROW_ELEMENTS // num_classes))
     some = probs[torch.arange(num_rows, device=probs.device) * num_samples // num_rows]
     rows, cell_of_rows = some.double(), cell_of(some).T.cpu().numpy()
-    end = recalibrated_end = np.full_like(score, np.nan)
+    end = shift = np.full_like(score, np.nan)
     if binning == "equal_mass":
         ends = torch.nn.functional.pad(bin_ends, (0, 1), value=math.nan)  # the last bin ends at 1
         end = ends.flatten()[filled].double().cpu().numpy()
-        shift = (recalibrate(rows) - rows).cpu().numpy()
+        shifts = (recalibrate(rows) - rows).cpu().numpy()
         class_of = (filled.nonzero()[:, 0] // num_bins).cpu().numpy()
-        recalibrated_end = end + _near_ends(shift, rows.cpu().numpy(), cell_of_rows, class_of)
+        shift = _near_ends(shifts, rows.cpu().numpy(), cell_of_rows, class_of)
     return ClassCells(
         count.cpu().numpy(),
         score,
@@ -142,7 +142,7 @@ def _cells(
         members[filled].cpu().numpy(),
         (_variance_ratio(score, means[0]), _variance_ratio(means[1], means[2])),
         end,
-        recalibrated_end,
+        shift,
         rows.cpu().numpy(),
         cell_of_rows,
         num_samples,
@@ -173,7 +173,7 @@ def _direction(cells: ClassCells) -> Array:
     signal = max(0.0, excess)
     kept = signal * cells.count / (signal * cells.count + 1)
     curve = np.clip(share + kept * residual / cells.count, 0, 1) - cells.score
-    return np.stack([curve, cells.recalibrated_end - cells.end], axis=1)
+    return np.stack([curve, cells.shift], axis=1)
 
 
 def _most_likely_power(probs: Tensor, labels: Tensor) -> float:
