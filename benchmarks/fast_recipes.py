@@ -28,8 +28,8 @@ from sweeps.search.setting import Setting
 from sweeps.search.space import SearchSpace
 from sweeps.sweep_file.loading import load_sweep
 from sweeps.sweep_file.schema import SweepFile
-from trainables.data.base import Dataset
-from trainables.report import Entry
+from trainables.contract.report import Entry
+from trainables.data.core.base import Dataset
 
 RESULTS = Path(__file__).with_suffix(".jsonl")
 DATA = "../shared/data"
@@ -80,7 +80,7 @@ def settings(sweep: SweepFile) -> list[Setting]:
 
 
 def outcome(sweep: SweepFile, dataset: Dataset, setting: Setting, seed: int) -> Entry:
-    """What one trial came to; {} if it failed."""
+    """What one trial reached; {} if it failed."""
     epochs = sweep.training.epochs
     history = record(sweep, dataset, setting, seed, outcome_epochs=[epochs])
     return history[-1] if len(history) == epochs else {}
@@ -175,7 +175,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("dataset", choices=list(DATASETS))
     parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--print", action="store_true", help="only print what there is")
+    parser.add_argument("--print", action="store_true", help="only print what is available")
     arguments = parser.parse_args()
     if not arguments.print:
         for seed in SEEDS:

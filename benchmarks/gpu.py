@@ -1,4 +1,4 @@
-"""Everything that needs a GPU, in one command; whoever gets one runs this first.
+"""Everything that needs a GPU, in one command; anyone who gets one runs this first.
 
     python -m benchmarks.gpu [--output FILE]
 
@@ -110,7 +110,7 @@ def last_line(printed: str) -> str:
 
 
 def worst_loss(printed: str) -> str:
-    """The slowest loss at 128 samples of 10 classes, against cross-entropy."""
+    """The loss with the slowest training step of ``small_cnn``, against cross-entropy."""
     from trainables.losses import available_losses
 
     rows = [line.split() for line in printed.splitlines()]
@@ -120,7 +120,7 @@ def worst_loss(printed: str) -> str:
     if not ratios:
         return last_line(printed)
     slowest = max(ratios, key=lambda name: ratios[name])
-    return f"slowest: {slowest}, {ratios[slowest]:.1f} times cross-entropy (128 × 10)"
+    return f"slowest: {slowest}, {ratios[slowest]:.1f} times cross-entropy (small_cnn)"
 
 
 def training_speed(printed: str) -> str:

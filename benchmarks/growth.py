@@ -1,4 +1,4 @@
-"""What very many trials cost whoever reads a sweep: python -m benchmarks.growth WHAT [TRIALS].
+"""What very many trials cost anyone who reads a sweep: python -m benchmarks.growth WHAT [TRIALS].
 
 ``records`` times the commands that read a sweep, each in a process of its own, with the memory that
 it takes at most. ``s3`` resumes a sweep in a local S3 (moto's server), whose trials have all ended:
@@ -66,7 +66,7 @@ def of_a_process(command: str, storage: str) -> None:
 
 def read(command: str, storage: str) -> None:
     """Do what a command does, and print seconds and the most memory that it took."""
-    from sweeps import looking, runner
+    from sweeps import inspect_sweeps, runner
 
     if command.startswith("resume"):  # an MLflow that cannot be written: the answer waits for none
         os.environ["MLFLOW_TRACKING_URI"] = "sqlite:////proc/none/mlflow.db"
@@ -76,13 +76,13 @@ def read(command: str, storage: str) -> None:
         raise KeyboardInterrupt  # what follows is MLflow
 
     if command == "show":
-        looking.read_answer(NAME, storage)
+        inspect_sweeps.read_answer(NAME, storage)
     elif command == "best":
-        looking.find_best(storage)
+        inspect_sweeps.find_best(storage)
     elif command == "list":
-        looking.overviews(storage)
+        inspect_sweeps.overviews(storage)
     elif command == "report":
-        looking.write_report(NAME, storage, f"{tempfile.mkdtemp()}/report.html")
+        inspect_sweeps.write_report(NAME, storage, f"{tempfile.mkdtemp()}/report.html")
     else:
         with suppress(KeyboardInterrupt):
             runner.resume_sweep(NAME, storage, None, Console(quiet=True), answered)

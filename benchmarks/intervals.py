@@ -6,9 +6,9 @@ interval covers if it holds the metric's value on the whole law.
 
 Run `python -m benchmarks.intervals` (hours on one core; `--repetitions`, `--metrics`, `--samples`,
 `--classes` and `--laws` make it shorter). Each row is written to `--results` as soon as it is
-measured, and what is there is not measured again, so a run that was broken off goes on; `--print`
-makes the table of what there is (rows of an older form of an interval are to be taken out of the
-file by hand). `--predictions FILE.npz` (arrays `logits` and `labels`) adds real
+measured, and what is there is not measured again, so a run that was broken off continues; `--print`
+makes the table of what is available (rows of an older form of an interval are to be taken out of
+the file by hand). `--predictions FILE.npz` (arrays `logits` and `labels`) adds real
 predictions. `--rivals` compares ways to make an interval of ECE instead.
 """
 
@@ -25,6 +25,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.fft import dct, idct
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
 
 from trainables import metrics as M
 from trainables.metrics._inversion import Cells, invert
@@ -43,15 +45,8 @@ TEMPERATURES = {
     "slightly underconfident": 0.95,
     "much underconfident": 0.6,
 }
-CALIBRATION = (
-    "ece",
-    "smooth_ece",
-    "adaptive_ece",
-    "debiased_ece",
-    "classwise_ece",
-    "classwise_adaptive_ece",
-    "kde_ece",
-)
+OTHER_LAWS = ("label noise", "classes unlike", "mixed subgroups", "overconfident subgroup")
+LAWS = (*TEMPERATURES, *OTHER_LAWS, *(f"{name}, scaled" for name in OTHER_LAWS))
 FULL = 1000  # repetitions
 LEVEL = 0.95
 COVERING = 0.9  # of few repetitions
@@ -97,11 +92,41 @@ class Law:
 
 
 def simulated(name: str, num_classes: int, size: int) -> Law:
-    """A classifier whose logits at the law's temperature are the true ones."""
+    """A classifier, and the true probabilities of each law.
+
+    A temperature: the true logits are the classifier's at that temperature. Label noise: a
+    calibrated classifier, but 5% of the labels are drawn at random. Classes unlike: the true logits
+    of each class differ by a constant, from -0.8 to 0.8. Mixed subgroups: half of the samples are
+    overconfident (1.6), half underconfident (0.6). Overconfident subgroup: 15% of the samples are
+    very overconfident (8), the others calibrated. Scaled: the classifier's logits are divided by
+    the best temperature for the law.
+    """
+    kind, _, scaled = name.partition(", ")
     random = np.random.default_rng(num_classes)
     logits = 2.0 * random.standard_normal((size, num_classes))
     logits[:, 0] += np.log2(num_classes) * random.standard_normal(size) ** 2
-    return Law(name, softmax(logits), softmax(logits / TEMPERATURES[name]))
+    if kind == "label noise":
+        truth = 0.95 * softmax(logits) + 0.05 / num_classes
+    elif kind == "classes unlike":
+        truth = softmax(logits + np.linspace(-0.8, 0.8, num_classes))
+    elif kind == "mixed subgroups":
+        truth = softmax(logits / np.where(random.random((size, 1)) < 0.5, 1.6, 0.6))
+    elif kind == "overconfident subgroup":
+        truth = softmax(logits / np.where(random.random((size, 1)) < 0.15, 8.0, 1.0))
+    else:
+        truth = softmax(logits / TEMPERATURES[kind])
+    return Law(name, softmax(logits / best_temperature(logits, truth) if scaled else logits), truth)
+
+
+def best_temperature(logits: Array, truth: Array) -> float:
+    """The temperature of least NLL on a law."""
+
+    def loss(log_temperature: float) -> float:
+        log_probs = log_softmax(logits / np.exp(log_temperature), axis=1)
+        return float(-(truth * log_probs).sum(axis=1).mean())
+
+    found = minimize_scalar(loss, bounds=(-2, 3), method="bounded")
+    return float(np.exp(found.x))
 
 
 def real(path: Path) -> Law:
@@ -122,7 +147,7 @@ def population_value(metric: str, law: Law) -> float:
     """The metric on endlessly many samples of a law; nan where it is not defined."""
     if metric in OF_CLASSES:
         return float(OF_CLASSES[metric](law.probs, law.truth))
-    if metric == "kde_ece" and law.is_real:  # nobody knows the accuracy given a confidence
+    if metric == "kde_ece" and law.is_real:  # it is unknown the accuracy given a confidence
         return float("nan")
     return float(OF_TOP_LABEL[metric](*law.top))
 
@@ -332,7 +357,7 @@ def observed_gaps(cells: Cells) -> Array:
 
 
 def true_gaps(law: Law) -> Callable[[Cells], Array]:
-    """Gaps of the law in the bins: what nobody knows, for the least width there can be."""
+    """Gaps of the law in the bins: what it is unknown, for the least width there can be."""
     confidence, accuracy = law.top
     cell = np.maximum(np.ceil(confidence * NUM_BINS).astype(int) - 1, 0)
     gaps = np.bincount(cell, accuracy - confidence, NUM_BINS)
@@ -440,15 +465,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repetitions", type=int, default=FULL)
     known = [name for name in M.METRIC_NAMES if name != "mce"]
-    parser.add_argument("--metrics", nargs="+", default=list(CALIBRATION), choices=known)
+    parser.add_argument("--metrics", nargs="+", default=known, choices=known)
     parser.add_argument("--samples", type=int, nargs="+", default=[200, 500, 2000, 10_000, 50_000])
     parser.add_argument("--classes", type=int, nargs="*", default=[10, 2, 100])
-    parser.add_argument("--laws", nargs="+", default=list(TEMPERATURES), choices=list(TEMPERATURES))
+    parser.add_argument("--laws", nargs="+", default=list(LAWS), choices=list(LAWS))
     parser.add_argument("--predictions", type=Path, nargs="*", default=[])
     parser.add_argument("--pool", type=int, default=60_000, help="samples of a simulated law")
     parser.add_argument("--rivals", action="store_true", help="ways to make an interval of ECE")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="a file to go on with")
-    parser.add_argument("--print", action="store_true", help="only print what there is")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="a file to continue with")
+    parser.add_argument("--print", action="store_true", help="only print what is available")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     results = Results(arguments.results)

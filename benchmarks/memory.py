@@ -1,6 +1,6 @@
 """What each further concurrent trial adds: python -m benchmarks.memory [--images 50000].
 
-Trials of one sweep run side by side on random 32x32 colour images in Ray's object store. Resident
+Trials of one sweep run concurrently on random 32x32 colour images in Ray's object store. Resident
 memory of a trial's process is counted as the kernel does for what would be freed if it ended (its
 private pages); the object store, which all share, is counted apart.
 """
@@ -18,8 +18,8 @@ from rich.console import Console
 from sweeps import runner
 from sweeps.cluster import connection
 from sweeps.sweep_file.loading import parse_sweep
-from trainables.data.base import Dataset, Split
-from trainables.data.samples import Images
+from trainables.data.core.base import Dataset, Split
+from trainables.data.kinds.samples import Images
 
 MIB = 2**20
 

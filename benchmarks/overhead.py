@@ -21,8 +21,8 @@ from rich.console import Console
 from sweeps import runner
 from sweeps.cluster import connection
 from sweeps.sweep_file.loading import parse_sweep
-from trainables.data.base import Dataset, Split
-from trainables.data.samples import Images
+from trainables.data.core.base import Dataset, Split
+from trainables.data.kinds.samples import Images
 from trainables.models.base import Classifier
 
 

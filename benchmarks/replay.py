@@ -6,9 +6,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from trainables.config import TrialSetup, trial_folder
-from trainables.report import Progressed, Report, TrialConfig
-from trainables.storage import Folder
+from trainables.contract.config import TrialSetup, trial_folder
+from trainables.contract.report import Progressed, Report, TrialConfig
+from trainables.files.storage import Folder
 from trainables.wrappers.one_process import TuneTrial
 
 CURVES = "CALSWEEP_BENCHMARK_CURVES"  # names the folder of recorded trials

@@ -141,7 +141,7 @@ class Meter:
     def running(self) -> Iterator[None]:
         """Measure until the block ends."""
         SweepStudy.suggest = self._timed("suggest", SweepStudy.suggest)
-        for name in ("connect", "show_together", "show", "complete"):
+        for name in ("connect", "show", "complete"):
             setattr(Mirror, name, self._timed(MLFLOW, getattr(Mirror, name)))
         thread = threading.Thread(target=self._sample, daemon=True)
         thread.start()
@@ -177,11 +177,9 @@ class Meter:
                 return function(owner, *arguments)
             finally:
                 now, cpu = time.time(), time.thread_time() - start
-                trials = arguments[0] if arguments else -1
-                trials = trials if isinstance(trials, list) else [trials]
-                for each in trials:
-                    number = each.number if isinstance(each, TrialRecord) else each
-                    self._calls[name].append((now, number, cpu / len(trials)))
+                trial = arguments[0] if arguments else -1
+                number = trial.number if isinstance(trial, TrialRecord) else trial
+                self._calls[name].append((now, number, cpu))
 
         return timed
 

@@ -30,15 +30,15 @@ from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 from trainables import metrics as M
-from trainables import workload
-from trainables.config import Precision, TrainingConfig
+from trainables.contract.config import Precision, TrainingConfig
 from trainables.data import load_dataset
-from trainables.data.base import Dataset, Split
-from trainables.data.samples import Images
+from trainables.data.core.base import Dataset, Split
+from trainables.data.kinds.samples import Images
+from trainables.engine import workload
+from trainables.engine.precision import cpu_has_bfloat16, gains_on_cpus
+from trainables.engine.training import Trainer
 from trainables.losses import make_loss
 from trainables.models import Classifier, make_model
-from trainables.precision import cpu_has_bfloat16, gains_on_cpus
-from trainables.training import Trainer
 
 ROUNDS = 10
 

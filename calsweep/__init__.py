@@ -1,7 +1,8 @@
 """calsweep from Python: sweeps, their results, and losses and metrics on their own.
 
 ``import calsweep`` takes some milliseconds: what is named here is imported when it is first used.
-Losses and metrics need PyTorch, NumPy and SciPy alone; all else needs ``calsweep[sweeps]``.
+Losses, metrics and `judge` need PyTorch, NumPy and SciPy alone; all else needs
+``calsweep[sweeps]``.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from calsweep import losses as losses
     from calsweep import metrics as metrics
     from calsweep.estimator import CalibratedClassifierSweep as CalibratedClassifierSweep
+    from calsweep.judging import Judgement as Judgement
+    from calsweep.judging import judge as judge
     from calsweep.result import Best as Best
     from calsweep.result import Result as Result
     from calsweep.result import best as best
@@ -23,34 +26,38 @@ if TYPE_CHECKING:
     from sweeps.errors import SweepFailedError as SweepFailedError
     from sweeps.errors import SweepInterruptedError as SweepInterruptedError
     from sweeps.errors import UserError as UserError
-    from trainables.own_loop import Trial as Trial
+    from trainables.trials.own_loop import Trial as Trial
 
 _HOMES: Final = {
     "Best": "calsweep.result",
     "CalibratedClassifierSweep": "calsweep.estimator",
+    "Judgement": "calsweep.judging",
     "Result": "calsweep.result",
     "SweepFailedError": "sweeps.errors",
     "SweepInterruptedError": "sweeps.errors",
-    "Trial": "trainables.own_loop",
+    "Trial": "trainables.trials.own_loop",
     "UserError": "sweeps.errors",
     "best": "calsweep.result",
+    "judge": "calsweep.judging",
     "load": "calsweep.result",
     "loss": "calsweep.running",
     "resume": "calsweep.running",
     "run": "calsweep.running",
 }
-_ALWAYS_THERE: Final = "sweeps.errors"
+_ALWAYS_THERE: Final = ("sweeps.errors", "calsweep.judging")
 _MODULES: Final = ("losses", "metrics")
 
 __all__ = [
     "Best",
     "CalibratedClassifierSweep",
+    "Judgement",
     "Result",
     "SweepFailedError",
     "SweepInterruptedError",
     "Trial",
     "UserError",
     "best",
+    "judge",
     "load",
     "loss",
     "losses",
@@ -65,7 +72,7 @@ def __getattr__(name: str) -> Any:
         return import_module(f"calsweep.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'calsweep' has no attribute {name!r}")
-    if _HOMES[name] != _ALWAYS_THERE:
+    if _HOMES[name] not in _ALWAYS_THERE:
         from calsweep.extras import require_sweeps
 
         require_sweeps(f"calsweep.{name}")

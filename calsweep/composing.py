@@ -6,14 +6,15 @@ import inspect
 import io
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sweeps.errors import UserError
 from sweeps.store.sweep_store import storage_fault, sweep_names
-from trainables.digests import digest_of, new_digest
-from trainables.storage import Folder, absolute
+from trainables.files.digests import digest_of, new_digest
+from trainables.files.storage import Folder, absolute
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -27,7 +28,7 @@ class Composer:
     """Puts what is in memory where all processes find it, and names it.
 
     Arrays lie in ``<storage>/data``, objects in ``<storage>/code``. Their names carry a digest, so
-    that what is there already is not written again, and nothing is ever overwritten.
+    that what already exists is not written again, and nothing is ever overwritten.
 
     Args:
         storage: Path or URI of the sweep store.
@@ -39,13 +40,10 @@ class Composer:
     def __init__(self, storage: str) -> None:
         self.storage = absolute(storage)
 
-    def free_name(self) -> str:
-        """``sweep-1``, or the first number that no sweep of the storage has."""
+    def free_names(self) -> Iterator[str]:
+        """``sweep-1`` and so on without end, but those of the storage's sweeps."""
         taken = set(sweep_names(self.storage))
-        number = 1
-        while f"sweep-{number}" in taken:
-            number += 1
-        return f"sweep-{number}"
+        return (name for n in count(1) if (name := f"sweep-{n}") not in taken)
 
     def dataset(self, given: Any) -> str | Section:
         """The section ``dataset`` of a name, a section, a loader, or samples and labels."""
@@ -127,7 +125,7 @@ class Composer:
         if label is None and name.isidentifier() and _is_importable(module, name, value):
             return f"{module}:{name}"
         label = label or re.sub(r"\W+", "_", name.rpartition(".")[2]).strip("_") or "function"
-        from trainables.kept import keep
+        from trainables.plugins.saved_objects import keep
 
         try:
             return keep(Folder(self.storage) / "code", value, label)
@@ -186,7 +184,7 @@ def _are_texts(samples: Any) -> bool:
 def _arrays(samples: Any, targets: list[Any], where: str) -> tuple[str, bytes, Section]:
     import numpy as np
 
-    from trainables.data.arrays import as_arrays
+    from trainables.data.readers.arrays import as_arrays
 
     try:
         x, y = as_arrays((samples, targets[0]), where)
@@ -213,7 +211,7 @@ def _texts(samples: Any, targets: list[Any], where: str) -> tuple[str, bytes, Se
 
 
 def _table(samples: Any, targets: list[Any], where: str) -> tuple[str, bytes, Section]:
-    from trainables.data.table import as_table
+    from trainables.data.kinds.table import as_table
 
     try:
         rows = as_table(samples)
@@ -228,7 +226,7 @@ def _rows(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from trainables.data.arrays import as_labels
+    from trainables.data.readers.arrays import as_labels
 
     try:
         values = as_labels(targets[0], where)

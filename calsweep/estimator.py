@@ -45,7 +45,7 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
         best_: The chosen setting, :class:`calsweep.Best`.
         result_: The sweep's :class:`calsweep.Result`; only with ``storage``.
         n_features_in_: Number of features.
-        feature_names_in_: Their names, where they were told.
+        feature_names_in_: Their names, if given.
     """
 
     def __init__(

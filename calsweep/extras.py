@@ -1,4 +1,4 @@
-"""What sweeps need beyond losses and metrics: told in one message where it is not installed."""
+"""What sweeps need beyond losses and metrics: reported in one message if it is missing."""
 
 from __future__ import annotations
 

@@ -1,31 +1,36 @@
-"""Figures that show themselves in a notebook, without pyplot's state."""
+"""Matplotlib figures that a notebook displays, without pyplot's global state."""
 
 from __future__ import annotations
 
 import io
 import math
 from collections.abc import Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from sweeps.formatting import format_loss
-from sweeps.results.reliability import binomial_quantile
+from sweeps.results.predictions import (
+    Bin,
+    expected_calibration_error,
+    probabilities,
+    reliability_bins,
+)
+from sweeps.results.svg import COLOURS, GREY
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import make_stopper
 from sweeps.sweep_file.schema import SweepFile
-from trainables.metrics import reliability_bins
-from trainables.outcome import evaluate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from torch import Tensor
 
-_BLUE, _RED, _GREY = "#56B4E9", "#D55E00", "#8a8f98"
-# Okabe and Ito's colours, which the colour-blind can tell apart, and four markers or dashes.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
+# The report's palette; its seventh colour is the page's text.
+_COLOURS = tuple("#000000" if colour.startswith("var(") else colour for colour in COLOURS)
 _MARKERS = ("o", "s", "^", "D")
 _DASHES = dict(zip(_MARKERS, ("-", "--", "-.", ":"), strict=True))
 
@@ -45,35 +50,35 @@ def new_figure(size: tuple[float, float]) -> Figure:
 
 def draw_reliability(
     figure: Figure,
-    logits: Tensor,
-    labels: Tensor,
+    logits: npt.ArrayLike,
+    labels: npt.ArrayLike,
     temperature: float,
     decisions: int = 1,
     cluster_size: int = 1,
 ) -> None:
     """Reliability diagrams, as trained and after temperature scaling, on one figure.
 
-    Bars are the accuracy of 15 equal-width bins of confidence, the hatched part is the gap to the
-    mean confidence, the line in each bin spans what a calibrated model would show there in 95 of
-    100 cases, and below is the share of samples in each bin.
+    A bar is the accuracy in one of 15 equal-width bins of confidence. The error bar is the 95%
+    interval of this accuracy, drawn at the bin's mean confidence. Below is the share of samples.
 
     Args:
         figure: An empty one.
         logits: (N, K) float.
-        labels: (N,) int64.
+        labels: (N,) integers.
         temperature: The fitted temperature.
-        decisions: How many rows a sample has, side by side, all of which are drawn as one; the ECE
-            is the mean over what they are about.
-        cluster_size: How many rows a sample has that are about the same, as an image has pixels:
-            there are no such lines then, which are those of independent rows.
+        decisions: Rows per sample, one for each label. All are drawn together; the ECE is the mean
+            over the labels.
+        cluster_size: Rows per sample that depend on each other, as the pixels of an image do. The
+            error bars assume independent rows, so they are left out unless this is 1.
     """
     axes = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=(4, 1))
     for column, (scale, heading) in enumerate(
         [(1.0, "as trained"), (temperature, f"temperature {temperature:.2f}")]
     ):
-        probs = (logits.double() / scale).softmax(dim=1)
-        _panel(axes[0, column], axes[1, column], probs, labels, cluster_size == 1)
-        ece = evaluate(logits.double() / scale, labels, ["ece"], decisions)["ece"]
+        probs, classes = probabilities(logits, scale), np.asarray(labels)
+        _panel(axes[0, column], axes[1, column], reliability_bins(probs, classes), cluster_size)
+        parts = [(probs[k::decisions], classes[k::decisions]) for k in range(decisions)]
+        ece = fmean(expected_calibration_error(reliability_bins(*part)) for part in parts)
         axes[0, column].set_title(f"{heading}, ECE {ece:.4f}", fontsize=10)
         axes[1, column].set_xlabel("confidence")
     axes[0, 0].set_ylabel("accuracy")
@@ -84,7 +89,7 @@ def draw_search(figure: Figure, ranking: Ranking) -> None:
     """The objective against the validation error of every trial, and the guard's limit.
 
     The limit is that of the search. Small marks are settings that were trained again, which are
-    held to the baseline's own new seeds.
+    held to the baseline's own fresh seeds.
 
     Args:
         figure: An empty one.
@@ -176,30 +181,16 @@ def _scale(values: Sequence[float]) -> str:
     return "log" if positive and max(positive) > 10 * min(positive) else "linear"
 
 
-def _panel(upper: Axes, lower: Axes, probs: Tensor, labels: Tensor, independent: bool) -> None:
-    bins = reliability_bins(probs, labels)
-    width = float(bins.upper[0] - bins.lower[0])
-    for left, count, confidence, accuracy in zip(
-        bins.lower.tolist(),
-        bins.count.tolist(),
-        bins.confidence.tolist(),
-        bins.accuracy.tolist(),
-        strict=True,
-    ):
-        if not count:
-            continue
-        low, high = sorted((confidence, accuracy))
-        upper.bar(left, accuracy, width * 0.95, align="edge", color=_BLUE)
-        gap: dict[str, Any] = {
-            "facecolor": "none",
-            "edgecolor": _RED,
-            "hatch": "////",
-            "linewidth": 1,
-        }
-        upper.bar(left, high - low, width * 0.95, low, align="edge", **gap)
-        if independent:
-            ends = (binomial_quantile(s, int(count), confidence) / count for s in (0.025, 0.975))
-            upper.plot([left + width / 2] * 2, list(ends), color="#111", linewidth=1.5)
-        lower.bar(left, count / len(labels), width * 0.95, align="edge", color=_GREY)
-    upper.plot([0, 1], [0, 1], color="#222", linestyle="--", linewidth=1)
+def _panel(upper: Axes, lower: Axes, bins: Sequence[Bin], cluster_size: int) -> None:
+    total = sum(each.count for each in bins)
+    for each in bins:
+        shape: dict[str, Any] = {"width": 0.95 * (each.upper - each.lower), "align": "edge"}
+        upper.bar(each.lower, each.accuracy, color=COLOURS[5], **shape)
+        lower.bar(each.lower, each.count / total, color=GREY, **shape)
+        if cluster_size == 1:
+            ends = [[each.accuracy - each.low], [each.high - each.accuracy]]
+            upper.errorbar(
+                each.confidence, each.accuracy, ends, color="#111", linewidth=1.2, capsize=2
+            )
+    upper.plot([0, 1], [0, 1], color="#555", linestyle="--", linewidth=1)
     upper.set(xlim=(0, 1), ylim=(0, 1))

@@ -1,4 +1,4 @@
-"""What a sweep came to, for scripts and notebooks."""
+"""The result of a sweep, for scripts and notebooks."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from typing import TYPE_CHECKING, Any, Literal
 from calsweep.storage import default_storage
 from sweeps.errors import UserError
 from sweeps.formatting import format_loss
-from sweeps.looking import find_best, read_answer
+from sweeps.inspect_sweeps import find_best, read_answer
+from sweeps.results.refinement import parts_of_nll
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
+from sweeps.search.rules import rule_of
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
+from trainables.contract.report import TIMES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from trainables.calibrated import CalibratedClassifier
+    from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsemble
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,8 @@ class Best:
         loss: Name of the loss.
         hyperparameters: By name.
         val: Metrics on the validation split (``error``, ``ece``, ``nll``, and what was aimed at),
-            means over the new seeds.
-        test: The same on the test split, which chose nothing.
+            means over the fresh seeds.
+        test: The same on the test split, which is never used for selection.
         temperature: What the logits are divided by to calibrate them, the mean likewise.
         verdict: Whether it beats cross-entropy with a temperature: ``supported``, ``not
             supported`` (it may be chance) or ``worse``; None where that could not be asked.
@@ -54,7 +57,7 @@ class Best:
 
 
 class Result:
-    """What a sweep came to, as its store has it.
+    """The result of a sweep, as its store has it.
 
     Made by :func:`calsweep.run`, :func:`calsweep.resume` and :func:`calsweep.load`. In a notebook
     it shows the leaderboard and the reasons.
@@ -63,10 +66,11 @@ class Result:
         name: Of the sweep.
         storage: Path or URI of the sweep store.
         finished: Whether the sweep ran to its end.
-        why: The reasons for the choice, and how sure it is, a sentence each.
+        warnings: Reasons not to use the result, such as that nothing was learned.
+        why: The reasons for the selected setting, and how sure it is, a sentence each.
 
     Raises:
-        UserError: There is no such sweep, or none of its trials has begun.
+        UserError: There is no such sweep, or none of its trials has started.
     """
 
     def __init__(self, storage: str, name: str) -> None:
@@ -74,6 +78,7 @@ class Result:
         self.name = name
         self.storage = self._store.storage
         self._answer, self.finished = read_answer(name, storage)
+        self.warnings: tuple[str, ...] = tuple(self._answer["warnings"])
         self.why: tuple[str, ...] = tuple(self._answer["why"])
 
     @property
@@ -84,7 +89,7 @@ class Result:
 
     @property
     def supported(self) -> bool:
-        """Whether the choice is shown to beat cross-entropy with a temperature."""
+        """Whether the selected setting is shown to beat cross-entropy with a temperature."""
         return self.best is not None and self.best.supported
 
     @property
@@ -122,9 +127,9 @@ class Result:
             UserError: No setting was chosen, or the data have one class of each sample.
         """
         from sweeps.store.stored_sweeps import class_and_label_names
-        from trainables.data.tasks import each_label
+        from trainables.data.core.tasks import each_label
         from trainables.metrics import evaluate
-        from trainables.outcome import read_predictions
+        from trainables.trials.outcome import read_predictions
 
         trial, (_, names) = self._judged(), class_and_label_names(self._store)
         if not names:
@@ -159,6 +164,23 @@ class Result:
         dataset = load_same_data(self._store, self._sweep)
         return load_trained(self._store, self._sweep, dataset, trial)
 
+    def ensemble(self) -> CalibratedEnsemble:
+        """The ensemble of networks that the sweep has trained, a torch module.
+
+        Selected greedily among the finished trials that the guard lets pass, at most five, each
+        with its own temperature, and a temperature of their mean. A prediction costs as much as all
+        of its networks. What it gains is in :attr:`why`. It is used as that of :meth:`model`.
+
+        Raises:
+            UserError: There is none, as fewer than two trials could be members or one network is
+                the best ensemble; or as of :meth:`model`.
+        """
+        from sweeps.trained import load_ensemble, load_same_data, select_ensemble
+
+        selected = select_ensemble(self._store, self._sweep)
+        dataset = load_same_data(self._store, self._sweep)
+        return load_ensemble(self._store, self._sweep, dataset, selected)
+
     def plot_reliability(self, split: Literal["validation", "test"] = "test") -> Figure:
         """Reliability diagrams of the chosen setting, as trained and after temperature scaling.
 
@@ -169,8 +191,8 @@ class Result:
             UserError: No setting was chosen.
         """
         from calsweep.pictures import draw_reliability, new_figure
-        from trainables.outcome import read_predictions
-        from trainables.predictions import cluster_size_of, decisions_of
+        from trainables.files.predictions import cluster_size_of, decisions_of
+        from trainables.trials.outcome import read_predictions
 
         trial = self._judged()
         data = self._store.trial_folder(trial.number).read(f"predictions_{split}.parquet")
@@ -183,13 +205,13 @@ class Result:
     def plot_search(self) -> Figure:
         """The objective against the validation error of every trial, and the guard's limit.
 
-        Hollow marks were stopped early. Small ones are finalists with new seeds, which are held to
-        the baseline's new seeds, not to the limit that is drawn.
+        Hollow marks were stopped early. Small ones are finalists with fresh seeds, which are held
+        to the baseline's fresh seeds, not to the limit that is drawn.
         """
         from calsweep.pictures import draw_search, new_figure
 
         figure = new_figure((7.2, 3.8))
-        draw_search(figure, Ranking(self._records, self._sweep.rule))
+        draw_search(figure, Ranking(self._records, rule_of(self._sweep)))
         return figure
 
     def plot_curves(self) -> Figure:
@@ -216,20 +238,21 @@ class Result:
         return f'<pre style="line-height:1.2">{escape(repr(self))}</pre>'
 
     def _print(self, console: Any) -> None:
-        from sweeps.terminal.answers import leaderboard_table
+        from sweeps.terminal.answers import leaderboard_table, print_warnings
 
+        print_warnings(console, self.warnings)
         console.print(leaderboard_table(self._answer["rows"], self._answer["objective"]))
         console.print()
         for line in self.why:
             console.print(line)
         if not self.finished:
             console.print(
-                f"Not finished: calsweep.resume({self.name!r}, storage={self.storage!r}) goes on."
+                f"Not finished: calsweep.resume({self.name!r}, storage={self.storage!r}) continues."
             )
 
     def _judged(self) -> TrialRecord:
         """The trial that stands for the chosen setting."""
-        chosen = Ranking(self._records, self._sweep.rule).chosen
+        chosen = Ranking(self._records, rule_of(self._sweep)).chosen
         if chosen is None:
             raise UserError(f"sweep {self.name!r} chose no setting: {self.why[0]}")
         return chosen.judged[0]
@@ -251,7 +274,7 @@ def load(storage: str | os.PathLike[str], name: str) -> Result:
         name: Of the sweep.
 
     Raises:
-        UserError: There is no such sweep, or none of its trials has begun.
+        UserError: There is no such sweep, or none of its trials has started.
     """
     return Result(os.fspath(storage), name)
 
@@ -282,9 +305,6 @@ def best(
     return find_best(default_storage(storage), dataset, model, objective).entries
 
 
-_NO_METRICS = ("epoch", "timestamp")
-
-
 def _frame(columns: Mapping[str, list[Any]]) -> Any:
     """A pandas data frame, or an Arrow table where there is no pandas."""
     try:
@@ -308,7 +328,8 @@ def _row(record: TrialRecord) -> dict[str, Any]:
         "seconds": seconds,
         "reason": record.reason,
     }
-    metrics = {k: v for k, v in record.outcome.items() if k not in _NO_METRICS}
+    metrics = {k: v for k, v in record.outcome.items() if k not in ("epoch", *TIMES)}
+    metrics |= parts_of_nll(record.outcome)
     own = {
         f"loss.{name}" if name in (*row, *metrics) else name: value
         for name, value in record.hyperparameters.items()

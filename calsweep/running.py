@@ -1,16 +1,17 @@
-"""Running sweeps from a script or a notebook, and going on with them."""
+"""Running sweeps from a script or a notebook, and continuing with them."""
 
 from __future__ import annotations
 
 import io
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from calsweep.composing import Composer, Section
 from calsweep.result import Result, load
 from calsweep.storage import default_storage
-from sweeps.errors import SweepInterruptedError, UserError
+from sweeps.errors import NameTakenError, SweepInterruptedError, UserError
 from sweeps.sweep_file.loading import load_sweep, override_sweep
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def run(
             ``samples``. The module ends in a linear layer to the logits. It may be defined
             anywhere, also in a notebook. Or the name of a model, or a section ``model``. Or a
             module: its weights are not used; its layers' ``reset_parameters()`` draw them anew for
-            each trial, and a module of which that cannot be done, or whose weights tell that they
+            each trial, and a module of which that cannot be done, or whose weights show that they
             are not fresh, is refused. None takes the default one of the kind of data.
         trainable: In place of a model, a training loop of your own: a function that takes ``trial``
             (:class:`calsweep.Trial`) and reports each epoch.
@@ -84,9 +85,10 @@ def run(
     Raises:
         UserError: Something is wrong with what was given; says what is allowed.
         SweepFailedError: Every trial failed.
-        SweepInterruptedError: By Ctrl-C or the notebook's stop button; :func:`resume` goes on.
+        SweepInterruptedError: By Ctrl-C or the notebook's stop button; :func:`resume` continues.
     """
     place = default_storage(storage)
+    composer = Composer(place)
     given = {"dataset": dataset, "model": model, "trainable": trainable, "losses": losses}
     values = {"training.epochs": epochs, "search.trials": trials}
     values = {key: value for key, value in values.items() if value is not None} | dict(set or {})
@@ -98,15 +100,11 @@ def run(
         else:
             resolved = load_sweep(os.fspath(sweep), values, name)
     else:
-        resolved = _compose(given, values, name, place)
+        resolved = _compose(given, values, name, composer)
+    if sweep is None and name is None:
+        return _run_under_free_name(resolved, composer, address, progress)
     _check_new(resolved.name, place)
-    from sweeps.runner import run_sweep
-
-    try:
-        run_sweep(resolved, place, address, _console(progress))
-    except SweepInterruptedError:
-        raise _interrupted(resolved.name, place) from None
-    return load(place, resolved.name)
+    return _run(resolved, place, address, progress)
 
 
 def resume(
@@ -117,7 +115,7 @@ def resume(
     set: Mapping[str, Any] | None = None,
     progress: bool = True,
 ) -> Result:
-    """Goes on with a sweep that was cut off: what has finished is not run again.
+    """Continues an interrupted sweep: what has finished is not run again.
 
     Args:
         name: Of the sweep.
@@ -172,18 +170,38 @@ def loss(name: Any, **hyperparameters: Any) -> Section:
     return section
 
 
+def _run(sweep: SweepFile, storage: str, address: str | None, progress: bool) -> Result:
+    from sweeps.runner import run_sweep
+
+    try:
+        run_sweep(sweep, storage, address, _console(progress))
+    except SweepInterruptedError:
+        raise _interrupted(sweep.name, storage) from None
+    return load(storage, sweep.name)
+
+
+def _run_under_free_name(
+    sweep: SweepFile, composer: Composer, address: str | None, progress: bool
+) -> Result:
+    """Run under the first free name; where another process takes it first, under the next one."""
+    for name in composer.free_names():
+        with suppress(NameTakenError):
+            named = sweep.model_copy(update={"name": name})
+            return _run(named, composer.storage, address, progress)
+    raise AssertionError("there is always a further name")
+
+
 def _compose(
-    given: Mapping[str, Any], values: Mapping[str, Any], name: str | None, storage: str
+    given: Mapping[str, Any], values: Mapping[str, Any], name: str | None, composer: Composer
 ) -> SweepFile:
     for key in ("dataset", "losses"):
         if given[key] is None:
             raise UserError(f"{key} is missing; give dataset and losses, or a sweep file")
-    composer = Composer(storage)
     dataset = composer.dataset(given["dataset"])
     if name is not None and isinstance(dataset, dict) and isinstance(given["dataset"], tuple):
         dataset["title"] = name
     tree: Section = {
-        "name": name or composer.free_name(),
+        "name": name or next(composer.free_names()),
         "dataset": dataset,
         "losses": composer.losses(given["losses"]),
     }
@@ -199,13 +217,13 @@ def _check_new(name: str, storage: str) -> None:
 
     if SweepStore(storage, name).exists():
         raise UserError(
-            f"name = {name!r}: a sweep of this name exists in {storage}; go on with it by "
+            f"name = {name!r}: a sweep of this name exists in {storage}; continue it with "
             f"{_call('resume', name, storage)}, or choose another name"
         )
 
 
 def _interrupted(name: str, storage: str) -> SweepInterruptedError:
-    return SweepInterruptedError(f"interrupted; {_call('resume', name, storage)} goes on from here")
+    return SweepInterruptedError(f"interrupted; {_call('resume', name, storage)} continues it")
 
 
 def _call(function: str, name: str, storage: str) -> str:

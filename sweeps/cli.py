@@ -1,4 +1,4 @@
-"""The ``calsweep`` command: parses, calls, prints. Heavy imports wait until they are needed."""
+"""The ``calsweep`` command: parse, call, print. Heavy imports are inside the commands."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import shlex
 import sys
 from contextlib import suppress
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from sweeps.cluster.internals import is_driver_of_a_job
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
-from sweeps.formatting import counted
+from sweeps.formatting import DEFAULT_STORAGE, counted, finite, storage_option
 from sweeps.redaction import print_traceback, redact, redact_what_python_prints
 from sweeps.terminal.encoding import print_what_they_can
 
@@ -23,9 +23,30 @@ if TYPE_CHECKING:
     from sweeps.runner import SweepResult
     from sweeps.sweep_file.schema import SweepFile
 
+RUN, INSPECT, SELECT = "Run a sweep", "Inspect sweeps", "Select a setting"
+USE, AVAILABLE, CLUSTER = "Use the result", "List what is available", "Jobs on a Ray cluster"
+
+
+class _GroupedHelp(typer.core.TyperGroup):
+    """Lists the commands in ``--help`` under the heading of their group."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {
+            heading: [] for heading in (RUN, INSPECT, SELECT, USE, CLUSTER, AVAILABLE)
+        }
+        for name, command in self.commands.items():
+            if not command.hidden:
+                row = (name, command.get_short_help_str(limit=100))
+                groups[getattr(command, "rich_help_panel", None) or AVAILABLE].append(row)
+        for heading, rows in groups.items():
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
+
 app = typer.Typer(
     name="calsweep",
-    help="Finds the hyperparameters that make a classifier's confidence honest.",
+    cls=_GroupedHelp,
+    help="Find the loss and hyperparameters that calibrate a classifier's confidence.",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -35,7 +56,7 @@ Storage = Annotated[
     typer.Option(
         envvar="CALSWEEP_STORAGE",
         metavar="PATH_OR_URI",
-        help="Where sweeps, checkpoints and MLflow's database live.",
+        help="Where sweeps, checkpoints and the MLflow database are stored.",
     ),
 ]
 Overrides = Annotated[
@@ -50,7 +71,7 @@ Url = Annotated[
 ]
 JobName = Annotated[str | None, typer.Argument(help="A job's id, or the name of its sweep.")]
 File = Annotated[str, typer.Argument(help="A sweep file, or the name of a ready-made sweep.")]
-DEFAULT_STORAGE = "calsweep-store"
+JUDGEMENT = "judgement.html"
 
 
 def _complete_name(context: typer.Context, incomplete: str) -> list[str]:
@@ -58,7 +79,7 @@ def _complete_name(context: typer.Context, incomplete: str) -> list[str]:
     from sweeps.store.sweep_store import sweep_names
 
     storage = context.params.get("storage") or DEFAULT_STORAGE
-    with suppress(OSError):  # it cannot be read, which the command itself will tell
+    with suppress(OSError):  # unreadable: the command itself reports it
         return [name for name in sweep_names(storage) if name.startswith(incomplete)]
     return []
 
@@ -88,6 +109,14 @@ class ReportFormat(StrEnum):
     latex = "latex"
 
 
+class JudgeFormat(StrEnum):
+    """How ``calsweep judge`` prints."""
+
+    table = "table"
+    json = "json"
+    html = "html"
+
+
 def _print_version(asked: bool) -> None:
     if asked:
         from importlib.metadata import version
@@ -111,38 +140,48 @@ def _without_command(
         raise typer.Exit(2)
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def run(
     file: File,
     storage: Storage = DEFAULT_STORAGE,
     address: Address = None,
     overrides: Overrides = None,
     name: NewName = None,
+    or_resume: Annotated[
+        bool,
+        typer.Option("--or-resume", help="Resume the sweep if it exists, otherwise start it."),
+    ] = False,
 ) -> None:
-    """Run a sweep here, or on the cluster at --address."""
-    from sweeps.runner import run_sweep
+    """Run a sweep on this machine, or on the Ray cluster at --address."""
+    from sweeps.runner import run_or_resume, run_sweep
     from sweeps.sweep_file.loading import load_sweep
 
     sweep = load_sweep(file, overrides or (), name)
-    result = run_sweep(sweep, storage, address, on_answer=_print_answer)
+    begin = run_or_resume if or_resume else run_sweep
+    result = begin(sweep, storage, address, on_answer=_print_answer)
     _print_places(result, sweep.name, storage)
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def resume(
     name: SweepName,
     storage: Storage = DEFAULT_STORAGE,
     address: Address = None,
     overrides: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Another budget: search.max_hours=8."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Change a budget, e.g. search.max_hours=8."
+        ),
     ] = None,
 ) -> None:
-    """Go on with a sweep that was cut off; with a URL as --address, as a job of that cluster."""
+    """Continue an interrupted sweep; finished trials are not run again.
+
+    With a URL as --address it continues as a job on that cluster.
+    """
     if address is not None and address.startswith(("http://", "https://")):
         from sweeps.cluster.jobs import submit_resume
 
-        _print_job(*submit_resume(name, storage, address, overrides or ()))
+        _print_job(*submit_resume(name, storage, address, overrides or (), _print_notice))
         return
     from sweeps.runner import resume_sweep
 
@@ -150,7 +189,7 @@ def resume(
     _print_places(result, name, storage)
 
 
-@app.command()
+@app.command(rich_help_panel=CLUSTER)
 def submit(
     file: File,
     storage: Storage = DEFAULT_STORAGE,
@@ -158,17 +197,17 @@ def submit(
     overrides: Overrides = None,
     name: NewName = None,
 ) -> None:
-    """Hand a sweep to a Ray cluster as a job; the last line printed is the job's id."""
+    """Submit a sweep to a Ray cluster as a job; the last line is its id."""
     from sweeps.cluster.jobs import submit as submit_job
     from sweeps.sweep_file.loading import load_sweep
 
     sweep = load_sweep(file, overrides or (), name)
-    _print_job(*submit_job(sweep, storage, address))
+    _print_job(*submit_job(sweep, storage, address, _print_notice))
 
 
-@app.command()
+@app.command(rich_help_panel=CLUSTER)
 def status(job: JobName = None, address: Url = None) -> None:
-    """List the sweeps that were handed to a Ray cluster, or say how one of them is doing."""
+    """List the jobs on a Ray cluster, or show the state of one."""
     from sweeps.cluster import jobs
     from sweeps.terminal.console import plain_console
     from sweeps.terminal.job_tables import job_facts, jobs_table
@@ -180,16 +219,18 @@ def status(job: JobName = None, address: Url = None) -> None:
     elif every := jobs.list_jobs(address):
         console.print(jobs_table(every))
     else:
-        print("no sweep was handed to this cluster")
+        print("no sweep was submitted to this cluster")
 
 
-@app.command()
+@app.command(rich_help_panel=CLUSTER)
 def logs(
     job: Annotated[str, typer.Argument(help="A job's id, or the name of its sweep.")],
     address: Url = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on until the job ends.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Keep printing until the job ends.")
+    ] = False,
 ) -> None:
-    """Print what a job has printed."""
+    """Print the output of a job."""
     from sweeps.cluster import jobs
 
     for piece in jobs.logs(jobs.find_job(job, address), address, follow):
@@ -198,23 +239,23 @@ def logs(
         raise SweepFailedError(f"job {now.id} failed: {now.message}")
 
 
-@app.command()
+@app.command(rich_help_panel=CLUSTER)
 def stop(
     job: Annotated[str, typer.Argument(help="A job's id, or the name of its sweep.")],
     address: Url = None,
 ) -> None:
-    """Stop a job, in order; its sweep can be resumed."""
+    """Stop a job cleanly; its sweep can be resumed."""
     from sweeps.cluster import jobs
     from sweeps.cluster.job_client import dashboard_url
 
     ended = jobs.stop(jobs.find_job(job, address), address)
     print(f"{ended.id}: {ended.state}")
     if ended.state == "STOPPED":
-        place = redact(f"--storage {ended.storage} --address {dashboard_url(address)}")
-        print(f"`calsweep resume {ended.sweep} {place}` goes on")
+        place = redact(f"--storage {shlex.quote(ended.storage)} --address {dashboard_url(address)}")
+        print(f"`calsweep resume {ended.sweep} {place}` continues it")
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def check(
     file: File,
     overrides: Overrides = None,
@@ -223,7 +264,7 @@ def check(
         bool, typer.Option("--no-data", help="Do not load the data, which may take a while.")
     ] = False,
 ) -> None:
-    """Read a sweep file and its data and print the plan; start nothing."""
+    """Read a sweep file and its data and print the plan, without running."""
     from sweeps.planning.checks import check_sweep
     from sweeps.sweep_file.loading import load_sweep
     from sweeps.terminal.console import plain_console
@@ -231,50 +272,57 @@ def check(
 
     sweep = load_sweep(file, overrides or (), name)
     check_sweep(sweep)
-    of_data = {} if no_data else _facts_of_data(sweep)
+    sweep, of_data = (sweep, {}) if no_data else _facts_of_data(sweep)
     plain_console().print(*plan_tables(sweep, of_data), sep="\n")
 
 
-def _facts_of_data(sweep: SweepFile) -> dict[str, str]:
+def _facts_of_data(sweep: SweepFile) -> tuple[SweepFile, dict[str, str]]:
+    """The sweep fitted to its data, and what is known of them."""
     from sweeps.planning.data import load_data
-    from sweeps.planning.data_facts import data_facts
+    from sweeps.planning.data_facts import data_facts, duration_facts
     from sweeps.planning.data_fit import fit_to_data
     from sweeps.sweep_file.schema import OWN_DATA
 
     if sweep.dataset.name == OWN_DATA:
-        return {"data": f"read by the loop: {sweep.dataset.options['num_classes']} classes"}
+        classes = sweep.dataset.options["num_classes"]
+        return sweep, {"data": f"read by the loop: {classes} classes"}
     try:
         dataset = load_data(sweep)
-    except UserError as error:  # they may lie on the cluster alone
-        return {"data": f"not looked at, as they cannot be loaded here: {error}"}
-    return data_facts(fit_to_data(sweep, dataset), dataset)
+    except UserError as error:
+        raise UserError(
+            f"{error}\nIf the data are only on the cluster, `calsweep check --no-data` checks the "
+            "rest."
+        ) from None
+    sweep = fit_to_data(sweep, dataset)
+    return sweep, data_facts(sweep, dataset) | duration_facts(sweep, dataset)
 
 
-@app.command()
+@app.command(rich_help_panel=INSPECT)
 def show(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
-    """Print a sweep's answer once more, or what is known of it so far."""
-    from sweeps.looking import read_answer
+    """Print the result of a sweep, or its state so far."""
+    from sweeps.inspect_sweeps import read_answer
 
     answer, finished = read_answer(name, storage)
     _print_answer(answer)
     if not finished:
-        print(f"\nnot finished; `calsweep resume {name}` goes on where it was cut off")
+        where = redact(storage_option(storage))
+        print(f"\nnot finished; `calsweep resume {name}{where}` continues it")
 
 
-@app.command("list")
+@app.command("list", rich_help_panel=INSPECT)
 def list_sweeps(storage: Storage = DEFAULT_STORAGE) -> None:
-    """List the sweeps of a storage: how far each is, and what is best so far."""
-    from sweeps.looking import overviews
+    """List the sweeps in the storage, with progress and best setting."""
+    from sweeps.inspect_sweeps import overviews
     from sweeps.terminal.answers import overview_table
 
     found = overviews(storage)
     _print(overview_table(found) if found else f"no sweep in {redact(storage)} yet")
 
 
-@app.command()
+@app.command(rich_help_panel=SELECT)
 def compare(names: SweepNames, storage: Storage = DEFAULT_STORAGE) -> None:
-    """Show what several sweeps chose, and the best setting of each loss in each of them."""
-    from sweeps.looking import side_by_side
+    """Compare the selected settings of several sweeps, loss by loss."""
+    from sweeps.inspect_sweeps import side_by_side
     from sweeps.terminal.answers import side_by_side_tables
 
     first, second = side_by_side_tables(side_by_side(names, storage))
@@ -283,10 +331,13 @@ def compare(names: SweepNames, storage: Storage = DEFAULT_STORAGE) -> None:
     _print(second)
 
 
-@app.command()
+@app.command(rich_help_panel=INSPECT)
 def watch(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
-    """Follow a sweep that runs elsewhere until it has come to its answer (Ctrl-C ends the view)."""
-    from sweeps.looking import look_at, read_answer
+    """Follow a running sweep until it has a result.
+
+    Ctrl-C ends the view, not the sweep.
+    """
+    from sweeps.inspect_sweeps import look_at, read_answer
     from sweeps.terminal.console import plain_console
     from sweeps.terminal.watching import watch as follow
 
@@ -294,24 +345,32 @@ def watch(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
     _print_answer(read_answer(name, storage)[0])
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def init(
     file: Annotated[str | None, typer.Argument(help="The file; default <NAME>.yaml.")] = None,
     data: Annotated[
         str | None,
         typer.Option(
-            help="Your data, a folder or file, or the name of a dataset; asked if left out."
+            help="Your data: a folder, a file, or the name of a dataset; asked for if omitted."
         ),
     ] = None,
     name: NewName = None,
     trials: Annotated[
-        int | None, typer.Option(min=1, help="How many settings to try; asked if left out.")
+        int | None, typer.Option(min=1, help="Number of trials; asked for if omitted.")
     ] = None,
+    slurm: Annotated[
+        bool, typer.Option("--slurm", help="Also write a batch script for Slurm (docs/slurm.md).")
+    ] = False,
 ) -> None:
-    """Write a commented sweep file that fits your data, to begin with."""
-    from sweeps.looking import write_new_sweep_file
+    """Write a commented sweep file that fits your data."""
+    from sweeps.inspect_sweeps import write_batch_script, write_new_sweep_file
     from sweeps.planning.draft import draft_for
 
+    if slurm and file is not None and os.path.exists(file):
+        script = write_batch_script(file)
+        print(f"written: {script}")
+        print(f"`sbatch {shlex.quote(script)}` queues it, once the lines marked CHANGE fit")
+        return
     asked = data is None
     if data is None:
         data = typer.prompt(
@@ -326,19 +385,24 @@ def init(
     name = name or draft.name
     path = write_new_sweep_file(draft, name, trials or 40, file or f"{name}.yaml")
     print(f"written: {path}")
-    print(f"`calsweep check {path}` prints the plan, `calsweep run {path}` starts it")
+    quoted = shlex.quote(path)
+    print(f"`calsweep check {quoted}` prints the plan, `calsweep run {quoted}` starts it")
+    if slurm:
+        script = write_batch_script(path)
+        print(f"written: {script}")
+        print(f"`sbatch {shlex.quote(script)}` queues it, once the lines marked CHANGE fit")
 
 
-@app.command()
+@app.command(rich_help_panel=INSPECT)
 def delete(
     name: SweepName,
     storage: Storage = DEFAULT_STORAGE,
     checkpoints: Annotated[
-        bool, typer.Option("--checkpoints", help="Delete the checkpoints alone.")
+        bool, typer.Option("--checkpoints", help="Delete only the checkpoints.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Delete a sweep from the storage; what MLflow has of it stays."""
+    """Delete a sweep from the storage; its runs in MLflow stay."""
     from sweeps.upkeep import delete_sweep
 
     what = "the checkpoints of sweep" if checkpoints else "sweep"
@@ -348,23 +412,26 @@ def delete(
     print(f"deleted: {what} {name}")
 
 
-@app.command()
+@app.command(rich_help_panel=SELECT)
 def best(
     storage: Storage = DEFAULT_STORAGE,
     dataset: Annotated[str | None, typer.Option(help="Only this dataset.")] = None,
     model: Annotated[str | None, typer.Option(help="Only this model.")] = None,
-    objective: Annotated[str | None, typer.Option(help="Only sweeps that minimised this.")] = None,
-    output: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.table,
+    objective: Annotated[str | None, typer.Option(help="Only sweeps with this objective.")] = None,
+    output: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.table,
 ) -> None:
-    """Print the best hyperparameters per dataset and model, of all sweeps in storage or MLflow."""
-    from sweeps.looking import find_best
+    """Print the best hyperparameters per dataset and model.
+
+    All sweeps in the storage or in MLflow are compared.
+    """
+    from sweeps.inspect_sweeps import find_best
     from sweeps.terminal.answers import render_best
 
     found = find_best(storage, dataset, model, objective)
     render_best(found.entries, output.value, found.read_sweep_file)
 
 
-@app.command()
+@app.command(rich_help_panel=INSPECT)
 def report(
     names: SweepNames,
     storage: Storage = DEFAULT_STORAGE,
@@ -379,11 +446,11 @@ def report(
     ] = None,
     form: Annotated[
         ReportFormat,
-        typer.Option("--format", help="A page, or the papers' table for an article."),
+        typer.Option("--format", help="An HTML page, or a table for a paper."),
     ] = ReportFormat.html,
 ) -> None:
-    """Write one HTML file that shows what a sweep found, or print the papers' table of it."""
-    from sweeps.looking import paper_table_of, write_report, write_side_by_side, write_text
+    """Write an HTML report, or print a table for a paper."""
+    from sweeps.inspect_sweeps import paper_table_of, write_report, write_side_by_side, write_text
 
     if compare and form is not ReportFormat.html:
         raise UserError(f"--format {form.value}: with --compare only html is allowed")
@@ -407,7 +474,73 @@ def report(
         print(f"written: {write_text(table, output)}")
 
 
-@app.command()
+@app.command(rich_help_panel=USE)
+def judge(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...",
+            help="npz, npy, CSV or Parquet with probs or logits, and labels; several are compared.",
+        ),
+    ],
+    logits: Annotated[
+        bool, typer.Option("--logits", help="The values are logits, not probabilities.")
+    ] = False,
+    labels: Annotated[
+        str | None, typer.Option(help="An npy file of labels, for files without labels.")
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="Key or column of the labels.")] = None,
+    group: Annotated[
+        str | None, typer.Option(help="Key or column of groups; each is judged by itself.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Key or column that names the model; default model.")
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option(help="The file; default judgement.html for html, else printed.")
+    ] = None,
+    form: Annotated[JudgeFormat, typer.Option("--format", help="How to print it.")] = (
+        JudgeFormat.table
+    ),
+) -> None:
+    """Judge the calibration of predictions that already exist."""
+    from sweeps.inspect_sweeps import write_text
+    from sweeps.judging.judgement import judge as judge_models
+    from sweeps.judging.reading import read_predictions
+
+    models = read_predictions(
+        files, logits=logits, labels=labels, label=label, group=group, model=model
+    )
+    found = judge_models(models)
+    if form is JudgeFormat.html:
+        from sweeps.judging.page import render_judgement
+
+        print(f"written: {write_text(render_judgement(found, models), output or JUDGEMENT)}")
+        return
+    text = _judgement_text(found, form)
+    if output is None:
+        print(text, end="")
+    else:
+        print(f"written: {write_text(text, output)}")
+
+
+def _judgement_text(found: dict[str, Any], form: JudgeFormat) -> str:
+    import io
+    import json
+    import shutil
+
+    if form is JudgeFormat.json:
+        return json.dumps(finite(found), indent=1) + "\n"
+    from sweeps.terminal.console import plain_console
+    from sweeps.terminal.judgement import print_judgement
+
+    text = io.StringIO()
+    width = max(100, shutil.get_terminal_size().columns)
+    print_judgement(found, plain_console(width=width, file=text))
+    return redact(text.getvalue())
+
+
+@app.command(rich_help_panel=USE)
 def export(
     name: SweepName,
     storage: Storage = DEFAULT_STORAGE,
@@ -416,27 +549,32 @@ def export(
         bool,
         typer.Option(
             "--register",
-            help="Register it in MLflow instead, as champion, and the runner-up as challenger.",
+            help="Register it in MLflow instead, as champion, with the runner-up as challenger.",
         ),
     ] = False,
     onnx: Annotated[bool, typer.Option("--onnx", help="Add model.onnx, for ONNX Runtime.")] = False,
+    ensemble: Annotated[
+        bool, typer.Option("--ensemble", help="Write the ensemble of the sweep's networks instead.")
+    ] = False,
 ) -> None:
-    """Write the chosen classifier to a folder: calibrated, and usable with PyTorch alone."""
+    """Export the selected classifier, calibrated, for PyTorch or ONNX."""
     from sweeps.exporting import export_model, reads_files, register_models
 
+    if register and ensemble:
+        raise UserError("--ensemble: with --register it is not allowed; MLflow gets one network")
     if register and onnx:
         raise UserError("--onnx: with --register it is not allowed; MLflow gets PyTorch's program")
     if register:
         for address in register_models(name, storage):
             print(f"registered: {address}")
         return
-    folder, label = export_model(name, storage, output, onnx)
+    folder, label = export_model(name, storage, output, onnx, ensemble)
     print(f"written: {folder} ({label})")
     if reads_files(folder):
         print(f"`calsweep predict {shlex.quote(folder)} FILE` says what it makes of new samples")
 
 
-@app.command()
+@app.command(rich_help_panel=USE)
 def predict(
     model: Annotated[str, typer.Argument(help="A folder that `calsweep export` has written.")],
     data: Annotated[
@@ -445,25 +583,32 @@ def predict(
             help="An image or a folder of them, .npy; .csv or .parquet, as in training."
         ),
     ],
-    output: Annotated[str | None, typer.Option(help="The file; printed if left out.")] = None,
+    output: Annotated[str | None, typer.Option(help="The file; printed if omitted.")] = None,
+    on_bad_sample: Annotated[
+        Literal["error", "skip"],
+        typer.Option(help="skip leaves out samples that cannot be read, and lists them."),
+    ] = "error",
 ) -> None:
-    """Print class and calibrated probabilities of new samples, as CSV."""
+    """Print classes and probabilities of new samples, as CSV."""
     import io
 
     from sweeps.exporting import predict as write_predictions
-    from sweeps.looking import write_text
+    from sweeps.formatting import shortened
+    from sweeps.inspect_sweeps import write_text
 
     table = io.StringIO(newline="")
-    count = write_predictions(model, data, table)
+    count, notes = write_predictions(model, data, table, on_bad_sample)
+    for note in notes:
+        print(shortened(note), file=sys.stderr)
     if output is None:
         print(table.getvalue(), end="")
     else:
         print(f"written: {write_text(table.getvalue(), output)} ({counted(count, 'sample')})")
 
 
-@app.command()
+@app.command(rich_help_panel=INSPECT)
 def sync(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
-    """Bring MLflow up to date with a sweep that ran while it did not answer."""
+    """Write to MLflow what it missed while it was unreachable."""
     from sweeps.terminal.console import plain_console
     from sweeps.terminal.progress import Progress
     from sweeps.upkeep import sync_sweep
@@ -482,19 +627,22 @@ def sync(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
         )
 
 
-@app.command()
+@app.command(rich_help_panel=INSPECT)
 def ui(
     storage: Storage = DEFAULT_STORAGE,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 5000,
 ) -> None:
-    """Open the MLflow UI on this project's store (Ctrl-C ends it); of a server print the links."""
+    """Open the MLflow UI on the runs; Ctrl-C ends it.
+
+    If the runs are on a tracking server, print its links instead.
+    """
     from sweeps.tracking.server import serve
 
     serve(storage, host, port)
 
 
-@app.command()
+@app.command(rich_help_panel=AVAILABLE)
 def losses(
     markdown: Annotated[bool, typer.Option("--markdown", help="As a Markdown table.")] = False,
 ) -> None:
@@ -504,15 +652,15 @@ def losses(
     _print(losses_markdown() if markdown else losses_table())
 
 
-@app.command()
+@app.command(rich_help_panel=AVAILABLE)
 def metrics() -> None:
-    """List the metrics: what each is, and which way is better."""
+    """List the metrics and their definitions."""
     from sweeps.terminal.catalogue import metrics_table
 
     _print(metrics_table())
 
 
-@app.command()
+@app.command(rich_help_panel=AVAILABLE)
 def datasets() -> None:
     """List the datasets and their options."""
     from sweeps.terminal.catalogue import datasets_table
@@ -520,15 +668,15 @@ def datasets() -> None:
     _print(datasets_table())
 
 
-@app.command()
+@app.command(rich_help_panel=AVAILABLE)
 def recipes() -> None:
-    """List the papers' experiments that come as sweep files: calsweep run recipes/NAME."""
+    """List the experiments of papers; run one with `run recipes/NAME`."""
     from sweeps.terminal.catalogue import recipes_table
 
     _print(recipes_table())
 
 
-@app.command()
+@app.command(rich_help_panel=AVAILABLE)
 def models() -> None:
     """List the models and their options."""
     from sweeps.terminal.catalogue import models_table
@@ -545,6 +693,10 @@ def _print(what: object) -> None:
         plain_console().print(what)
 
 
+def _print_notice(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
 def _print_job(job: str, sent: Shipment) -> None:
     count, kilobytes = len(sent.modules), math.ceil(sent.size / 1000)
     print(
@@ -559,8 +711,8 @@ def _print_job(job: str, sent: Shipment) -> None:
     print(job)
 
 
-def _tracking_told(uri: str, storage: str) -> str:
-    """What tells a command where MLflow is that only the sweep file names."""
+def _tracking_variable(uri: str, storage: str) -> str:
+    """The variable that points a command to an MLflow that only the sweep file names."""
     from sweeps.tracking.address import tracking_uri
 
     with suppress(UserError):  # a remote storage says nothing of MLflow
@@ -570,11 +722,12 @@ def _tracking_told(uri: str, storage: str) -> str:
 
 
 def _print_answer(answer: dict[str, Any]) -> None:
-    from sweeps.terminal.answers import leaderboard_table
+    from sweeps.terminal.answers import leaderboard_table, print_warnings
     from sweeps.terminal.console import plain_console
 
     console = plain_console()
     console.print()
+    print_warnings(console, answer["warnings"])
     console.print(leaderboard_table(answer["rows"], answer["objective"]))
     console.print()
     for line in answer["why"]:
@@ -586,11 +739,11 @@ def _print_places(result: SweepResult, name: str, storage: str) -> None:
     from sweeps.terminal.console import plain_console
 
     console = plain_console()
-    where = "" if storage == DEFAULT_STORAGE else redact(f" --storage {shlex.quote(storage)}")
-    told = redact(_tracking_told(result.tracking_uri, storage))
+    where = redact(storage_option(storage))
+    variable = redact(_tracking_variable(result.tracking_uri, storage))
     console.print(
-        f"\n  browse the runs   {told}calsweep ui{where}"
-        f"\n  best per dataset  {told}calsweep best{where}"
+        f"\n  browse the runs   {variable}calsweep ui{where}"
+        f"\n  best per dataset  {variable}calsweep best{where}"
         f"\n  report            calsweep report {name}{where}",
         soft_wrap=True,
     )

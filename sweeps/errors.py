@@ -16,12 +16,16 @@ class UserError(CommandError):
     """The user's input is wrong: one clear message, exit code 2, nothing left behind."""
 
 
+class NameTakenError(UserError):
+    """A sweep of this name exists, or another process is just starting or running it."""
+
+
 class SweepFailedError(CommandError):
     """The sweep could not be carried out: exit code 1, with where to look."""
 
 
 class SweepInterruptedError(CommandError):
-    """Ctrl-C or SIGTERM: exit code 130, with how to go on."""
+    """Ctrl-C or SIGTERM: exit code 130, with how to continue."""
 
 
 def first_line(error: Exception) -> str:

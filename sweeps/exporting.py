@@ -14,21 +14,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from sweeps.errors import SweepFailedError, UserError
+from sweeps.formatting import counted
 from sweeps.planning.checks import use_working_folder
 from sweeps.redaction import redact
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
+from sweeps.search.rules import rule_of
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.address import check_answers, tracking_uri
 from sweeps.tracking.registered_models import ModelToRegister, Registry
-from sweeps.trained import load_same_data, load_trained
+from sweeps.trained import load_ensemble, load_same_data, load_trained, select_ensemble
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.export import ExportedProgram
 
-    from trainables.data.base import Dataset
+    from sweeps.results.ensemble import Selected
+    from trainables.data.core.bad_samples import OnBadSample
+    from trainables.data.core.base import Dataset
+    from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsemble
 
 PROGRAM: Final = "model.pt2"
 _ONNX: Final = "model.onnx"
@@ -47,7 +52,11 @@ class _Built:
 
 
 def export_model(
-    name: str, storage: str, output: str | None = None, onnx: bool = False
+    name: str,
+    storage: str,
+    output: str | None = None,
+    onnx: bool = False,
+    ensemble: bool = False,
 ) -> tuple[str, str]:
     """Write the chosen classifier of a sweep to a new folder.
 
@@ -59,24 +68,28 @@ def export_model(
         storage: Path or URI of the sweep store.
         output: The folder; ``<name>-model`` here if None.
         onnx: Whether to add ``model.onnx``, the same in the Open Neural Network Exchange format.
+        ensemble: Whether to write the ensemble of what the sweep has trained instead.
 
     Returns:
         The folder, and what the classifier is in words.
 
     Raises:
         UserError: There is no such sweep, it has chosen nothing, its data are not those that it was
-            begun with, its checkpoint is gone, or the folder is there already.
+            begun with, its checkpoint is gone, or the folder already exists.
         SweepFailedError: What was built does not repeat what the sweep has seen.
     """
     folder = Path(output or f"{name}-model").absolute()
     if os.path.lexists(folder):
-        raise UserError(f"--output {folder}: is there already; name another folder, or delete it")
+        raise UserError(f"--output {folder}: already exists; name another folder, or delete it")
     if onnx:
         _check_onnx_is_there()
     store, sweep, ranking = _chosen(name, storage)
     builder = _Builder(store, sweep, load_same_data(store, sweep))
     assert ranking.chosen is not None
-    built = builder.build(ranking.chosen)
+    if ensemble:
+        built = builder.build_ensemble(select_ensemble(store, sweep))
+    else:
+        built = builder.build(ranking.chosen)
     if onnx:
         built.files[_ONNX] = builder.as_onnx(built.program)
     try:
@@ -169,7 +182,7 @@ def _chosen(name: str, storage: str) -> tuple[SweepStore, SweepFile, Ranking]:
     """
     store = SweepStore(storage, name)
     sweep = store.load_sweep()
-    ranking = Ranking(store.load_records(), sweep.rule)
+    ranking = Ranking(store.load_records(), rule_of(sweep))
     if ranking.chosen is None:
         raise UserError(f"sweep {name!r} has chosen nothing yet; see `calsweep show {name}`")
     use_working_folder()
@@ -202,22 +215,65 @@ class _Builder:
 
     def build(self, candidate: Candidate) -> _Built:
         """The classifier of the first judged trial of a candidate."""
-        import torch
-
-        from trainables.exported import export_program, load_program
-
         record = candidate.judged[0]
         classifier = load_trained(self._store, self._sweep, self._dataset, record)
+        logits = self._logits(record)
+        expected = None if logits is None else logits / record.outcome["temperature"]
+        names = ("ece", "ece_scaled", "error", "nll", "nll_scaled")
+        about = {
+            "loss": candidate.loss,
+            "hyperparameters": record.hyperparameters,
+            "seed": record.seed,
+            "temperature": record.outcome["temperature"],
+            "test": {key: record.outcome[f"test_{key}"] for key in names},
+            "verdict": self._store.verdict,
+        }
+        state = classifier.network.state_dict()
+        return self._build(record.label, classifier, state, expected, about)
+
+    def build_ensemble(self, selected: Selected) -> _Built:
+        """The ensemble of several trials."""
+        ensemble = load_ensemble(self._store, self._sweep, self._dataset, selected)
+        pool = selected.pool.trials
+        members = {trial.number for trial in selected.trials}
+        logits = [self._logits(each) if each.number in members else None for each in pool]
+        known = sum(each is not None for each in logits) == len(members)
+        expected = selected.ensemble(logits) if known else None  # type: ignore[arg-type]
+        about = {
+            "loss": "ensemble",
+            "members": [trial.number for trial in selected.trials],
+            "networks": selected.networks,
+            "hyperparameters": {},
+            "temperature": selected.ensemble.temperature,
+            "verdict": None,
+        }
+        label = f"ensemble of {counted(selected.networks, 'network')}"
+        return self._build(label, ensemble, ensemble.state_dict(), expected, about)
+
+    def _build(
+        self,
+        label: str,
+        classifier: CalibratedClassifier | CalibratedEnsemble,
+        state: dict[str, Any],
+        expected: Tensor | None,
+        own: dict[str, Any],
+    ) -> _Built:
+        """The files; the program says what the trials' logits on the test split say, if known."""
+        import torch
+
+        from trainables.export.exported import export_program, load_program
+
         try:
             data = export_program(classifier, self.example)
         except ValueError as error:
-            raise UserError(f"{record.label}: {error}") from None
+            raise UserError(f"{label}: {error}") from None
         program = load_program(data)
-        self._check(program, record)
-        about = self._about(record, candidate)
+        if expected is not None:
+            self._check(program, label, expected)
+        about = {"label": label, **self._about(), **own}
         files = {
             PROGRAM: data,
-            "weights.pt": _bytes_of(classifier.network.state_dict()),
+            "weights.pt": _bytes_of(state),
             _ABOUT: json.dumps(about, indent=1, ensure_ascii=False).encode(),
             "requirements.txt": f"torch=={torch.__version__.partition('+')[0]}\nnumpy\n".encode(),
             "README.md": _page(about).encode(),
@@ -233,7 +289,7 @@ class _Builder:
         """
         import torch
 
-        from trainables.exported import export_onnx, run_onnx
+        from trainables.export.exported import export_onnx, run_onnx
 
         try:
             data = export_onnx(program)
@@ -245,18 +301,22 @@ class _Builder:
         _compare("model.onnx", torch.from_numpy(run_onnx(data, rows)), expected)
         return data
 
-    def _check(self, program: ExportedProgram, record: TrialRecord) -> None:
-        """Compare what was built with what the trial predicted."""
-        import torch
-
-        from trainables.data.tasks import at_places
-        from trainables.outcome import read_predictions
+    def _logits(self, record: TrialRecord) -> Tensor | None:
+        """What a trial predicted on the test split; None where that is damaged or gone."""
+        from trainables.trials.outcome import read_predictions
 
         try:
             data = self._store.trial_folder(record.number).read("predictions_test.parquet")
-            logits, _ = read_predictions(data)
-        except (OSError, ValueError):  # damaged or gone: there is nothing to compare with
-            return
+            return read_predictions(data)[0]
+        except (OSError, ValueError):
+            return None
+
+    def _check(self, program: ExportedProgram, label: str, logits: Tensor) -> None:
+        """Compare what was built with calibrated logits on the test split."""
+        import torch
+
+        from trainables.data.core.tasks import at_places
+
         task, test = self._dataset.task, self._dataset.test
         count = self._checked
         with torch.no_grad():
@@ -265,26 +325,19 @@ class _Builder:
         if places is not None:
             found = at_places(found, torch.from_numpy(places))
         decided = logits[: count * task.decisions * task.cluster_size]
-        probs = torch.softmax(decided / record.outcome["temperature"], dim=1)
-        expected = task.as_outputs(probs)
-        _compare(f"trial {record.number}: the exported classifier", found, expected)
+        expected = task.as_outputs(torch.softmax(decided, dim=1))
+        _compare(f"{label}: the exported classifier", found, expected)
 
-    def _about(self, record: TrialRecord, candidate: Candidate) -> dict[str, Any]:
-        from trainables.raw_samples import describe_samples
+    def _about(self) -> dict[str, Any]:
+        from trainables.export.raw_samples import describe_samples
 
         sweep, dataset = self._sweep, self._dataset
-        names = ("ece", "ece_scaled", "error", "nll", "nll_scaled")
         return {
-            "label": record.label,
             "sweep": sweep.name,
             "dataset": sweep.dataset.label,
             "digest": dataset.digest(),
             "text_column": sweep.dataset.options.get("text"),
             "model": sweep.model_label,
-            "loss": candidate.loss,
-            "hyperparameters": record.hyperparameters,
-            "seed": record.seed,
-            "temperature": record.outcome["temperature"],
             "classes": list(dataset.task.names or dataset.classes),
             "several": bool(dataset.task.names),
             "outputs": [
@@ -294,8 +347,6 @@ class _Builder:
             "dtype": str(dataset.test.inputs.dtype),
             "shape": list(dataset.test.inputs.shape[1:]),
             "samples": describe_samples(dataset.samples),
-            "test": {key: record.outcome[f"test_{key}"] for key in names},
-            "verdict": self._store.verdict,
             "calsweep": version("calsweep"),
         }
 
@@ -349,19 +400,26 @@ def _bytes_of(state: dict[str, Any]) -> bytes:
     return buffer.getvalue()
 
 
-def predict(folder: str, data: str, output: TextIO, batch_size: int = 256) -> int:
+def predict(
+    folder: str,
+    data: str,
+    output: TextIO,
+    on_bad_sample: OnBadSample = "error",
+    batch_size: int = 256,
+) -> tuple[int, tuple[str, ...]]:
     """Write what an exported classifier says of new samples, as CSV.
 
     Args:
         folder: Of :func:`export_model`.
-        data: See :func:`~trainables.raw_samples.read_raw`.
+        data: See :func:`~trainables.export.raw_samples.read_raw`.
         output: Where to write; a header, then a line for each sample: its name, the class, its
             probability, the probabilities of all classes. Of several labels: those that are more
             likely there than not, the least sure of these decisions, the probability of each.
+        on_bad_sample: ``skip`` leaves out samples that cannot be used.
         batch_size: Samples at a time.
 
     Returns:
-        How many samples there were.
+        How many samples were classified, and notes about those that were skipped.
 
     Raises:
         UserError: There is no exported classifier, the samples do not fit it, or it says something
@@ -369,8 +427,8 @@ def predict(folder: str, data: str, output: TextIO, batch_size: int = 256) -> in
     """
     import torch
 
-    from trainables.exported import load_program
-    from trainables.raw_samples import read_raw, samples_of
+    from trainables.export.exported import load_program
+    from trainables.export.raw_samples import read_raw, samples_of
 
     try:
         about = json.loads((Path(folder) / _ABOUT).read_bytes())
@@ -386,7 +444,7 @@ def predict(folder: str, data: str, output: TextIO, batch_size: int = 256) -> in
             f"width), which make no lines of CSV; load {PROGRAM} in Python, as its README.md shows"
         )
     try:
-        rows, names = read_raw(samples, Path(data), about["text_column"])
+        rows, names, notes = read_raw(samples, Path(data), about["text_column"], on_bad_sample)
     except (OSError, ValueError, TypeError) as error:
         raise UserError(redact(str(error))) from None
     classes = about["classes"]
@@ -403,4 +461,4 @@ def predict(folder: str, data: str, output: TextIO, batch_size: int = 256) -> in
                 confidence = max(each)
                 found = classes[each.index(confidence)]
             writer.writerow([name, found, *(f"{p:.6f}" for p in (confidence, *each))])
-    return len(rows)
+    return len(rows), notes

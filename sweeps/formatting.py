@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+import shlex
+from typing import Any, Final
+
+from trainables.contract.metric_names import MetricName
 
 _SYMBOLS = {
     "gamma": "γ",
@@ -17,6 +20,13 @@ _SYMBOLS = {
 }
 
 _ABBREVIATIONS = ("ece", "mce", "nll", "auroc", "aurc", "kde")
+
+
+def shortened(text: str, lines: int = 10) -> str:
+    """A text without what comes after its heading and this many lines."""
+    head, *others = text.splitlines()
+    more = [f"... and {len(others) - lines:,} more lines"] if len(others) > lines else []
+    return "\n".join([head, *others[:lines], *more])
 
 
 def format_value(value: Any) -> str:
@@ -51,6 +61,15 @@ def format_setting(loss: str, hyperparameters: dict[str, Any]) -> str:
     return f"{name} {format_hyperparameters(hyperparameters)}" if hyperparameters else name
 
 
+DEFAULT_STORAGE: Final = "calsweep-store"
+"""The storage of commands that name none."""
+
+
+def storage_option(storage: str) -> str:
+    """`` --storage PATH`` for a command that a message prints; empty for the default storage."""
+    return "" if storage == DEFAULT_STORAGE else f" --storage {shlex.quote(storage)}"
+
+
 def counted(number: int, noun: str) -> str:
     """``1 seed``, ``3 seeds``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
@@ -65,6 +84,14 @@ def format_rate(epochs: int, seconds: float) -> str:
     return f"{epochs * each[unit] / seconds:.1f} epochs/{unit}"
 
 
+def format_seconds(seconds: float) -> str:
+    """A duration: ``0.4 s``, ``42 s``, ``12 min``, ``3.5 h``."""
+    for limit, unit, length in ((100, "s", 1), (100 * 60, "min", 60)):
+        if seconds < limit:
+            return f"{seconds / length:.2g} {unit}"
+    return f"{seconds / 3600:,.1f} h"
+
+
 def budget_unit(key: str) -> str:
     """``epochs``, ``hours`` or ``GPU hours``, of a budget's key."""
     return key.removeprefix("max_").replace("gpu_", "GPU ")
@@ -72,18 +99,13 @@ def budget_unit(key: str) -> str:
 
 def metric_heading(metric: str) -> str:
     """``ECE``, ``adaptive ECE``, ``NLL``, ``error``: of a metric or an objective, as in tables."""
-    words = metric_of(metric).split("_")
+    words = MetricName.parse(metric).metric.split("_")
     return " ".join(w.upper() if w in _ABBREVIATIONS else w for w in words)
-
-
-def metric_of(objective: str) -> str:
-    """``ece`` of ``val_ece_scaled``."""
-    return objective.removeprefix("val_").removesuffix("_scaled")
 
 
 def objective_heading(objective: str) -> str:
     """``ECE scaled`` of ``val_ece_scaled``."""
-    return metric_heading(objective) + " scaled" * objective.endswith("_scaled")
+    return metric_heading(objective) + " scaled" * MetricName.parse(objective).scaled
 
 
 def finite(tree: Any) -> Any:

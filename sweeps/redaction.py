@@ -19,17 +19,19 @@ _OPTION = re.compile(
     r"|account_?key|api_?key)[\w.-]*=)[^\s&;#\"'<>]+",
     re.IGNORECASE,
 )
+# A connection string of the form `host=db user=me password=...`.
+_SETTING = re.compile(r"((?:^|\s)(?:password|passwd|pwd)\s*=\s*)[^\s;&\"'<>]+", re.IGNORECASE)
 
 
 def redact(text: str) -> str:
     """A text without the credentials of the addresses in it.
 
     ``s3://KEY:SECRET@bucket`` becomes ``s3://***@bucket``; the values of options such as
-    ``?secret_key=…`` become ``***`` too.
+    ``?secret_key=…``, and of ``password=…`` in a connection string, become ``***`` too.
     """
     text = _NAME_AND_PASSWORD.sub(f"://{REDACTED}@", text)
     text = _TOKEN.sub(rf"\1://{REDACTED}@", text)
-    return _OPTION.sub(rf"\1{REDACTED}", text)
+    return _SETTING.sub(rf"\1{REDACTED}", _OPTION.sub(rf"\1{REDACTED}", text))
 
 
 def without_credentials(uri: str) -> str:
@@ -38,7 +40,7 @@ def without_credentials(uri: str) -> str:
         return uri
     try:
         parts = urlsplit(uri)
-    except ValueError:  # malformed, which is told elsewhere
+    except ValueError:  # malformed, which is reported elsewhere
         return redact(uri)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
@@ -53,13 +55,13 @@ class RedactingFormatter(logging.Formatter):
 
 def redact_what_python_prints() -> None:
     """From now on tracebacks of threads, and warnings that go into no log, are redacted."""
-    threading.excepthook = lambda told: print_traceback(told.exc_value or told.exc_type())
+    threading.excepthook = lambda hook: print_traceback(hook.exc_value or hook.exc_type())
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(RedactingFormatter())
 
 
 def print_traceback(error: BaseException) -> None:
-    """What Python prints of an error that nobody expected, but redacted."""
+    """What Python prints of an error that no one expected, but redacted."""
     print(redact("".join(traceback.format_exception(error))), end="", file=sys.stderr)
 
 

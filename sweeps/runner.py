@@ -1,53 +1,70 @@
-"""Runs a sweep from its file to the answer, or goes on with one that was cut off."""
+"""Runs a sweep from its file to the answer, or continues an interrupted one."""
 
 from __future__ import annotations
 
 import logging
 import signal
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from sweeps.cluster import connection
 from sweeps.cluster.devices import settle_devices
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError, first_line
-from sweeps.formatting import counted, format_value
+from sweeps.formatting import counted, format_value, shortened, storage_option
 from sweeps.planning.checks import check_sweep
 from sweeps.planning.data import load_data
 from sweeps.planning.data_fit import fit_to_data
 from sweeps.planning.quick_checks import check_at_once_if_doubtful
-from sweeps.results.comparison import Comparison, compare
+from sweeps.results.columns import objective_metric
+from sweeps.results.comparison import compare, compare_on_test_split
+from sweeps.results.ensemble import judge_ensemble
 from sweeps.results.explanation import answer, failure_summary
-from sweeps.search.ledger import Ledger
-from sweeps.search.noise import CALIBRATED, first_at_noise
+from sweeps.results.judgement import Judgement
+from sweeps.results.learning import learning_warnings
+from sweeps.results.reference import ReferenceResult, reference_warnings
+from sweeps.search.noise import calibrated_bound, first_at_noise
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
+from sweeps.search.rules import rule_of
+from sweeps.search.trial_queue import Past, TrialQueue
 from sweeps.search.warm_start import earlier_trials
 from sweeps.store.blocks import BlockWriter
+from sweeps.store.candidates import (
+    candidate_files,
+    earlier_candidates,
+    read_earlier_candidates,
+)
 from sweeps.store.driver_log import driver_log
 from sweeps.store.encoders import encoder_setup, trained_encoders
 from sweeps.store.identity import go_on, identify, identity_files
 from sweeps.store.mistakes import keep_mistakes
+from sweeps.store.skipped import skipped_files
+from sweeps.store.stored_sweeps import sweeps_on_test_split
 from sweeps.store.sweep_store import SweepStore, check_storage
-from sweeps.sweep_file.loading import with_other_budgets
+from sweeps.sweep_file.loading import budgets_asked, with_other_budgets
 from sweeps.sweep_file.schema import OWN_DATA, SweepFile
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.progress import Progress
 from sweeps.tracking.address import check_answers, tracking_uri
 from sweeps.tracking.mirror import Mirror
-from sweeps.tracking.story import Ending
+from sweeps.tracking.run_content import Ending
 from sweeps.tracking.writer import MlflowWriter
-from trainables.config import trial_setting
+from trainables.contract.config import trial_setting
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from trainables.data.base import Data
+    from trainables.data.core.base import Data
 
+P = ParamSpec("P")
+T = TypeVar("T")
 logger = logging.getLogger("calsweep")
 
 _PATIENCE_SECONDS = 20.0
@@ -98,7 +115,7 @@ def run_sweep(
     Raises:
         UserError: Something is wrong with the input; nothing was started or written.
         SweepFailedError: Every trial failed.
-        SweepInterruptedError: By Ctrl-C or SIGTERM; :func:`resume_sweep` goes on.
+        SweepInterruptedError: By Ctrl-C or SIGTERM; :func:`resume_sweep` continues.
     """
     store = SweepStore(storage, sweep.name)
     check_storage(storage)
@@ -115,7 +132,7 @@ def resume_sweep(
     on_answer: OnAnswer = _nothing,
     overrides: Sequence[str] | Mapping[str, Any] = (),
 ) -> SweepResult:
-    """Go on with a sweep: finished trials stay, cut-off ones continue from their checkpoints.
+    """Continue a sweep: finished trials stay, cut-off ones continue from their checkpoints.
 
     Args:
         name: Of the sweep.
@@ -127,7 +144,7 @@ def resume_sweep(
             :func:`~sweeps.sweep_file.loading.with_other_budgets`.
 
     Raises:
-        UserError: There is no such sweep, or it is being run; or it came to its answer and is to
+        UserError: There is no such sweep, or it is being run; or it finished and is to
             have another budget.
         SweepFailedError: Every trial failed.
         SweepInterruptedError: Once more.
@@ -137,10 +154,35 @@ def resume_sweep(
     check_storage(storage)
     if overrides and store.load_answer() is not None:
         raise UserError(
-            f"sweep {name!r} has come to its answer, and has no use for another budget; a new "
+            f"sweep {name!r} has finished, and has no use for another budget; a new "
             f"sweep with search.warm_start = {name} learns from it"
         )
     return _run(sweep, store, address, console or plain_console(stderr=True), on_answer, False)
+
+
+def run_or_resume(
+    sweep: SweepFile,
+    storage: str,
+    address: str | None = None,
+    console: Console | None = None,
+    on_answer: OnAnswer = _nothing,
+) -> SweepResult:
+    """Resume the sweep if one of this name exists, otherwise start it.
+
+    A job that was killed, preempted or recreated can call this again and again.
+
+    Raises:
+        UserError: The sweep that exists was started with something else than a budget that differs.
+            Or see :func:`run_sweep` and :func:`resume_sweep`.
+        SweepFailedError: Every trial failed.
+        SweepInterruptedError: By Ctrl-C or SIGTERM; calling this again resumes it.
+    """
+    store = SweepStore(storage, sweep.name)
+    check_storage(storage)
+    if not store.exists():
+        return run_sweep(sweep, storage, address, console, on_answer)
+    budgets = budgets_asked(sweep, store.load_sweep())
+    return resume_sweep(sweep.name, storage, address, console, on_answer, budgets)
 
 
 def _run(
@@ -152,9 +194,16 @@ def _run(
     new: bool,
 ) -> SweepResult:
     check_at_once_if_doubtful(sweep)
-    earlier = earlier_trials(sweep, _named_sweeps(sweep, store.storage)) if new else []
-    with Progress(console) as progress:
-        check_answers(tracking_uri(store.storage, sweep))
+    named = _named_sweeps(sweep, store.storage) if new else {}
+    earlier = earlier_trials(sweep, named) if new else []
+    check_answers(tracking_uri(store.storage, sweep))
+    with (
+        Progress(console) as progress,
+        _terminated_as_interrupted() as interrupt,
+        store.locked(progress.stage, interrupt),  # before all else: two may start at once
+    ):
+        if new:
+            store.check_free()
         where = "starting Ray" if address is None else f"joining Ray at {address}"
         progress.stage(f"Loading {sweep.dataset.label} and {where}")
         with ThreadPoolExecutor(1) as aside:
@@ -163,22 +212,26 @@ def _run(
             identifying = aside.submit(lambda: identify(*loading.result()))
             with (
                 connection.connected(address, progress.stage),
+                # Once more: Ray has put a handler of its own first, which aborts after 3 seconds.
                 _terminated_as_interrupted(),
             ):
                 connection.check_room(sweep.scaling, address)
                 sweep, dataset = loading.result()
                 for note in dataset.notes:
-                    progress.notice(note)
+                    progress.notice(shortened(note))
                 sweep, decided = settle_devices(sweep, dataset)
                 if decided is not None:
                     progress.notice(decided)
                     connection.check_room(sweep.scaling, address)
                 identity = identifying.result()
                 if new:
-                    store.create(sweep, earlier, identity_files(identity))
-                with store.locked(progress.stage), driver_log(store) as log:
-                    if not new:
-                        store.change(sweep)
+                    count = earlier_candidates(sweep, identity.digest, store.storage, named)
+                    files = {**identity_files(identity), **candidate_files(count)}
+                    files |= skipped_files(dataset)
+                    store.create(sweep, earlier, files)
+                else:
+                    store.change(sweep)
+                with driver_log(store) as log:
                     for line in () if new else go_on(sweep.name, store.folder, identity):
                         progress.notice(line)
                         logger.warning(line)
@@ -198,59 +251,64 @@ def _carry_out(
     records = store.patiently(partial(_load_records, sweep, store, progress), progress.fault)
     blocks = store.patiently(partial(BlockWriter, store.folder, records), progress.fault)
     encoder = store.patiently(partial(encoder_setup, sweep, store, dataset), progress.fault)
-    ledger = Ledger(
+    past = Past(
+        records,
+        store.patiently(store.load_earlier, progress.fault),
+        store.patiently(partial(trained_encoders, sweep, encoder), progress.fault),
+    )
+    queue = TrialQueue(
         sweep,
         partial(store.save_patiently, on_fault=progress.fault),
         dataset.num_classes,
-        records,
-        store.patiently(store.load_earlier, progress.fault),
+        past,
         listeners=(blocks.take, writer.submit, progress.tick),
-        trained_encoders=store.patiently(partial(trained_encoders, sweep, encoder), progress.fault),
-        on_fault=progress.fault,
     )
     for record in records:
         writer.submit(record)
     progress.stage("Starting the first trials")
-    progress.follow(ledger)
+    progress.follow(queue)
     try:
-        if not ledger.exhausted:
+        if not queue.exhausted:
             from sweeps.cluster.tuner import tune
 
             with _machines_watched(sweep, writer, progress):
-                tune(ledger, store, dataset, encoder, progress.notice)
+                tune(queue, store, dataset, encoder, progress)
     except BaseException as error:
         progress.stage("Writing to MLflow")
         writer.close(_PATIENCE_SECONDS)
         if not isinstance(error, KeyboardInterrupt):
             raise
+        where = storage_option(store.storage)
         raise SweepInterruptedError(
-            f"interrupted; `calsweep resume {sweep.name}` goes on from here"
+            f"interrupted; `calsweep resume {sweep.name}{where}` continues it"
         ) from None
-    progress.stage("Comparing the choice with cross-entropy")
-    ending = _ending(ledger, store, progress)
-    if not ledger.cut_short:
+    references = _references(sweep, dataset, progress)
+    ending = _ending(queue, store, progress, references)
+    if not queue.cut_short:
         store.save_answer(ending.answer, progress.fault)
         keep_mistakes(store, ending.ranking, dataset)
     failed = ending.status == "FAILED"
     if not failed:
         progress.end()
         on_answer(ending.answer)
-    unsynced = _write_the_rest(writer, ending, sweep, progress)
+    unsynced = _write_the_rest(writer, None if queue.cut_short else ending, store, progress)
     if failed:
         raise SweepFailedError(
-            f"every trial of {sweep.name!r} failed:\n{failure_summary(ledger.records)}\n"
+            f"every trial of {sweep.name!r} failed:\n{failure_summary(queue.records)}\n"
             f"more is in the log, {log}"
         )
-    if sweep.tracking.register_model and not ledger.cut_short and ending.ranking.chosen is not None:
+    if sweep.tracking.register_model and not queue.cut_short and ending.ranking.chosen is not None:
         _register(store, sweep, ending.ranking, dataset, writer.fault, progress)
     uri = tracking_uri(store.storage, sweep)
-    return SweepResult(ledger.records, ending.answer, unsynced, writer.fault, uri)
+    return SweepResult(queue.records, ending.answer, unsynced, writer.fault, uri)
 
 
 def _write_the_rest(
-    writer: MlflowWriter, ending: Ending, sweep: SweepFile, progress: Progress
+    writer: MlflowWriter, ending: Ending | None, store: SweepStore, progress: Progress
 ) -> int:
     """Bring MLflow up to date, showing how far it is; how many trials could not be.
+
+    Without an ending (the sweep can continue) the sweep's own run in MLflow stays open.
 
     Raises:
         SweepInterruptedError: By Ctrl-C or SIGTERM; the answer stands.
@@ -264,7 +322,7 @@ def _write_the_rest(
     except KeyboardInterrupt:
         raise SweepInterruptedError(
             "interrupted; the sweep store has all of it, and "
-            f"`calsweep sync {sweep.name}` brings MLflow up to date"
+            f"`calsweep sync {store.name}{storage_option(store.storage)}` brings MLflow up to date"
         ) from None
 
 
@@ -286,18 +344,18 @@ def _register(
     fault: str | None,
     progress: Progress,
 ) -> None:
-    """Put the choice into MLflow's registry, or say why that cannot be: the answer stands."""
+    """Register the selected classifier in MLflow; if that fails, say why and keep the result."""
     from sweeps.exporting import register_choice
-    from trainables.data.base import Dataset
+    from trainables.data.core.base import Dataset
 
     assert isinstance(dataset, Dataset)  # the sweep file refuses it beside a loop of one's own
-    progress.stage("Registering the choice in MLflow")
+    progress.stage("Registering the selected setting in MLflow")
     try:
         if fault is not None:
             raise UserError("MLflow is not up to date")
         registered = register_choice(store, sweep, ranking, lambda: dataset)
     except Exception as error:  # of the model, which cannot be traced, or of MLflow
-        logger.error("the choice is not registered", exc_info=error)
+        logger.error("the selected setting is not registered", exc_info=error)
         progress.notice(
             f"not registered in MLflow: {first_line(error)}; `calsweep export {sweep.name} "
             "--register` tries again"
@@ -306,62 +364,107 @@ def _register(
         progress.notice(f"registered: {', '.join(registered)}")
 
 
-def _ending(ledger: Ledger, store: SweepStore, progress: Progress) -> Ending:
-    ranking = Ranking(ledger.records, ledger.sweep.rule)
-    comparisons = _comparisons(ranking, store, progress)
-    found = answer(ranking, ledger.sweep, comparisons)
-    if (said := _on_budget(ledger)) is not None:
+def _references(sweep: SweepFile, dataset: Data, progress: Progress) -> tuple[ReferenceResult, ...]:
+    """How the reference models do on these data; none if they cannot be fitted."""
+    from trainables.data.core.base import Dataset
+
+    if sweep.reference == "none" or not isinstance(dataset, Dataset):
+        return ()
+    from trainables.metrics import EPOCH_METRICS, METRICS
+    from trainables.trials.reference import reference_models
+
+    progress.stage("Fitting the reference models")
+    try:
+        names = dict.fromkeys((*EPOCH_METRICS, objective_metric(rule_of(sweep).objective)))
+        found = reference_models(dataset, sweep.search.seed, [n for n in names if n in METRICS])
+    except (ValueError, MemoryError) as error:  # scikit-learn's complaints are ValueErrors
+        logger.error("there is no reference model", exc_info=error)
+        progress.notice(f"no reference model: {first_line(error)}")
+        return ()
+    return tuple(ReferenceResult(each.name, each.outcome, len(dataset.test)) for each in found)
+
+
+def _ending(
+    queue: TrialQueue,
+    store: SweepStore,
+    progress: Progress,
+    references: tuple[ReferenceResult, ...],
+) -> Ending:
+    progress.stage("Comparing the selected setting with cross-entropy")
+    ranking = Ranking(queue.records, rule_of(queue.sweep))
+    judgement = _judge(ranking, store, progress)
+    worse = reference_warnings(ranking, references)
+    judgement = replace(judgement, references=references, warnings=(*worse, *judgement.warnings))
+    found = answer(ranking, queue.sweep, judgement)
+    if (said := _on_budget(queue)) is not None:
         found["why"].append(said)
         found["on_budget"] = said
-    failed = bool(ledger.records) and all(record.state == "failed" for record in ledger.records)
-    return Ending("FAILED" if failed else "FINISHED", ranking, comparisons, found)
+    return Ending(ranking, judgement, found)
 
 
-def _on_budget(ledger: Ledger) -> str | None:
+def _on_budget(queue: TrialQueue) -> str | None:
     """Which budget ended the search, or the sweep before its end; None where all was tried."""
-    spent = ledger.budget.used_up if ledger.cut_short else None
-    key = spent or ledger.ended_by
+    spent = queue.budget.used_up if queue.cut_short else None
+    key = spent or queue.ended_by
     if key is None:
         return None
     if key == "stop_at_noise":
-        return _on_noise(ledger)
-    budget = f"search.{key} = {format_value(getattr(ledger.sweep.search, key))}"
+        return _on_noise(queue)
+    budget = f"search.{key} = {format_value(getattr(queue.sweep.search, key))}"
     if spent is None:
-        searched = counted(sum(record.searched for record in ledger.records), "setting")
+        searched = counted(sum(record.searched for record in queue.records), "setting")
         return f"The search ended by {budget}, after {searched}."
-    ended = sum(record.state != "running" for record in ledger.records)
+    ended = sum(record.state != "running" for record in queue.records)
     return (
-        f"{budget} is spent: {ended} of {ledger.planned} trials have ended. `calsweep resume "
-        f"{ledger.sweep.name} --set search.{key}=MORE` goes on from here."
+        f"{budget} is spent: {ended} of {queue.planned} trials have ended. `calsweep resume "
+        f"{queue.sweep.name} --set search.{key}=MORE` continues it."
     )
 
 
-def _on_noise(ledger: Ledger) -> str:
-    rule = ledger.sweep.rule
-    first = first_at_noise(ledger.records, rule)
+def _on_noise(queue: TrialQueue) -> str:
+    rule = rule_of(queue.sweep)
+    first = first_at_noise(queue.records, rule)
     assert first is not None  # it ended the search
-    value, calibrated = (first.outcome[rule.objective + end] for end in ("", CALIBRATED))
-    searched = counted(sum(record.searched for record in ledger.records), "setting")
+    value, calibrated = (first.outcome[name] for name in (rule.objective, calibrated_bound(rule)))
+    searched = counted(sum(record.searched for record in queue.records), "setting")
     return (
-        f"The search ended by search.stop_at_noise, after {searched}: {first.label} came to "
+        f"The search ended by search.stop_at_noise, after {searched}: {first.label} reached "
         f"{rule.objective} {value:.4f}, and a perfectly calibrated model would show up to "
-        f"{calibrated:.4f} on so few samples, so nothing further could be shown to be better."
+        f"{calibrated:.4f} with so few samples, so nothing further could be shown to be better."
     )
 
 
-def _comparisons(ranking: Ranking, store: SweepStore, progress: Progress) -> list[Comparison]:
-    """What the choice is worth, as far as the predictions are there and whole."""
+def _judge(ranking: Ranking, store: SweepStore, progress: Progress) -> Judgement:
+    """Judge the selected setting by the trials' predictions, where these can be read."""
 
-    def read(number: int) -> bytes:
-        folder, name = store.trial_folder(number), "predictions_validation.parquet"
+    def read(split: str, number: int) -> bytes:
+        folder, name = store.trial_folder(number), f"predictions_{split}.parquet"
         if not store.patiently(partial(folder.exists, name), progress.fault):
             raise FileNotFoundError(f"{folder.uri}/{name} is not there")
         return store.patiently(partial(folder.read, name), progress.fault)
 
+    sweeps = store.patiently(partial(sweeps_on_test_split, store), progress.fault)
+    earlier = store.patiently(partial(read_earlier_candidates, store.folder), progress.fault)
+    validation = partial(read, "validation")
+    return Judgement(
+        (
+            *_as_far_as_readable(compare_on_test_split, ranking, partial(read, "test"), sweeps),
+            *_as_far_as_readable(compare, ranking, validation, earlier),
+        ),
+        tuple(_as_far_as_readable(learning_warnings, ranking, validation)),
+        len(ranking.candidates) + earlier,
+        ensemble=next(iter(_as_far_as_readable(judge_ensemble, ranking, read)), None),
+    )
+
+
+def _as_far_as_readable(
+    judge: Callable[P, list[T]], *arguments: P.args, **more: P.kwargs
+) -> list[T]:
+    """What is found in predictions; nothing where these are missing or damaged."""
     try:
-        return compare(ranking, read)
-    except (OSError, ValueError) as error:  # pyarrow's complaints are ValueErrors
-        logger.error("the choice cannot be compared with cross-entropy: %s", error)
+        return judge(*arguments, **more)
+    except (OSError, ValueError) as error:  # errors of pyarrow are ValueErrors
+        logger.error("the selected setting cannot be judged: %s", error)
         return []
 
 
@@ -385,7 +488,7 @@ def _named_sweeps(sweep: SweepFile, storage: str) -> dict[str, list[TrialRecord]
 def _fitted_data(sweep: SweepFile) -> tuple[SweepFile, Data]:
     check_sweep(sweep)
     if sweep.dataset.name == OWN_DATA:
-        from trainables.data.base import OwnData
+        from trainables.data.core.base import OwnData
 
         return sweep, OwnData(sweep.dataset.label, **sweep.dataset.options)
     dataset = load_data(sweep)
@@ -404,17 +507,22 @@ def _load_records(sweep: SweepFile, store: SweepStore, progress: Progress) -> li
 def _with_history(sweep: SweepFile, store: SweepStore, record: TrialRecord) -> TrialRecord:
     """A record that was still running, with the epochs that its last checkpoint knows of."""
     if record.state == "running":
-        from trainables.checkpoints import load_checkpoint
+        from trainables.files.checkpoints import load_checkpoint
 
         setting = trial_setting(sweep.trained.name, sweep.trained.options, record.config)
         state = load_checkpoint(store.trial_folder(record.number) / "checkpoints", setting)
-        record.history = list(state["history"]) if state else []
+        record.cut_off(state["history"] if state else (), time.time())
     return record
 
 
 @contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM ends a sweep as Ctrl-C does: in order, and resumable."""
+def _terminated_as_interrupted() -> Iterator[Callable[[], None]]:
+    """SIGTERM ends a sweep as Ctrl-C does: in order, and resumable.
+
+    Yields:
+        A function that does so from another thread, by SIGTERM. Outside the main thread, where this
+        cannot handle signals, it does nothing: SIGTERM would end the whole process.
+    """
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -422,9 +530,16 @@ def _terminated_as_interrupted() -> Iterator[None]:
     try:
         previous = signal.signal(signal.SIGTERM, interrupt)
     except ValueError:  # not the main thread, which alone may handle signals
-        yield
+        yield lambda: None
         return
     try:
-        yield
+        yield _terminate_main_thread
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+def _terminate_main_thread() -> None:
+    """Wake it by SIGTERM, also if it sleeps: ``_thread.interrupt_main`` would let it sleep on."""
+    main = threading.main_thread().ident
+    assert main is not None
+    signal.pthread_kill(main, signal.SIGTERM)

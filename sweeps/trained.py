@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
-from sweeps.errors import UserError
+from sweeps.errors import UserError, first_line
 from sweeps.planning.data import load_data
+from sweeps.search.ranking import Ranking
+from sweeps.search.rules import rule_of
 from sweeps.store.encoders import encoder_setup
 from sweeps.store.identity import read_identity
 
 if TYPE_CHECKING:
+    from sweeps.results.ensemble import Selected
     from sweeps.search.record import TrialRecord
     from sweeps.store.sweep_store import SweepStore
     from sweeps.sweep_file.schema import SweepFile
-    from trainables.calibrated import CalibratedClassifier
-    from trainables.data.base import Dataset
+    from trainables.data.core.base import Dataset
+    from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsemble
 
 
 def load_same_data(store: SweepStore, sweep: SweepFile) -> Dataset:
-    """The data that a sweep was begun with.
+    """The data that a sweep was started with.
 
     Raises:
         UserError: They are others now; or what the sweep has trained cannot be built from them.
@@ -33,10 +37,57 @@ def load_same_data(store: SweepStore, sweep: SweepFile) -> Dataset:
     identity = read_identity(store.folder)
     if identity is not None and identity.digest != dataset.digest():
         raise UserError(
-            f"the data are not those that sweep {sweep.name!r} was begun with: what new samples "
-            "are normalised by cannot be told; put the data back as they were"
+            f"the data are not those that sweep {sweep.name!r} was started with: what new samples "
+            "are normalised by is unknown; put the data back as they were"
         )
     return dataset
+
+
+def load_ensemble(
+    store: SweepStore, sweep: SweepFile, dataset: Dataset, selected: Selected
+) -> CalibratedEnsemble:
+    """The ensemble that was selected among what a sweep has trained.
+
+    Raises:
+        UserError: The checkpoint of a member is gone.
+    """
+    from trainables.export.calibrated import CalibratedEnsemble
+
+    weights = Counter(trial.number for trial in selected.trials)
+    own = zip(selected.trials, selected.ensemble.temperatures, strict=True)
+    members = []
+    for trial, temperature in {trial.number: (trial, t) for trial, t in own}.values():
+        member = load_trained(store, sweep, dataset, trial)
+        member.temperature.fill_(temperature)
+        members.append(member)
+    return CalibratedEnsemble(members, list(weights.values()), selected.ensemble.temperature)
+
+
+def select_ensemble(store: SweepStore, sweep: SweepFile) -> Selected:
+    """Select an ensemble among what a sweep has trained: :func:`sweeps.results.ensemble.select`.
+
+    Raises:
+        UserError: There is none, or predictions of the trials cannot be read.
+    """
+    from sweeps.results.ensemble import select
+
+    def read(split: str, number: int) -> bytes:
+        return store.trial_folder(number).read(f"predictions_{split}.parquet")
+
+    try:
+        selected = select(Ranking(store.load_records(), rule_of(sweep)), read)
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"sweep {sweep.name!r}: predictions of its trials cannot be read: {first_line(error)}"
+        ) from None
+    if selected is None or selected.networks < 2:
+        why = (
+            "fewer than two finished trials pass the guard, or samples have several decisions"
+            if selected is None
+            else f"the best is one network, trial {selected.trials[0].number}; export that"
+        )
+        raise UserError(f"sweep {sweep.name!r} has no ensemble: {why}")
+    return selected
 
 
 def load_trained(
@@ -53,7 +104,7 @@ def load_trained(
     Raises:
         UserError: Its checkpoint is gone.
     """
-    from trainables.calibrated import load_calibrated
+    from trainables.export.calibrated import load_calibrated
 
     encoder = encoder_setup(sweep, store, dataset)
     try:

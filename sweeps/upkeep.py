@@ -9,12 +9,14 @@ from sweeps.errors import SweepFailedError, first_line
 from sweeps.results.explanation import answer
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
-from sweeps.store.stored_sweeps import load_comparisons
+from sweeps.search.rules import rule_of
+from sweeps.store.stored_sweeps import load_judgement
 from sweeps.store.sweep_store import SweepStore, tells_storage_faults
 from sweeps.tracking.address import check_answers, tracking_uri
 from sweeps.tracking.artifacts import ArtifactError, FilesAwayError
-from sweeps.tracking.mirror import TOGETHER, Mirror, RunDeletedError, RunRefusedError
-from sweeps.tracking.story import Ending
+from sweeps.tracking.mirror import Mirror
+from sweeps.tracking.refusals import RunDeletedError, RunRefusedError
+from sweeps.tracking.run_content import Ending
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ def sync_sweep(
     Args:
         name: Name of the sweep.
         storage: Where it is.
-        on_left: Told before each trial how many are left.
+        on_left: Called before each trial with how many are left.
 
     Raises:
         UserError: There is no such sweep, it is being run, or MLflow does not answer.
@@ -56,17 +58,21 @@ def sync_sweep(
         try:
             mirror.connect()
             deleted = _sync_trials(mirror, records, on_left, left.append)
-            if all(record.state != "running" for record in records):
-                ranking, comparisons = Ranking(records, sweep.rule), load_comparisons(store)
-                found = answer(ranking, sweep, comparisons)
-                ending = Ending("FINISHED", ranking, comparisons, found)
+            stored = store.load_answer()
+            if stored is None:
+                mirror.tell_progress()
+            else:
+                ranking, judgement = Ranking(records, rule_of(sweep)), load_judgement(store)
+                found = answer(ranking, sweep, judgement)
+                found["why"] += [stored["on_budget"]] if "on_budget" in stored else []
+                ending = Ending(ranking, judgement, found)
                 mirror.answer(ending)
                 mirror.end(ending)
         except RunRefusedError as error:  # the sweep's own
             left.append(str(error))
         except Exception as error:  # whatever MLflow or the network raises
             raise SweepFailedError(
-                f"MLflow is not up to date: {first_line(error)}; `calsweep sync {name}` goes on "
+                f"MLflow is not up to date: {first_line(error)}; `calsweep sync {name}` continues "
                 "from here"
             ) from error
     if left:
@@ -84,8 +90,6 @@ def _sync_trials(
     deleted = 0
     for done, record in enumerate(records):
         on_left(len(records) - done)
-        if done % TOGETHER == 0:
-            mirror.show_together(records[done : done + TOGETHER])
         try:
             mirror.sync(record)
         except RunDeletedError:
@@ -99,11 +103,14 @@ def _sync_trials(
 def delete_sweep(name: str, storage: str, checkpoints: bool = False) -> None:
     """Delete a sweep from the storage, or its checkpoints alone.
 
+    What is left of a sweep whose deletion was interrupted is deleted too.
+
     Raises:
         UserError: There is no such sweep, or it is being run.
     """
     store = SweepStore(storage, name)
-    store.load_sweep()
+    if checkpoints or not store.folder.names():
+        store.load_sweep()  # raises where there is none
     with store.locked():
         if checkpoints:
             store.delete_checkpoints()

@@ -5,24 +5,27 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweeps.search.ledger import Ledger
+from sweeps.reporter import LogReporter
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import State, TrialRecord
+from sweeps.search.rules import rule_of
+from sweeps.search.trial_queue import Past, TrialQueue
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.terminal.console import plain_console
-from trainables.report import Role
+from trainables.contract.report import TIMES, Role
 
 
 def make_sweep(name: str = "small", **sections: Any) -> SweepFile:
-    """A sweep of digits, small_cnn, focal and mbls, where no section says otherwise."""
+    """A sweep of digits, small_cnn, focal and mbls without reference, unless a section says so."""
     return parse_sweep(
         {
             "name": name,
             "dataset": "digits",
             "model": "small_cnn",
             "losses": ["focal", "mbls"],
+            "reference": "none",
             **sections,
         }
     )
@@ -42,14 +45,15 @@ def new_store(
     return store
 
 
-def ledger_of(sweep: SweepFile, store: SweepStore, **more: Any) -> Ledger:
-    """The ledger of a sweep of ten classes, that is new or resumed."""
-    return Ledger(sweep, store.save, 10, store.load_records(), store.load_earlier(), **more)
+def queue_of(sweep: SweepFile, store: SweepStore, **more: Any) -> TrialQueue:
+    """The trial queue of a new or resumed sweep with ten classes."""
+    past = Past(store.load_records(), store.load_earlier(), more.pop("trained_encoders", ()))
+    return TrialQueue(sweep, store.save, 10, past, **more)
 
 
 def ranked(records: Sequence[TrialRecord], **sections: Any) -> Ranking:
     """The ranking of a small sweep's trials."""
-    return Ranking(records, make_sweep(**sections).rule)
+    return Ranking(records, rule_of(make_sweep(**sections)))
 
 
 def trial(
@@ -113,13 +117,13 @@ def baseline(number: int = 0, **values: Any) -> TrialRecord:
 
 
 def finalist(number: int, of: TrialRecord, seed: int, **values: Any) -> TrialRecord:
-    """A trial's setting again, with a new seed."""
+    """A trial's setting again, with a fresh seed."""
     return trial(number, of.loss, of.hyperparameters, role="finalist", seed=seed, **values)
 
 
 def facts(record: TrialRecord) -> tuple[object, ...]:
     """What must depend neither on an interruption nor on the place: everything but the times."""
-    history = [{k: v for k, v in e.items() if k != "timestamp"} for e in record.history]
+    history = [{k: v for k, v in e.items() if k not in TIMES} for e in record.history]
     return record.number, record.role, record.setting, record.seed, record.state, history
 
 
@@ -128,3 +132,10 @@ def shown(*renderables: Any, width: int = 100) -> str:
     text = io.StringIO()
     plain_console(width=width, file=text).print(*renderables, sep="\n")
     return text.getvalue()
+
+
+class Noted(LogReporter):
+    """Keeps the notices."""
+
+    def __init__(self, said: list[str]) -> None:
+        self.notice = said.append

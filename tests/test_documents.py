@@ -13,17 +13,17 @@ from ruamel.yaml import YAML
 
 import calsweep
 from sweeps.cli import app
-from sweeps.planning.checks import check_sweep
 from sweeps.planning.json_schema import sections
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.terminal.catalogue import losses_markdown
 from tests.harness.running import run_blocks
-from trainables.losses.registry import CATALOGUE, make_loss
+from trainables.losses.registry import CATALOGUE
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LINKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 OWN_TESTS = ("own_losses.md", "own_data.md", "own_loops.md")  # their blocks are parts of files
+PROGRAMS = ("README.md", "docs/index.md", "docs/metrics.md", "docs/python.md")  # run as they are
 PACKAGES = ("calsweep", "sweeps", "trainables", "search_spaces")
 
 
@@ -45,9 +45,9 @@ def tables(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("|")]
 
 
-def test_the_readmes_table_of_losses_is_the_commands() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = readme.partition("\n## Losses\n")[2].partition("\n## ")[0]
+def test_the_table_of_losses_is_current() -> None:
+    page = (ROOT / "docs/losses.md").read_text(encoding="utf-8")
+    section = page.partition("\n## Overview\n")[2].partition("\n## ")[0]
     assert tables(section) == losses_markdown().splitlines()
 
 
@@ -107,9 +107,9 @@ def test_some_commands_are_there() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("page", ["index.md", "metrics.md", "python.md"])
+@pytest.mark.parametrize("page", PROGRAMS)
 def test_the_pages_programs_run(page: str, tmp_path: Path) -> None:
-    found = blocks(ROOT / "docs" / page, "python")
+    found = blocks(ROOT / page, "python")
     assert found
     run_blocks(found, tmp_path)
 
@@ -130,22 +130,19 @@ def test_the_examples_in_docstrings_run(module: str) -> None:
 
 def test_all_programs_of_pages_are_run() -> None:
     with_programs = {page.name for page in PAGES if blocks(page, "python")}
-    assert with_programs - {"index.md", "python.md", "metrics.md"} == {"README.md", *OWN_TESTS}
+    run = {*(Path(page).name for page in PROGRAMS), "judge.md"}
+    assert with_programs == {*run, *OWN_TESTS}
 
 
-def test_the_readmes_loss_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    readme = ROOT / "README.md"
-    [program] = [b for b in blocks(readme, "python") if b.startswith("# my_losses.py")]
-    (tmp_path / "my_losses.py").write_text(program, encoding="utf-8")
+def test_the_program_of_the_page_on_judging_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [program] = blocks(ROOT / "docs/judge.md", "python")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    [loss] = re.findall(r"`(\{name: \"my_losses.*)`", readme.read_text(encoding="utf-8"))
-    given = {"name": "own", "dataset": {"name": "digits"}, "losses": [YAML(typ="safe").load(loss)]}
-    check_sweep(parse_sweep(given))
-    logits = torch.randn(8, 3)
-    found = make_loss("my_losses:Tempered", 3, tau=2.0)(logits, torch.arange(8) % 3)
-    expected = torch.nn.functional.cross_entropy(logits / 2, torch.arange(8) % 3)
-    assert float(found) == pytest.approx(float(expected))
+    labels = torch.arange(300) % 3
+    p, q = (torch.randn(300, 3).softmax(dim=1) for _ in range(2))
+    exec(program, {"probs": p, "p": p, "q": q, "labels": labels})
+    assert "Reliability diagrams" in (tmp_path / "judgement.html").read_text(encoding="utf-8")
 
 
 def test_the_loop_of_the_page_is_that_of_the_examples() -> None:

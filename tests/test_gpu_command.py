@@ -26,8 +26,8 @@ def test_without_a_gpu_it_says_so_and_exits_with_2() -> None:
 
 
 def test_the_figures_of_the_parts_are_read() -> None:
-    losses = "loss   (128, 10)\n          µs   × CE\nfocal   61   1.20\nmmce   150   3.10\n"
-    assert worst_loss(losses) == "slowest: mmce, 3.1 times cross-entropy (128 × 10)"
+    losses = "loss  small_cnn  × CE  head  × CE\nfocal 6.1 1.02 9.1 1.04\nmmce 7.0 1.10 9.0 1.03\n"
+    assert worst_loss(losses) == "slowest: mmce, 1.1 times cross-entropy (small_cnn)"
     training = "images/s   of alone\nours   8,000   0.80\nplain DataLoader, float32   900   0.09\n"
     found = training_speed(
         training + "alone, contiguous, float32   1   0.1\nalone   10,000   1.00\n"

@@ -1,4 +1,4 @@
-"""Private and undocumented parts of other libraries are leaned on in one place for each of them."""
+"""Private parts of other libraries are used in one module per library."""
 
 import ast
 import importlib
@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import mlflow.environment_variables
-import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("calsweep", "search_spaces", "sweeps", "trainables")
@@ -26,7 +25,7 @@ OURS = {
     if isinstance(name, ast.FunctionDef | ast.ClassDef)
     or (isinstance(name, ast.Attribute) and isinstance(name.ctx, ast.Store))
 }
-# Of these the libraries' pages say that users may, or must, set or read them.
+# Documented by the libraries.
 DOCUMENTED = {"MLFLOW_BACKEND_STORE_URI"}
 DOCUMENTED |= {"RAY_ADDRESS", "RAY_API_SERVER_ADDRESS"}
 DOCUMENTED |= {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"}
@@ -38,8 +37,8 @@ def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__")
 
 
-def leanings(tree: ast.AST) -> Iterator[str]:
-    """What a module takes from the private parts of others."""
+def private_uses(tree: ast.AST) -> Iterator[str]:
+    """The private parts of other libraries that a module uses."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             module = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
@@ -57,14 +56,16 @@ def leanings(tree: ast.AST) -> Iterator[str]:
                 yield f"line {node.lineno}: {node.value}"
 
 
-def test_nobody_else_leans_on_what_is_private() -> None:
+def test_private_parts_are_used_in_internals_only() -> None:
     found = {
-        str(path): list(leanings(tree)) for path, tree in SOURCES.items() if path not in INTERNALS
+        str(path): list(private_uses(tree))
+        for path, tree in SOURCES.items()
+        if path not in INTERNALS
     }
     assert {path: each for path, each in found.items() if each} == {}
 
 
-def test_nobody_overrides_a_private_method_of_a_librarys() -> None:
+def test_no_private_method_of_a_library_is_overridden() -> None:
     for module in map(importlib.import_module, module_names()):
         for _, kind in inspect.getmembers(module, inspect.isclass):
             others = [c for c in kind.__mro__ if c.__module__.split(".")[0] not in PACKAGES]
@@ -79,26 +80,3 @@ def module_names() -> Iterator[str]:
     for package in PACKAGES:
         folder = importlib.import_module(package).__path__
         yield from (module.name for module in pkgutil.walk_packages(folder, f"{package}."))
-
-
-def entries() -> Iterator[tuple[str, str]]:
-    """What is in the modules of leanings, with what is said of it; numbers aside."""
-    for path in INTERNALS:
-        body = SOURCES[path].body
-        for node, after in zip(body, [*body[1:], None], strict=True):
-            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not is_private(node.name):
-                yield f"{path}: {node.name}", ast.get_docstring(node) or ""
-            elif isinstance(node, ast.Assign) and not isinstance(node.value, ast.Constant):
-                name = ast.unparse(node.targets[0])
-                said = after.value if isinstance(after, ast.Expr) else None
-                if not is_private(name):
-                    yield f"{path}: {name}", str(getattr(said, "value", ""))
-
-
-@pytest.mark.parametrize(("name", "said"), list(entries()), ids=lambda text: text.split("\n")[0])
-def test_each_leaning_says_what_why_since_when_and_which_test(name: str, said: str) -> None:
-    for part in ("Leans on: ", "Why: ", "Since: ", "Test: "):
-        assert part in said, f"{name} lacks {part!r}"
-    for test in re.findall(r"Test: (\S+)", said):
-        file, _, function = test.partition("::")
-        assert f"def {function}(" in (ROOT / file).read_text(encoding="utf-8"), f"{name}: {test}"

@@ -17,15 +17,15 @@ import trainables.losses.registry
 import trainables.models
 from sweeps import cli
 from sweeps.planning.checks import check_sweep
-from sweeps.search.ledger import Ledger
 from sweeps.search.record import TrialRecord
 from sweeps.search.samplers import SAMPLERS
 from sweeps.search.space import SearchSpace
 from sweeps.search.stopping import STOPPERS
+from sweeps.search.trial_queue import TrialQueue
 from sweeps.sweep_file.schema import SweepFile
 from tests.builders import make_sweep, trial
 from trainables.data import Arrays, load_dataset
-from trainables.data.base import Dataset, Split
+from trainables.data.core.base import Dataset, Split
 from trainables.losses import CalibrationLoss, make_loss
 from trainables.metrics import METRICS, Metric, evaluate
 from trainables.models import make_model
@@ -36,7 +36,7 @@ from trainables.posthoc import table
 class Tempered(CalibrationLoss):
     """Cross-entropy of logits divided by a constant."""
 
-    source = "nobody"
+    source = "no one"
     formula = "−log softmax(z/τ)_y"
 
     def __init__(self, num_classes: int, tau: float = 1.0) -> None:
@@ -144,32 +144,32 @@ def test_a_metric_is_an_entry_and_an_objective_at_once(monkeypatch: pytest.Monke
     assert evaluate(logits, labels, ["gap"])["gap"] == pytest.approx(0.5, abs=1e-3)
 
 
-def ledger_of(sweep: SweepFile) -> Ledger:
-    return Ledger(sweep, lambda record: None, num_classes=10)
+def queue_of(sweep: SweepFile) -> TrialQueue:
+    return TrialQueue(sweep, lambda record: None, num_classes=10)
 
 
 def test_a_scheduler_is_a_class_and_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(STOPPERS, "patience", Patience)
     sweep = make_sweep(scheduler={"name": "patience"}, training={"epochs": 3})
     check_sweep(sweep)
-    ledger = ledger_of(sweep)
-    ledger.next()  # the baseline, which is never stopped
-    record = ledger.next()
+    queue = queue_of(sweep)
+    queue.next()  # the baseline, which is never stopped
+    record = queue.next()
     assert record is not None
-    assert 1 in ledger.outcome_epochs
-    assert not ledger.judge(0, [trial(0).outcome])
-    assert ledger.judge(record.number, [trial(1).outcome])
+    assert 1 in queue.outcome_epochs
+    assert not queue.should_prune(0, [trial(0).outcome])
+    assert queue.should_prune(record.number, [trial(1).outcome])
 
 
 def test_a_sampler_is_a_function_and_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SAMPLERS, "eager", eager)
     sweep = make_sweep(losses=["focal"], search={"sampler": "eager", "trials": 8})
     check_sweep(sweep)
-    ledger, settings = ledger_of(sweep), []
-    while (record := ledger.next()) is not None and record.role != "finalist":
+    queue, settings = queue_of(sweep), []
+    while (record := queue.next()) is not None and record.role != "finalist":
         settings.append(record.setting)
-        ledger.result(record.number, trial(0, epochs=sweep.training.epochs).outcome)
-        ledger.end(record.number, "finished")
+        queue.result(record.number, trial(0, epochs=sweep.training.epochs).outcome)
+        queue.end(record.number, "finished")
     assert len(set(settings)) == 8
 
 

@@ -1,0 +1,57 @@
+"""What runs on a worker: losses, metrics, models, data, the training loop.
+
+Modules that moved into these packages are still found under their earlier names. A user's own
+code may import them, and objects that were pickled before, such as saved models, name them.
+"""
+
+import sys
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+_MOVED = {  # from trainables.NAME to trainables.PACKAGE.NAME
+    "contract": "config report",
+    "files": "checkpoints digests predictions storage",
+    "plugins": "arguments components",
+    "runtime": "distributed internals",
+    "metrics": "own_metric",
+    "engine": "batch_norm class_weights feed optimizers precision training workload",
+    "trials": "loop_run outcome own_loop trial two_stage",
+    "export": "calibrated exported raw_samples",
+    "data.core": "data.bad_samples data.base data.splits data.tasks",
+    "data.kinds": "augmentation data.samples data.subwords data.table data.tokens",
+    "data.labelling": "data.labels data.targets",
+    "data.readers": "data.ahead data.arrays data.files data.image_folder data.images "
+    "data.labelled_rows data.rows data.storing data.streamed",
+    "data.named": "data.cifar data.digits data.mnist data.stl10 data.svhn data.tiny_imagenet "
+    "data.torchvision_files data.voc",
+}
+_NEW_NAMES = {
+    f"trainables.{name}": f"trainables.{package}.{name.rpartition('.')[2]}"
+    for package, names in _MOVED.items()
+    for name in names.split()
+} | {
+    "trainables.kept": "trainables.plugins.saved_objects",
+    "trainables.data.evaluation_sets": "trainables.data.evaluation_sets",
+}
+
+
+class _MovedModules(MetaPathFinder, Loader):
+    """Makes an earlier name of a module another name of the same module."""
+
+    def find_spec(self, fullname: str, *_: Any) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self) if fullname in _NEW_NAMES else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = import_module(_NEW_NAMES[spec.name])
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        assert module.__spec__ is not None
+        module.__spec__ = module.__spec__.loader_state  # importing has replaced it
+
+
+sys.meta_path.append(_MovedModules())

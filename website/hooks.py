@@ -1,6 +1,6 @@
-"""What mkdocs asks while it builds: the generated pages, and the parts that pages ask for.
+"""Hooks for mkdocs: generated pages, and generated parts of pages.
 
-A page asks for a part by a comment of its own line, ``<!-- losses -->``.
+A line ``<!-- losses -->`` in a page is replaced by that part.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from website import losses, metrics, readme, sweep_file
 PARTS: Final[dict[str, Callable[[], str]]] = {
     "answer": readme.answer,
     "losses": losses.sections,
-    "losses-overview": losses.overview,
     "metrics": metrics.table,
     "metric-classes": metrics.classes,
     "sweep-file": sweep_file.sections,
@@ -33,19 +32,19 @@ ROOT: Final = Path(__file__).parents[1]
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Pages that the navigation does not name go under More."""
+    """Put pages that the navigation does not name under More."""
     named = set(_pages(config.nav))
     generated = {"contributing.md", "changelog.md"}
     found = {path.relative_to(config.docs_dir).as_posix() for path in _markdown(config.docs_dir)}
     if missing := sorted(named - found - generated):
-        raise PluginError(f"mkdocs.yml names pages that are not there: {', '.join(missing)}")
+        raise PluginError(f"mkdocs.yml names pages that do not exist: {', '.join(missing)}")
     if more := sorted(found - named):
         config.nav.append({"More": more})
     return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """The pages and pictures that are made from the code."""
+    """Add the pages and pictures that are generated from the code."""
     pages = {
         "contributing.md": readme.contributing(),
         "changelog.md": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
@@ -57,18 +56,18 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Puts in the parts that a page asks for; links to files beside docs/ become text."""
+    """Insert the generated parts; turn links to files outside docs/ into text."""
 
     def part(found: re.Match[str]) -> str:
         if found[1] not in PARTS:
-            raise PluginError(f"{page.file.src_uri}: no part {found[1]!r}; there are: {[*PARTS]}")
+            raise PluginError(f"{page.file.src_uri}: no part {found[1]!r}; available: {[*PARTS]}")
         return PARTS[found[1]]()
 
     return _OUTSIDE.sub(r"\1", _MARKER.sub(part, markdown))
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Sphinx's roles in docstrings become plain code."""
+    """Turn Sphinx roles in docstrings into plain code."""
     return _TILDE.sub(r"\1\2\3", _ROLE.sub("", html))
 
 

@@ -1,4 +1,4 @@
-"""The losses' page: formula, source, ranges and curves, of the registry and the docstrings."""
+"""The page of losses: formula, source, ranges and curves, from the registry and docstrings."""
 
 from __future__ import annotations
 
@@ -18,22 +18,13 @@ from sweeps.formatting import format_value
 from sweeps.planning.plan import describe_range
 from trainables.losses import CalibrationLoss, hyperparameters, loss_class, make_loss
 from trainables.losses.registry import CATALOGUE
+from website.formulas import typeset
 
 CLASSES: Final = 10
 BATCH: Final = 32
 POINTS: Final = torch.linspace(0.02, 0.99, 50, dtype=torch.float64)
 _LINES: Final = ("#3f51b5", "#009e73", "#d55e00")
 _GREY: Final = "#8a8f98"
-
-
-def overview() -> str:
-    """All losses in a table, with links to their sections."""
-    lines = ["| loss | class | formula | source |", "| --- | --- | --- | --- |"]
-    for name in CATALOGUE.ours:
-        kind = _kind(name)
-        formula = kind.formula.replace("|", "\\|")
-        lines.append(f"| [`{name}`](#{name}) | `{kind.__name__}` | {formula} | {kind.source} |")
-    return "\n".join(lines)
 
 
 def sections() -> str:
@@ -58,19 +49,20 @@ def _section(name: str) -> str:
     arguments = _arguments(text)
     parts = [
         f"### `{name}` {{ #{name} }}",
-        f"`{kind.formula}`",
+        typeset(name),
         f"`calsweep.losses.{kind.__name__}` · {kind.source}",
         described,
     ]
     if defaults := hyperparameters(name):
         lines = [
-            "| hyperparameter | what it is | default | searched |",
-            "| --- | --- | --- | --- |",
+            "| hyperparameter | what it is | default | allowed | searched |",
+            "| --- | --- | --- | --- | --- |",
         ]
         for key, default in defaults.items():
             searched = describe_range(space[key]) if key in space else "–"
+            allowed = kind.bounds.get(key, "–")
             said = arguments.get(key, "").replace("|", "\\|")
-            lines.append(f"| `{key}` | {said} | {format_value(default)} | {searched} |")
+            lines.append(f"| `{key}` | {said} | {format_value(default)} | {allowed} | {searched} |")
         parts.append("\n".join(lines))
     if space and (published := published_settings(name, CLASSES)):
         told = "; ".join(
@@ -86,7 +78,7 @@ def _section(name: str) -> str:
 
 
 def _arguments(docstring: str) -> dict[str, str]:
-    """What a docstring says of each argument."""
+    """The description of each argument in a docstring."""
     listed = docstring.partition("\nArgs:\n")[2].partition("\n\n")[0]
     entries = re.split(r"^    (?=\w+:)", listed, flags=re.MULTILINE)[1:]
     return {key: " ".join(text.split()) for key, _, text in (e.partition(":") for e in entries)}
@@ -105,9 +97,9 @@ def _has_curve(name: str) -> bool:
 
 def _why_not(kind: type[CalibrationLoss]) -> str:
     if kind.mixes_inputs:
-        return "it is cross-entropy, of samples that are mixed of two"
+        return "it is cross-entropy on mixtures of two samples"
     if not kind.trains_classifier:
-        return "it looks at features, not at logits"
+        return "it uses features, not logits"
     return ""
 
 

@@ -20,16 +20,16 @@ from torch import Tensor, nn
 import calsweep
 from calsweep.pictures import draw_reliability, new_figure
 from trainables import metrics as M
-from trainables.config import TrainingConfig
+from trainables.contract.config import TrainingConfig
 from trainables.data import load_dataset
+from trainables.engine.training import Trainer
 from trainables.losses import make_loss
 from trainables.models import make_model
 from trainables.posthoc import TemperatureScaling
-from trainables.training import Trainer
 
 if TYPE_CHECKING:
     from trainables.data import Dataset
-    from trainables.data.base import Split
+    from trainables.data.core.base import Split
 
 FOLDER: Final = Path(__file__).parents[1] / "docs/pictures"
 _BLUE, _RED, _GREY = "#0072B2", "#D55E00", "#8a8f98"
@@ -85,6 +85,11 @@ def intervals() -> None:
     temperature = TemperatureScaling().fit(fitted_on, held_labels).temperature
     figure = new_figure((7.2, 3.8))
     draw_reliability(figure, logits, labels, temperature)
+    for scale, heading, axis in zip(
+        (1.0, temperature), ("as trained", "with a temperature"), figure.axes, strict=False
+    ):
+        value, low, high = M.interval("ece", (logits.double() / scale).softmax(1), labels)
+        axis.set_title(f"{heading}: ECE {value:.3f} [{low:.3f}, {high:.3f}]", fontsize=10)
     _save(figure, "reliability")
     probs = logits.double().softmax(1)
     whole = M.expected_calibration_error(probs, labels)

@@ -1,4 +1,4 @@
-"""Parts of README.md and CONTRIBUTING.md, which are pages of the site too."""
+"""Parts of README.md and CONTRIBUTING.md that the site shows too."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ ROOT: Final = Path(__file__).parents[1]
 
 
 def answer() -> str:
-    """The answer of the quickstart."""
-    return _between("## Two commands", "Then `calsweep ui`").partition("reasons:\n")[2].strip()
+    """The output of the quickstart: the README's block of plain text."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    found = re.findall(r"^```text\n.*?^```$", text, re.MULTILINE | re.DOTALL)
+    if len(found) != 1:
+        raise ValueError(f"README.md must have one ```text block, has {len(found)}")
+    return str(found[0])
 
 
 def contributing() -> str:
@@ -19,14 +23,6 @@ def contributing() -> str:
     return _for_site((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
 
 
-def _between(start: str, end: str) -> str:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    found = text.partition(start)[2].partition(end)
-    if not (found[0] and found[1]):
-        raise ValueError(f"README.md has no part from {start!r} to {end!r}")
-    return found[0]
-
-
 def _for_site(text: str) -> str:
-    """With the links as they are from docs/."""
+    """Text with its links changed from the root to docs/."""
     return re.sub(r"\]\(docs/", "](", text).replace("[docs/", "[")

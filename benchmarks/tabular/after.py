@@ -3,7 +3,7 @@
     python -m benchmarks.tabular.after benchmarks/tabular/*.yaml
 
 From the recorded predictions, so of one seed of each setting: every post-hoc method is fitted on
-the validation split, and both ECE and Brier score are told on the test split. *Chosen* is the
+the validation split, and both ECE and Brier score are reported on the test split. *Chosen* is the
 setting of the lowest validation ECE after the method, cross-fitted, within the guard. *Better* and
 *worse* count the settings whose Brier score differs from cross-entropy's after the same method, by
 a paired interval of 95 % over samples, each on its own: among so many, one in forty each way is
@@ -99,7 +99,7 @@ def differs(judged: Judged, other: Judged) -> int:
 
 
 def main() -> None:
-    """Print a table for each data set."""
+    """Print a table for each dataset."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("sweeps", nargs="+", metavar="FILE")
     torch.set_num_threads(1)

@@ -12,7 +12,7 @@ from sweeps.sweep_file.schema import SweepFile
 
 @dataclass(frozen=True)
 class Choice:
-    """What a search came to.
+    """What a search reached.
 
     Attributes:
         setting: The recorded setting that it chose, the baseline if it found none.

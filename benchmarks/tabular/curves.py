@@ -15,7 +15,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 
 from sweeps.search.setting import BASELINE, Setting
 from sweeps.search.space import SearchSpace
-from trainables.report import Entry
+from trainables.contract.report import Entry
 
 _KEYS = ("loss", "hyperparameters", "seed")
 Trials = Iterable[tuple[Setting, int, list[Entry]]]

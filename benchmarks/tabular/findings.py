@@ -2,7 +2,7 @@
 
     python -m benchmarks.tabular.findings FILE [...]
 
-Prints, for each data set, tables of (1) every loss at its first published setting: temperature, ECE
+Prints, for each dataset, tables of (1) every loss at its first published setting: temperature, ECE
 and NLL before and after temperature scaling, with their places among the losses; (2) the setting of
 the lowest validation ECE within the guard of every loss that has a γ, beside the published ones;
 (3) what chance does to an ECE: its spread over seeds, over samples, and how many samples a

@@ -8,23 +8,23 @@ from collections.abc import Iterator, Sequence
 
 from benchmarks.tabular.curves import Curves
 from benchmarks.tabular.replay import keep_nothing
-from sweeps.search.ledger import Ledger
 from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import SuccessiveHalving
+from sweeps.search.trial_queue import TrialQueue
 from sweeps.sweep_file.schema import SweepFile
-from trainables.report import Entry
+from trainables.contract.report import Entry
 
 
 class Promotions:
-    """Which paused trial goes on: successive halving that promotes (Li et al. 2020, algorithm 2).
+    """Which paused trial continues: successive halving that promotes (Li et al. 2020, algorithm 2).
 
-    A trial pauses at every rung. It goes on if its metric is among the best ⌊n/η⌋ of the n trials
+    A trial pauses at every rung. It continues if its metric is among the best ⌊n/η⌋ of the n trials
     that have come there so far, those of its loss or of all.
 
     Args:
         sweep: The sweep, of which ``scheduler`` and the number of epochs count.
         across: Whether the trials of all losses compete.
-        synchronous: Whether all that will come to a rung do so before any goes on from there.
+        synchronous: Whether all that will come to a rung do so before any continues from there.
     """
 
     def __init__(self, sweep: SweepFile, across: bool = False, synchronous: bool = False) -> None:
@@ -47,7 +47,7 @@ class Promotions:
         return True
 
     def next(self) -> int | None:
-        """The number of a trial that goes on: the furthest first, or last if synchronous."""
+        """The number of a trial that continues: the furthest first, or last if synchronous."""
         for (epoch, _), reached in sorted(self._reached.items(), reverse=self._far_first):
             best = sorted(reached)[: len(reached) // self._factor]
             for _, number in best:
@@ -65,7 +65,7 @@ def replay_pausing(
     across: bool = False,
     synchronous: bool = False,
 ) -> list[TrialRecord]:
-    """A sweep that pauses trials and goes on with the best, one at a time.
+    """A sweep that pauses trials and continues with the best, one at a time.
 
     The baseline and the finalists run to their end at once. The sampler learns of a trial when it
     has run to its end; what is still paused when nothing is left to promote counts as stopped.
@@ -76,36 +76,37 @@ def replay_pausing(
         num_classes: Number of classes of the dataset.
         seeds: Recorded seeds, in place of the sweep's own.
         across: Whether the trials of all losses compete.
-        synchronous: Whether trials go on only when all have come to their rung, or one does as soon
+        synchronous: Whether trials continue only when all have reached their rung, or one does as
+        soon
             as there is one to promote.
 
     Returns:
         The records of its trials.
     """
     in_place = dict(zip(sweep.seeds, seeds, strict=True))
-    ledger = Ledger(sweep, keep_nothing, num_classes)
+    queue = TrialQueue(sweep, keep_nothing, num_classes)
     promotions = Promotions(sweep, across, synchronous)
     paused: dict[int, Iterator[Entry]] = {}
 
     def go_on(record: TrialRecord, entries: Iterator[Entry]) -> None:
         for entry in entries:
-            ledger.result(record.number, entry)
+            queue.result(record.number, entry)
             if record.role in ("published", "search") and promotions.pauses(record):
                 paused[record.number] = entries
                 return
         whole = record.epochs >= sweep.training.epochs
-        ledger.end(record.number, "finished" if whole else "failed")
+        queue.end(record.number, "finished" if whole else "failed")
 
-    while not ledger.exhausted:
+    while not queue.exhausted:
         number = None if synchronous else promotions.next()
-        if number is None and (record := ledger.next()) is not None:
+        if number is None and (record := queue.next()) is not None:
             go_on(record, iter(curves.history(record.setting, in_place[record.seed])))
             continue
         number = promotions.next() if number is None else number
         if number is not None:
-            go_on(ledger.record(number), paused.pop(number))
+            go_on(queue.record(number), paused.pop(number))
             continue
         for left in list(paused):
-            ledger.end(left, "stopped")
+            queue.end(left, "stopped")
         paused.clear()
-    return ledger.records
+    return queue.records

@@ -32,11 +32,12 @@ from benchmarks.tabular.stoppers import (
 )
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
+from sweeps.search.rules import Rule, rule_of
 from sweeps.search.samplers import SAMPLERS
 from sweeps.search.setting import BASELINE, Setting
 from sweeps.search.space import SearchSpace
 from sweeps.search.stopping import STOPPERS, make_stopper
-from sweeps.sweep_file.schema import Rule, SweepFile
+from sweeps.sweep_file.schema import SweepFile
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Calsweep:
         sets: Values of the sweep file, ``KEY=VALUE`` each.
         published: Share of the trials that published settings may take; they come first.
         initial: What to begin with instead of them, the baseline first.
-        at_once: How many trials run side by side.
+        at_once: How many trials run concurrently.
         pausing: Pauses trials in place of stopping them, and replays the sweep by that.
         judge: Chooses of all trials by the sweep's rule.
     """
@@ -72,7 +73,7 @@ class Calsweep:
         else:
             initial = self.initial or self._published(sweep, num_classes)
             records = replay(sweep, curves, num_classes, own, self.at_once, initial)
-        chosen = self.judge(records, sweep.rule)
+        chosen = self.judge(records, rule_of(sweep))
         setting = curves.nearest(chosen.setting if chosen else BASELINE)
         promised = chosen.mean("val_ece") if chosen else math.nan
         epochs = sum(record.epochs for record in records)
@@ -88,7 +89,7 @@ class Calsweep:
 
 @dataclass(frozen=True)
 class Plain:
-    """A search without guard, published settings and new seeds.
+    """A search without guard, published settings and fresh seeds.
 
     Attributes:
         sampler: Makes the sampler of Optuna's from a seed.
@@ -175,7 +176,7 @@ def with_search_seed(records: Sequence[TrialRecord], rule: Rule) -> Candidate | 
 def simplest(records: Sequence[TrialRecord], rule: Rule) -> Candidate | None:
     """Cross-entropy, or else a published setting, if within one standard error of the best.
 
-    The standard error is of a difference of two means over new seeds, by the spread over seeds of
+    The standard error is of a difference of two means over fresh seeds, by the spread over seeds of
     all finalists together.
     """
     ranking = Ranking(records, rule)

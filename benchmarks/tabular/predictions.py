@@ -6,8 +6,8 @@
 Of the first seed of every setting the logits after the last epoch are kept, on the validation and
 the test split: new metrics and post-hoc methods can be tried on them without training. Of every
 seed the curves get what a perfectly calibrated model with the same confidences would show after
-the last epoch. Writes a file for each trial into ``digits.predictions.parts``, and goes on where it
-was broken off; ``--pack`` moves them into ``digits.predictions.parquet`` and ``digits.parquet``.
+the last epoch. Writes a file for each trial into ``digits.predictions.parts``, and continues where
+it was broken off; ``--pack`` moves them into ``digits.predictions.parquet`` and ``digits.parquet``.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from benchmarks.tabular.record import train, write
 from sweeps.planning.data import load_data
 from sweeps.search.setting import Setting
 from sweeps.sweep_file.loading import load_sweep
-from trainables.config import trial_folder
-from trainables.outcome import read_predictions
-from trainables.report import Entry
-from trainables.storage import Folder
+from trainables.contract.config import trial_folder
+from trainables.contract.report import Entry
+from trainables.files.storage import Folder
+from trainables.trials.outcome import read_predictions
 
 SPLITS = ("validation", "test")
 CALIBRATED = ("val_ece_calibrated", "val_ece_calibrated_high")

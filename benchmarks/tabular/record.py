@@ -4,8 +4,8 @@
     python -m benchmarks.tabular.record benchmarks/tabular/digits.yaml --pack
 
 Trains in this process, with one thread, and writes a file for each trial into the folder
-``digits.parts`` beside the sweep file; goes on where it was broken off, and several may run side by
-side. ``--pack`` moves them into ``digits.parquet``.
+``digits.parts`` next to the sweep file. An interrupted recording continues when it is run again.
+Several may run concurrently. ``--pack`` moves the files into ``digits.parquet``.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from sweeps.search.setting import Setting
 from sweeps.search.space import SearchSpace
 from sweeps.sweep_file.loading import load_sweep
 from sweeps.sweep_file.schema import SweepFile
-from trainables.config import TrialSetup
-from trainables.data.base import Dataset
-from trainables.report import Entry, Failed, TrialConfig, Waits
-from trainables.trial import TrialRun
+from trainables.contract.config import TrialSetup
+from trainables.contract.report import Entry, Failed, TrialConfig, Waiting
+from trainables.data.core.base import Dataset
+from trainables.trials.trial import TrialRun
 
 SEEDS = (0, 1, 2)
 POINTS = {0: 0, 1: 16, 2: 28, 3: 40}  # quasi-random settings, by number of hyperparameters
@@ -92,7 +92,7 @@ def train(
     )
     while True:
         report = run.advance()
-        if isinstance(report, Waits):
+        if isinstance(report, Waiting):
             raise OSError(report.reason)
         if isinstance(report, Failed) or report.done:
             return run.history
@@ -123,10 +123,10 @@ def main() -> None:
 def _left(
     sweep: SweepFile, dataset: Dataset, folder: Path, packed: Path
 ) -> Iterator[tuple[Path, Setting, int]]:
-    """The trials that nobody has recorded, or records now.
+    """The trials that no one has recorded, or records now.
 
     Published settings first and the others in random order, each with all seeds: broken off at any
-    time, what there is can be replayed.
+    time, what is available can be replayed.
     """
     known = {(setting, seed) for setting, seed, _ in read_trials(packed)} if packed.exists() else ()
     wanted = settings(sweep, dataset.num_classes)

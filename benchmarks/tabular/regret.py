@@ -7,9 +7,10 @@ Each policy is replayed with many seeds of its sampler, the recorded seeds takin
 the search and of the finalists; all policies see the same. A choice is judged by the mean test
 error and ECE of the recorded setting over all seeds. Prints a table for each dataset:
 
-- test ECE of the choice, and how far that is above the best there is (regret; see :class:`Truth`);
+- test ECE of the selected setting, and how far that is above the best there is (regret; see
+:class:`Truth`);
 - its difference from the default, paired over replays;
-- how often the choice is within one standard error of the best;
+- how often the selected setting is within one standard error of the best;
 - optimism: test ECE minus the validation ECE of what chose;
 - test error, and how often that is 5 points or more above the baseline's (degenerate);
 - epochs trained.
@@ -40,7 +41,7 @@ from sweeps.search.setting import BASELINE, Setting
 from sweeps.search.space import SearchSpace
 from sweeps.sweep_file.loading import load_sweep
 from sweeps.sweep_file.schema import SweepFile
-from trainables.report import Entry
+from trainables.contract.report import Entry
 
 QUICKSTART = (
     "losses=[cross_entropy, label_smoothing, focal, dual_focal, focal_calibration, inverse_focal, "
@@ -125,7 +126,7 @@ class Truth:
 
 @dataclass(frozen=True)
 class Row:
-    """What one replay came to; the columns of the table."""
+    """What one replay reached; the columns of the table."""
 
     ece: float
     within: float

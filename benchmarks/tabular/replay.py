@@ -1,4 +1,4 @@
-"""Sweeps on recorded trials: a live sweep's ledger, study, stopper and ranking, no training."""
+"""Sweeps on recorded trials: a live sweep's queue, study, stopper and ranking, no training."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import yaml
 
 from benchmarks.tabular.curves import Curves
-from sweeps.search.ledger import Ledger
 from sweeps.search.record import TrialRecord
 from sweeps.search.setting import Setting
+from sweeps.search.trial_queue import TrialQueue
 from sweeps.sweep_file.loading import dump_sweep, override_sweep
 from sweeps.sweep_file.schema import SweepFile
-from trainables.report import Entry
+from trainables.contract.report import Entry
 
 
 @dataclass
@@ -21,7 +21,7 @@ class _Running:
     """A trial under way.
 
     Attributes:
-        record: Of the ledger.
+        record: Of the queue.
         entries: What it has yet to report.
     """
 
@@ -37,31 +37,31 @@ def replay(
     at_once: int = 1,
     initial: Sequence[Setting] | None = None,
 ) -> list[TrialRecord]:
-    """What a sweep would have come to.
+    """What a sweep would have reached.
 
     A setting reports what the recorded one nearest to it reported. All trials take equally long for
-    an epoch, and those that run side by side take turns.
+    an epoch, and those that run concurrently take turns.
 
     Args:
         sweep: The sweep; its losses are among the recorded ones.
         curves: The recorded trials.
         num_classes: Number of classes of the dataset.
         seeds: Recorded seeds, in place of the sweep's own: first the search's, then the finalists'.
-        at_once: How many trials run side by side.
+        at_once: How many trials run concurrently.
         initial: The baseline and the settings to begin with, instead of the published ones.
 
     Returns:
         The records of its trials.
     """
     in_place = dict(zip(sweep.seeds, seeds, strict=True))
-    ledger = Ledger(sweep, keep_nothing, num_classes, initial=initial)
+    queue = TrialQueue(sweep, keep_nothing, num_classes, initial=initial)
     running: list[_Running] = []
-    while not ledger.exhausted:
-        while len(running) < at_once and (record := ledger.next()) is not None:
+    while not queue.exhausted:
+        while len(running) < at_once and (record := queue.next()) is not None:
             history = curves.history(record.setting, in_place[record.seed])
             running.append(_Running(record, iter(history)))
-        running = [trial for trial in running if _goes_on(ledger, trial)]
-    return ledger.records
+        running = [trial for trial in running if _continue(queue, trial)]
+    return queue.records
 
 
 def with_values(sweep: SweepFile, sets: Sequence[str]) -> SweepFile:
@@ -73,19 +73,19 @@ def keep_nothing(record: TrialRecord) -> None:
     """Replayed trials are written nowhere."""
 
 
-def _goes_on(ledger: Ledger, trial: _Running) -> bool:
+def _continue(queue: TrialQueue, trial: _Running) -> bool:
     """Report one epoch; whether the trial has more to come."""
     number = trial.record.number
     entry = next(trial.entries, None)
     if entry is None:
-        ledger.end(number, "failed", "diverged")
+        queue.end(number, "failed", "diverged")
         return False
-    ledger.result(number, entry)
-    poor = ledger.judge(number, [entry])
-    if entry["epoch"] >= ledger.sweep.training.epochs:
-        ledger.end(number, "finished")
+    queue.result(number, entry)
+    poor = queue.should_prune(number, [entry])
+    if entry["epoch"] >= queue.sweep.training.epochs:
+        queue.end(number, "finished")
     elif poor:
-        ledger.end(number, "stopped")
+        queue.end(number, "stopped")
     else:
         return True
     return False

@@ -50,7 +50,7 @@ class MedianStopping:
 class HyperBand:
     """ASHA with each rung as grace period of a share of the trials, the last share never stopped.
 
-    The brackets of Li et al. (2018), run side by side as Li et al. (2020) do: bracket *s* of
+    The brackets of Li et al. (2018), run concurrently as Li et al. (2020) do: bracket *s* of
     ``s_max + 1`` gets ⌈(s_max + 1) / (s + 1) · η^s⌉ trials of each round, and begins to stop at the
     rung that leaves it *s* of them. Which bracket a trial is of is drawn by its number.
     """

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from trainables.data.base import Dataset, Split
-from trainables.data.labelled_rows import load_parquet
-from trainables.data.mnist import load_fashion_mnist
+from trainables.data.core.base import Dataset, Split
+from trainables.data.named.mnist import load_fashion_mnist
+from trainables.data.readers.labelled_rows import load_parquet
 
 TEST_SAMPLES = 3_000
 

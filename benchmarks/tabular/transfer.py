@@ -1,12 +1,12 @@
-"""Do other data sets' recordings tell which settings to begin with? Leaving one data set out.
+"""Do other datasets' recordings tell which settings to begin with? Leaving one dataset out.
 
     python -m benchmarks.tabular.transfer FILE FILE FILE [--replays 48]
 
-For each data set the recorded settings are ranked by what they did on the *other* ones: validation
+For each dataset the recorded settings are ranked by what they did on the *other* ones: validation
 ECE as a share of cross-entropy's there, a setting that broke the guard counting as one that gained
 nothing; the mean. Sweeps are replayed that begin with the published settings in the losses' turns
 (as it is), with the published settings in that order, or with any recorded settings in that order,
-at most half of the trials. Prints the test ECE of the choice by number of trials.
+at most half of the trials. Prints the test ECE of the selected setting by number of trials.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def gains(truth: Truth) -> dict[Setting, float]:
 
 
 def ranked_elsewhere(truths: Mapping[str, Truth], left_out: str) -> list[Setting]:
-    """Settings recorded on all data sets, by their mean gain on all but one; the baseline first."""
+    """Settings recorded on all datasets, by their mean gain on all but one; the baseline first."""
     others = [gains(truth) for name, truth in truths.items() if name != left_out]
     common = set.intersection(*map(set, others), set(truths[left_out].settings)) - {BASELINE}
     by_gain = sorted(common, key=lambda s: (fmean(gain[s] for gain in others), str(s.key)))
@@ -58,7 +58,7 @@ def main() -> None:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     loaded = {Path(file).stem: load(file, [QUICKSTART]) for file in arguments.sweeps}
     truths = {name: truth for name, (truth, _) in loaded.items()}
-    print(f"| data set, first trials | {' | '.join(f'{n} trials' for n in TRIALS)} |")
+    print(f"| dataset, first trials | {' | '.join(f'{n} trials' for n in TRIALS)} |")
     print("| --- " * (len(TRIALS) + 1) + "|", flush=True)
     for name, (truth, num_classes) in loaded.items():
         order = ranked_elsewhere(truths, name)

@@ -17,8 +17,8 @@ def train(trial: Trial, width: int = 64, lr: float = 0.01, batch_size: int = 64)
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
     kept = {"model": model, "optimizer": optimizer, "loss": trial.loss}
     checkpoint, first = trial.folder / "last.pt", 1
-    if checkpoint.exists():  # the trial was cut off, and goes on
-        state = torch.load(checkpoint, weights_only=True)
+    if checkpoint.exists():  # the trial was cut off, and continues
+        state = torch.load(checkpoint, map_location=trial.device, weights_only=True)
         for name, part in kept.items():
             part.load_state_dict(state[name])
         first = state["epoch"] + 1

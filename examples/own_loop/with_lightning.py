@@ -29,7 +29,7 @@ class Classifier(L.LightningModule):
 
 
 class Report(L.Callback):
-    """Tells the trial of each epoch. Lightning calls ModelCheckpoint after all other callbacks."""
+    """Reports each epoch. Lightning calls ModelCheckpoint after all other callbacks."""
 
     def __init__(self, trial: Trial) -> None:
         self.trial = trial

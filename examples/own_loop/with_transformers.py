@@ -38,7 +38,7 @@ class Rows(Dataset):
 
 
 class Report(TrainerCallback):
-    """Tells the trial of each epoch; the Trainer saves after that."""
+    """Reports each epoch to the trial; the Trainer saves after that."""
 
     def __init__(self, trial: Trial) -> None:
         self.trial = trial

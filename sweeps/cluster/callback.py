@@ -1,7 +1,7 @@
-"""What Tune tells of trials: everything goes into the ledger.
+"""Receives from Tune what happens to trials, and passes it to the queue.
 
-Tune's own experiment snapshot and table of results are not used and not made: they grow with the
-number of trials.
+Tune's own experiment snapshot and table of results are disabled: they grow with the number of
+trials.
 """
 
 from __future__ import annotations
@@ -13,96 +13,126 @@ from typing import Any
 from ray.tune import Callback
 from ray.tune.experiment import Trial
 
-from sweeps.cluster.internals import SweepOverError, others_took_the_memory
-from sweeps.search.ledger import Ledger
-from trainables.report import Failed, Progressed, Waits, from_tune
+from sweeps.cluster.internals import others_took_the_memory
+from sweeps.cluster.shared import SharedWithTune
+from sweeps.cluster.silence import Silence
+from sweeps.reporter import LogReporter, Reporter
+from sweeps.search.trial_queue import TrialQueue
+from trainables.contract.report import Failed, OutOfMemory, Progressed, Waiting, from_tune
 
 logger = logging.getLogger("calsweep")
 
 
-class LedgerCallback(Callback):
-    """Writes results and ends of trials into the ledger, and ends Tune's loop after the last.
+class SweepOverError(Exception):
+    """Every trial has ended.
+
+    Raised out of Tune's loop, which then ends its actors and passes it on. A loop that runs out
+    instead writes a snapshot of all trials and reads all their results back, 20 ms for each.
+    """
+
+
+class QueueCallback(SharedWithTune, Callback):
+    """Passes results and ends of trials to the queue, and ends Tune's loop after the last one.
 
     Args:
-        ledger: The sweep's book.
-        on_shortage: Asked what to do when memory ran short while so many trials ran.
-        on_notice: Told what the user should know.
+        queue: The sweep's trials.
+        on_shortage: Called with the number of running trials when memory ran short; returns what is
+            done about it, in words.
+        reporter: Shows notices.
+        check: Raises if the sweep no longer belongs to this driver.
+        nodes_drain: Returns whether Ray has announced that a node will go.
     """
 
     def __init__(
         self,
-        ledger: Ledger,
-        on_shortage: Callable[[int], str] = lambda _: "goes on",
-        on_notice: Callable[[str], object] = logger.warning,
+        queue: TrialQueue,
+        on_shortage: Callable[[int], str] = lambda _: "the sweep continues",
+        reporter: Reporter | None = None,
+        check: Callable[[], object] = lambda: None,
+        nodes_drain: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._ledger = ledger
+        self._queue = queue
         self._on_shortage = on_shortage
-        self._on_notice = on_notice
-        self._shortage: str | None = None  # of which the trial that ends next was killed
-
-    def __deepcopy__(self, memo: object) -> LedgerCallback:
-        """Tune copies its callbacks; this one is told of trials by others too."""
-        return self
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Tune pickles them too, for a kind of restoring that is not used here."""
-        return {}
+        self._reporter = reporter or LogReporter()
+        self._silence = Silence(queue, self._reporter.notice)
+        self._check = check
+        self._nodes_drain = nodes_drain
+        self._shortage: str | None = None  # why the trial that ends next was killed
 
     def on_step_end(self, iteration: int, trials: list[Trial], **_: Any) -> None:
         """Called after each turn of Tune's loop.
 
         Raises:
-            SweepOverError: No trial is running, and none will come.
+            SweepOverError: No trial is running, and none will start.
+            UserError: Another driver has taken the sweep.
         """
-        if self._ledger.exhausted:
+        self._check()
+        if self._queue.exhausted:
             raise SweepOverError
+        self._silence.look()
+
+    def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **_: Any) -> None:
+        """The trial's process is ready."""
+        self._silence.started(trial.config["number"])
 
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **_: Any
     ) -> None:
-        """Metrics of epochs came, or the word that they cannot be written."""
+        """The trial reported epochs, or that it waits for the storage."""
         number = trial.config["number"]
+        self._silence.heard(number)
         match from_tune(result):
-            case Waits(reason):
-                self._ledger.waiting(number, reason)
+            case Waiting(reason):
+                self._reporter.fault(f"trial {number} waits: {reason}")
             case Progressed(entries):
                 for entry in entries:
-                    self._ledger.result(number, entry)
+                    self._queue.result(number, entry)
 
     def on_trial_complete(
         self, iteration: int, trials: list[Trial], trial: Trial, **_: Any
     ) -> None:
-        """The trial ran all its epochs, was stopped by the scheduler, or gave up."""
+        """The trial completed all epochs, was stopped by the scheduler, or failed."""
         number = trial.config["number"]
+        self._silence.ended(number)
         match from_tune(trial.last_result):
             case Failed(reason, traceback):
                 logger.error("trial %d: %s", number, traceback or reason)
-                self._ledger.end(number, "failed", reason)
+                self._queue.end(number, "failed", reason)
+            case OutOfMemory(reason):
+                logger.warning("trial %d: %s", number, reason)
+                running = self._queue.live
+                self._queue.out_of_memory(number, reason, at_fault=running == 1)
+                decided = self._on_shortage(running)
+                self._reporter.notice(f"trial {number} ran out of memory on its GPU; {decided}")
             case Progressed(_, done=True):
-                self._ledger.end(number, "finished")
+                self._queue.end(number, "finished")
             case _:
-                epochs = self._ledger.record(number).epochs
-                metric = self._ledger.sweep.scheduler.metric
-                self._ledger.end(number, "stopped", f"{metric} too high after epoch {epochs}")
+                epochs = self._queue.record(number).epochs
+                metric = self._queue.sweep.scheduler.metric
+                self._queue.end(number, "stopped", f"{metric} too high after epoch {epochs}")
 
     def out_of_memory(self, reason: str) -> None:
-        """The trial whose end comes next (:meth:`on_trial_error`) was killed for want of memory."""
+        """The trial that ends next (:meth:`on_trial_error`) was killed for lack of memory."""
         logger.warning("%s", reason)
         self._shortage = reason
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **_: Any) -> None:
         """The trial's process died.
 
-        It is not left to Tune to try again: if the process dies just after its start, with two
-        calls under way, Tune takes the second that breaks for the end of the trial.
+        Tune's own retries are not used: if a process dies just after its start, with two calls in
+        flight, Tune takes the second broken call for the end of the trial.
         """
         number = trial.config["number"]
-        running, self._shortage, shortage = self._ledger.live, None, self._shortage
+        self._silence.ended(number)
+        running, self._shortage, shortage = self._queue.live, None, self._shortage
         if shortage is None:
-            self._ledger.died(number)
+            # A death on a node that will go was announced.
+            self._queue.died(number, at_fault=not self._nodes_drain())
         else:
-            # Of several trials that are more than the memory holds, none is the one at fault.
+            # If several trials together exceed the memory, none of them alone is at fault.
             alone = running == 1 and not others_took_the_memory(shortage)
-            self._ledger.died(number, at_fault=alone)
+            self._queue.died(number, at_fault=alone)
             decided = self._on_shortage(running)
-            self._on_notice(f"trial {number} was killed, as its node runs low on memory; {decided}")
+            self._reporter.notice(
+                f"trial {number} was killed, as its node runs low on memory; {decided}"
+            )

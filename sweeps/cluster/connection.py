@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from sweeps.cluster.internals import LOCAL_SETTINGS, agents_may_be_slow, nodes_to_come
+from sweeps.cluster.versions import driver_mismatch
 from sweeps.errors import SweepFailedError, UserError, first_line
 from sweeps.sweep_file.schema import ScalingSection
 
@@ -28,7 +29,7 @@ def connected(
 
     Args:
         address: Of a cluster; None starts Ray on this machine.
-        on_wait: Told what takes longer than it should.
+        on_wait: Called with what takes longer than it should.
 
     Raises:
         UserError: No cluster answers at the address.
@@ -84,11 +85,13 @@ def _join(address: str) -> None:
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError) as error:
+        if (differs := driver_mismatch(str(error))) is not None:
+            raise UserError(f"--address = {address!r}: {differs}") from None
         raise _no_cluster(address, error) from None
 
 
 def _check_answers(address: str) -> None:
-    """Ask a host:port at once; Ray itself would go on trying for minutes."""
+    """Ask a host:port at once; Ray itself would keep trying for minutes."""
     host, separator, port = address.rpartition(":")
     if not separator or "/" in address or not port.isdigit():
         return
@@ -152,10 +155,15 @@ def all_nodes() -> list[dict[str, float]]:
 
 
 def _nodes() -> list[dict[str, float]]:
-    """The resources of each node that is alive."""
+    """The resources of each node that is alive and will not go."""
     import ray
 
-    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    from trainables.wrappers.internals import draining_nodes
+
+    leaving = draining_nodes()
+    return [
+        node["Resources"] for node in ray.nodes() if node["Alive"] and node["NodeID"] not in leaving
+    ]
 
 
 def _sizes(nodes: list[dict[str, float]]) -> str:

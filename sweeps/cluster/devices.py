@@ -17,8 +17,8 @@ from sweeps.errors import UserError
 from sweeps.sweep_file.schema import ScalingSection, SweepFile
 
 if TYPE_CHECKING:
-    from trainables.data.base import Data
-    from trainables.workload import Workload
+    from trainables.data.core.base import Data
+    from trainables.engine.workload import Workload
 
 _MOST_ON_ONE = 8  # trials that share a GPU: each holds a context, and the driver takes turns
 _SECONDS_FOR_A_GPU = 900.0
@@ -107,11 +107,11 @@ def gpu_share(
         return 1.0 if worker_room(whole, nodes) >= scaling.num_workers else 0.0
     if workload is None:
         return 1.0
-    from trainables.workload import busy_share, device_memory
+    from trainables.engine.workload import busy_share, device_memory
 
-    recipes = [recipe for _, recipe in sweep.recipes]
-    needed = max(device_memory(workload, r.batch_size, r.eval_batch_size) for r in recipes)
-    busy = max(busy_share(workload, recipe.batch_size) for recipe in recipes)
+    inputs = _inputs_per_step(sweep)
+    needed = max(device_memory(workload, *each) for each in inputs)
+    busy = max(busy_share(workload, count) for count, _ in inputs)
     by_memory = gpu.memory / needed
     by_cpus = max(
         node.get("CPU", 0.0) / scaling.cpus_per_worker / node["GPU"]
@@ -121,11 +121,28 @@ def gpu_share(
     return 1.0 / max(1, math.floor(min(by_memory, by_cpus, 1 / busy, _MOST_ON_ONE)))
 
 
+def _inputs_per_step(sweep: SweepFile) -> list[tuple[int, int]]:
+    """How many inputs the model gets at once in each stage: in training, and in evaluation."""
+    from trainables.losses.registry import loss_class
+
+    stages = [(sweep.training, [loss.name for loss in sweep.losses])]
+    if sweep.encoder is not None:
+        stages.append((sweep.encoder.training, [sweep.encoder.loss.name]))
+    return [
+        # A plain nn.Module has no views.
+        (
+            recipe.batch_size * max(getattr(loss_class(name), "views", 1) for name in names),
+            recipe.eval_batch_size,
+        )
+        for recipe, names in stages
+    ]
+
+
 def _workload(sweep: SweepFile, dataset: Data) -> Workload | None:
     if sweep.trainable is not None:
         return None
-    from trainables.data.base import Dataset
-    from trainables.workload import measure
+    from trainables.data.core.base import Dataset
+    from trainables.engine.workload import measure
 
     assert isinstance(dataset, Dataset)  # but for such loops all data are known
     return measure(sweep.model.name, sweep.model.options, dataset)
@@ -167,8 +184,8 @@ def _look() -> tuple[str, int, bool] | None:
 
 
 def _cpus_are_faster_in_bfloat16(sweep: SweepFile, dataset: Data) -> bool:
-    """Not so where an autoscaler may add nodes: nobody knows yet what they have."""
-    from trainables.precision import cpu_has_bfloat16, gains_on_cpus
+    """Not so where an autoscaler may add nodes: it is unknown yet what they have."""
+    from trainables.engine.precision import cpu_has_bfloat16, gains_on_cpus
 
     workload = _workload(sweep, dataset)
     _, recipe = sweep.recipes[-1]  # of the encoder, where there is one: its head is trained fast

@@ -1,9 +1,10 @@
-"""All of the driver's that leans on private or undocumented behaviour of Ray.
+"""What the driver needs of Ray's private parts; for the workers see :mod:`trainables.wrappers`.
 
-What the workers lean on is in :mod:`trainables.wrappers.internals`. Each entry says what it leans
-on, why nothing public would do, since which version that holds, and the test that fails when it
-changes. Ray is imported within functions: the command looks in here before it knows whether it
-needs Ray.
+A use stays only if without it a user would lose work, wait for ever, get a wrong result, or wait
+20 % longer for a whole small sweep. Each checks that what it needs is there, and is otherwise off,
+which is logged once. Each says why nothing public would do, and names Ray's own issue if there is
+one. Ray is imported within functions: the command looks in here before it knows whether it needs
+Ray.
 """
 
 from __future__ import annotations
@@ -16,6 +17,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from trainables.runtime.hosts import provides
+
+_ACTORS = "ray.air.execution._internal.actor_manager:RayActorManager"
+_TUNE = "ray.tune.execution.tune_controller"
+
 LOCAL_SETTINGS = {
     # A driver under `uv run` would build a second environment for the workers; they share ours.
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
@@ -24,7 +30,7 @@ LOCAL_SETTINGS = {
     # Trials keep their own records; Tune's loggers, snapshots and reports would do so again.
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_GLOBAL_CHECKPOINT_S": "1000000",
-    # The searcher itself waits for a free slot, so that workers start side by side.
+    # The searcher itself waits for a free slot, so that workers start concurrently.
     "TUNE_MAX_PENDING_TRIALS_PG": "1000",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # a failed trial reports its reason only
@@ -32,6 +38,9 @@ LOCAL_SETTINGS = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
+    # By Ray's default, 15, workers hardly run beside other busy programs. With 0 Ray's own calls
+    # still take less than a second there, far from the 10 s after which a node counts as silent.
+    "RAY_worker_niceness": "0",
     # On a busy machine what Ray starts needs longer than Ray thinks.
     "RAY_agent_register_timeout_ms": "300000",
     "RAY_gcs_server_port_wait_time_s": "120",
@@ -39,64 +48,39 @@ LOCAL_SETTINGS = {
 }
 """Environment variables of the driver and of what it starts, where the user has not set them.
 
-Leans on: their names and meanings, of which Ray's pages describe some.
-Why: ``ray.init`` and ``tune.RunConfig`` have no arguments for them.
-Since: Ray 2.60, the oldest that is allowed.
-Test: tests/sweeps/cluster/test_internals.py::test_ray_still_reads_what_is_set
+``ray.init`` and ``tune.RunConfig`` have no arguments for them. Ray ignores those that it does not
+know.
 """
 
 SECONDS_TO_STOP = "RAY_JOB_STOP_WAIT_TIME_S"
-"""Environment variable of a job: how long it may take to end once it was told to.
+"""Environment variable of a job: how long it may take to end once it was asked to.
 
-Leans on: that a job's own runtime environment may set it.
 Why: ``JobSubmissionClient.stop_job`` has no argument for it; after 3 s the driver is killed.
-Since: Ray 2.60, the oldest that is allowed.
-Test: tests/sweeps/cluster/test_internals.py::test_ray_still_reads_what_is_set
+Test: tests/sweeps/cluster/test_jobs.py::test_a_sweep_is_submitted_stopped_and_resumed
 """
 
-CHATTY_LOGGERS = (
-    "ray._private.runtime_env.packaging",
-    "ray.dashboard.modules.dashboard_sdk",
-    "ray.dashboard.modules.job.sdk",
-)
-"""Loggers that tell of uploads on stderr when a job is handed over.
-
-Leans on: their names, and that their modules set the levels on import.
-Why: ``JobSubmissionClient`` has no argument for it.
-Since: Ray 2.60, the oldest that is allowed.
-Test: tests/sweeps/cluster/test_internals.py::test_the_chatty_loggers_are_there
-"""
+JOB_CONFIGURATION = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""Environment variable by which Ray hands a job's configuration over."""
 
 
 def is_driver_of_a_job() -> bool:
     """Whether this process is what a job of a Ray cluster runs.
 
-    Leans on: the name of the variable by which Ray hands the job's configuration over.
-    Why: ``ray.get_runtime_context()`` tells only once it is connected, which this is asked before.
-    Since: Ray 2.60, the oldest that is allowed.
-    Test: tests/sweeps/cluster/test_internals.py::test_ray_still_reads_what_is_set
+    Why: ``ray.get_runtime_context()`` knows only once it is connected, which is too late.
+    Test: tests/sweeps/cluster/test_jobs.py::test_a_sweep_is_submitted_stopped_and_resumed
     """
     return JOB_CONFIGURATION in os.environ
-
-
-JOB_CONFIGURATION = "RAY_JOB_CONFIG_JSON_ENV_VAR"
-"""See :func:`is_driver_of_a_job`.
-
-Leans on: its name.
-Why: as above.
-Since: Ray 2.60, the oldest that is allowed.
-Test: tests/sweeps/cluster/test_internals.py::test_ray_still_reads_what_is_set
-"""
 
 
 def nodes_to_come() -> list[dict[str, float]]:
     """The resources of each node that the autoscaler may start; none without one.
 
-    Leans on: ``ray._private.state.state.get_cluster_config``.
-    Why: nothing public tells what an autoscaler may do.
-    Since: Ray 2.60, the oldest that is allowed.
+    Why: nothing public says what an autoscaler may start; without it a sweep is refused for lack
+        of room on a cluster whose nodes are still to come.
     Test: tests/sweeps/cluster/test_internals.py::test_what_the_autoscaler_may_start
     """
+    if not provides("using nodes to come", "ray._private.state:state.get_cluster_config"):
+        return []
     from ray._private.state import state
 
     config = state.get_cluster_config()
@@ -106,20 +90,26 @@ def nodes_to_come() -> list[dict[str, float]]:
 
 @contextmanager
 def agents_may_be_slow() -> Iterator[None]:
-    """While it lasts, a Ray that starts on this machine does not wait for its agents' first words.
+    """While it lasts, a Ray that starts on this machine does not wait for its agents' ports.
 
-    A raylet ends itself when its agents have not told their ports within 15 seconds; on a busy
-    machine importing what they need takes longer. So their ports are chosen here, and written
-    where the raylet looks for them, before it starts. Whoever needs an agent waits for it, as long
-    as ``RAY_agent_register_timeout_ms`` says. A node that does not come up after all leaves no
-    processes behind.
+    A raylet ends if its agents have not written their ports within 15 seconds; on a busy machine
+    importing what they need takes longer. So their ports are chosen here, and written where the
+    raylet looks for them, before it starts. What needs an agent waits for it, as long as
+    ``RAY_agent_register_timeout_ms`` says. A node that does not start leaves no processes behind.
 
-    Leans on: ``RayParams`` and ``Node.start_raylet``, which are replaced meanwhile, on
-    ``persist_port``, and on the names of the ports.
     Why: the 15 seconds are compiled in, and ``ray.init`` has no arguments for these ports.
-    Since: Ray 2.60, the oldest that is allowed.
+    Upstream: ray-project/ray#65983.
     Test: tests/sweeps/cluster/test_connection.py::test_ray_starts_though_its_agents_are_slow
     """
+    if not provides(
+        "starting Ray on a busy machine",
+        "ray._private.parameter:RayParams",
+        "ray._private.node:Node.start_raylet",
+        "ray._private.node:Node.kill_all_processes",
+        "ray._raylet:persist_port",
+    ):
+        yield
+        return
     from ray._private import node, parameter
     from ray._raylet import persist_port  # type: ignore[attr-defined]  # Cython has no types
 
@@ -155,20 +145,24 @@ def agents_may_be_slow() -> Iterator[None]:
 
 @contextmanager
 def killed_for_memory(on_shortage: Callable[[str], object]) -> Iterator[None]:
-    """While it lasts, Tune takes a trial's process that was killed for want of memory for dead.
+    """While it lasts, a trial's process that is killed for lack of memory counts as dead for Tune.
 
-    That is what it is; but Tune passes ``ray.exceptions.OutOfMemoryError`` on as a ``RuntimeError``
-    out of ``fit()``, and all trials end.
+    Tune passes ``ray.exceptions.OutOfMemoryError`` on as a ``RuntimeError`` out of ``fit()``, and
+    all trials end.
 
     Args:
-        on_shortage: Told what Ray says of it, just before Tune's callbacks are told of the trial.
+        on_shortage: Called with Ray's message, just before Tune's callbacks hear of the trial.
 
-    Leans on: ``RayActorManager._actor_task_failed`` and ``_actor_start_failed``, which are replaced
-        meanwhile, and on Ray's words where another error tells of the death of an actor.
     Why: no argument and no callback of Tune's comes in between.
-    Since: Ray 2.60, the oldest that is allowed.
-    Test: tests/sweeps/cluster/test_tuner.py::test_a_trial_killed_for_memory_is_a_dead_one
+    Test: tests/sweeps/test_low_memory.py::test_a_trial_killed_for_memory_comes_again
     """
+    if not provides(
+        "retrying trials that were killed for lack of memory",
+        f"{_ACTORS}._actor_task_failed",
+        f"{_ACTORS}._actor_start_failed",
+    ):
+        yield
+        return
     from ray.air.execution._internal.actor_manager import RayActorManager
     from ray.exceptions import OutOfMemoryError, RayActorError
 
@@ -202,16 +196,22 @@ def processes_kept(slots: Callable[[], int], running: Callable[[], int]) -> Iter
     starting is thrown away. So short trials would run one after the other on one slot.
 
     Args:
-        slots: How many trials may run side by side, now.
+        slots: How many trials may run concurrently, now.
         running: How many do.
 
-    Leans on: ``_ObjectCache``, where ``TuneController`` keeps processes, and on the controller's
-        ``_maybe_reuse_cached_actor``; they are replaced meanwhile.
     Why: ``TuneConfig`` has no argument for either.
-    Since: Ray 2.60, the oldest that is allowed.
+    Upstream: ray-project/ray#36020 explains why idle processes are taken first.
     Test: tests/sweeps/test_service.py::test_finalists_take_the_processes_of_the_search
     Test: tests/sweeps/test_service.py::test_a_process_that_starts_late_has_its_share
     """
+    if not provides(
+        "keeping the processes of trials",
+        f"{_TUNE}:_ObjectCache.cache_object",
+        f"{_TUNE}:_ObjectCache.flush_cached_objects",
+        f"{_TUNE}:TuneController._maybe_reuse_cached_actor",
+    ):
+        yield
+        return
     from ray.tune.execution import tune_controller
 
     class Kept(tune_controller._ObjectCache):
@@ -253,11 +253,12 @@ def ended_by_interrupts() -> Iterator[None]:
     Tune cleans up after exceptions, but Ctrl-C is none. In a session of the user's own they would
     hold its CPUs for as long as anybody holds the traceback, which notebooks do.
 
-    Leans on: ``RayActorManager.__init__``, which is replaced meanwhile, and ``cleanup``.
     Why: Tune's own handler of Ctrl-C waits until every trial has ended its epoch.
-    Since: Ray 2.60, the oldest that is allowed.
     Test: tests/sweeps/test_service.py::test_an_interrupted_sweep_leaves_no_process_behind
     """
+    if not provides("ending trials at once by Ctrl-C", f"{_ACTORS}.cleanup"):
+        yield
+        return
     from ray.air.execution._internal.actor_manager import RayActorManager
 
     managers: list[RayActorManager] = []
@@ -290,10 +291,8 @@ def others_took_the_memory(said: str) -> bool:
     Args:
         said: What Ray says of the shortage.
 
-    Leans on: its words; where they are others, the answer is no.
     Why: no exception has the numbers as fields, and a trial is not to be failed for what another
-        program takes.
-    Since: Ray 2.60, the oldest that is allowed.
+        program takes. If Ray's message reads otherwise, the answer is no.
     Test: tests/sweeps/test_low_memory.py::test_a_trial_killed_for_memory_comes_again
     """
     used, killed = _USED.search(said), dict(_KILLED.findall(said))
@@ -302,7 +301,7 @@ def others_took_the_memory(said: str) -> bool:
     return sum(map(float, killed.values())) * 2**30 < int(used[1]) / 2
 
 
-_PORTS = range(20_000, 32_000)  # below those that Linux and Ray give to whoever asks for any
+_PORTS = range(20_000, 32_000)  # below those that Linux and Ray assign on demand
 
 
 def _free_ports(*names: str) -> dict[str, int]:
@@ -317,16 +316,3 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
     return True
-
-
-class SweepOverError(Exception):
-    """Every trial has ended.
-
-    Raised out of Tune's loop, which then ends its actors and passes it on. A loop that runs out
-    instead writes a snapshot of all trials and reads all their results back, some 20 ms for each.
-
-    Leans on: that Tune passes on what a callback raises, after it has cleaned up.
-    Why: nothing public ends a run without its snapshot.
-    Since: Ray 2.60, the oldest that is allowed.
-    Test: tests/sweeps/test_service.py::test_every_trial_ends_with_all_metrics
-    """

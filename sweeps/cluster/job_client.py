@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from sweeps.cluster.connection import API_SERVER, asking
-from sweeps.cluster.internals import CHATTY_LOGGERS
 from sweeps.errors import UserError
 
 if TYPE_CHECKING:
@@ -113,18 +112,20 @@ def connected_client(address: str | None) -> Iterator[JobSubmissionClient]:
     that ``RAY_AUTH_TOKEN_PATH`` names, or ``~/.ray/auth_token``, if ``RAY_AUTH_MODE=token``.
 
     Raises:
-        UserError: The address is malformed, nobody answers there, or the token is missing or not
+        UserError: The address is malformed, no one answers there, or the token is missing or not
             the cluster's.
     """
     url = dashboard_url(address)
     parts = urlsplit(url)
-    try:  # at once: Ray itself would go on trying
+    try:  # at once: Ray itself would keep trying
         server = (parts.hostname or "", parts.port or 443)
         socket.create_connection(server, _PATIENCE_SECONDS).close()
     except OSError as error:
         raise UserError(_no_answer(url, error)) from None
     from ray.exceptions import AuthenticationError
 
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # Ray's client reports every upload
     try:
         yield _client(url)
     except AuthenticationError as error:
@@ -133,13 +134,13 @@ def connected_client(address: str | None) -> Iterator[JobSubmissionClient]:
         raise UserError(_no_answer(url, error)) from None
     except (RuntimeError, ValueError) as error:
         raise UserError(f"{url} refuses: {_first_line(error)}") from None
+    finally:
+        logging.disable(before)
 
 
 def _client(url: str) -> JobSubmissionClient:
     from ray.job_submission import JobSubmissionClient
 
-    for name in CHATTY_LOGGERS:  # which set levels of their own on import
-        logging.getLogger(name).setLevel(logging.ERROR)
     with asking(url):
         return JobSubmissionClient(url)
 

@@ -9,19 +9,22 @@ import secrets
 import shlex
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.cluster.internals import SECONDS_TO_STOP
 from sweeps.cluster.job_client import ask, connected_client, dashboard_url
+from sweeps.cluster.versions import check_jobs_version
 from sweeps.errors import SweepFailedError, UserError
-from trainables.arguments import did_you_mean
+from trainables.plugins.arguments import did_you_mean
 
 if TYPE_CHECKING:
     from sweeps.cluster.shipping import Shipment
     from sweeps.sweep_file.schema import SweepFile
+
+OnNotice = Callable[[str], object]
 
 # A driver that is stopped still brings MLflow up to date.
 _SECONDS_TO_STOP = 90
@@ -55,7 +58,9 @@ class Job:
     ended: float | None
 
 
-def submit(sweep: SweepFile, storage: str, address: str | None) -> tuple[str, Shipment]:
+def submit(
+    sweep: SweepFile, storage: str, address: str | None, on_notice: OnNotice
+) -> tuple[str, Shipment]:
     """Hand a new sweep to a cluster.
 
     A cluster keeps what describes a job – command, metadata, environment variables – in the clear,
@@ -66,6 +71,7 @@ def submit(sweep: SweepFile, storage: str, address: str | None) -> tuple[str, Sh
         sweep: The sweep.
         storage: Path or URI of the sweep store, as the cluster's nodes know it.
         address: See :func:`~sweeps.cluster.job_client.dashboard_url`.
+        on_notice: Called with what the user should know before anything is sent.
 
     Returns:
         The job's id, and what was sent.
@@ -81,27 +87,50 @@ def submit(sweep: SweepFile, storage: str, address: str | None) -> tuple[str, Sh
     uri = sweep.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI")
     sweep = sweep.model_copy(update={"tracking": sweep.tracking.model_copy(update={"uri": uri})})
     check_reachable(storage, sweep)
-    dashboard_url(address)  # tells a malformed one before torch is imported, which takes seconds
+    dashboard_url(address)  # reports a malformed URL before the slow import of torch
     check_sweep(sweep)
-    return _submit(["run", SWEEP_FILE], sweep.name, storage, address, sweep)
+    return _submit(["run", SWEEP_FILE], sweep.name, storage, address, sweep, on_notice)
 
 
 def submit_resume(
-    name: str, storage: str, address: str | None, overrides: Sequence[str] = ()
+    name: str, storage: str, address: str | None, overrides: Sequence[str], on_notice: OnNotice
 ) -> tuple[str, Shipment]:
-    """Have a cluster go on with a sweep, or with other budgets; see :func:`submit`."""
+    """Have a cluster continue with a sweep, or with other budgets; see :func:`submit`."""
     from sweeps.planning.portability import check_reachable
+    from sweeps.sweep_file.loading import check_budgets
 
     check_reachable(storage)
+    _check_exists(name, storage)
+    check_budgets(overrides)  # a command is kept with the job, for all to read
     command = ["resume", name, *(f"--set={override}" for override in overrides)]
-    return _submit(command, name, storage, address, None)
+    return _submit(command, name, storage, address, None, on_notice)
+
+
+def _check_exists(name: str, storage: str) -> None:
+    """Refuse a sweep that does not exist, if the storage is a folder that this machine sees.
+
+    Raises:
+        UserError: There is no such sweep.
+    """
+    from sweeps.store.sweep_store import SweepStore
+
+    if os.path.isdir(storage):
+        SweepStore(storage, name).load_sweep()
 
 
 def _submit(
-    command: list[str], name: str, storage: str, address: str | None, sweep: SweepFile | None
+    command: list[str],
+    name: str,
+    storage: str,
+    address: str | None,
+    sweep: SweepFile | None,
+    on_notice: OnNotice,
 ) -> tuple[str, Shipment]:
     from sweeps.cluster.shipping import stage
 
+    cluster = ask(address, "/api/version")["ray_version"]
+    if (notice := check_jobs_version(cluster, dashboard_url(address))) is not None:
+        on_notice(notice)
     arguments = [*command, "--address", "auto", "--storage", storage]
     with tempfile.TemporaryDirectory(prefix="calsweep-") as folder:
         shipment = stage(Path.cwd(), Path(folder), sweep)
@@ -178,7 +207,7 @@ def logs(job: Job, address: str | None, follow: bool) -> Iterator[str]:
         except RuntimeError as error:
             raise SweepFailedError(
                 f"the connection to {dashboard_url(address)} was lost ({error}); what the sweep "
-                f"did is in {job.storage}, and `calsweep resume {job.sweep}` goes on if it ended"
+                f"did is in {job.storage}, and `calsweep resume {job.sweep}` continues if it ended"
             ) from None
         finally:
             loop.close()
@@ -198,7 +227,7 @@ def stop(job: Job, address: str | None) -> Job:
             if now.state in _ENDED:
                 return now
             time.sleep(0.5)
-    raise SweepFailedError(f"job {job.id} was told to stop, and is still {now.state}")
+    raise SweepFailedError(f"job {job.id} was asked to stop, and is still {now.state}")
 
 
 def _said(job: Job, address: str | None) -> str:

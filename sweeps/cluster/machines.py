@@ -35,7 +35,7 @@ def watched(
     Args:
         on_sample: Called with what was found: ``cpu_utilization_percentage`` and so on of the
             driver's machine, ``<name>/cpu_utilization_percentage`` of another.
-        on_fault: Told once why there is nothing, should anything go wrong.
+        on_fault: Called once with the reason if nothing can be measured.
         seconds: Between two samples.
     """
     over = threading.Event()
@@ -47,7 +47,7 @@ def watched(
             while not over.is_set():
                 over.wait(seconds)
                 on_sample(machines.sample())
-        except Exception as error:  # of psutil, a driver or Ray: the sweep goes on without
+        except Exception as error:  # of psutil, a driver or Ray: the sweep continues without
             logger.warning("system metrics are measured no more", exc_info=True)
             on_fault(f"system metrics are measured no more: {first_line(error)}")
 

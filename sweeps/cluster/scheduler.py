@@ -1,4 +1,4 @@
-"""What Tune asks whether a trial is to go on."""
+"""Decides for Ray Tune whether a trial continues."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from typing import Any
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
-from sweeps.search.ledger import Ledger
-from trainables.report import Progressed, from_tune
+from sweeps.cluster.shared import SharedWithTune
+from sweeps.search.trial_queue import TrialQueue
+from trainables.contract.report import Progressed, from_tune
 
 
-class LedgerScheduler(FIFOScheduler):
-    """Stops the trials that the ledger's :class:`~sweeps.search.stopping.Stopper` finds poor.
+class QueueScheduler(SharedWithTune, FIFOScheduler):
+    """Stops the trials that :class:`~sweeps.search.pruner.Pruner` prunes.
 
     Args:
-        ledger: The sweep's book.
+        queue: The sweep's trials.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, queue: TrialQueue) -> None:
         super().__init__()
-        self._ledger = ledger
+        self._queue = queue
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Continue or stop."""
         report = from_tune(result)
         entries = report.entries if isinstance(report, Progressed) else ()
-        poor = self._ledger.judge(trial.config["number"], entries)
+        poor = self._queue.should_prune(trial.config["number"], entries)
         return str(TrialScheduler.STOP if poor else TrialScheduler.CONTINUE)

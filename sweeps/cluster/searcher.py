@@ -1,4 +1,4 @@
-"""What Tune asks for the next trial."""
+"""Gives Ray Tune the next trial."""
 
 from __future__ import annotations
 
@@ -7,40 +7,41 @@ from typing import Any
 
 from ray.tune.search import Searcher
 
-from sweeps.search.ledger import Ledger
+from sweeps.cluster.shared import SharedWithTune
+from sweeps.search.trial_queue import TrialQueue
 
 
-class LedgerSearcher(Searcher):
-    """Hands the ledger's next trial to Tune, as long as there is a free slot for it.
+class QueueSearcher(SharedWithTune, Searcher):
+    """Gives Tune the next trial of the queue while there is a free slot.
 
     Args:
-        ledger: The sweep's book.
-        slots: How many trials may run at once, now.
+        queue: The sweep's trials.
+        slots: Returns how many concurrent trials may run now.
     """
 
-    def __init__(self, ledger: Ledger, slots: Callable[[], int]) -> None:
+    def __init__(self, queue: TrialQueue, slots: Callable[[], int]) -> None:
         super().__init__()
-        self._ledger = ledger
+        self._queue = queue
         self._slots = slots
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """The configuration of the next trial; None to wait; FINISHED at the end."""
-        if self._ledger.exhausted:
+        if self._queue.exhausted:
             return str(Searcher.FINISHED)
-        if self._ledger.live >= self._slots():
+        if self._queue.live >= self._slots():
             return None
-        record = self._ledger.next()
+        record = self._queue.next()
         if record is None:
-            return str(Searcher.FINISHED) if self._ledger.exhausted else None
-        return record.config.to_tune()
+            return str(Searcher.FINISHED) if self._queue.exhausted else None
+        return self._queue.config(record).to_tune()
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """Nothing to do: :class:`LedgerCallback` writes down how a trial ended."""
+        """Nothing to do: :class:`QueueCallback` records how a trial ended."""
 
     def save(self, checkpoint_path: str) -> None:
-        """Nothing to save: the ledger's records are written as they come."""
+        """Nothing to save: records are saved whenever they change."""
 
     def restore(self, checkpoint_path: str) -> None:
         """Nothing to restore."""

@@ -233,6 +233,6 @@ def _copy_calsweep(target: Path) -> None:
             _CALSWEEP / package, target / package, ignore=shutil.ignore_patterns("__pycache__")
         )
     installed = distribution("calsweep")
-    about = target / f"calsweep-{installed.version}.dist-info"  # tells the version
+    about = target / f"calsweep-{installed.version}.dist-info"  # contains the version
     about.mkdir()
     (about / "METADATA").write_text(installed.read_text("METADATA") or "", encoding="utf-8")

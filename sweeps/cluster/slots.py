@@ -1,10 +1,9 @@
-"""How many trials may run side by side."""
+"""How many concurrent trials may run."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 _KNOWN_FOR_SECONDS = 5.0
 _FIRST_REST, _LONGEST_REST = 15.0, 300.0  # seconds in which no trial begins after a shortage
@@ -15,7 +14,7 @@ class Slots:
     """As many as the cluster has room for; fewer for a while after its memory ran short.
 
     Args:
-        room: Tells how many trials the cluster has room for; asked every few seconds.
+        room: Returns how many trials the cluster has room for; called every few seconds.
         clock: Seconds, as of :func:`time.monotonic`.
     """
 
@@ -29,14 +28,6 @@ class Slots:
         self._limit = 0
         self._limited_until = self._resting_until = self._asked
 
-    def __deepcopy__(self, memo: object) -> Slots:
-        """Tune copies its searcher; there is one cluster all the same."""
-        return self
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Tune pickles it too, for a kind of restoring that is not used here."""
-        return {}
-
     def __call__(self) -> int:
         """How many trials may run now."""
         now = self._clock()
@@ -47,9 +38,9 @@ class Slots:
         return min(self._room, self._limit) if now < self._limited_until else self._room
 
     def out_of_memory(self, running: int) -> str:
-        """A trial's process was killed for want of memory: one less for a while, after a rest.
+        """A trial's process was killed for lack of memory: one less for a while, after a rest.
 
-        A shortage lasts, or comes again: the rest and the while are twice as long each time.
+        If a shortage lasts or recurs, the rest and the while are twice as long each time.
 
         Args:
             running: How many ran until then.
@@ -64,5 +55,5 @@ class Slots:
         rest, limited = min(_FIRST_REST * longer, _LONGEST_REST), _FIRST_LIMIT * longer
         self._limit = max(1, running - 1)
         self._resting_until, self._limited_until = now + rest, now + limited
-        trials = "one trial runs" if self._limit == 1 else f"{self._limit} trials run side by side"
-        return f"goes on in {rest:.0f} s; for {limited / 60:.0f} minutes at most {trials}"
+        trials = "one trial runs" if self._limit == 1 else f"{self._limit} trials run concurrently"
+        return f"continues in {rest:.0f} s; for {limited / 60:.0f} minutes at most {trials}"

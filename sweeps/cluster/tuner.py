@@ -1,11 +1,10 @@
-"""Wires a sweep into Ray Tune: what a trial runs, and what of Tune is asked of the ledger."""
+"""Runs a sweep's trials with Ray Tune."""
 
 from __future__ import annotations
 
 import gc
 import logging
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -14,138 +13,138 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray import tune as ray_tune
 
-from sweeps.cluster.callback import LedgerCallback
+from sweeps.cluster.callback import QueueCallback, SweepOverError
 from sweeps.cluster.connection import concurrent_trials
-from sweeps.cluster.internals import (
-    SweepOverError,
-    ended_by_interrupts,
-    killed_for_memory,
-    processes_kept,
-)
-from sweeps.cluster.scheduler import LedgerScheduler
-from sweeps.cluster.searcher import LedgerSearcher
+from sweeps.cluster.internals import ended_by_interrupts, killed_for_memory, processes_kept
+from sweeps.cluster.scheduler import QueueScheduler
+from sweeps.cluster.searcher import QueueSearcher
 from sweeps.cluster.slots import Slots
 from sweeps.errors import CommandError, SweepFailedError, first_line
-from sweeps.formatting import metric_of
-from sweeps.search.ledger import Ledger
+from sweeps.reporter import LogReporter, Reporter
+from sweeps.search.trial_queue import TrialQueue
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import ScalingSection
-from trainables.config import EncoderSetup, TrialSetup
-from trainables.storage import Folder
+from trainables.contract.config import EncoderSetup, TrialSetup
+from trainables.contract.metric_names import MetricName
+from trainables.files.storage import Folder
 
 if TYPE_CHECKING:
-    from trainables.data.base import Data
+    from trainables.data.core.base import Data
 
 _WAITING_MEMORY = 256 * 2**20  # of the process of a trial that has several workers, in bytes
-_SECONDS_TO_END = 10.0  # for processes that were told to
-_MOST_FAULTS = 3  # of Tune's, in which the sweep gets no further
+_SECONDS_TO_END = 10.0  # for processes to end
+_MOST_FAULTS = 3  # failures of Tune without progress
 
 logger = logging.getLogger("calsweep")
 
 
 def tune(
-    ledger: Ledger,
+    queue: TrialQueue,
     store: SweepStore,
     dataset: Data,
     encoder: EncoderSetup | None,
-    on_notice: Callable[[str], object] = logger.warning,
+    reporter: Reporter | None = None,
 ) -> None:
-    """Run what the ledger has to run, on the cluster that is connected.
+    """Run the queue's trials on the connected cluster.
 
     Args:
-        ledger: The sweep's book.
-        store: Where the sweep lies.
+        queue: The sweep's trials.
+        store: The sweep's store.
         dataset: Its data.
         encoder: The first of two stages, if there are two.
-        on_notice: Told what the user should know.
+        reporter: Shows notices.
 
     Raises:
-        SweepFailedError: Tune ends again and again, and the sweep gets no further.
+        SweepFailedError: Tune failed repeatedly without progress of the sweep.
     """
     try:
-        _tune(ledger, store, dataset, encoder, on_notice)
+        _tune(queue, store, dataset, encoder, reporter or LogReporter())
     finally:
-        if ledger.sweep.scaling.num_workers > 1:
-            _give_places_back()
+        if queue.sweep.scaling.num_workers > 1:
+            _release_placement_groups()
 
 
-def _give_places_back() -> None:
-    """The processes that reserved them are ending; in the user's own session nobody else would."""
-    from trainables.wrappers.internals import give_back_abandoned_places
+def _release_placement_groups() -> None:
+    """The processes that reserved them are ending; in the user's own session no one else would."""
+    from trainables.wrappers.internals import release_abandoned_placement_groups
 
     until = time.monotonic() + _SECONDS_TO_END
-    with suppress(Exception):  # the cluster may be gone, which has been told
-        while give_back_abandoned_places() and time.monotonic() < until:
+    with suppress(Exception):  # the cluster may be gone, which has been reported
+        while release_abandoned_placement_groups() and time.monotonic() < until:
             time.sleep(0.2)
 
 
 def _tune(
-    ledger: Ledger,
+    queue: TrialQueue,
     store: SweepStore,
     dataset: Data,
     encoder: EncoderSetup | None,
-    on_notice: Callable[[str], object],
+    reporter: Reporter,
 ) -> None:
+    from trainables.wrappers.internals import draining_nodes
+
     sweep_id = store.patiently(store.sweep_id, logger.warning)
-    slots = Slots(partial(concurrent_trials, ledger.sweep.scaling))
-    callback = LedgerCallback(ledger, slots.out_of_memory, on_notice)
-    faults, progress = 0, ledger.progress
+    slots = Slots(partial(concurrent_trials, queue.sweep.scaling))
+    callback = QueueCallback(
+        queue, slots.out_of_memory, reporter, store.check_held, lambda: bool(draining_nodes())
+    )
+    faults, progress = 0, queue.progress
     while True:
         try:
             with (
                 ended_by_interrupts(),
                 killed_for_memory(callback.out_of_memory),
-                processes_kept(slots, lambda: ledger.live),
+                processes_kept(slots, lambda: queue.live),
             ):
-                _tuner(ledger, store, sweep_id, dataset, encoder, slots, callback).fit()
+                _tuner(queue, store, sweep_id, dataset, encoder, slots, callback).fit()
             fault = "it ended before the sweep"
         except SweepOverError:
             break
-        except CommandError:  # of our own: another driver has the sweep, say
+        except CommandError:  # calsweep's own, for example another driver has the sweep
             raise
         except Exception as error:
             logger.exception("Ray Tune failed")
             fault = f"{type(error).__name__}: {first_line(error)}"
-        if ledger.exhausted:
+        if queue.exhausted:
             break
-        faults = faults + 1 if ledger.progress == progress else 1
-        progress = ledger.progress
+        faults = faults + 1 if queue.progress == progress else 1
+        progress = queue.progress
         if faults > _MOST_FAULTS:
             raise SweepFailedError(
-                f"Ray Tune failed {faults} times in which the sweep got no further ({fault}). What "
-                f"has finished is kept; `calsweep resume {store.name}` goes on"
+                f"Ray Tune failed {faults} times without progress of the sweep ({fault}). Finished "
+                f"trials are kept; `calsweep resume {store.name}` continues it"
             )
-        gc.collect()  # Ray ends actors that nobody holds any more
-        ledger.interrupted()
-        on_notice(f"Ray Tune failed ({fault}); it is started again")
-    with suppress(OSError):  # the storage is away, say: the next driver clears it away
-        (store.folder / "tune").delete_tree()  # of no more use
+        gc.collect()  # Ray ends actors without references
+        queue.interrupted()
+        reporter.notice(f"Ray Tune failed ({fault}) and is restarted")
+    with suppress(OSError):  # for example an unreachable storage: the next driver deletes it
+        (store.folder / "tune").delete_tree()  # no longer needed
 
 
 def _tuner(
-    ledger: Ledger,
+    queue: TrialQueue,
     store: SweepStore,
     sweep_id: str,
     dataset: Data,
     encoder: EncoderSetup | None,
     slots: Slots,
-    callback: LedgerCallback,
+    callback: QueueCallback,
 ) -> ray_tune.Tuner:
     from trainables.metrics import METRIC_NAMES
 
-    sweep = ledger.sweep
+    sweep = queue.sweep
     scratch = store.folder / "tune"
     setup = TrialSetup(
         model=sweep.trained.name,
         model_options=sweep.trained.options,
         training=sweep.training.config(),
         trials_uri=store.trials_folder.uri,
-        outcome_epochs=ledger.outcome_epochs,
-        # What Optuna is told of a trial that is stopped there.
+        outcome_epochs=queue.outcome_epochs,
+        # What Optuna observes for a trial that is stopped there.
         rung_metrics=tuple(
             metric
             for name in (*sweep.objectives, *sweep.search.constraints)
-            if (metric := metric_of(name)) in METRIC_NAMES
+            if (metric := MetricName.parse(name).metric) in METRIC_NAMES
         ),
         own_metrics=sweep.search.own_metrics,
         threads=sweep.scaling.cpus_per_worker,
@@ -153,15 +152,16 @@ def _tuner(
         encoder=encoder,
         marker=(store.folder.uri, sweep_id),
         own_loop=sweep.trainable is not None,
+        gpu_share=sweep.scaling.gpus,
     )
     several = sweep.scaling.num_workers > 1
     make_trainable = _of_several_workers if several else _of_one_process
     return ray_tune.Tuner(
         make_trainable(sweep.scaling, dataset, setup, scratch),
         tune_config=ray_tune.TuneConfig(
-            search_alg=LedgerSearcher(ledger, slots),
-            scheduler=LedgerScheduler(ledger),
-            num_samples=-1,  # the searcher says when it is enough
+            search_alg=QueueSearcher(queue, slots),
+            scheduler=QueueScheduler(queue),
+            num_samples=-1,  # the searcher decides when to end
             reuse_actors=True,
         ),
         run_config=ray_tune.RunConfig(

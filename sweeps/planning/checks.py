@@ -9,6 +9,7 @@ from typing import Any
 
 from sweeps.errors import UserError
 from sweeps.redaction import is_redacted
+from sweeps.search.rules import rule_of
 from sweeps.search.samplers import SAMPLERS
 from sweeps.search.space import loss_space
 from sweeps.search.stopping import STOPPERS
@@ -21,9 +22,9 @@ from sweeps.sweep_file.schema import (
     SweepFile,
     TrainableSection,
 )
-from trainables.arguments import did_you_mean
+from trainables.contract.metric_names import MetricName
+from trainables.plugins.arguments import did_you_mean
 
-_SCALED = "_scaled"
 NamedSection = DatasetSection | ModelSection | TrainableSection
 
 
@@ -37,9 +38,9 @@ def check_sweep(sweep: SweepFile) -> None:
         UserError: With every fault, each naming the key, the value and what is allowed.
     """
     from trainables.data import check_dataset_options
-    from trainables.data.elsewhere import check_elsewhere
+    from trainables.data.evaluation_sets import check_evaluation_sets
     from trainables.models import check_model_options
-    from trainables.own_loop import check_trainable
+    from trainables.trials.own_loop import check_trainable
 
     use_working_folder()
     faults = _left_out(sweep)
@@ -58,7 +59,7 @@ def check_sweep(sweep: SweepFile) -> None:
             faults.append(f"{key}: {error}")
     for key, kind, part in sweep.evaluation.sets:
         try:
-            check_elsewhere(kind, part.name, **part.options)
+            check_evaluation_sets(kind, part.name, **part.options)
         except (ValueError, TypeError) as error:
             faults.append(f"{key}: {error}")
     for loss in sweep.losses:
@@ -158,13 +159,13 @@ def part_faults(sweep: SweepFile) -> list[str]:
 
 def _metric_faults(sweep: SweepFile) -> list[str]:
     from trainables.metrics import EPOCH_METRICS, METRICS
-    from trainables.own_metric import metric_name
+    from trainables.metrics.own_metric import metric_name
 
     own = [metric_name(path) for path in sweep.search.own_metrics]
     lower = [metric.name for metric in METRICS.values() if not metric.higher_is_better]
     objectives = [*_of_validation(lower), *_of_validation(own)]
     of_trials = [*_of_validation(METRICS), *_of_validation(own)]
-    at_rungs = [f"val_{name}" for name in EPOCH_METRICS if name in lower]
+    at_rungs = [str(MetricName(name, "val")) for name in EPOCH_METRICS if name in lower]
     faults = _own_metric_faults(sweep)
     if len(set(sweep.objectives)) < len(sweep.objectives):
         faults.append(
@@ -189,17 +190,17 @@ def _noise_faults(sweep: SweepFile) -> list[str]:
         return []
     return [
         f"search.stop_at_noise = true is not allowed with search.objective = "
-        f"{sweep.search.objective!r}, of which nobody knows the least that it can be; allowed: one "
+        f"{sweep.search.objective!r}, whose lowest possible value is unknown; allowed: one "
         f"of {', '.join(allowed)}"
     ]
 
 
 def _of_validation(metrics: Iterable[str]) -> list[str]:
-    return [f"val_{name}{ending}" for ending in ("", _SCALED) for name in metrics]
+    return [str(MetricName(name, "val", scaled)) for scaled in (False, True) for name in metrics]
 
 
 def _own_metric_faults(sweep: SweepFile) -> list[str]:
-    from trainables.own_metric import own_metric
+    from trainables.metrics.own_metric import own_metric
 
     faults = []
     for path in sweep.search.own_metrics:
@@ -215,7 +216,7 @@ def _wrong_sides(
 ) -> list[str]:
     """Constraints that bound a metric where it is good."""
     faults = []
-    for limit in sweep.rule.constraints:
+    for limit in rule_of(sweep).constraints:
         lower = limit.metric in lower_is_better
         if limit.metric in known and lower != (limit.sign == 1):
             which, rest = ("less", "most, above") if lower else ("more", "least, below")

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sweeps.errors import UserError
-from sweeps.sweep_file.schema import SweepFile
+from sweeps.sweep_file.schema import DEFAULT_MODEL, SweepFile
 
 if TYPE_CHECKING:
-    from trainables.data.base import Dataset, Elsewhere
+    from trainables.data.core.base import Dataset, EvaluationSets
 
 
 def load_data(sweep: SweepFile) -> Dataset:
@@ -19,16 +19,33 @@ def load_data(sweep: SweepFile) -> Dataset:
         UserError: It cannot be loaded.
     """
     from trainables.data import load_dataset
-    from trainables.data.elsewhere import load_elsewhere
+    from trainables.data.evaluation_sets import load_evaluation_sets
 
     try:
-        dataset = load_dataset(sweep.dataset.name, seed=sweep.search.seed, **sweep.dataset.options)
+        options = {**_text_form(sweep), **sweep.dataset.options}
+        dataset = load_dataset(sweep.dataset.name, seed=sweep.search.seed, **options)
     except (ValueError, TypeError, OSError) as error:
         raise UserError(f"dataset: {error}") from None
-    elsewhere: list[Elsewhere] = []
+    elsewhere: list[EvaluationSets] = []
     for key, kind, section in sweep.evaluation.sets:
         try:
-            elsewhere += load_elsewhere(kind, section.name, dataset, **section.options)
+            elsewhere += load_evaluation_sets(kind, section.name, dataset, **section.options)
         except (ValueError, TypeError, OSError) as error:
             raise UserError(f"{key}: {error}") from None
     return replace(dataset, elsewhere=tuple(elsewhere))
+
+
+def _text_form(sweep: SweepFile) -> dict[str, str]:
+    """The option ``text_form`` for texts of words: weighted words, unless the model reads them."""
+    from trainables.data.kinds.weighted_words import WeightedWords
+    from trainables.models import takes_kind
+
+    options = sweep.dataset.options
+    if sweep.dataset.name not in ("csv", "parquet") or not options.get("text"):
+        return {}
+    if options.get("tokenizer") is not None or options.get("text_form") is not None:
+        return {}
+    default = sweep.trainable is None and sweep.model.name == DEFAULT_MODEL
+    if default or (sweep.trainable is None and takes_kind(sweep.model.name, WeightedWords)):
+        return {"text_form": "weighted_words"}
+    return {"text_form": "sequence"}

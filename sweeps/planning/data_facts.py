@@ -1,4 +1,4 @@
-"""What a sweep's data allow to be told, before the money is spent."""
+"""What a sweep's data can distinguish, before the money is spent."""
 
 from __future__ import annotations
 
@@ -7,26 +7,35 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sweeps.formatting import metric_heading, metric_of
+from sweeps.formatting import counted, format_seconds, metric_heading, shortened
+from sweeps.planning.plan import most_epochs
+from sweeps.search.stopping import make_stopper
 from sweeps.sweep_file.schema import SweepFile
+from trainables.contract.metric_names import MetricName
 
 if TYPE_CHECKING:
-    from trainables.data.base import Dataset
+    from trainables.data.core.base import Dataset
 
 _USUAL_DIFFERENCE = 0.02  # of the ECE of two calibration losses, in most rows of the papers' tables
 _COMPARED = ("ece", "adaptive_ece")
+_LAYOUTS = {
+    "auto": "channels last, if the model has convolutions",
+    "channels_last": "channels last",
+    "contiguous": "channels first",
+}
 _UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 def data_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
-    """How much data there are, the model for them, and what can be told apart, by heading.
+    """How much data there are, the model for them, and what can be distinguished, by heading.
 
     Args:
         sweep: The sweep, its model named.
         dataset: Its data.
     """
+    from trainables.data.kinds.samples import Images
     from trainables.metrics import detectable_difference
-    from trainables.trial import validation_parts
+    from trainables.trials.trial import validation_parts
 
     sizes = ", ".join(
         f"{len(split):,} {name}"
@@ -41,33 +50,66 @@ def data_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
     kinds = f"{dataset.num_classes} classes"
     if dataset.task.names:
         kinds = f"{len(dataset.task.names)} labels, each there or not"
-    told = f"{sizes} samples of {kinds}"
+    summary = f"{sizes} samples of {kinds}"
     if dataset.task.cluster_size > 1:
-        told = (
+        summary = (
             f"{sizes} images, each pixel of one of {kinds}; judged by {dataset.task.cluster_size} "
             "pixels of each"
         )
     if dataset.train.soft is not None:
-        told += ", labelled with probabilities; what is measured, is by labels drawn from them"
+        summary += ", labelled with probabilities; what is measured, is by labels drawn from them"
     if dataset.train.weights is not None:
-        told += "; training samples are weighted"
-    facts = {"data": told, "held": _held(dataset)}
+        summary += "; training samples are weighted"
+    facts = {"data": summary, "held": _held(dataset)}
+    if dataset.notes:
+        facts["skipped"] = "\n".join(map(shortened, dataset.notes))
     if sweep.trainable is None:
         facts["model"] = sweep.model.name
+        if isinstance(dataset.samples, Images):
+            facts["image layout"] = _LAYOUTS[sweep.training.layout]
     several = dataset.task.decisions * dataset.task.cluster_size > 1
-    if metric_of(sweep.objective) not in _COMPARED or several:
+    if MetricName.parse(sweep.objective).metric not in _COMPARED or several:
         return facts
     smallest = detectable_difference(count)
-    told = (
+    summary = (
         f"differences in {metric_heading('ece')} of {smallest:.3f} or more, by {count:,} "
         "validation samples (at an error of 0.1)"
     )
     if smallest > _USUAL_DIFFERENCE:
-        told += (
+        summary += (
             f"; calibration losses mostly differ by less than {_USUAL_DIFFERENCE:g}: expect "
             "“not supported”, or give dataset.validation more samples"
         )
-    return {**facts, "can tell apart": told}
+    return {**facts, "can detect": summary}
+
+
+def duration_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
+    """How long the sweep takes on this machine, from a second or two of the baseline's training.
+
+    Args:
+        sweep: The sweep, fitted to its data.
+        dataset: Its data.
+    """
+    if sweep.trainable is not None or sweep.encoder is not None or sweep.scaling.num_workers > 1:
+        return {}
+    import torch
+
+    from trainables.engine.timing import seconds_per_epoch
+
+    seconds = seconds_per_epoch(
+        sweep.model.name, sweep.model.options, dataset, sweep.training.config()
+    )
+    gpu = torch.cuda.is_available()
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    slots = torch.cuda.device_count() if gpu else max(1, cpus // sweep.scaling.cpus_per_worker)
+    slots = min(slots, sweep.scaling.max_concurrent or slots)
+    whole = seconds * most_epochs(sweep) / slots
+    where = "GPU" if gpu else "CPU core"
+    return {
+        "time": f"about {format_seconds(seconds)} an epoch on a {where} of this machine, measured; "
+        f"at most about {format_seconds(whole)} in all, with {counted(slots, 'trial')} at a time"
+        + ("; less as poor trials stop" if make_stopper(sweep).rungs else "")
+    }
 
 
 def _held(dataset: Dataset) -> str:

@@ -8,26 +8,27 @@ from typing import TYPE_CHECKING
 
 from sweeps.errors import UserError
 from sweeps.sweep_file.schema import DEFAULT_MODEL, SweepFile
-from trainables.config import check_shares
+from trainables.contract.config import check_shares
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from trainables.data.base import Dataset
+    from trainables.data.core.base import Dataset
 
 
 def fit_to_data(sweep: SweepFile, dataset: Dataset) -> SweepFile:
-    """The sweep with a model: where it names none, the default one of its kind of data.
+    """The sweep with a model and a complete recipe: what it leaves out depends on its data.
 
     Raises:
         UserError: The model, an augmentation, a loss or a batch size is not for such data; with
             every fault.
     """
-    from trainables.trial import validation_parts
+    from trainables.trials.trial import validation_parts
 
     faults = []
     if sweep.trainable is None:
-        sweep = _with_batches(_with_model(sweep, dataset), dataset)
+        sweep = _with_recipes(_with_model(sweep, dataset), dataset)
+        sweep = _with_batches(sweep, dataset)
         faults = _model_faults(sweep, dataset) + _recipe_faults(sweep, dataset)
         faults += _weight_faults(sweep, dataset) + _soft_label_faults(sweep, dataset)
     faults += _task_faults(sweep, dataset)
@@ -36,13 +37,14 @@ def fit_to_data(sweep: SweepFile, dataset: Dataset) -> SweepFile:
     except ValueError as error:
         faults.append(f"training.{error}; or a larger dataset.validation")
     faults += _loss_faults(sweep, dataset) + _objective_faults(sweep, dataset)
+    faults += _budget_faults(sweep)
     if faults:
         raise UserError("\n".join(faults))
     return sweep
 
 
 def _objective_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
-    from trainables.own_metric import check_own_metric
+    from trainables.metrics.own_metric import check_own_metric
 
     faults = []
     for path in sweep.search.own_metrics:
@@ -58,6 +60,35 @@ def _with_model(sweep: SweepFile, dataset: Dataset) -> SweepFile:
         return sweep
     named = sweep.model.model_copy(update={"name": dataset.samples.default_model})
     return sweep.model_copy(update={"model": named})
+
+
+def _with_recipes(sweep: SweepFile, dataset: Dataset) -> SweepFile:
+    """With all keys of ``training``: those left out are the usual ones of the model."""
+    from trainables.models.recipes import batch_size_for, completed, usual_recipe
+
+    if sweep.encoder is not None:  # two stages have a recipe each, which are the papers'
+        whole = sweep.encoder.training.completed({})
+        encoder = sweep.encoder.model_copy(update={"training": whole})
+        update = {"training": sweep.training.completed({}), "encoder": encoder}
+        return sweep.model_copy(update=update)
+    given = sweep.training.model_dump()
+    recipe = completed(given, usual_recipe(sweep.model.name, sweep.model.options))
+    training = sweep.training.completed(recipe)
+    if "batch_size" not in given:
+        workers = sweep.scaling.num_workers
+        size = batch_size_for(training.batch_size, len(dataset.train), workers)
+        training = training.model_copy(update={"batch_size": size})
+    return sweep.model_copy(update={"training": training})
+
+
+def _budget_faults(sweep: SweepFile) -> list[str]:
+    most, epochs = sweep.search.max_epochs, sweep.training.epochs
+    if most is None or most >= epochs:
+        return []
+    return [
+        f"search.max_epochs = {most} is less than training.epochs = {epochs}, which the baseline's "
+        "trial needs; allowed: at least as many, or give fewer training.epochs"
+    ]
 
 
 def _with_batches(sweep: SweepFile, dataset: Dataset) -> SweepFile:
@@ -97,7 +128,7 @@ def _losses_that(fit: Callable[[type[nn.Module]], bool]) -> str:
 
 def _weight_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
     """Weights that are not for these classes, or of losses that are no means over samples."""
-    from trainables.class_weights import can_be_weighted, class_weights
+    from trainables.engine.class_weights import can_be_weighted, class_weights
     from trainables.losses import loss_class
 
     faults = []
@@ -122,19 +153,19 @@ def _weight_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
 def _soft_label_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
     """Losses for which class probabilities mean nothing."""
 
-    def takes(loss: type[nn.Module]) -> bool:
+    def accepts(loss: type[nn.Module]) -> bool:
         return getattr(loss, "soft_targets", False)
 
     if dataset.train.soft is None:
         return []
     why = "defined for labels that are class probabilities, which this dataset has"
-    return _refused(sweep, takes, why, "soft_targets")
+    return _refused(sweep, accepts, why, "soft_targets")
 
 
 def _task_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
-    """What is not for what these data tell of a sample."""
+    """Losses and metrics that do not fit the task of these data."""
     task = dataset.task
-    faults = _refused(sweep, task.takes, f"for data with {task}", task.attribute)
+    faults = _refused(sweep, task.accepts, f"for data with {task}", task.attribute)
     if task.decisions * task.cluster_size > 1:
         given = {"trainable": sweep.trainable is not None, "evaluation": sweep.evaluation.sets}
         if task.cluster_size > 1:

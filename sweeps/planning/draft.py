@@ -10,28 +10,74 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sweeps.errors import UserError, first_line
+from sweeps.planning.draft_columns import LABELS, label_column, unusable_columns
 from sweeps.sweep_file.loading import FIRST_LINE, to_yaml
-from trainables.arguments import did_you_mean
+from trainables.models.recipes import usual_recipe
+from trainables.plugins.arguments import did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_LABELS: Final = ("label", "labels", "target", "class", "y", "category", "outcome", "topic")
 _TEXTS: Final = ("text", "content", "sentence", "document", "body", "review")
 _INPUTS: Final = ("x", "inputs", "data", "features", "images")
 _TELL_NOTHING: Final = ("train", "training", "data", "dataset", "images")
-_ROWS: Final = 2_000  # that are looked at
+_ROWS: Final = 2_000  # that are looked at where rows hold images
+_FEW_COLUMNS: Final = 2  # besides a text; with more it is a table
 _A_TEXT: Final = 25  # characters, in the mean
-_MOST_CLASSES: Final = 100  # that a column not called a label may have to be taken for one
 _LARGE: Final = 64  # pixels, above which images are made smaller at first
-_IMAGE_RECIPE: Final = {"epochs": 50, "batch_size": 128, "lr": 0.05}
-_PIXEL_RECIPE: Final = {"epochs": 50, "batch_size": 8, "optimizer": "adamw", "lr": 0.001}
 _PIXEL_LOSSES: Final = ("focal", "dual_focal", "inverse_focal", "mbls", "cals_alm")
 _VOC: Final = "voc"
 _VOC_CLASSES: Final = 21
 _SEEN_VOC: Final = "A class of each pixel, in the form of PASCAL VOC."
 _MASKS: Final = 200  # that are looked at
-_OTHER_RECIPE: Final = {"epochs": 30, "batch_size": 128, "optimizer": "adam", "lr": 0.001}
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What a sweep file says besides for a kind of data.
+
+    Attributes:
+        default: The model that is used if none is named.
+        model: Another one, to be named.
+        hints: Further comments, on keys that are for such data.
+    """
+
+    default: str
+    model: str
+    hints: tuple[str, ...] = ()
+
+
+_KINDS: Final = {
+    "image": _Kind(
+        "small_cnn",
+        "{name: timm/resnet18, pretrained: true}",
+        ("# evaluation: {ood: [svhn]}              # what finalists are tried on besides",),
+    ),
+    "pixel": _Kind("small_fcn", "deeplabv3_mobilenet_v3_large"),
+    "table": _Kind("table_mlp", "{name: table_mlp, width: 512, depth: 3}"),
+    "array": _Kind("mlp", "{name: mlp, width: 512, depth: 3}"),
+    "text": _Kind(
+        "text_mlp",
+        "huggingface/distilbert-base-uncased   # with dataset.tokenizer: the same name",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What a file holds.
+
+    Attributes:
+        options: Of the section ``dataset``.
+        kind: Of :data:`_KINDS`.
+        words: What was seen.
+        comments: Of the section ``dataset``.
+    """
+
+    options: dict[str, Any]
+    kind: str
+    words: str
+    comments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -41,16 +87,23 @@ class Draft:
     Attributes:
         name: For the sweep.
         dataset: The section ``dataset``.
-        training: The section ``training``.
+        kind: Of data: image, pixel, table, array or text.
         seen: What the data look like, in words.
         losses: Some to begin with.
+        comments: On what ``dataset`` says.
     """
 
     name: str
     dataset: dict[str, Any]
-    training: dict[str, Any]
+    kind: str
     seen: str
     losses: tuple[str, ...] = ("focal", "dual_focal", "inverse_focal", "mbls", "mmce")
+    comments: tuple[str, ...] = ()
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """The section ``training``: what is usual for the default model."""
+        return usual_recipe(_KINDS[self.kind].default, {})
 
 
 def draft_for(data: str) -> Draft:
@@ -85,7 +138,12 @@ def sweep_file_text(draft: Draft, name: str, trials: int) -> str:
     return FIRST_LINE + _TEMPLATE.format(
         name=name,
         seen=draft.seen,
-        dataset=_indented(draft.dataset),
+        dataset="\n".join(
+            [_indented(draft.dataset), *(f"  # {comment}" for comment in draft.comments)]
+        ),
+        default=_KINDS[draft.kind].default,
+        model=_KINDS[draft.kind].model,
+        hints="".join(f"{hint}\n" for hint in _KINDS[draft.kind].hints),
         training=_indented(draft.training),
         losses="\n".join(f"  - {loss}" for loss in draft.losses),
         trials=trials,
@@ -98,15 +156,15 @@ _TEMPLATE: Final = """\
 name: {name}
 dataset:
 {dataset}
-# model: left out, it is the default for such data; `calsweep models` lists others
-# model: {{name: timm/resnet18, pretrained: true}}
+# model: {default}       # the default for such data; `calsweep models` lists others
+# model: {model}
 
 losses:                  # the cross-entropy baseline is always there; `calsweep losses` lists all
 {losses}
   # - {{name: focal_calibration, space: {{gamma: {{low: 1, high: 5}}}}}}    # a range of your own
   # - my_package.my_losses:MyLoss                                       # a loss of your own
 
-training:                # the same for all trials
+training:                # the same for all trials; left out, it is as usual for the model
 {training}
 
 search:
@@ -120,11 +178,10 @@ search:
 # scheduler: {{name: none}}                # to let all trials run to their end
 selection:
   finalists: 3           # the best settings are trained again
-  seeds: 2               # with so many new seeds, as the best of many is lucky
+  seeds: 2               # fresh seeds each, as the best of many is lucky
 # scaling: {{gpus_per_worker: 0.5}}        # two trials on each GPU
-# evaluation: {{ood: [svhn]}}              # what finalists are tried on besides
-tracking:
-  register_model: true   # the choice goes into MLflow's registry, as champion of its dataset
+{hints}tracking:
+  register_model: true   # register the selected classifier in MLflow as champion
 """
 
 
@@ -133,8 +190,8 @@ def _indented(section: dict[str, Any]) -> str:
 
 
 def _by_name(name: str) -> Draft:
-    from trainables.components import REQUIRED
     from trainables.data import available_datasets, dataset_options
+    from trainables.plugins.components import REQUIRED
 
     known = available_datasets()
     if name not in known:
@@ -144,9 +201,8 @@ def _by_name(name: str) -> Draft:
         )
     options = {key: f"./{key}" for key, value in dataset_options(name).items() if value is REQUIRED}
     if name == _VOC:
-        return Draft(name, {"name": name, **options}, dict(_PIXEL_RECIPE), _SEEN_VOC, _PIXEL_LOSSES)
-    recipe = {**_IMAGE_RECIPE, **({"epochs": 27, "batch_size": 64} if name == "digits" else {})}
-    return Draft(name, {"name": name, **options}, recipe, f"The dataset {name}.")
+        return Draft(name, {"name": name, **options}, "pixel", _SEEN_VOC, _PIXEL_LOSSES)
+    return Draft(name, {"name": name, **options}, "image", f"The dataset {name}.")
 
 
 def _folder(path: Path) -> Draft:
@@ -164,7 +220,7 @@ def _pixels(path: Path) -> Draft:
     import numpy as np
     from PIL import Image
 
-    from trainables.data.tasks import IGNORED
+    from trainables.data.core.tasks import IGNORED
 
     masks = sorted((path / "SegmentationClass").glob("*.png"))
     found = {0}
@@ -177,11 +233,11 @@ def _pixels(path: Path) -> Draft:
     if count != _VOC_CLASSES:
         options["classes"] = [f"class {number}" for number in range(count)]
         seen += " Give the classes their names."
-    return Draft(_name(path), options, dict(_PIXEL_RECIPE), seen, _PIXEL_LOSSES)
+    return Draft(_name(path), options, "pixel", seen, _PIXEL_LOSSES)
 
 
 def _image_folder(path: Path) -> Draft:
-    from trainables.data.image_folder import SUFFIXES
+    from trainables.data.readers.image_folder import SUFFIXES
 
     parent = path / "train" if (path / "train").is_dir() else path
     classes = sorted(d for d in parent.iterdir() if d.is_dir() and not d.name.startswith("."))
@@ -202,7 +258,7 @@ def _image_folder(path: Path) -> Draft:
     if len(sizes) > 1 or max(max(size) for size in sizes) > _LARGE:
         options["image_size"] = min(_LARGE, max(max(size) for size in sizes))
     seen = f"Seen: {count:,} images of {len(found)} classes ({_few(list(found))})."
-    return Draft(_name(path), options, dict(_IMAGE_RECIPE), seen)
+    return Draft(_name(path), options, "image", seen)
 
 
 def _sizes(files: Sequence[Path]) -> set[tuple[int, int]]:
@@ -224,9 +280,9 @@ def _file(path: Path, given: Path, whole: Path | None = None) -> Draft:
         whole: What to train on, if not that file.
     """
     if path.suffix == ".npz":
-        options, recipe, seen = _arrays(path)
+        found = _arrays(path)
     elif path.suffix in (".csv", ".parquet"):
-        options, recipe, seen = _rows(path)
+        found = _rows(path)
     else:
         raise UserError(f"--data {path}: not understood; allowed: a .csv, .parquet or .npz file")
     files = {"train": str(whole or path)}
@@ -234,58 +290,85 @@ def _file(path: Path, given: Path, whole: Path | None = None) -> Draft:
     if whole is None and test != path and test.exists():
         files["test"] = str(test)
     return Draft(
-        _name(given), {"name": path.suffix[1:], **files, **options}, dict(recipe), f"Seen: {seen}."
+        _name(given),
+        {"name": path.suffix[1:], **files, **found.options},
+        found.kind,
+        f"Seen: {found.words}.",
+        comments=found.comments,
     )
 
 
-def _arrays(path: Path) -> tuple[dict[str, Any], dict[str, Any], str]:
+def _arrays(path: Path) -> _Seen:
     import numpy as np
 
     with np.load(path, allow_pickle=False) as file:
         arrays = {name: file[name].shape for name in file.files}
-    label = _called(arrays, _LABELS)
+    label = _called(arrays, LABELS)
     inputs = _called(arrays, _INPUTS)
     if label is None or inputs is None:
         raise UserError(
             f"--data {path}: which of its arrays ({', '.join(arrays)}) are inputs and labels is "
-            f"not clear; call them {_INPUTS[0]} and {_LABELS[0]}, or write the sweep file by hand"
+            f"not clear; call them {_INPUTS[0]} and {LABELS[0]}, or write the sweep file by hand"
         )
     seen = f"{arrays[inputs][0]:,} arrays of {' x '.join(map(str, arrays[inputs][1:]))}"
-    return {"inputs": inputs, "label": label}, _OTHER_RECIPE, seen
+    return _Seen({"inputs": inputs, "label": label}, "array", seen)
 
 
-def _rows(path: Path) -> tuple[dict[str, Any], dict[str, Any], str]:
-    table = _first_rows(path)
+def _rows(path: Path) -> _Seen:
+    table = _all_rows(path)
     names = table.column_names
-    label = _called(names, _LABELS) or _column_of_few_values(table)
+    label = label_column(table)
     if label is None:
         raise UserError(
             f"--data {path}: none of its columns ({_few(names)}) looks like a label; call one "
-            f"{_LABELS[0]}, or write the sweep file by hand"
+            f"{LABELS[0]}, or write the sweep file by hand"
         )
     classes = len(set(table[label].to_pylist()) - {None})
     others = [name for name in names if name != label]
-    seen = f"of {table.num_rows:,} rows {classes} classes in column {label}"
-    for kind, column in (("image", _image_column(table, others)), ("text", _text(table, others))):
-        if column is not None:
-            recipe = _IMAGE_RECIPE if kind == "image" else _OTHER_RECIPE
-            seen = f"{seen}, and {kind}s in column {column}"
-            return {"label": label, kind: column}, recipe, seen
-    return {"label": label}, _OTHER_RECIPE, f"{seen}; features are {_few(others)}"
+    seen = f"{table.num_rows:,} rows, {classes} classes in column {label}"
+    unusable = unusable_columns(table, others)
+    usable = [name for name in others if name not in unusable]
+    image, text = _image_column(table, others), _text(table, others)
+    if len([name for name in usable if name != text]) > _FEW_COLUMNS:
+        text = None  # free text among the columns of a table
+    if image is not None:
+        return _Seen({"label": label, "image": image}, "image", f"{seen}, images in column {image}")
+    if text is not None:
+        return _Seen({"label": label, "text": text}, "text", f"{seen}, texts in column {text}")
+    if not usable:
+        reasons = ", ".join(f"{name} ({reason})" for name, reason in unusable.items())
+        raise UserError(f"--data {path}: none of its columns can be a feature: {reasons}")
+    options: dict[str, Any] = {"label": label}
+    if unusable:
+        options["exclude"] = list(unusable)
+    comments = [f"{name} is excluded: {reason}" for name, reason in unusable.items()]
+    return _Seen(options, "table", f"{seen}; features are {_few(usable)}", tuple(comments))
 
 
-def _first_rows(path: Path) -> pa.Table:
-    import pyarrow as pa
-
+def _all_rows(path: Path) -> pa.Table:
+    """All rows; of images in Parquet files the first ones, as they may be large."""
     if path.suffix == ".parquet":
         import pyarrow.parquet as pq
 
-        batches = pq.ParquetFile(path).iter_batches(_ROWS)
-    else:
-        from pyarrow import csv
+        file = pq.ParquetFile(path)
+        if not any(_is_binary(field.type) for field in file.schema_arrow):
+            return file.read()
+        import pyarrow as pa
 
-        batches = csv.open_csv(path)
-    return pa.Table.from_batches(list(islice(batches, 1))).slice(0, _ROWS)
+        return pa.Table.from_batches(list(islice(file.iter_batches(_ROWS), 1)))
+    from trainables.data.readers.rows import open_rows
+
+    table = open_rows("csv", "--data", path).files[0].table
+    assert table is not None
+    return table
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(
+        pa.types.is_struct(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    )
 
 
 def _called(names: Sequence[str] | dict[str, Any], wanted: Sequence[str]) -> str | None:
@@ -294,27 +377,14 @@ def _called(names: Sequence[str] | dict[str, Any], wanted: Sequence[str]) -> str
     return next((by_lower[name] for name in wanted if name in by_lower), None)
 
 
-def _column_of_few_values(table: pa.Table) -> str | None:
-    """The last column that takes a few values over and over."""
-    import pyarrow as pa
-
-    for name in reversed(table.column_names):
-        kind = table[name].type
-        if pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-            values = len(set(table[name].to_pylist()))
-            if 2 <= values <= min(_MOST_CLASSES, table.num_rows // 2):
-                return str(name)
-    return None
-
-
 def _image_column(table: pa.Table, names: Sequence[str]) -> str | None:
     import pyarrow as pa
 
-    from trainables.data.image_folder import SUFFIXES
+    from trainables.data.readers.image_folder import SUFFIXES
 
     for name in names:
         kind = table[name].type
-        if pa.types.is_struct(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        if _is_binary(kind):
             return name
         if pa.types.is_string(kind):
             values = [value for value in table[name].to_pylist() if value]

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from sweeps.sweep_file import schema as schema_module
 from sweeps.sweep_file.loading import SCHEMA
 from sweeps.sweep_file.schema import SweepFile, TrainingSection
-from trainables.config import TrainingConfig
+from trainables.contract.config import TrainingConfig
 
 _ADDRESS = "http://json-schema.org/draft-07/schema#"  # which all editors know
 
@@ -30,6 +30,8 @@ def json_schema() -> dict[str, Any]:
     search, scheduler = (definitions[name]["properties"] for name in _WITH_TABLES)
     search["sampler"]["enum"], scheduler["name"]["enum"] = _tables()
     several = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+    for key in definitions["TrainingSection"]["properties"].values():
+        key.pop("default", None)  # it depends on the model
     search["objective"] = {"anyOf": [{"type": "string"}, several], "default": "val_ece"}
     search["warm_start"] = {"anyOf": [{"type": "string"}, search["warm_start"]]}
     short = {f"#/$defs/{name}": _one_of(known) for name, known in names.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 
 from sweeps.formatting import counted, format_hyperparameters, format_value
+from sweeps.search.rules import rule_of
 from sweeps.search.space import SearchSpace
 from sweeps.search.stopping import make_stopper
 from sweeps.sweep_file.schema import DEFAULT_MODEL, SweepFile, TrainingSection
@@ -20,6 +21,18 @@ def planned_trials(sweep: SweepFile) -> int:
     return trials + sweep.selection.most_trials(trials) + encoders
 
 
+def most_epochs(sweep: SweepFile) -> int:
+    """The number of epochs of all trials together, if none is stopped early."""
+    space = SearchSpace(sweep)
+    trials = space.most_trials(sweep.search.trials, space.initial_settings(ANY_NUMBER_OF_CLASSES))
+    found = (trials + sweep.selection.most_trials(trials)) * sweep.training.epochs
+    if sweep.search.max_epochs is not None:
+        found = min(found, sweep.search.max_epochs)
+    if sweep.encoder:
+        found += len(sweep.seeds) * sweep.encoder.training.epochs
+    return found
+
+
 def plan_facts(sweep: SweepFile) -> dict[str, str]:
     """The plan in words, by heading."""
     space = SearchSpace(sweep)
@@ -32,13 +45,6 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
     if trials < sweep.search.trials and space.sizes:
         cut = f"; there are no other settings, so search.trials = {sweep.search.trials} is not met"
     stages = f"{trials}: the baseline, {fixed - 1} published, {trials - fixed} searched{cut}"
-    epochs = sweep.training.epochs
-    in_all = (trials + again) * epochs
-    if sweep.search.max_epochs is not None:
-        in_all = min(in_all, sweep.search.max_epochs)
-    if sweep.encoder:
-        in_all += len(sweep.seeds) * sweep.encoder.training.epochs
-    rungs = ", ".join(map(str, make_stopper(sweep).rungs))
     scaling = sweep.scaling
     cpus = scaling.cpus_per_worker * scaling.num_workers
     each = f"{cpus} {'CPU' if cpus == 1 else 'CPUs'}"
@@ -57,17 +63,15 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
         **_encoder_facts(sweep),
         "trials": stages,
         "finalists": f"at most {again} more: {counted(sweep.selection.finalists, 'setting')} and "
-        f"the baseline, {counted(sweep.selection.new_seeds, 'new seed')} each"
+        f"the baseline, {counted(sweep.selection.new_seeds, 'fresh seed')} each"
         if again
         else "none",
-        "epochs": f"at most {epochs} a trial"
-        + (f"; poor trials stop at {rungs} by {sweep.scheduler.metric}" if rungs else ""),
-        "in all": f"at most {in_all:,} epochs",
+        **_epoch_facts(sweep),
         **_budget_facts(sweep, trials),
-        "chosen by": ("the Pareto front of " if sweep.rule.others else "")
+        "chosen by": ("the Pareto front of " if rule_of(sweep).others else "")
         + f"{' and '.join(sweep.search.objectives)}, validation error at most "
         f"{sweep.search.guard:g} above cross-entropy's"
-        + "".join(f", {limit}" for limit in sweep.rule.constraints),
+        + "".join(f", {limit}" for limit in rule_of(sweep).constraints),
         **(
             {"adapts on": f"{share:.0%} of the validation split, which judges nothing"}
             if (share := sweep.training.adapt_share)
@@ -75,9 +79,20 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
         ),
         **({"learns from": ", ".join(earlier)} if (earlier := sweep.search.warm_start) else {}),
         "each trial uses": each,
-        **({"computes in": _precision(sweep.training)} if sweep.trainable is None else {}),
+        **(_recipe_facts(sweep) if sweep.trainable is None else {}),
         "at once": "as many trials as there is room for"
         + (f", at most {scaling.max_concurrent}" if scaling.max_concurrent else ""),
+    }
+
+
+def _epoch_facts(sweep: SweepFile) -> dict[str, str]:
+    epochs, rungs = sweep.training.epochs, ", ".join(map(str, make_stopper(sweep).rungs))
+    if sweep.trainable is None and "epochs" not in sweep.training.model_fields_set:
+        return {"epochs": "as usual for the model and the data, which are not loaded"}
+    return {
+        "epochs": f"at most {epochs} a trial"
+        + (f"; poor trials stop at {rungs} by {sweep.scheduler.metric}" if rungs else ""),
+        "in all": f"at most {most_epochs(sweep):,} epochs",
     }
 
 
@@ -100,7 +115,7 @@ def _budget_facts(sweep: SweepFile, trials: int) -> dict[str, str]:
         if most is not None:
             facts.append(f"{most:g} {unit}: as many trials as leave time for the finalists")
     if search.stop_at_noise:
-        facts.append("until a trial cannot be told from a perfectly calibrated model")
+        facts.append("until a trial cannot be distinguished from a perfectly calibrated model")
     return {"budget": "; ".join(facts)} if facts else {}
 
 
@@ -112,13 +127,34 @@ def _trained_fact(sweep: SweepFile) -> dict[str, str]:
 
 
 def _precision(training: TrainingSection) -> str:
-    precision = {
+    return {
         "auto": "bfloat16 where the hardware is faster in it, else float32 (settled at the start)",
         "bfloat16": "bfloat16; losses, statistics and evaluation in float32",
         "float32": "float32",
     }[training.precision]
-    layout = "as PyTorch lays them out" if training.layout == "contiguous" else "channels last"
-    return f"{precision}; images {layout}"
+
+
+def _recipe_facts(sweep: SweepFile) -> dict[str, str]:
+    training = sweep.training
+    if not is_complete(training):
+        return {
+            "training": "what is left out depends on the model and the data, which are not loaded",
+            "computes in": _precision(training),
+        }
+    optimizer = {"sgd": f"SGD with momentum {training.momentum:g}", "adam": "Adam"}
+    schedule = {"constant": "constant", "step": "in steps", "cosine": "by a cosine to 0"}
+    warmup = f" after {training.warmup_epochs:g} epochs of warm-up" * (training.warmup_epochs > 0)
+    return {
+        "training": f"{optimizer.get(training.optimizer, 'AdamW')}, learning rate {training.lr:g} "
+        f"({schedule[training.schedule]}{warmup}), weight decay {training.weight_decay:g}, "
+        f"batches of {training.batch_size:,}",
+        "computes in": _precision(training),
+    }
+
+
+def is_complete(training: TrainingSection) -> bool:
+    """Whether nothing is left out: as once the data are known."""
+    return training.model_fields_set == set(TrainingSection.model_fields)
 
 
 def _encoder_facts(sweep: SweepFile) -> dict[str, str]:

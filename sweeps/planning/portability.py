@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from sweeps.errors import UserError
 from sweeps.redaction import redact
@@ -10,20 +13,30 @@ from sweeps.sweep_file.schema import SweepFile
 
 _PATH_OPTIONS = ("train", "test", "root", "train_labels", "test_labels", "cache", "vectors")
 _SQLITE = "sqlite:///"
+_SECRET = re.compile(
+    r"(.*_)?(password|passwd|pwd|secret|credentials?|(access|account|api|secret)_?key"
+    r"|(access|api|auth|hf)_token)|token",
+    re.IGNORECASE,
+)
+_INSTEAD = {
+    "tracking.uri": "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD on the cluster's "
+    "nodes"
+}
 
 
 def check_reachable(storage: str, sweep: SweepFile | None = None) -> None:
     """Make sure that a cluster can find what a sweep names, and that no password is in it.
 
-    A folder that all nodes share cannot be told from one of this machine, so absolute paths pass.
+    All of the sweep file travels with a job, so all of its values are looked at.
+
+    A folder that all nodes share cannot be distinguished from one of this machine, so absolute
+    paths pass.
 
     Raises:
         UserError: The storage, the data or MLflow's database are given by a relative path, or an
             address holds a password, which would be kept with the job for all to read.
     """
-    _refuse_password(
-        "storage", storage, "give the cluster's nodes a role, or credentials of their own"
-    )
+    _refuse_password("storage", storage)
     if _is_relative(storage):
         raise UserError(
             f"storage = {storage!r} is a folder of this machine; allowed for a cluster: a URI such "
@@ -32,15 +45,16 @@ def check_reachable(storage: str, sweep: SweepFile | None = None) -> None:
         )
     if sweep is None:
         return
-    places = {
-        f"{part}.{name}": options[name]
+    for key, value in _values(sweep.model_dump(mode="json")):
+        _refuse_password(key, value)
+    places = (
+        place
         for part, options in sweep.parts.items()
         for name in _PATH_OPTIONS
-        if isinstance(options.get(name), str)
-    }
-    for key, path in places.items():
-        _refuse_password(key, path, "give the cluster's nodes a role, or credentials of their own")
-        if _is_relative(path):
+        for place in _values(options.get(name), f"{part}.{name}")
+    )
+    for key, path in places:
+        if isinstance(path, str) and _is_relative(path):
             raise UserError(
                 f"{key} = {path!r} is relative to this folder, and data are not sent; "
                 "allowed for a cluster: a URI, or an absolute path that all nodes know"
@@ -48,15 +62,20 @@ def check_reachable(storage: str, sweep: SweepFile | None = None) -> None:
     _check_tracking(sweep.tracking.uri)
 
 
+def _values(tree: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """All values of mappings and lists within each other, with their dotted keys."""
+    if isinstance(tree, Mapping):
+        for name, value in tree.items():
+            yield from _values(value, f"{key}.{name}" if key else str(name))
+    elif isinstance(tree, list | tuple):
+        for value in tree:
+            yield from _values(value, key)
+    elif tree is not None:
+        yield key, tree
+
+
 def _check_tracking(uri: str | None) -> None:
-    if uri is None:
-        return
-    _refuse_password(
-        "tracking.uri",
-        uri,
-        "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD on the cluster's nodes",
-    )
-    if uri.startswith(_SQLITE) and _is_relative(uri.removeprefix(_SQLITE)):
+    if uri is not None and uri.startswith(_SQLITE) and _is_relative(uri.removeprefix(_SQLITE)):
         raise UserError(
             f"tracking.uri = {uri!r} is a file of this machine; allowed for a cluster: the address "
             "of an MLflow server, or sqlite://// and the absolute path of a file on a folder that "
@@ -68,8 +87,10 @@ def _is_relative(place: str) -> bool:
     return "://" not in place and not Path(place).is_absolute()
 
 
-def _refuse_password(key: str, uri: str, instead: str) -> None:
-    if redact(uri) != uri:
+def _refuse_password(key: str, value: Any) -> None:
+    secret = _SECRET.fullmatch(key.rpartition(".")[2])
+    if isinstance(value, str) and (secret or redact(value) != value):
+        instead = _INSTEAD.get(key, "give the cluster's nodes a role, or credentials of their own")
         raise UserError(
             f"{key} holds a password, which would be kept with the job for all to read; {instead}"
         )

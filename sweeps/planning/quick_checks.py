@@ -11,7 +11,8 @@ from sweeps.sweep_file.schema import DEFAULT_MODEL, OWN_DATA, LossSection, Sweep
 def check_at_once_if_doubtful(sweep: SweepFile) -> None:
     """Check a sweep now if a name in it looks wrong, as far as that shows without torch.
 
-    A sweep is checked in full while Ray starts, as both take seconds; an error would be told only
+    A sweep is checked in full while Ray starts, as both take seconds; an error would be reported
+    only
     once Ray has come up and gone down again. What nothing is known of here (ranges, metrics, what
     is in the user's own modules) waits until then.
 

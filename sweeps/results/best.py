@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, get_args
 
 from sweeps.formatting import finite
 from sweeps.results.columns import objective_metric
 from sweeps.results.leaderboard import front_rows
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
-from sweeps.sweep_file.schema import Limit, Rule, SweepFile
-from trainables.digests import digest_of
+from sweeps.search.rules import Limit, Rule
+from sweeps.sweep_file.schema import SweepFile
+from trainables.contract.metric_names import MetricName, SplitName, Statistic
+from trainables.files.digests import digest_of
 
 _METRICS = ("error", "ece", "nll", "brier", "adaptive_ece", "classwise_ece", "auroc", "aurc")
 
-DIGITS = 6  # of a digest, to tell data apart
+DIGITS = 6  # of a digest, to distinguish data
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,8 @@ class TrackedSweep:
     Attributes:
         name: The sweep's name.
         dataset: What the dataset is called.
-        data: What tells its data from others that are called the same: their digest, or of a sweep
+        data: What distinguishes its data from others with the same name: their digest, or of a
+        sweep
             from before that was kept, a digest of what it said of them.
         model: What the model is called.
         model_options: Its options, ``,width=8``.
@@ -35,6 +38,8 @@ class TrackedSweep:
         guard: Its tolerance of validation error.
         constraints: What other metrics must keep to.
         others: What it minimised besides.
+        candidates: How many settings it selected from, those of earlier sweeps on the same data
+            included; None where that is not known.
         verdict: Whether its choice beats cross-entropy with a temperature; None before its end, or
             where that could not be asked.
         records: Its trials. Of MLflow they have the metrics of their last epoch as only history,
@@ -56,6 +61,7 @@ class TrackedSweep:
     parent_id: str | None
     constraints: tuple[Limit, ...] = ()
     others: tuple[str, ...] = ()
+    candidates: int | None = None
 
     @property
     def rule(self) -> Rule:
@@ -87,13 +93,13 @@ def named(
 
 
 def data_as_said(sweep: SweepFile) -> str:
-    """What tells the data of a sweep from others, from before a digest of them was kept."""
+    """What identifies the data of a sweep from before digests were stored."""
     said = [sweep.dataset.model_dump(mode="json"), sweep.search.seed]
     return digest_of(json.dumps(said, sort_keys=True).encode())
 
 
 def data_unlike_all(sweep_id: str) -> str:
-    """What tells the data of a sweep from all others, as nothing is known of them."""
+    """What identifies the data of a sweep if nothing is known about them."""
     return digest_of(sweep_id.encode())
 
 
@@ -102,7 +108,7 @@ def best_settings(sweeps: Sequence[TrackedSweep]) -> list[dict[str, Any]]:
 
     Each sweep chooses by its own rule, against its own baseline. Sweeps are compared only if their
     data are the same to the last sample of each split, their model has the same options and they
-    have one objective; among these a setting judged by more new seeds comes first, then the lower
+    have one objective; among these a setting judged by more fresh seeds comes first, then the lower
     objective.
 
     Args:
@@ -112,7 +118,8 @@ def best_settings(sweeps: Sequence[TrackedSweep]) -> list[dict[str, Any]]:
         One entry each: ``dataset`` and ``model`` (with a part of the digest, or the options, where
         there are others of that name), ``data`` (the digest), ``sweep``, ``loss``,
         ``hyperparameters``, ``trial``, ``seed`` and ``run_id`` (of the search; MLflow's id, None
-        where that is not known, as is ``parent_run_id``, the sweep's own), ``seeds`` (new seeds
+        where that is not known, as is ``parent_run_id``, the sweep's own), ``candidates`` (how many
+        settings it was selected from), ``seeds`` (fresh seeds
         it was judged by), ``verdict`` (whether it beats cross-entropy with a temperature:
         supported, not supported, worse, or None), ``objective``, ``val`` and ``test`` (means over
         them, with ``ece_low`` and ``ece_high``, and ``ece_scaled``), ``temperature``; of several
@@ -135,10 +142,17 @@ def best_settings(sweeps: Sequence[TrackedSweep]) -> list[dict[str, Any]]:
 def as_sweep_file(entry: dict[str, Any], resolved: dict[str, Any]) -> dict[str, Any]:
     """A sweep file that trains just one setting, with the recipe of the sweep that found it.
 
+    It records how many settings this one was selected from, and on which data: on the same data the
+    new sweep's verdict is corrected for them.
+
     Args:
         entry: Of :func:`best_settings`.
         resolved: That sweep's resolved sweep file.
     """
+    origin = {}
+    if "data" in entry:
+        known = {"candidates": entry["candidates"], "data": entry["data"]}
+        origin["selected_from"] = known
     return {
         "name": f"{resolved['name'][:95]}-best",  # names have at most 100 characters
         **{key: resolved[key] for key in ("dataset", "model", "trainable") if key in resolved},
@@ -152,7 +166,7 @@ def as_sweep_file(entry: dict[str, Any], resolved: dict[str, Any]) -> dict[str, 
         "scheduler": {"name": "none"},
         "scaling": resolved["scaling"],
         "tracking": resolved["tracking"],
-        "selection": {"finalists": 0, "seeds": 0},
+        "selection": {"finalists": 0, "seeds": 0, **origin},
     }
 
 
@@ -161,7 +175,7 @@ def _rank(candidate: Candidate) -> tuple[float, float]:
 
 
 def _ambiguous_names(sweeps: Sequence[TrackedSweep]) -> set[str]:
-    """Names of datasets or models that do not tell which is meant."""
+    """Ambiguous names of datasets or models."""
     full: dict[tuple[str, str], set[str]] = {}
     for sweep in sweeps:
         for kind, name in (("dataset", sweep.dataset), ("model", sweep.model)):
@@ -185,6 +199,7 @@ def _entry(
         "hyperparameters": trial.hyperparameters,
         "seed": trial.seed,
         "trial": trial.number,
+        "candidates": sweep.candidates or len(sweep.records),
         "run_id": sweep.run_ids.get(trial.number),
         "seeds": chosen.seeds,
         "verdict": sweep.verdict,
@@ -196,9 +211,14 @@ def _entry(
     }
 
 
-def _split(chosen: Candidate, split: str, metric: str) -> dict[str, float]:
+def _split(chosen: Candidate, split: SplitName, metric: str) -> dict[str, float]:
     """A split's metrics; with intervals, also after scaling, those of ECE, NLL and ``metric``."""
     shown = dict.fromkeys((*_METRICS, metric))
-    ends = ("", "_low", "_high", "_calibrated", "_calibrated_high")
-    more = [f"{m}{t}{end}" for m in ("ece", "nll", metric) for t in ("", "_scaled") for end in ends]
-    return dict(finite({name: chosen.mean(f"{split}_{name}") for name in (*shown, *more)}))
+    more = (
+        MetricName(name, "", scaled, statistic)
+        for name in ("ece", "nll", metric)
+        for scaled in (False, True)
+        for statistic in get_args(Statistic)
+    )
+    names = (*map(MetricName, shown), *more)
+    return dict(finite({str(n): chosen.mean(replace(n, split=split)) for n in names}))

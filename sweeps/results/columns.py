@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sweeps.formatting import metric_heading, metric_of
+from sweeps.formatting import metric_heading
+from trainables.contract.metric_names import MetricName
 
 _USUAL = "ece"
 
@@ -12,28 +13,29 @@ def objective_metric(objective: str) -> str:
 
     For the error, which is shown anyway, it is the ECE.
     """
-    metric = metric_of(objective)
+    metric = MetricName.parse(objective).metric
     return _USUAL if metric == "error" else metric
 
 
 def shown_metrics(objective: str) -> dict[str, tuple[str, str]]:
     """The metrics of a trial that a table shows, each with its heading in two lines.
 
-    Error and the objective's metric on the validation split, beside a calibration error up to what
-    a perfectly calibrated model would show; both on the test split, the metric also after
-    temperature scaling; and the temperature.
+    Error and the objective's metric on the validation split, for a calibration error with the
+    97.5% bound of a calibrated model; both on the test split, the metric also after temperature
+    scaling; and the temperature.
     """
     metric = objective_metric(objective)
-    scaled = objective.endswith("_scaled")
-    judged = f"val_{metric}_scaled" if scaled else f"val_{metric}"
+    scaled = MetricName.parse(objective).scaled
+    judged = MetricName(metric, "val", scaled)
+    bound = {judged.with_statistic("calibrated_high"): ("calib.", "bound")}
     heading = metric_heading(metric)
     return {
         "val_error": ("error", "val"),
-        judged: (heading, "val scaled" if scaled else "val"),
-        **({f"{judged}_calibrated_high": ("honest", "up to")} if metric.endswith("ece") else {}),
+        str(judged): (heading, "val scaled" if scaled else "val"),
+        **(bound if metric.endswith("ece") else {}),
         "test_error": ("error", "test"),
-        f"test_{metric}": (heading, "test"),
-        f"test_{metric}_scaled": (heading, "scaled"),
+        str(MetricName(metric, "test")): (heading, "test"),
+        str(MetricName(metric, "test", scaled=True)): (heading, "scaled"),
         "temperature": ("", "T"),
     }
 

@@ -1,4 +1,4 @@
-"""Is the chosen setting worth having? Better than cross-entropy, and than it with a temperature?"""
+"""Is the selected setting better than cross-entropy, and than cross-entropy with a temperature?"""
 
 from __future__ import annotations
 
@@ -7,30 +7,41 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from sweeps.formatting import counted, metric_heading
-from sweeps.results.columns import objective_metric
-from sweeps.search.ranking import Ranking
+from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
+from trainables.contract.metric_names import MetricName
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from trainables.metrics import Difference
+
 SCALED = " + temperature scaling"
+UNCHANGED_BY_TEMPERATURE = ("error",)  # it does not change which class is the most probable
 Verdict = Literal["supported", "not supported", "worse"]
+Split = Literal["validation", "test"]
+ReadPredictions = Callable[[int], bytes]
+
+_ERROR = 0.05  # the probability of an interval that misses, over all sweeps on a test split
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The chosen setting beside another, on the validation split.
+    """The selected setting beside another.
 
     Attributes:
-        ours: What was chosen, as it is judged: with a temperature if the objective says so.
+        ours: The selected setting as it is judged: with a temperature if the objective is scaled.
         theirs: What it is compared with.
         metric: Name of the metric.
-        value: Its difference, ours less theirs; means over the runs.
-        low: Lower end of the 95% interval over samples and seeds, corrected for the choice.
-        high: Its upper end.
-        verdict: ``supported`` (ours is better), ``not supported`` (it cannot be told) or ``worse``.
+        value: Difference of the metric, ours less theirs; means over the runs.
+        low: Lower end of its interval over samples and seeds.
+        high: Upper end.
+        verdict: ``supported`` (ours is better), ``not supported`` (it may be chance) or ``worse``.
         seeds: How many runs of each there are.
+        split: Whose samples: ``test`` took no part in the selection.
+        corrected_for: On the validation split, from how many settings ours was selected; on the
+            test split, how many sweeps were judged by it. The interval allows for that: all of
+            them together miss in at most 5 % of cases.
     """
 
     ours: str
@@ -41,6 +52,8 @@ class Comparison:
     high: float
     verdict: Verdict
     seeds: int
+    split: Split = "validation"
+    corrected_for: int | None = None  # None in results of before that was kept
 
     @property
     def difference(self) -> str:
@@ -48,118 +61,199 @@ class Comparison:
         return f"{self.value:+.4f} [{self.low:+.4f}, {self.high:+.4f}]"
 
 
-def compare(ranking: Ranking, read_predictions: Callable[[int], bytes]) -> list[Comparison]:
-    """Compare the chosen setting with cross-entropy as it is, and with a temperature.
+def compare(
+    ranking: Ranking, read_predictions: ReadPredictions, earlier_candidates: int = 0
+) -> list[Comparison]:
+    """Compare the selected setting with cross-entropy on the validation split.
 
     A temperature is fitted on one half of the validation split and judged on the other, both ways.
-    The level of the intervals is corrected for the choice among all settings that finished, which
-    the same samples made.
+    The intervals allow for the selection, which the same samples made.
 
     Args:
-        ranking: The sweep's.
-        read_predictions: Gives a trial's predictions on the validation split, a Parquet file's
-            content.
+        ranking: Of the sweep's trials.
+        read_predictions: Returns a trial's predictions on the validation split, the content of a
+            Parquet file.
+        earlier_candidates: How many settings earlier sweeps tried on the same data, from which this
+            sweep's selection continued.
 
     Returns:
-        Nothing where nothing was chosen or the baseline did not finish; of a chosen baseline the
-        comparison with a temperature alone; nothing either for a metric whose differences have no
-        interval that is known to cover.
+        One comparison with cross-entropy as it is and one with a temperature. None where no setting
+        was selected, the baseline did not finish, or no interval of the metric's differences is
+        known to cover. A selected baseline is compared with itself after a temperature only. By a
+        metric that no temperature changes (the error), the setting is compared with cross-entropy
+        as it is only.
 
     Raises:
         OSError: Predictions cannot be read.
         ValueError: They are damaged.
     """
-    from trainables.metrics import COMPARABLE
+    from trainables.metrics import difference
+    from trainables.posthoc import cross_fitted
 
-    chosen, baseline = ranking.chosen, ranking.baseline
-    objective = ranking.rule.objective
-    metric = objective_metric(objective)
-    if chosen is None or baseline is None or metric not in COMPARABLE:
-        return []
-    scaled = objective.endswith("_scaled")
-    runs = _Runs(read_predictions)
-    ours = runs.of(chosen.judged, scaled)
-    others = [runs.of(c.judged, scaled) for c in ranking.candidates if c.seeds and c != chosen]
-    name = f"{chosen.loss}{SCALED}" if scaled else chosen.loss
-    found = []
-    for theirs, with_temperature in ((baseline.loss, False), (f"{baseline.loss}{SCALED}", True)):
-        if (chosen, scaled) != (baseline, with_temperature):
-            found.append(
-                _compared(
-                    (name, ours),
-                    (theirs, runs.of(baseline.judged, with_temperature)),
-                    metric,
-                    runs,
-                    others,
-                    len(ranking.candidates),
-                )
-            )
-    return found
+    rivals = [c for c in ranking.candidates if c != ranking.baseline]
+    candidates = max(1, len(rivals) + earlier_candidates)
+    finalists = max(1, sum(c.seeds > 0 for c in rivals))
+    fresh = ranking.chosen is not None and ranking.chosen.seeds > 0
+
+    def judge(pair: _Pair) -> Difference:
+        return difference(
+            pair.metric,
+            pair.ours,
+            pair.theirs,
+            pair.runs.labels,
+            candidates=candidates,
+            finalists=finalists if fresh else candidates,
+            others=pair.others,
+            same_runs=pair.same_runs,
+            decisions=pair.runs.decisions,
+            cluster_size=pair.runs.cluster_size,
+        )
+
+    def scale(logits: Tensor, trial: TrialRecord, runs: _Runs) -> Tensor:
+        return cross_fitted(logits, runs.labels, cluster_size=runs.cluster_size)
+
+    return _compared(ranking, _Runs(read_predictions, scale), judge, "validation", candidates)
+
+
+def compare_on_test_split(
+    ranking: Ranking, read_predictions: ReadPredictions, sweeps: int = 1
+) -> list[Comparison]:
+    """Compare the selected setting with cross-entropy on the test split, which selected nothing.
+
+    Temperatures are those that were fitted on the validation split. The samples need no correction
+    for the selection; the finalists' networks do, as the best of them was selected. The allowed
+    error is shared by all sweeps that are judged by this split.
+
+    Args:
+        ranking: Of the sweep's trials.
+        read_predictions: As of :func:`compare`, on the test split.
+        sweeps: How many sweeps have evaluated this test split, this one included.
+
+    Returns:
+        As :func:`compare`.
+
+    Raises:
+        OSError: Predictions cannot be read.
+        ValueError: They are damaged.
+    """
+    from trainables.metrics import difference
+
+    finalists = max(1, sum(c.seeds > 0 for c in ranking.candidates if c != ranking.baseline))
+
+    def judge(pair: _Pair) -> Difference:
+        return difference(
+            pair.metric,
+            pair.ours,
+            pair.theirs,
+            pair.runs.labels,
+            confidence=1 - _ERROR / sweeps,
+            candidates=finalists,
+            finalists=finalists,
+            fresh_samples=True,
+            others=pair.others,
+            same_runs=pair.same_runs,
+            decisions=pair.runs.decisions,
+            cluster_size=pair.runs.cluster_size,
+        )
+
+    def scale(logits: Tensor, trial: TrialRecord, runs: _Runs) -> Tensor:
+        return logits / trial.outcome["temperature"]
+
+    return _compared(ranking, _Runs(read_predictions, scale), judge, "test", sweeps)
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Probabilities (N, K) of the runs of two settings, and of further ones."""
+
+    metric: str
+    ours: list[Tensor]
+    theirs: list[Tensor]
+    others: list[list[Tensor]]
+    same_runs: bool
+    runs: _Runs
 
 
 def _compared(
-    ours: tuple[str, list[Tensor]],
-    theirs: tuple[str, list[Tensor]],
-    metric: str,
+    ranking: Ranking,
     runs: _Runs,
-    others: list[list[Tensor]],
-    candidates: int,
-) -> Comparison:
-    from trainables.metrics import difference
+    judge: Callable[[_Pair], Difference],
+    split: Split,
+    corrected_for: int,
+) -> list[Comparison]:
+    from trainables.metrics import COMPARABLE
 
-    found = difference(
-        metric,
-        ours[1],
-        theirs[1],
-        runs.labels,
-        candidates=candidates,
-        others=others,
-        decisions=runs.decisions,
-        cluster_size=runs.cluster_size,
-    )
-    return Comparison(
-        ours[0],
-        theirs[0],
-        metric,
-        found.value,
-        found.low,
-        found.high,
-        found.verdict,
-        min(len(ours[1]), len(theirs[1])),
-    )
+    chosen, baseline = ranking.chosen, ranking.baseline
+    objective = MetricName.parse(ranking.rule.objective)
+    metric = objective.metric
+    if chosen is None or baseline is None or metric not in COMPARABLE:
+        return []
+    scaled = objective.scaled and metric not in UNCHANGED_BY_TEMPERATURE
+    ours = runs.of(chosen, scaled)
+    others = [
+        runs.of(each, scaled)
+        for each in ranking.candidates
+        if each.seeds and each not in (chosen, baseline)
+    ]
+    found = []
+    for with_temperature in (False,) if metric in UNCHANGED_BY_TEMPERATURE else (False, True):
+        if (chosen, scaled) == (baseline, with_temperature):
+            continue
+        theirs = runs.of(baseline, with_temperature)
+        judged = judge(_Pair(metric, ours, theirs, others, chosen == baseline, runs))
+        found.append(
+            Comparison(
+                chosen.loss + SCALED * scaled,
+                baseline.loss + SCALED * with_temperature,
+                metric,
+                judged.value,
+                judged.low,
+                judged.high,
+                judged.verdict,
+                min(len(ours), len(theirs)),
+                split,
+                corrected_for,
+            )
+        )
+    return found
 
 
 class _Runs:
-    """Probabilities of trials on the validation split, each read once."""
+    """Probabilities of trials on a split; each trial's predictions are read once.
 
-    def __init__(self, read: Callable[[int], bytes]) -> None:
-        self._read = read
+    Args:
+        read: Returns a trial's predictions, the content of a Parquet file.
+        scale: Divides a trial's logits by its temperature.
+    """
+
+    def __init__(
+        self, read: ReadPredictions, scale: Callable[[Tensor, TrialRecord, _Runs], Tensor]
+    ) -> None:
+        self._read, self._scale = read, scale
         self._logits: dict[int, Tensor] = {}
         self.labels: Tensor
         self.decisions = self.cluster_size = 1
 
-    def of(self, trials: Sequence[TrialRecord], scaled: bool) -> list[Tensor]:
-        """Of each trial (N, K), after a cross-fitted temperature if wanted."""
-        from trainables.posthoc import cross_fitted
-
+    def of(self, candidate: Candidate, scaled: bool) -> list[Tensor]:
+        """Of each judged trial (N, K), after its temperature if ``scaled``."""
         found = []
-        for trial in trials:
+        for trial in candidate.judged:
             logits = self._of(trial.number)
             if scaled:
-                logits = cross_fitted(logits, self.labels, cluster_size=self.cluster_size)
+                logits = self._scale(logits, trial, self)
             found.append(logits.softmax(dim=1))
         return found
 
     def _of(self, number: int) -> Tensor:
-        from trainables.outcome import read_predictions
-        from trainables.predictions import cluster_size_of, decisions_of
+        from trainables.files.predictions import cluster_size_of, decisions_of
+        from trainables.trials.outcome import read_predictions
 
         if number not in self._logits:
             data = self._read(number)
             logits, labels = read_predictions(data)
             if self._logits and not labels.equal(self.labels):
                 raise ValueError(
-                    f"trial {number} predicts other validation samples than those before it, or in "
+                    f"trial {number} predicts other samples than the trials before it, or in "
                     "another order"
                 )
             self.labels = labels
@@ -168,13 +262,28 @@ class _Runs:
         return self._logits[number]
 
 
+def deciding(comparisons: Sequence[Comparison]) -> Comparison | None:
+    """The comparison that the verdict is taken from.
+
+    It is that with cross-entropy after a temperature, or by a metric that no temperature changes,
+    with cross-entropy; on the test split, where there is one. None where that was not compared.
+    """
+    found = [
+        each
+        for each in comparisons
+        if each.theirs.endswith(SCALED) or each.metric in UNCHANGED_BY_TEMPERATURE
+    ]
+    return next((each for each in found if each.split == "test"), found[0] if found else None)
+
+
 def verdict(comparisons: Sequence[Comparison]) -> Verdict | None:
-    """Whether the choice beats cross-entropy with a temperature; None where it cannot be asked."""
-    return next((c.verdict for c in comparisons if c.theirs.endswith(SCALED)), None)
+    """Whether the selected setting beats cross-entropy with a temperature, by :func:`deciding`."""
+    found = deciding(comparisons)
+    return None if found is None else found.verdict
 
 
 def in_words(comparisons: Sequence[Comparison]) -> list[str]:
-    """What the comparisons say, a sentence each, and what follows of them."""
+    """The comparisons, a sentence each, and what follows from them."""
     said = {
         "supported": "Yes, that is supported",
         "not supported": "Not supported, it may be chance",
@@ -182,13 +291,24 @@ def in_words(comparisons: Sequence[Comparison]) -> list[str]:
     }
     lines = [
         f"Better than {each.theirs}? {said[each.verdict]}: {metric_heading(each.metric)} "
-        f"{each.difference} on the validation split, over samples and "
-        f"{counted(each.seeds, 'seed')}, corrected for the choice."
+        f"{each.difference} {_basis(each)}."
         for each in comparisons
     ]
-    if verdict(comparisons) in ("not supported", "worse"):
+    found = deciding(comparisons)
+    if found is not None and found.verdict != "supported":
         lines.append(
-            f"Nothing here is shown to beat {comparisons[-1].theirs}: that is what to use, "
-            "unless more validation samples tell otherwise."
+            f"No setting is shown to beat {found.theirs}: use that, unless a comparison on more "
+            "samples shows otherwise."
         )
     return lines
+
+
+def _basis(each: Comparison) -> str:
+    """What a verdict is based on, and what its interval is corrected for."""
+    seeds = f"over samples and {counted(each.seeds, 'seed')}"
+    if each.split == "validation":
+        among = f" among {each.corrected_for} settings" if each.corrected_for else ""
+        return f"on the validation split, {seeds}, corrected for the selection{among}"
+    several = each.corrected_for is not None and each.corrected_for > 1
+    sweeps = f", corrected for the {each.corrected_for} sweeps judged by it" if several else ""
+    return f"on the test split, which took no part in the selection, {seeds}{sweeps}"

@@ -6,16 +6,19 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from sweeps.formatting import counted, format_hyperparameters, metric_heading
 from sweeps.results.columns import objective_metric
 from sweeps.results.comparison import Comparison, in_words, verdict
+from sweeps.results.judgement import NOT_YET, Judgement
 from sweeps.results.leaderboard import front_rows, leaderboard
+from sweeps.results.reference import reference_rows
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.sweep_file.schema import SweepFile
+from trainables.contract.metric_names import MetricName
 
 _SHIFT: Final = re.compile(r"shift_(.+?)(?:_(\d))?(?<!_adaptive)_ece$")
 _OOD: Final = re.compile(r"ood_(.+)_auroc$")
@@ -35,7 +38,7 @@ def explain_choice(
         ]
     objective = ranking.rule.objective
     over = (
-        f"mean over {counted(chosen.seeds, 'new seed')}"
+        f"mean over {counted(chosen.seeds, 'fresh seed')}"
         if chosen.seeds
         else "one seed; set selection.finalists and selection.seeds to be surer"
     )
@@ -88,7 +91,7 @@ def _infeasible(ranking: Ranking) -> list[str]:
     if not ranking.rule.constraints:
         return []
     broken = Counter(limit for candidate in ranking.candidates for limit in candidate.broken)
-    named = [f"{count} for want of {limit}" for limit, count in broken.items()]
+    named = [f"{count} by {limit}" for limit, count in broken.items()]
     out = sum(not candidate.feasible for candidate in ranking.candidates)
     return [f"Infeasible: {out} of {len(ranking.candidates)} settings; {', '.join(named)}."] * (
         out > 0
@@ -96,29 +99,32 @@ def _infeasible(ranking: Ranking) -> list[str]:
 
 
 def _context(chosen: Candidate, objective: str) -> list[str]:
-    """What a calibration error of so many samples means."""
-    mean, most = (chosen.mean(f"{objective}_{end}") for end in ("calibrated", "calibrated_high"))
+    """What a calibrated model would show on the validation samples."""
+    name = MetricName.parse(objective)
+    mean = chosen.mean(name.with_statistic("calibrated"))
+    most = chosen.mean(name.with_statistic("calibrated_high"))
     if math.isnan(mean):
         return []
     return [
-        "On so many validation samples a perfectly calibrated model with these confidences would "
-        f"show {mean:.4f}, up to {most:.4f}."
+        "With this many validation samples a perfectly calibrated model with these confidences "
+        f"would show {mean:.4f}, up to {most:.4f}."
     ]
 
 
 def _on_the_test_split(chosen: Candidate, metric: str) -> str:
-    low, high = (chosen.mean(f"test_{metric}_{end}") for end in ("low", "high"))
+    name = MetricName(metric, "test")
+    low, high = chosen.interval(name)
     # Measured, a calibration error is too large: its value may lie above its own interval.
-    interval = "" if math.isnan(low) else f" (in the long run {low:.4f} to {high:.4f}, 95%)"
+    interval = "" if math.isnan(low) else f" (95% interval {low:.4f} to {high:.4f})"
     return (
-        f"On the test split, which chose nothing: {metric_heading(metric)} "
-        f"{chosen.mean(f'test_{metric}'):.4f}{interval}, after temperature scaling "
-        f"{chosen.mean(f'test_{metric}_scaled'):.4f}, error {chosen.mean('test_error'):.4f}."
+        f"On the test split: {metric_heading(metric)} "
+        f"{chosen.mean(name):.4f}{interval}, after temperature scaling "
+        f"{chosen.mean(replace(name, scaled=True)):.4f}, error {chosen.mean('test_error'):.4f}."
     )
 
 
 def _elsewhere(chosen: Candidate) -> list[str]:
-    """What became of it on the sets of ``evaluation``, set by set."""
+    """Results on the sets of ``evaluation``."""
     lines = []
     for key in chosen.judged[0].outcome:
         if shift := _SHIFT.match(key):
@@ -130,19 +136,19 @@ def _elsewhere(chosen: Candidate) -> list[str]:
             )
         elif ood := _OOD.match(key):
             lines.append(
-                f"By its confidence it tells {ood[1]} from the test split with an AUROC of "
+                f"Its confidence separates {ood[1]} from the test split with an AUROC of "
                 f"{chosen.mean(key):.4f}, after temperature scaling "
                 f"{chosen.mean(f'{key}_scaled'):.4f}."
             )
     return lines
 
 
-def elsewhere_rows(ranking: Ranking) -> list[dict[str, Any]]:
-    """What the choice and the baseline did on the sets of ``evaluation``, a row each metric.
+def evaluation_rows(ranking: Ranking) -> list[dict[str, Any]]:
+    """The selected setting and the baseline on the sets of ``evaluation``, a row per metric.
 
     Returns:
-        Rows ``set``, ``metric`` and ``numbers``: of the choice, of it after temperature scaling,
-        and the same of cross-entropy; NaN where they are not known.
+        Rows ``set``, ``metric`` and ``numbers``: of the selected setting, of it after temperature
+        scaling, and the same of cross-entropy; NaN where they are not known.
     """
     chosen, baseline = ranking.chosen, ranking.baseline
     rows: list[dict[str, Any]] = []
@@ -176,7 +182,9 @@ def failure_summary(records: Sequence[TrialRecord]) -> str:
 
 
 def answer(
-    ranking: Ranking, sweep: SweepFile, comparisons: Sequence[Comparison] = ()
+    ranking: Ranking,
+    sweep: SweepFile,
+    judgement: Judgement = NOT_YET,
 ) -> dict[str, Any]:
     """The answer for programs: the chosen setting with its metrics, the rows, the reasons."""
     chosen = ranking.chosen
@@ -185,11 +193,22 @@ def answer(
         "dataset": sweep.dataset.label,
         "model": sweep.model_label,
         "objective": ranking.rule.objective,
-        "why": explain_choice(ranking, sweep.training.adapt_share, comparisons),
-        "comparisons": [asdict(each) for each in comparisons],
-        "verdict": verdict(comparisons),
+        "warnings": list(judgement.warnings),
+        "why": [
+            *explain_choice(ranking, sweep.training.adapt_share, judgement.comparisons),
+            *judgement.on_ensemble,
+        ],
+        "candidates": judgement.candidates or len(ranking.candidates),
+        "comparisons": [asdict(each) for each in judgement.comparisons],
+        "verdict": verdict(judgement.comparisons),
         "guard_reference": ranking.reference,
-        "rows": leaderboard(ranking),
+        "references": [asdict(each) for each in judgement.references],
+        "rows": [
+            *leaderboard(ranking),
+            *reference_rows(judgement.references, ranking.rule.objective),
+            *judgement.rows,
+        ],
+        "ensemble": judgement.ensemble,
         **({"front": front_rows(ranking)} if ranking.rule.others else {}),
     }
     metrics = dict.fromkeys(("error", "ece", "nll", objective_metric(ranking.rule.objective)))
@@ -197,8 +216,8 @@ def answer(
         summary["chosen"] = {
             "loss": chosen.loss,
             "hyperparameters": chosen.setting.hyperparameters,
-            "val": {n: chosen.mean(f"val_{n}") for n in metrics},
-            "test": {n: chosen.mean(f"test_{n}") for n in metrics},
+            "val": {n: chosen.mean(MetricName(n, "val")) for n in metrics},
+            "test": {n: chosen.mean(MetricName(n, "test")) for n in metrics},
             "temperature": chosen.mean("temperature"),
         }
     return summary

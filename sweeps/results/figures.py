@@ -13,7 +13,6 @@ from sweeps.formatting import (
     metric_heading,
     objective_heading,
 )
-from sweeps.results.columns import objective_metric
 from sweeps.results.comparison import Comparison
 from sweeps.results.importance import finished_searches
 from sweeps.results.side_by_side import Beside
@@ -301,8 +300,8 @@ def differences(comparisons: Sequence[Comparison]) -> str:
     metric = metric_heading(comparisons[0].metric)
     ends = [end for c in comparisons for end in (c.low, c.high)]
     chart = Chart(
-        f"Difference of the choice in {metric}, with 95% intervals; left of 0 it is better",
-        axis(f"difference in validation {metric}: left of 0 the choice is better", [0.0, *ends]),
+        f"Difference of the selected setting in {metric}; left of 0 it is better",
+        axis(f"difference in {metric}: left of 0 the selected setting is better", [0.0, *ends]),
         Axis("", 0, len(comparisons) + 1, silent=True),
         left=14,
         height=70 + 44 * len(comparisons),
@@ -313,7 +312,7 @@ def differences(comparisons: Sequence[Comparison]) -> str:
         tip = f"{each.ours} less {each.theirs}: {each.difference}"
         chart.line([each.low, each.high], [height, height], COLOURS[0], width=3, tip=tip)
         chart.points([each.value], [height], Mark(COLOURS[1], size=5), [tip])
-        chart.text(each.low, height + 0.28, f"against {each.theirs}")
+        chart.text(each.low, height + 0.28, f"{each.split} split, against {each.theirs}")
     return chart.svg()
 
 
@@ -328,7 +327,7 @@ def _symbol(name: str) -> str:
 
 def _tip(record: TrialRecord, objective: str) -> str:
     value, error = record.outcome[objective], record.outcome["val_error"]
-    name = metric_heading(objective_metric(objective))
+    name = objective_heading(objective)
     return (
         f"{record.number}: {record.label}, {record.state} – {name} {format_fraction(value)}, "
         f"error {format_fraction(error)}"

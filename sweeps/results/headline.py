@@ -10,11 +10,13 @@ from sweeps.formatting import (
     counted,
     format_hyperparameters,
     format_loss,
+    format_temperature,
     metric_heading,
     objective_heading,
 )
-from sweeps.results.comparison import Comparison, verdict
+from sweeps.results.comparison import UNCHANGED_BY_TEMPERATURE, Comparison, verdict
 from sweeps.search.ranking import Candidate, Ranking
+from trainables.contract.metric_names import MetricName
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ def headline(ranking: Ranking, comparisons: Sequence[Comparison]) -> Headline:
 
     Args:
         ranking: Its trials.
-        comparisons: Of the choice with cross-entropy; empty before the sweep's end.
+        comparisons: Of the selected setting with cross-entropy; empty before the sweep's end.
     """
     chosen, baseline = ranking.chosen, ranking.baseline
     if chosen is None:
@@ -55,42 +57,50 @@ def _advice(
     comparisons: Sequence[Comparison],
     objective: str,
 ) -> str:
-    told = verdict(comparisons)
-    if told in ("not supported", "worse") and baseline is not None:
-        temperature = baseline.mean("temperature")
-        rest = "shown to be better" if told == "not supported" else "better"
-        if chosen.loss == baseline.loss:
-            return (
-                "Use plain cross-entropy, with or without a temperature: nothing else that was "
-                f"tried is {rest}."
-            )
-        return (
-            f"Use plain cross-entropy and divide its logits by T = {temperature:.2f}: nothing "
-            f"that was tried is {rest}. Best of the rest: {_name(chosen)}."
+    found = verdict(comparisons)
+    if found is None:
+        return f"{_name(chosen)} has the lowest validation {objective_heading(objective)}."
+    by_error = MetricName.parse(objective).metric in UNCHANGED_BY_TEMPERATURE
+    if found == "supported":
+        better = (
+            "it makes fewer errors than cross-entropy"
+            if by_error
+            else "its confidence is more honest than that of cross-entropy with a temperature, "
+            "which is what most people use"
         )
-    if told == "supported":
+        return f"Train with {_name(chosen)}: {better}."
+    rest = "shown to be better" if found == "not supported" else "better"
+    if baseline is None or chosen.loss == baseline.loss:
         return (
-            f"Train with {_name(chosen)}: its confidence is more honest than that of "
-            "cross-entropy with a temperature, which is what most people use."
+            "Use plain cross-entropy, with or without a temperature: nothing else that was "
+            f"tried is {rest}."
         )
-    lowest = objective_heading(objective)
-    return f"{_name(chosen)} has the lowest validation {lowest}."
+    temperature = "" if by_error else f" and divide its logits by T = {_temperature(baseline)}"
+    return (
+        f"Use plain cross-entropy{temperature}: nothing that was tried is {rest}. Best of the "
+        f"rest: {_name(chosen)}."
+    )
+
+
+def _temperature(candidate: Candidate) -> str:
+    return format_temperature(candidate.mean("temperature"))
 
 
 def _how_far_off(chosen: Candidate, baseline: Candidate | None) -> str:
     value = chosen.mean("test_ece")
     if math.isnan(value):
         return ""
-    low, high = (chosen.mean(f"test_ece_{end}") for end in ("low", "high"))
-    ends = "" if math.isnan(low) else f" (in the long run {100 * low:.1f} to {100 * high:.1f})"
+    low, high = chosen.interval(MetricName("ece", "test"))
+    ends = "" if math.isnan(low) else f" (95% interval {100 * low:.1f} to {100 * high:.1f})"
     text = (
         f"When {_name(chosen)} says how sure it is, it is off by {100 * value:.1f} percentage "
         f"points on average{ends}"
     )
     if baseline is not None and baseline != chosen:
-        plain, scaled = (100 * baseline.mean(f"test_ece{end}") for end in ("", "_scaled"))
+        ece = (MetricName("ece", "test", scaled) for scaled in (False, True))
+        plain, scaled = (100 * baseline.mean(name) for name in ece)
         text += f"; cross-entropy by {plain:.1f}, with a temperature by {scaled:.1f}"
-    return text + ", measured on test samples that chose nothing."
+    return text + ", on the test split."
 
 
 def _how_often_wrong(chosen: Candidate, baseline: Candidate | None) -> str:
@@ -111,7 +121,7 @@ def _supported(each: Comparison) -> str:
     }[each.verdict]
     return (
         f"{_words(each.ours)} {said.format(_words(each.theirs))} "
-        f"({metric_heading(each.metric)} {each.difference} on validation samples, "
+        f"({metric_heading(each.metric)} {each.difference} on {each.split} samples, "
         f"over {counted(each.seeds, 'seed')})."
     )
 

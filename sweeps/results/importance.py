@@ -1,4 +1,4 @@
-"""Which hyperparameters mattered, where there were trials enough to tell."""
+"""Which hyperparameters mattered, if there were enough trials."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FEWEST: Final = 20
 
 
 def finished_searches(records: Iterable[TrialRecord], objective: str) -> list[TrialRecord]:
-    """The trials that tell something of hyperparameters: ECE early in training says nothing."""
+    """The completed trials: ECE early in training is no evidence about hyperparameters."""
     return [r for r in records if r.state == "finished" and r.searched and objective in r.outcome]
 
 

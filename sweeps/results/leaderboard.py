@@ -74,7 +74,8 @@ def _note(candidate: Candidate, ranking: Ranking) -> str:
 def _unfinished_note(record: TrialRecord) -> str:
     if record.state == "failed":
         return f"failed: {record.reason}"
-    return f"stopped at epoch {record.epochs}"
+    how = "not finished, at" if record.state == "running" else "stopped at"
+    return f"{how} epoch {record.epochs}"
 
 
 def _mean(records: Sequence[TrialRecord], name: str) -> float:

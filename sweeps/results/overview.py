@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from sweeps.formatting import metric_heading
-from sweeps.results.columns import objective_metric
+from sweeps.formatting import objective_heading
 from sweeps.search.ranking import Ranking
 from sweeps.sweep_file.schema import SweepFile
 
@@ -21,7 +20,7 @@ class Overview:
         model: What the model is called.
         states: How many trials are in each state.
         started: When its first trial began, in seconds since the epoch; None before.
-        finished: Whether it has come to its answer.
+        finished: Whether it has finished.
         best: The best setting so far, with its objective; nothing where none passes the guard.
     """
 
@@ -40,10 +39,10 @@ def overview(sweep: SweepFile, ranking: Ranking, finished: bool) -> Overview:
     Args:
         sweep: The sweep.
         ranking: Of its trials so far.
-        finished: Whether it has come to its answer.
+        finished: Whether it has finished.
     """
     records, chosen = ranking.records, ranking.chosen
-    heading = metric_heading(objective_metric(sweep.objective))
+    heading = objective_heading(sweep.objective)
     return Overview(
         name=sweep.name,
         dataset=sweep.dataset.label,

@@ -12,6 +12,7 @@ from sweeps.results.columns import objective_metric
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.setting import BASELINE_LOSS
 from sweeps.sweep_file.schema import SweepFile
+from trainables.contract.metric_names import MetricName
 
 Form = Literal["markdown", "latex"]
 
@@ -67,8 +68,9 @@ def paper_table(ranking: Ranking, sweep: SweepFile, form: Form) -> str:
     """The best setting of each loss on the test split, as the papers print it.
 
     Error, and ECE, NLL and the objective's metric, each before and after temperature scaling, with
-    their 95% intervals and the temperature; means over the new seeds where there are any. Bold is
-    the lowest of each column among the settings that the guard lets pass.
+    their 95% intervals and the temperature; means over the fresh seeds where there are any. Bold is
+    the lowest of each column among the settings that the guard lets pass and that have the most
+    seeds: a mean over seeds and a single lucky run are not comparable.
 
     Args:
         ranking: The sweep's.
@@ -81,7 +83,8 @@ def paper_table(ranking: Ranking, sweep: SweepFile, form: Form) -> str:
     candidates = [c for loss in _losses(ranking) if (c := ranking.best_of(loss)) is not None]
     metrics = tuple(dict.fromkeys(("ece", objective_metric(ranking.rule.objective), "nll")))
     rows = [_cells(candidate, metrics) for candidate in candidates]
-    bold = _bold(rows, [candidate.feasible for candidate in candidates])
+    most = max((candidate.seeds for candidate in candidates), default=0)
+    bold = _bold(rows, [c.feasible and c.seeds == most for c in candidates])
     write = _latex if form == "latex" else _markdown
     return write(candidates, metrics, rows, bold, _caption(ranking, sweep, candidates))
 
@@ -93,22 +96,21 @@ def _losses(ranking: Ranking) -> list[str]:
 
 
 def _cells(candidate: Candidate, metrics: Sequence[str]) -> list[_Cell]:
-    cells = [_cell(candidate, "error", "")]
+    cells = [_cell(candidate, MetricName("error", "test"))]
     for metric in metrics:
-        cells += [_cell(candidate, metric, ""), _cell(candidate, metric, "_scaled")]
+        cells += [_cell(candidate, MetricName(metric, "test", s)) for s in (False, True)]
     cells[2] = replace(cells[2], temperature=candidate.mean("temperature"))  # once in a row
     return cells
 
 
-def _cell(candidate: Candidate, metric: str, ending: str) -> _Cell:
-    scale, digits = (1.0, 3) if metric in _NOT_PERCENT else (100.0, 2)
-    name = f"test_{metric}{ending}"
-    value, low, high = (scale * candidate.mean(f"{name}{end}") for end in ("", "_low", "_high"))
-    return _Cell(value, low, high, digits)
+def _cell(candidate: Candidate, name: MetricName) -> _Cell:
+    scale, digits = (1.0, 3) if name.metric in _NOT_PERCENT else (100.0, 2)
+    value, (low, high) = candidate.mean(name), candidate.interval(name)
+    return _Cell(scale * value, scale * low, scale * high, digits)
 
 
 def _bold(rows: Sequence[Sequence[_Cell]], feasible: Sequence[bool]) -> list[list[bool]]:
-    """Which cells are the lowest of their column, as far as the shown digits tell."""
+    """Which cells are the lowest of their column, in the digits shown."""
     columns = list(zip(*rows, strict=True))
     best = [
         min(
@@ -135,7 +137,8 @@ def _caption(ranking: Ranking, sweep: SweepFile, candidates: Sequence[Candidate]
     ]
     if most := max(seeds, default=0):
         parts.append(
-            f"Means over {counted(most, 'new seed')} where it was a finalist, else one seed."
+            f"Means over {counted(most, 'fresh seed')} where it was a finalist, else one seed"
+            + (", which is never bold." if len(seeds) > 1 else ".")
         )
     if not all(candidate.feasible for candidate in candidates):
         broken = {limit for candidate in candidates for limit in candidate.broken}

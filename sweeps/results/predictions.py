@@ -1,20 +1,23 @@
-"""What pictures need of a trial's predictions, with NumPy alone.
+"""The data behind the figures of predictions, computed with NumPy.
 
-Torch, which ``trainables.metrics`` is made with, takes longer to import than a whole report takes
-to be drawn. A test holds what is here to the metrics.
+``trainables.metrics`` needs torch, whose import takes longer than a whole report. A test compares
+these functions with the metrics.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import betaincinv  # scipy.stats takes a second to import
 
-from trainables.predictions import Array
+from trainables.files.predictions import Array
 
 _BINS: Final = 15
+_TAIL: Final = 0.025  # on each side of a bin's 95% interval
 
 
 def probabilities(logits: npt.ArrayLike, temperature: float = 1.0) -> Array:
@@ -32,39 +35,55 @@ def top_label(probs: npt.ArrayLike) -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True)
-class Bins:
-    """What a reliability diagram shows, an array of length 15 each.
+class Bin:
+    """One bin of a reliability diagram that holds at least one sample.
 
     Attributes:
-        edges: Of the bins, one more: a bin has its upper one, and the first has 0.
+        lower: Its lower edge, exclusive except for the first bin.
+        upper: Its upper edge, inclusive.
         count: Number of samples.
-        confidence: Mean confidence; NaN where the bin is empty.
-        accuracy: Share of right predictions; NaN where the bin is empty.
+        confidence: Mean confidence.
+        accuracy: Share of correct predictions.
+        low: Lower end of the 95% interval of the accuracy (Clopper and Pearson 1934).
+        high: Its upper end.
     """
 
-    edges: Array
-    count: Array
-    confidence: Array
-    accuracy: Array
-
-    @property
-    def calibration_error(self) -> float:
-        """The expected calibration error over these bins."""
-        gaps = np.nan_to_num(np.abs(self.confidence - self.accuracy))
-        return float((gaps * self.count).sum() / self.count.sum())
+    lower: float
+    upper: float
+    count: int
+    confidence: float
+    accuracy: float
+    low: float
+    high: float
 
 
-def reliability_bins(probs: npt.ArrayLike, labels: npt.ArrayLike) -> Bins:
-    """As :func:`trainables.metrics.reliability_bins`."""
+def reliability_bins(probs: npt.ArrayLike, labels: npt.ArrayLike) -> list[Bin]:
+    """The filled ones of 15 equal-width bins of confidence, in ascending order.
+
+    Args:
+        probs: (N, K) float.
+        labels: (N,) integers.
+    """
     confidence, predicted = top_label(probs)
     edges = np.linspace(0, 1, _BINS + 1)
     place = np.searchsorted(edges[1:-1], confidence, side="left")
-    count, sure, right = (
+    count, total, correct = (
         np.bincount(place, weights=weights, minlength=_BINS)
         for weights in (None, confidence, predicted == np.asarray(labels))
     )
-    with np.errstate(invalid="ignore"):  # of an empty bin
-        return Bins(edges, count, sure / count, right / count)
+    wrong = count - correct
+    with np.errstate(invalid="ignore"):  # 0/0 in empty bins, which are left out
+        low = np.where(correct > 0, betaincinv(correct, wrong + 1, _TAIL), 0.0)
+        high = np.where(wrong > 0, betaincinv(correct + 1, wrong, 1 - _TAIL), 1.0)
+        columns = (edges, edges[1:], count, total / count, correct / count, low, high)
+    rows = zip(*(column.tolist() for column in columns), strict=False)
+    return [Bin(*row) for row in rows if row[2]]
+
+
+def expected_calibration_error(bins: Sequence[Bin]) -> float:
+    """The expected calibration error over these bins."""
+    gaps = sum(each.count * abs(each.confidence - each.accuracy) for each in bins)
+    return gaps / sum(each.count for each in bins)
 
 
 def risk_coverage(probs: npt.ArrayLike, labels: npt.ArrayLike) -> Array:
@@ -72,5 +91,5 @@ def risk_coverage(probs: npt.ArrayLike, labels: npt.ArrayLike) -> Array:
     confidence, predicted = top_label(probs)
     _, group, size = np.unique(-confidence, return_inverse=True, return_counts=True)
     errors = np.bincount(group, weights=predicted != np.asarray(labels), minlength=len(size))
-    # The expected number of errors grows by a group's share with each of its samples.
+    # Samples of equal confidence share their errors evenly.
     return np.asarray(np.cumsum(np.repeat(errors / size, size)) / np.arange(1, len(group) + 1))

@@ -18,44 +18,49 @@ from sweeps.errors import first_line
 from sweeps.formatting import counted, format_hyperparameters, format_loss, metric_heading
 from sweeps.redaction import redact
 from sweeps.results import figures
-from sweeps.results.columns import objective_metric, one_line, shown_metrics
-from sweeps.results.comparison import Comparison
-from sweeps.results.explanation import elsewhere_rows, explain_choice, failure_summary
-from sweeps.results.headline import headline
+from sweeps.results.columns import one_line, shown_metrics
+from sweeps.results.explanation import evaluation_rows, explain_choice, failure_summary
+from sweeps.results.headline import Headline, headline
 from sweeps.results.importance import importances
+from sweeps.results.judgement import Judgement
 from sweeps.results.leaderboard import leaderboard
 from sweeps.results.predictions import probabilities, top_label
+from sweeps.results.reference import reference_rows, reference_warnings
+from sweeps.results.refinement import refinement_rows
 from sweeps.results.side_by_side import Beside, best_by_loss
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
+from sweeps.search.rules import rule_of
 from sweeps.sweep_file.loading import to_yaml
 from sweeps.sweep_file.schema import SweepFile
-from trainables.predictions import Array, cluster_size_of, decode_predictions
+from trainables.contract.metric_names import MetricName
+from trainables.files.predictions import Array, cluster_size_of, decode_predictions
 
 logger = logging.getLogger("calsweep")
 
 _FACTS = ("number", "role", "loss", "setting", "seed", "state", "epochs")
 _MOST_IN_A_MATRIX = 15  # classes
 
-_UNKNOWN = "not known: the sweep was begun by a calsweep that did not keep it"
+_UNKNOWN = "not known: the sweep was started by a calsweep that did not keep it"
 
 
 def render_report(
     sweep: SweepFile,
     records: Sequence[TrialRecord],
-    comparisons: Sequence[Comparison],
+    judgement: Judgement,
     read_predictions: Callable[[int], bytes],
     environment: Mapping[str, Any] | None,
     classes: Sequence[str] = (),
     shown_samples: Mapping[int, str] = MappingProxyType({}),
     labels: Sequence[str] = (),
+    skipped: str = "",
 ) -> str:
     """One HTML page that shows what a sweep found, finished or not.
 
     Args:
         sweep: The sweep.
         records: Its trials.
-        comparisons: What its choice is worth, once it has ended.
+        judgement: How the sweep was judged at its end.
         read_predictions: Gives a trial's predictions on the test split, a Parquet file's content;
             raises OSError where there are none.
         environment: What it ran on; None where that is not known.
@@ -63,8 +68,9 @@ def render_report(
         shown_samples: What some samples of the test split look like: words, or an image as
             ``data:`` URI.
         labels: What the decisions on a sample are about; none where there is one.
+        skipped: Which samples were skipped, one a line.
     """
-    ranking = Ranking(records, sweep.rule)
+    ranking = Ranking(records, rule_of(sweep))
     objective = sweep.objective
     metrics = {name: one_line(h) for name, h in shown_metrics(objective).items()}
     classifiers = [record for record in records if record.role != "encoder"]
@@ -75,19 +81,29 @@ def render_report(
         .get_template("report.html.j2")
         .render(
             sweep=sweep,
-            objective=metric_heading(objective_metric(objective)),
+            objective=metric_heading(objective),
             states=Counter(record.state for record in records),
             records=records,
             when=time.strftime(
                 "%Y-%m-%d %H:%M", time.localtime(min((r.started for r in records), default=0))
             ),
             minutes=_minutes(records),
-            headline=headline(ranking, comparisons) if records else None,
-            differences=Markup(figures.differences(comparisons)),
-            why=explain_choice(ranking, sweep.training.adapt_share, comparisons) if records else [],
+            headline=_headline(ranking, judgement) if records else None,
+            differences=Markup(figures.differences(judgement.comparisons)),
+            why=[
+                *explain_choice(ranking, sweep.training.adapt_share, judgement.comparisons),
+                *judgement.on_ensemble,
+            ]
+            if records
+            else [],
             warnings=_warnings(ranking, environment) if records else [],
             failures=failure_summary(records),
-            rows=leaderboard(ranking),
+            rows=[
+                *leaderboard(ranking),
+                *reference_rows(judgement.references, objective),
+                *judgement.rows,
+            ],
+            refinement=refinement_rows(ranking),
             metrics=metrics,
             columns=[*_FACTS, *metrics.values()],
             trials=[_trial_row(record, metrics) for record in records],
@@ -100,7 +116,9 @@ def render_report(
             maps=[Markup(svg) for svg in figures.maps(groups, objective)],
             on_test=_on_test(ranking, predictions, classes, labels),
             shown_samples=shown_samples,
-            elsewhere=elsewhere_rows(ranking),
+            skipped=skipped,
+            skipped_counts=[each for each in skipped.splitlines() if each.endswith("skipped:")],
+            elsewhere=evaluation_rows(ranking),
             sweep_yaml=to_yaml(sweep.model_dump(mode="json")),
             environment=_UNKNOWN if environment is None else json.dumps(environment, indent=1),
         )
@@ -128,7 +146,7 @@ def render_side_by_side(sweeps: Sequence[Beside]) -> str:
 
 
 def _shown_objective(each: Beside) -> str:
-    return metric_heading(objective_metric(each.sweep.objective))
+    return metric_heading(each.sweep.objective)
 
 
 def _templates() -> Environment:
@@ -198,7 +216,7 @@ def _on_test(
     ranking: Ranking, predictions: _Predictions, classes: Sequence[str], about: Sequence[str]
 ) -> dict[str, Any] | None:
     """What the chosen classifier does on the test split; None where its predictions are missing."""
-    from sweeps.results import on_test
+    from sweeps.results import held_out
 
     chosen, baseline = ranking.chosen, ranking.baseline
     found = predictions.of(chosen.judged[0]) if chosen is not None else None
@@ -208,13 +226,13 @@ def _on_test(
     probs = probabilities(logits)
     known = len(classes) == probs.shape[1]
     names = list(classes) if known else [str(index) for index in range(probs.shape[1])]
-    counts = on_test.confusion(probs, labels)
+    counts = held_out.confusion(probs, labels)
     curves = {chosen.judged[0].label: (probs, labels)}
     theirs = predictions.of(baseline.judged[0]) if baseline not in (None, chosen) else None
     if baseline is not None and theirs is not None:
         curves[baseline.judged[0].label] = probabilities(theirs[0]), theirs[1]
     confidence, predicted = top_label(probs)
-    by_class, by_label = on_test.by_class, on_test.by_label
+    by_class, by_label = held_out.by_class, held_out.by_label
     rows = by_label(probs, labels, about) if about else by_class(probs, labels, names)
     return {
         "label": chosen.judged[0].label,
@@ -223,13 +241,22 @@ def _on_test(
         "about": list(about),
         "sure": float(confidence.mean()),
         "right": float((predicted == labels).mean()),
-        "classes": Markup(on_test.class_chart(rows)),
-        "coverage": Markup(on_test.coverage_chart(curves)),
+        "classes": Markup(held_out.class_chart(rows)),
+        "coverage": Markup(held_out.coverage_chart(curves)),
         "names": names,
         "matrix": counts if len(names) <= _MOST_IN_A_MATRIX else None,
-        "pairs": on_test.confused_pairs(counts, names),
-        "mistakes": on_test.mistakes(probs, labels, names, about, predictions.cluster_size),
+        "pairs": held_out.confused_pairs(counts, names),
+        "mistakes": held_out.mistakes(probs, labels, names, about, predictions.cluster_size),
     }
+
+
+def _headline(ranking: Ranking, judgement: Judgement) -> Headline:
+    """The recommendation, or the reasons why there is none."""
+    worse = reference_warnings(ranking, judgement.references)
+    if any(warning not in worse for warning in judgement.warnings):
+        return Headline(" ".join(judgement.warnings), ())
+    found = headline(ranking, judgement.comparisons)
+    return Headline(" ".join([*worse, found.advice]), found.facts)
 
 
 def _warnings(ranking: Ranking, environment: Mapping[str, Any] | None) -> list[str]:
@@ -241,7 +268,7 @@ def _warnings(ranking: Ranking, environment: Mapping[str, Any] | None) -> list[s
     if ranking.baseline is None:
         found.append(
             "The cross-entropy baseline did not finish: the guard compares with the lowest "
-            "validation error instead, and nothing says whether the choice is worth having."
+            "validation error instead, and the selected setting has no verdict."
         )
     chosen = ranking.chosen
     if chosen is not None:
@@ -249,7 +276,7 @@ def _warnings(ranking: Ranking, environment: Mapping[str, Any] | None) -> list[s
     resumed = (environment or {}).get("resumed", ())
     if resumed:
         found.append(
-            "The sweep went on with other versions than it was begun with (see the environment "
+            "The sweep continued with other versions than it was started with (see the environment "
             "below): trials may differ for that alone."
         )
     return found
@@ -264,10 +291,10 @@ def _of_choice(chosen: Candidate, objective: str) -> list[str]:
         )
     if any(record.outcome.get("temperature_at_bound") for record in chosen.judged):
         found.append("Its temperature ran into a bound of the fit: do not rely on it.")
-    perfect = chosen.mean(f"{objective}_calibrated_high")
+    perfect = chosen.mean(MetricName.parse(objective).with_statistic("calibrated_high"))
     if chosen.objective <= perfect:
         found.append(
-            f"There are too few validation samples to tell its {objective}, "
+            f"There are too few validation samples to distinguish its {objective}, "
             f"{chosen.objective:.4f}, from that of a perfectly calibrated model (up to "
             f"{perfect:.4f})."
         )

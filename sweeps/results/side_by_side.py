@@ -1,15 +1,15 @@
-"""Several sweeps beside each other: what changes from one data set, or one model, to the next."""
+"""Several sweeps beside each other: what changes from one dataset, or one model, to the next."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from sweeps.results.columns import objective_metric
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.sweep_file.schema import SweepFile
+from trainables.contract.metric_names import MetricName
 
 
 @dataclass(frozen=True)
@@ -32,17 +32,18 @@ class Beside:
         chosen = self.ranking.chosen
         if chosen is None:
             return {}
-        metric = objective_metric(self.ranking.rule.objective)
+        name = MetricName(MetricName.parse(self.ranking.rule.objective).metric, "test")
+        low, high = chosen.interval(name)
         return {
             "loss": chosen.loss,
             "hyperparameters": chosen.setting.hyperparameters,
             "objective": chosen.objective,
             "val_error": chosen.val_error,
-            "test": chosen.mean(f"test_{metric}"),
-            "test_low": chosen.mean(f"test_{metric}_low"),
-            "test_high": chosen.mean(f"test_{metric}_high"),
+            "test": chosen.mean(name),
+            "test_low": low,
+            "test_high": high,
             "test_error": chosen.mean("test_error"),
-            "test_scaled": chosen.mean(f"test_{metric}_scaled"),
+            "test_scaled": chosen.mean(replace(name, scaled=True)),
             "temperature": chosen.mean("temperature"),
         }
 

@@ -1,4 +1,4 @@
-"""What is best while a sweep still runs, and why: one line each, for whoever looks on."""
+"""What is best while a sweep still runs, and why: one line each, for the progress line."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def so_far(ranking: Ranking) -> SoFar:
             return NONE_YET
         return SoFar(f"none of {counted(len(ranking.candidates), 'setting')} passes", _out(ranking))
     value = f"{ranking.rule.objective} {chosen.objective:.4f}"
-    seeds = f", mean of {counted(chosen.seeds, 'new seed')}" if chosen.seeds else ""
+    seeds = f", mean of {counted(chosen.seeds, 'fresh seed')}" if chosen.seeds else ""
     reasons = (*_beside_baseline(chosen, ranking), _front(ranking), _out(ranking))
     return SoFar(f"{chosen.trials[0].label}, {value}{seeds}", "; ".join(filter(None, reasons)))
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-# Okabe and Ito's colours, which the colour-blind can tell apart; the eighth is the text's.
+# Okabe and Ito's colours, which the colour-blind can distinguish; the eighth is the text's.
 COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"),
     "var(--ink,#222)",
@@ -18,7 +18,7 @@ _INK, _DIM, _LINE = "var(--ink,#222)", "var(--dim,#667085)", "var(--line,#ddd)"
 _STYLE = f"text{{font:12px system-ui,sans-serif;fill:{_INK}}}.dim{{fill:{_DIM}}}"
 _RIGHT, _TOP, _BOTTOM = 14, 12, 44
 _LEGEND_ROW = 18
-_LETTER = 6.6  # width of one in pixels, about
+_LETTER = 7.2  # pixels, approximate width of a letter in the widest common fonts
 _SHAPES = {
     "circle": "M{x} {y}m-{r} 0a{r} {r} 0 1 0 {d} 0a{r} {r} 0 1 0 -{d} 0",
     "square": "M{x} {y}m-{r} -{r}h{d}v{d}h-{d}z",
@@ -29,7 +29,7 @@ _SHAPES = {
 
 @dataclass(frozen=True)
 class Mark:
-    """How points of one kind look: a colour, and a shape for those who cannot tell colours."""
+    """How points of one kind look: a colour, and a shape for the colour-blind."""
 
     colour: str
     shape: str = "circle"
@@ -224,7 +224,7 @@ class Chart:
         )
 
     def svg(self) -> str:
-        """The whole chart. The ends of its axes are attributes, for whoever reads it back."""
+        """The whole chart. The ends of its axes are attributes, for programs that read it back."""
         rows = self._legend_rows()
         height = self.height + _LEGEND_ROW * len(rows)
         legend = "".join(

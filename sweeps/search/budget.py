@@ -31,18 +31,19 @@ class Budget:
         self._epochs_each = sweep.training.epochs
         self._gpus = sweep.scaling.gpus * sweep.scaling.num_workers
         self._began = time.time()
+        # A trial that will be resumed has ended its earlier runs, see TrialRecord.cut_off.
         self._before = _together(run for record in records for run in record.times)
         self._running = {r.number: r for r in records if r.state == "running"}
         self._epochs_of_ended = 0
         self._seconds_of_ended = 0.0
         self._longest = 0.0  # seconds of a trial that ran to its end
-        self._most_at_once = 1
+        self._most_at_once = _most_at_once(run for record in records for run in record.times)
         for record in records:
             if record.state != "running":
                 self._count(record)
 
     def begins(self, record: TrialRecord, at_once: int) -> None:
-        """A trial begins, or goes on, as one of so many."""
+        """A trial begins, or continues, as one of so many."""
         self._running[record.number] = record
         self._most_at_once = max(self._most_at_once, at_once)
 
@@ -112,6 +113,18 @@ class Budget:
 def _together(spans: Iterable[Sequence[float]]) -> float:
     """The length of all spans, where several overlap counted once."""
     return sum(end - begin for begin, end in _merged(sorted(map(tuple, spans))))
+
+
+def _most_at_once(spans: Iterable[Sequence[float]]) -> int:
+    """How many of the spans overlap at the most; 1 where there is none."""
+    running = most = 0
+    changes = sorted(
+        (when, step) for span in spans for when, step in zip(span, (1, -1), strict=False)
+    )
+    for _, step in changes:  # at the same moment one ends before the next begins
+        running += step
+        most = max(most, running)
+    return max(1, most)
 
 
 def _merged(spans: Iterable[tuple[float, ...]]) -> Iterator[tuple[float, float]]:

@@ -62,7 +62,7 @@ class TrialWindow(InMemoryStorage):
         deepcopy: bool = True,
         states: Container[TrialState] | None = None,
     ) -> list[FrozenTrial]:
-        """The trials in the window, where they are only looked at; all, where copies are wanted."""
+        """The trials in the window if they are only read; all trials if copies are expected."""
         if deepcopy or states == (TrialState.WAITING,):
             return super().get_all_trials(study_id, deepcopy, states)
         shown = self._open.union(self._latest, (trial_id for _, trial_id in self._best))

@@ -2,7 +2,7 @@
 
 A constant classifier can have an ECE of zero, so ECE alone chooses nothing: a trial is feasible
 only if its validation error is at most the cross-entropy baseline's plus a tolerance. And the
-best of many trials is lucky, so the last word is the mean over new seeds. The test split is
+best of many trials is lucky, so the last word is the mean over fresh seeds. The test split is
 never looked at here.
 """
 
@@ -12,12 +12,16 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import fmean
+from statistics import NormalDist, fmean
 
 from sweeps.search.entries import Entry
 from sweeps.search.record import TrialRecord
+from sweeps.search.rules import Limit, Rule
 from sweeps.search.setting import BASELINE_LOSS, Setting
-from sweeps.sweep_file.schema import Limit, Rule
+from trainables.contract.metric_names import MetricName
+
+_LEAST_CHANCE = 0.05  # of keeping the guard, below which a setting is not trained again
+_WIDTH_OF_95_PERCENT = 2 * 1.96  # standard deviations
 
 References = dict[str, float]
 """By metric, what limits are measured from."""
@@ -29,7 +33,7 @@ class Candidate:
 
     Attributes:
         trials: Its finished trials, the first is the one of the search.
-        judged: Those that it is judged by: the ones with new seeds, or the first where there
+        judged: Those that it is judged by: the ones with fresh seeds, or the first where there
             are none.
         objective: Mean of the objective over ``judged``.
         val_error: Mean validation error over ``judged``.
@@ -66,18 +70,22 @@ class Candidate:
 
     @property
     def seeds(self) -> int:
-        """How many new seeds it is judged by; 0 where it was trained in the search alone."""
+        """How many fresh seeds it is judged by; 0 where it was trained in the search alone."""
         return len(self.judged) if self.judged[0].role == "finalist" else 0
 
-    def mean(self, metric: str) -> float:
+    def mean(self, metric: str | MetricName) -> float:
         """Mean of a metric over the judged trials (NaN where it is undefined)."""
-        return fmean(trial.outcome.get(metric, math.nan) for trial in self.judged)
+        return fmean(trial.outcome.get(str(metric), math.nan) for trial in self.judged)
+
+    def interval(self, metric: MetricName) -> tuple[float, float]:
+        """The ends of a metric's 95% interval, likewise."""
+        return self.mean(metric.with_statistic("low")), self.mean(metric.with_statistic("high"))
 
 
 class Ranking:
-    """A sweep's settings, best first; made once of its records and asked by whoever shows them.
+    """A sweep's settings, best first, computed once from its records.
 
-    Settings that were trained again with new seeds come before those that were not: a single
+    Settings that were trained again with fresh seeds come before those that were not: a single
     trial's objective is the luckier the more trials there were. Where the baseline did not
     finish, the lowest validation error stands in for it.
 
@@ -128,7 +136,7 @@ class Ranking:
     def front(self) -> tuple[Candidate, ...]:
         """The feasible settings that none beats in all objectives, by the first of them.
 
-        Like is compared with like: where settings were trained again with new seeds, only those.
+        Like is compared with like: where settings were trained again with fresh seeds, only those.
         """
         alike = [c for c in self.candidates if self.chosen and c.seeds == self.chosen.seeds]
         feasible = [c for c in alike if c.feasible]
@@ -158,19 +166,51 @@ class Ranking:
         return next((c for c in self.candidates if c.loss == loss), None)
 
     def finalists(self, count: int) -> list[Candidate]:
-        """The settings to train again: the best feasible ones, and the baseline to compare with.
+        """The settings to train again with fresh seeds: the most promising ones, and the baseline.
 
-        Of several objectives the front's, from one end to the other where they are too many. The
-        baseline is among them also where a constraint does not let it pass.
+        With one objective these are the settings of the lowest expected objective, see
+        :meth:`_expected_objective`. With several they are those of the Pareto front, from one end
+        to the other where they are too many. The baseline is among them even if it breaks a
+        constraint.
 
         Args:
             count: How many, the baseline not counted; 0 for none at all.
         """
         if count == 0:
             return []
-        feasible = [c for c in self.candidates if c.feasible]
-        chosen = _spread(self.front, count) if self.rule.others else feasible[:count]
-        return chosen + [c for c in self.candidates if c.loss == BASELINE_LOSS and c not in chosen]
+        if self.rule.others:
+            found = _spread(self.front, count)
+        else:
+            guard = self.rule.limits["guard"]
+            promising = (
+                candidate
+                for candidate in self.candidates
+                if set(candidate.broken) <= {guard} and self._chance(candidate) >= _LEAST_CHANCE
+            )
+            found = sorted(promising, key=self._expected_objective)[:count]
+        return found + [c for c in self.candidates if c.loss == BASELINE_LOSS and c not in found]
+
+    def _expected_objective(self, candidate: Candidate) -> float:
+        """P × its objective + (1 - p) × the baseline's, p the probability that it keeps the guard.
+
+        A setting that turns out to break the guard leaves the baseline to be selected.
+        """
+        chance = self._chance(candidate)
+        if self.baseline is None or chance == 1:
+            return candidate.objective
+        return chance * candidate.objective + (1 - chance) * self.baseline.objective
+
+    def _chance(self, candidate: Candidate) -> float:
+        """The probability that a setting's true error respects the guard.
+
+        It follows from the intervals of both measured errors, taken as independent and normal.
+        Where one is not known, the measured errors decide.
+        """
+        widths = [_error_width(c) for c in (candidate, self.baseline) if c is not None]
+        if self.baseline is None or candidate == self.baseline or not all(widths):
+            return float(candidate.feasible)
+        allowed = self.baseline.val_error + self.rule.guard - candidate.val_error
+        return NormalDist().cdf(allowed / (math.hypot(*widths) / _WIDTH_OF_95_PERCENT))
 
     def _references(self, judged: Sequence[list[TrialRecord]]) -> dict[bool, References]:
         """What limits are measured from: for settings trained again (True), and for the others."""
@@ -224,6 +264,12 @@ def _means(trials: Sequence[TrialRecord], rule: Rule) -> References:
 
 def _has(record: TrialRecord, rule: Rule) -> bool:
     return all(math.isfinite(record.outcome.get(name, math.nan)) for name in rule.objectives)
+
+
+def _error_width(candidate: Candidate) -> float:
+    """Width of the 95% interval of its validation error; 0 where it has none."""
+    width = candidate.mean("val_error_high") - candidate.mean("val_error_low")
+    return 0.0 if math.isnan(width) else width
 
 
 def _spread(front: Sequence[Candidate], count: int) -> list[Candidate]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from sweeps.formatting import format_setting
 from sweeps.search.entries import CompactEntry, Entry
 from sweeps.search.setting import Setting
-from trainables.report import Role, TrialConfig
+from trainables.contract.report import Role, TrialConfig
 
 State = Literal["running", "finished", "stopped", "failed"]
 
@@ -29,7 +30,10 @@ class TrialRecord:
         ended: The same, or None while it runs.
         history: One entry per epoch, the metrics by name.
         runs: When its process ran, in seconds since the epoch: ``[began, ended]`` each time, and
-            ``[began]`` of one that goes on or was cut off. None in records of before that was kept.
+            ``[began]`` of one that continues or was cut off. None in records of before that was
+            kept.
+        sweep_id: Of the sweep that wrote it; None before it is written, and in records from before
+            that was kept.
     """
 
     number: int
@@ -43,10 +47,13 @@ class TrialRecord:
     ended: float | None = None
     history: list[Entry] = field(default_factory=list)
     runs: list[list[float]] = field(default_factory=list)
+    sweep_id: str | None = field(default=None, compare=False)
 
     @classmethod
     def from_file(cls, number: int, values: Any) -> TrialRecord:
         """A record as it was written, unless that was damaged since.
+
+        Fields that a newer calsweep may have added are left out.
 
         Args:
             number: The trial's, by the file's name.
@@ -54,11 +61,11 @@ class TrialRecord:
 
         Raises:
             ValueError: It is no record, or another trial's.
-            TypeError: It lacks values, or has some that no record has, or that are no numbers.
+            TypeError: It is no mapping, lacks values, or has some that are no numbers.
             OverflowError: It has numbers that are too large.
         """
-        record = cls(**values) if isinstance(values, dict) else None
-        if record is None or not record._is_whole(number):
+        record = cls(**known_fields(cls, values))
+        if not record._is_whole(number):
             raise ValueError(f"not the record of trial {number}")
         record.history = [CompactEntry(entry) for entry in record.history]
         return record
@@ -78,6 +85,7 @@ class TrialRecord:
             (self.reason, str | None),
             (self.history, list),
             (self.runs, list),
+            (self.sweep_id, str | None),
         )
         return (
             self.number == number
@@ -91,7 +99,7 @@ class TrialRecord:
 
     @property
     def searched(self) -> bool:
-        """Whether it is of the search: no encoder, nor a finalist's new seed."""
+        """Whether it is of the search: no encoder, nor a finalist's fresh seed."""
         return self.role not in ("encoder", "finalist")
 
     @property
@@ -104,20 +112,36 @@ class TrialRecord:
         """Epochs completed."""
         return int(self.outcome.get("epoch", 0))
 
-    def goes(self, now: float) -> None:
-        """Its process begins, or begins anew."""
+    def run(self, now: float) -> None:
+        """Its process starts, for the first time or again."""
         self.runs.append([now])
 
-    def rests(self, now: float | None = None) -> None:
+    def pause(self, now: float) -> None:
         """Its process has ended.
 
         Args:
-            now: When; None where that is not known, as nobody was there: after its last epoch.
+            now: When.
         """
         if self.runs and len(self.runs[-1]) == 1:
+            self.runs[-1].append(max(self.runs[-1][0], now))
+
+    def cut_off(self, history: Iterable[Entry], now: float) -> None:
+        """Its process ended while no driver was running: after the last epoch of its checkpoint.
+
+        The duration of the epoch is taken from the worker, not the time, because the clocks of
+        worker and driver may differ by hours.
+
+        Args:
+            history: The epochs that its checkpoint knows of.
+            now: The time by the driver's clock.
+        """
+        known = self.epochs
+        self.history = list(history)
+        if self.runs and len(self.runs[-1]) == 1:
             (began,) = self.runs[-1]
-            known = self.outcome.get("timestamp", began)
-            self.runs[-1].append(max(began, known if now is None else now))
+            last = self.outcome if self.epochs > known else {}
+            seconds = last.get("run_seconds", last.get("timestamp", began) - began)
+            self.pause(min(began + seconds, now))
 
     def seconds(self, now: float) -> float:
         """How long it has run in all."""
@@ -148,11 +172,22 @@ class TrialRecord:
         return " ".join(part for part in (stage, setting, seed) if part)
 
     def add(self, entry: Entry) -> bool:
-        """Append an epoch's metrics, unless that epoch is there already; whether it was new."""
+        """Append an epoch's metrics, unless that epoch already exists; whether it was new."""
         if entry["epoch"] <= self.epochs:
             return False
         self.history.append(CompactEntry(entry))
         return True
+
+
+def known_fields(kind: type, values: Any) -> dict[str, Any]:
+    """Those of the values that a dataclass has fields for: a newer calsweep may have written more.
+
+    Raises:
+        TypeError: They are no mapping.
+    """
+    if not isinstance(values, dict):
+        raise TypeError(f"{type(values).__name__} is no mapping")
+    return {each.name: values[each.name] for each in fields(kind) if each.name in values}
 
 
 def _is_entry(entry: Any) -> bool:

@@ -39,7 +39,7 @@ class Stopper(Protocol):
 class SuccessiveHalving:
     """ASHA, in its stopping form, within each loss (Li et al. 2020, section 3).
 
-    A trial that comes to a rung goes on if its metric is among the best 1/η of all trials of its
+    A trial that comes to a rung continues if its metric is among the best 1/η of all trials of its
     loss that have come there so far. A net trained with, say, focal loss has a high NLL by
     construction, so trials of different losses do not compete; which loss deserves more trials is
     for the sampler to find.
@@ -55,7 +55,7 @@ class SuccessiveHalving:
         self._reached: defaultdict[tuple[str, int], _Reached] = defaultdict(_Reached)
 
     def judge(self, record: TrialRecord, entry: Entry) -> bool:
-        """Compare with the trials that came to the rung before; see :class:`Stopper`."""
+        """Compare with the trials that reached the rung before; see :class:`Stopper`."""
         epoch, value = int(entry["epoch"]), entry.get(self._metric, math.nan)
         if epoch not in self.rungs:
             return False
@@ -72,7 +72,7 @@ class SuccessiveHalving:
 
 @dataclass
 class _Reached:
-    """The trials of a loss that have come to a rung: their numbers, and what is known, sorted."""
+    """The trials of a loss that have reached a rung: their numbers, and what is known, sorted."""
 
     trials: set[int] = field(default_factory=set)
     known: list[float] = field(default_factory=list)

@@ -19,6 +19,7 @@ from optuna.trial import TrialState
 from sweeps.search.internals import TrialWindow
 from sweeps.search.ranking import baseline_means, best_values, excesses
 from sweeps.search.record import TrialRecord
+from sweeps.search.rules import rule_of
 from sweeps.search.samplers import SAMPLERS
 from sweeps.search.setting import Setting
 from sweeps.search.space import SearchSpace
@@ -34,7 +35,7 @@ _DRAWS = 20  # tries of the sampler to suggest a setting that is new
 class SweepStudy:
     """Optuna's view of a sweep.
 
-    What it is told of a trial: its objective and by how much it breaks each limit; a trial that
+    What it learns of a trial: its objective and by how much it breaks each limit; a trial that
     the scheduler stopped is PRUNED, so that an early, low ECE never counts as a final one; a
     failed trial is FAIL. Of several objectives Optuna knows no PRUNED: such a trial is COMPLETE
     and breaks a limit of its own, being stopped. Until the cross-entropy baseline has ended
@@ -60,7 +61,7 @@ class SweepStudy:
         self._sizes = space.sizes
         self._tried: dict[str, set[Setting]] = {loss: set() for loss in self._sizes}
         self._waiting: list[TrialRecord] = []
-        self._rule = sweep.rule
+        self._rule = rule_of(sweep)
         self._references: dict[str, float] | None = None
         self._baseline_failed = False
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.errors import UserError
 from sweeps.search.ranking import baseline_means, best_values, excesses
 from sweeps.search.record import TrialRecord
+from sweeps.search.rules import rule_of
 from sweeps.search.setting import Setting
 from sweeps.sweep_file.schema import SweepFile
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EarlierTrial:
-    """A finished trial of another sweep, as this sweep's study is told of it.
+    """A finished trial of another sweep, as this sweep's study learns of it.
 
     Attributes:
         loss: Name of the loss.
@@ -75,7 +76,7 @@ def earlier_trials(
 def _fitting(
     records: Sequence[TrialRecord], sweep: SweepFile, space: SearchSpace
 ) -> list[EarlierTrial]:
-    rule = sweep.rule
+    rule = rule_of(sweep)
     needed = {*rule.objectives, *(limit.metric for limit in rule.limits.values())}
     finished = [
         r

@@ -17,7 +17,7 @@ from functools import partial
 from sweeps.errors import first_line
 from sweeps.formatting import finite
 from sweeps.search.record import TrialRecord
-from trainables.storage import Folder
+from trainables.files.storage import Folder
 
 SIZE = 100  # trials in a block
 READERS = 16  # at once
@@ -88,7 +88,7 @@ class BlockWriter:
             return
         first = record.number - record.number % SIZE
         block = self._ended[first]
-        block[record.number] = record  # which may be told of twice
+        block[record.number] = record  # which may be notified twice
         if len(block) == SIZE:
             self._write(first, self._ended.pop(first).values())
 

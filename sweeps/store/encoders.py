@@ -2,7 +2,7 @@
 
 An encoder is kept in the storage under what it is made of: the data, the model, its loss, its
 recipe and its seed, the number of workers, the user's own code and the packages' versions. So
-sweeps that differ in the heads only share it, and a sweep that goes on with other versions keeps
+sweeps that differ in the heads only share it, and a sweep that continues with other versions keeps
 the one that it began with.
 """
 
@@ -15,12 +15,12 @@ from sweeps.store.environment import describe_environment
 from sweeps.store.identity import own_modules
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
-from trainables.config import EncoderSetup
-from trainables.digests import digest_of
-from trainables.storage import Folder
+from trainables.contract.config import EncoderSetup
+from trainables.files.digests import digest_of
+from trainables.files.storage import Folder
 
 if TYPE_CHECKING:
-    from trainables.data.base import Data
+    from trainables.data.core.base import Data
 
 _NAME = "encoders"  # a file of the sweep's: where its encoders lie
 
@@ -65,6 +65,6 @@ def trained_encoders(sweep: SweepFile, setup: EncoderSetup | None) -> frozenset[
     """The seeds of the sweep for which an encoder lies there, complete."""
     if setup is None:
         return frozenset()
-    from trainables.two_stage import encoder_folder, is_trained
+    from trainables.trials.two_stage import encoder_folder, is_trained
 
     return frozenset(seed for seed in sweep.seeds if is_trained(encoder_folder(setup.uri, seed)))

@@ -1,9 +1,9 @@
-"""What a sweep was begun with: its data, its environment and the user's own code.
+"""What a sweep was started with: its data, its environment and the user's own code.
 
-It is kept in the sweep's folder when that is made, and compared when the sweep goes on. Trials on
+It is kept in the sweep's folder when that is made, and compared when the sweep continues. Trials on
 other data cannot be ranked with those before, and a trial that was cut off would train on what
 were its validation samples, so changed data are refused. Other versions or other code may be meant,
-and are told.
+and are reported.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 from sweeps.errors import UserError
 from sweeps.store.environment import describe_environment
 from sweeps.sweep_file.schema import SweepFile
-from trainables.digests import digest_of
-from trainables.storage import Folder
+from trainables.files.digests import digest_of
+from trainables.files.storage import Folder
 
 if TYPE_CHECKING:
-    from trainables.data.base import Data
+    from trainables.data.core.base import Data
 
 _NAME = "identity.json"
 _SPLITS = ("train", "validation", "test")  # none is known of data that the user's own loop reads
@@ -47,6 +47,7 @@ class Identity:
         modules: A digest of each file of the user's own code.
         classes: Their names; none of a sweep from before they were kept.
         labels: What the decisions on a sample are about; none where there is one.
+        test: Digest of the test split alone; None in sweeps from before it was kept.
     """
 
     digest: str
@@ -55,6 +56,11 @@ class Identity:
     modules: dict[str, str]
     classes: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+    test: str | None = None
+
+    def shares_test_split(self, other: Identity) -> bool:
+        """Whether both have the same test split, as far as is known."""
+        return self.digest == other.digest or (self.test is not None and self.test == other.test)
 
 
 def identify(sweep: SweepFile, dataset: Data) -> Identity:
@@ -66,6 +72,7 @@ def identify(sweep: SweepFile, dataset: Data) -> Identity:
         modules=own_modules(sweep.named),
         classes=dataset.classes,
         labels=dataset.task.names,
+        test=dataset.test_digest(),
     )
 
 
@@ -89,15 +96,15 @@ def read_identity(folder: Folder) -> Identity | None:
 
 
 def read_environment(folder: Folder) -> dict[str, Any] | None:
-    """The environment that a sweep was begun in; None as for :func:`read_identity`."""
+    """The environment that a sweep was started in; None as for :func:`read_identity`."""
     return _read(folder, _ENVIRONMENT, ["python"])
 
 
 def go_on(name: str, folder: Folder, identity: Identity) -> list[str]:
-    """Compare what a sweep was begun with with what it would go on with.
+    """Compare what a sweep was started with with what it would continue with.
 
-    A sweep from before this was kept goes on with what there is now. Where it goes on in another
-    environment, that is added to the one that it was begun in.
+    A sweep from before this was kept continues with what is available now. Where it continues in
+    another environment, that is added to the one that it was started in.
 
     Args:
         name: Of the sweep.
@@ -108,7 +115,7 @@ def go_on(name: str, folder: Folder, identity: Identity) -> list[str]:
         What has changed of code and versions, a line each.
 
     Raises:
-        UserError: The data are not those that the sweep was begun with.
+        UserError: The data are not those that the sweep was started with.
     """
     before, environment = read_identity(folder), read_environment(folder)
     if before is None or environment is None:
@@ -121,7 +128,7 @@ def go_on(name: str, folder: Folder, identity: Identity) -> list[str]:
     if before.digest != identity.digest:
         besides = f" Since then {', '.join(changes)}." if changes else ""
         raise UserError(
-            f"the data are not those that sweep {name!r} was begun with: expected "
+            f"the data are not those that sweep {name!r} was started with: expected "
             f"{_data_in_words(before)}; found {_data_in_words(identity)}.{besides} Its trials "
             "could not be compared with new ones, and cut-off ones would train on what was "
             "validation data: put the data back as they were, or begin a new sweep with another "
@@ -134,7 +141,7 @@ def go_on(name: str, folder: Folder, identity: Identity) -> list[str]:
             data = json.dumps({**environment, "resumed": resumed}, indent=1).encode()
             folder.write(_ENVIRONMENT, data)
     return [
-        f"since sweep {name!r} was begun {change}; trials may differ for that alone"
+        f"since sweep {name!r} was started {change}; trials may differ for that alone"
         for change in changes
     ]
 
@@ -148,8 +155,8 @@ def _read(folder: Folder, name: str, keys: Collection[str]) -> dict[str, Any] | 
         return None
     except ValueError:
         raise UserError(
-            f"{folder.uri}/{name} is damaged: it cannot be told what the sweep was begun with; "
-            "delete it to go on without knowing"
+            f"{folder.uri}/{name} is damaged: it is unknown what the sweep was started with; "
+            "delete it to continue without knowing"
         ) from None
     found: dict[str, Any] = values
     return found

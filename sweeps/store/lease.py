@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import signal
 import socket
 import threading
 import time
@@ -14,12 +13,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from sweeps.errors import UserError
-from trainables.storage import Folder
+from sweeps.errors import NameTakenError, UserError
+from trainables.files.storage import Folder
 
 NAME = "driver.lease"
 RENEWED_EVERY = 5.0  # seconds
-LAPSES_AFTER = 20.0  # seconds in which nobody renewed it
+LAPSES_AFTER = 20.0  # seconds in which no one renewed it
 
 logger = logging.getLogger("calsweep")
 
@@ -29,10 +28,15 @@ class Lease:
 
     Args:
         folder: The sweep's.
+        on_lost: Called from another thread when another process has taken the sweep.
     """
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: Folder, on_lost: Callable[[], object]) -> None:
         self._folder = folder
+        self._on_lost = on_lost
+        self._lost: UserError | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._keep, daemon=True)
         self._mine = {"holder": uuid.uuid4().hex, "host": socket.gethostname(), "pid": os.getpid()}
         self._renewals = 0
         self._renewed = _now()
@@ -45,7 +49,7 @@ class Lease:
         self._renewed = _now()
 
     def check(self) -> None:
-        """Make sure that nobody else has taken the sweep up.
+        """Check that no other driver has taken over the sweep.
 
         Raises:
             UserError: Somebody has. Where the lease is gone too: they may have finished since.
@@ -57,27 +61,42 @@ class Lease:
                 f"it for more than {LAPSES_AFTER:.0f} s, and another one took the sweep up"
             )
         if holder and holder["holder"] != self._mine["holder"]:
-            raise UserError(
+            raise NameTakenError(
                 f"the sweep in {self._folder.uri} has just been taken up by {_who(holder)}"
             )
 
     def check_if_late(self) -> None:
-        """The same, where it was not renewed for so long that somebody may have.
+        """Make sure that the lease was not lost, and look again if it was not renewed for long.
 
-        For whoever is about to write: a process that slept goes on in the middle of what it did.
+        Call it before writing: a process that slept resumes in the middle of what it did.
+
+        Raises:
+            UserError: As :meth:`check`.
         """
+        if self._lost is not None:
+            raise self._lost
         if _now() - self._renewed > LAPSES_AFTER / 2:
             self.check()
 
-    def keep(self, ended: threading.Event) -> None:
-        """Renew it until the end; SIGTERM for this process when it is lost."""
-        while not ended.wait(RENEWED_EVERY):
+    def keep(self) -> None:
+        """Start to renew it."""
+        self._thread.start()
+
+    def stop_renewing(self) -> None:
+        """Renew it no more; it lapses unless it is released."""
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _keep(self) -> None:
+        while not self._ended.wait(RENEWED_EVERY):
             try:
                 self.check()
                 self.renew()
             except UserError as error:  # we were away for so long that somebody took over
                 logger.error("stopped: %s", error)
-                _wake_main_thread()
+                self._lost = error
+                self._on_lost()
                 return
             except OSError as error:
                 logger.warning("the lease could not be renewed: %s", error)
@@ -90,33 +109,37 @@ class Lease:
 
 
 @contextmanager
-def lease(folder: Folder, on_wait: Callable[[str], None]) -> Iterator[Lease]:
+def lease(
+    folder: Folder,
+    on_wait: Callable[[str], None],
+    on_lost: Callable[[], object] = lambda: None,
+) -> Iterator[Lease]:
     """Hold a file of the folder as long as the block lasts, and show it by renewing that file.
 
-    A lease that somebody left behind, killed say, lapses when nobody renews it any more. Clocks of
-    different machines are not compared: whoever comes next watches it for that long.
+    A lease that somebody left behind, killed say, lapses when it is no longer renewed. Clocks of
+    different machines are not compared: the next driver watches it for that long.
 
-    Whoever did not renew it for so long that somebody else took it gets a SIGTERM.
+    A process that did not renew it for so long that another one took the sweep has lost it: from
+    then on :meth:`Lease.check_if_late` raises.
 
     Args:
         folder: The sweep's.
-        on_wait: Told what is waited for.
+        on_wait: Called with what is waited for.
+        on_lost: Called from another thread when the lease is lost.
 
     Raises:
         UserError: Another process holds it.
     """
     _wait_until_free(folder, on_wait)
-    held, ended = Lease(folder), threading.Event()
+    held = Lease(folder, on_lost)
     held.renew()
     time.sleep(1.0)  # for another one who found it free at the same moment
     held.check()
-    thread = threading.Thread(target=held.keep, args=(ended,), daemon=True)
-    thread.start()
+    held.keep()
     try:
         yield held
     finally:
-        ended.set()
-        thread.join()
+        held.stop_renewing()
         held.give_back()
 
 
@@ -132,20 +155,10 @@ def _wait_until_free(folder: Folder, on_wait: Callable[[str], None]) -> None:
         if now is None:
             return
         if now != first:
-            raise UserError(
+            raise NameTakenError(
                 f"the sweep in {folder.uri} is being run by {_who(now)}; wait for it or stop it "
                 "first"
             )
-
-
-def _wake_main_thread() -> None:
-    """End the main thread by SIGTERM, also if it sleeps; in the background SIGINT is ignored.
-
-    ``_thread.interrupt_main`` would let it sleep on.
-    """
-    main = threading.main_thread().ident
-    assert main is not None
-    signal.pthread_kill(main, signal.SIGTERM)
 
 
 def _who(holder: dict[str, Any]) -> str:
@@ -153,7 +166,7 @@ def _who(holder: dict[str, Any]) -> str:
 
 
 def _read(folder: Folder) -> dict[str, Any] | None:
-    """None where there is none; empty where it is damaged, which tells nothing of its holder."""
+    """None where there is none; empty where it is damaged, so its holder is unknown."""
     try:
         found: dict[str, Any] = json.loads(folder.read(NAME))
     except FileNotFoundError:
@@ -164,5 +177,5 @@ def _read(folder: Folder) -> dict[str, Any] | None:
 
 
 def _now() -> float:
-    """Seconds that go on while the machine sleeps, where there is such a clock."""
+    """Seconds that continue while the machine sleeps, where there is such a clock."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

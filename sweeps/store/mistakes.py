@@ -14,7 +14,7 @@ from sweeps.search.ranking import Ranking
 from sweeps.store.sweep_store import SweepStore
 
 if TYPE_CHECKING:
-    from trainables.data.base import Data
+    from trainables.data.core.base import Data
 
 logger = logging.getLogger("calsweep")
 
@@ -22,17 +22,17 @@ _FILE = "mistakes.json"
 
 
 def keep_mistakes(store: SweepStore, ranking: Ranking, dataset: Data) -> None:
-    """Keep the samples of the test split that the choice is wrong on and surest of.
+    """Keep the samples of the test split that the selected setting is wrong on and surest of.
 
     Nothing is kept of data that a person does not recognise, nor where that cannot be now: a report
     is as good without.
     """
     import numpy as np
 
-    from sweeps.results.on_test import mistakes  # with what reports alone take time to import
+    from sweeps.results.held_out import mistakes  # with what reports alone take time to import
     from sweeps.results.predictions import probabilities
-    from trainables.data.base import OwnData
-    from trainables.predictions import decode_predictions
+    from trainables.data.core.base import OwnData
+    from trainables.files.predictions import decode_predictions
 
     if ranking.chosen is None or isinstance(dataset, OwnData):
         return

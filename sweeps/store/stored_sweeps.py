@@ -11,7 +11,13 @@ from sweeps.errors import UserError
 from sweeps.redaction import redact
 from sweeps.results.best import TrackedSweep, data_as_said, data_unlike_all, named
 from sweeps.results.comparison import Comparison
-from sweeps.store.identity import read_identity
+from sweeps.results.judgement import NOT_YET, Judgement
+from sweeps.results.reference import ReferenceResult
+from sweeps.search.ranking import Ranking
+from sweeps.search.record import known_fields
+from sweeps.search.rules import rule_of
+from sweeps.store.candidates import read_earlier_candidates
+from sweeps.store.identity import Identity, read_identity
 from sweeps.store.sweep_store import SweepStore, sweep_names
 from sweeps.sweep_file.schema import SweepFile
 
@@ -19,7 +25,7 @@ logger = logging.getLogger("calsweep")
 
 
 def readable_sweeps(storage: str) -> Iterator[tuple[SweepStore, SweepFile]]:
-    """The sweeps of a storage; one whose file is damaged is told, and passed over."""
+    """The sweeps of a storage; one whose file is damaged is reported, and passed over."""
     for name in sweep_names(storage):
         store = SweepStore(storage, name)
         try:
@@ -39,20 +45,61 @@ def stored_sweeps(
         model: Only this model, by its name or its full name.
     """
     wanted = named([_about(*each) for each in readable_sweeps(storage)], dataset, model)
-    found = [
-        replace(sweep, records=SweepStore(storage, sweep.name).load_records()) for sweep in wanted
-    ]
+    found = []
+    for sweep in wanted:
+        store = SweepStore(storage, sweep.name)
+        records = store.load_records()
+        tried = len(Ranking(records, sweep.rule).candidates)
+        candidates = tried + read_earlier_candidates(store.folder)
+        found.append(replace(sweep, records=records, candidates=candidates))
     return [sweep for sweep in found if sweep.records]
 
 
-def load_comparisons(store: SweepStore) -> list[Comparison]:
-    """Those that a sweep made at its end; none before."""
-    kept = store.load_answer() or {}
+def sweeps_on_test_split(store: SweepStore) -> int:
+    """How many sweeps of the storage have evaluated a sweep's test split, itself included."""
+    own = _identity(store)
+    if own is None:
+        return 1
+    others = (each for each, _ in readable_sweeps(store.storage) if each.name != store.name)
+    return 1 + sum(_has_evaluated(own, other) for other in others)
+
+
+def _identity(store: SweepStore) -> Identity | None:
+    """What is known of a sweep's data; None where that is missing or damaged."""
     try:
-        return [Comparison(**values) for values in kept.get("comparisons", ())]
+        return read_identity(store.folder)
+    except UserError as error:
+        logger.warning("%s", error)
+        return None
+
+
+def _has_evaluated(own: Identity, other: SweepStore) -> bool:
+    """Whether a trial of another sweep was evaluated on the same test split."""
+    identity = _identity(other)
+    if identity is None or not own.shares_test_split(identity):
+        return False
+    return any(r.state == "finished" and r.role != "encoder" for r in other.load_records())
+
+
+def load_judgement(store: SweepStore) -> Judgement:
+    """How a sweep was judged at its end."""
+    kept = store.load_answer()
+    if kept is None:
+        return NOT_YET
+    try:
+        return Judgement(
+            tuple(
+                Comparison(**known_fields(Comparison, values))
+                for values in kept.get("comparisons", ())
+            ),
+            tuple(kept.get("warnings", ())),
+            kept.get("candidates"),
+            tuple(ReferenceResult(**values) for values in kept.get("references", ())),
+            kept.get("ensemble"),
+        )
     except TypeError:
         logger.warning("%s/answer.json is damaged; shown without comparisons", store.folder.uri)
-        return []
+        return NOT_YET
 
 
 def read_stored_file(storage: str, name: str) -> str:
@@ -62,7 +109,7 @@ def read_stored_file(storage: str, name: str) -> str:
 
 def class_and_label_names(store: SweepStore) -> tuple[Sequence[str], Sequence[str]]:
     """Of a sweep's classes, and of several labels; none where they are not known."""
-    with suppress(UserError):  # damaged, which is told where it matters
+    with suppress(UserError):  # damaged, which is reported where it matters
         identity = read_identity(store.folder)
         if identity is not None:
             return identity.classes, identity.labels
@@ -80,8 +127,8 @@ def _about(store: SweepStore, sweep: SweepFile) -> TrackedSweep:
         model_options=sweep.trained.options_in_words,
         objective=sweep.objective,
         guard=sweep.search.guard,
-        constraints=sweep.rule.constraints,
-        others=sweep.rule.others,
+        constraints=rule_of(sweep).constraints,
+        others=rule_of(sweep).others,
         verdict=store.verdict,
         records=[],
         run_ids=trials,

@@ -10,7 +10,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
@@ -20,21 +20,24 @@ from typing import Any, ParamSpec, TypeVar
 
 from filelock import FileLock, Timeout
 
-from sweeps.errors import UserError
+from sweeps.errors import NameTakenError, UserError
 from sweeps.formatting import finite
-from sweeps.search.record import TrialRecord
+from sweeps.search.record import TrialRecord, known_fields
 from sweeps.search.warm_start import EarlierTrial
 from sweeps.store.blocks import READERS, block_numbers, read_blocks
+from sweeps.store.lease import NAME as LEASE
 from sweeps.store.lease import Lease, lease
 from sweeps.sweep_file.loading import dump_sweep, read_resolved
 from sweeps.sweep_file.schema import SweepFile
-from trainables.arguments import did_you_mean
-from trainables.config import trial_folder
-from trainables.storage import Folder, absolute
+from trainables.contract.config import trial_folder
+from trainables.files.storage import Folder, absolute
+from trainables.plugins.arguments import did_you_mean
 
 _SECONDS_BETWEEN_TRIES = 2.0
 _BLOCK = 4096  # bytes
 _TRIALS = "trials"
+_LOCK = "driver.lock"
+_FORMAT = b"1"  # of a sweep's files: a higher number once an older calsweep would misread them
 _SWEEP_ID = re.compile("[0-9a-f]{32}")
 _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
 
@@ -51,6 +54,8 @@ class SweepStore:
         self.name = name
         self.folder = Folder(self.storage) / "sweeps" / name
         self._lease: Lease | None = None
+        self._sweep_id: str | None = None
+        self._deleted = False
 
     @property
     def trials_folder(self) -> Folder:
@@ -71,7 +76,10 @@ class SweepStore:
         earlier: Sequence[EarlierTrial] = (),
         files: Mapping[str, bytes] | None = None,
     ) -> None:
-        """Make the folder and write the resolved sweep file.
+        """Write what makes the folder a sweep, the resolved sweep file last; call it when locked.
+
+        What lies there without a sweep file is of a sweep that was not created or deleted to the
+        end, and is deleted.
 
         Args:
             sweep: The sweep.
@@ -82,13 +90,11 @@ class SweepStore:
         Raises:
             UserError: The name is taken, or the storage cannot be written.
         """
-        if self.exists():
-            raise UserError(
-                f"name = {self.name!r}: a sweep of this name exists in {self.storage}; go on with "
-                f"it by `calsweep resume {self.name}`, or choose another by --name"
-            )
+        self.check_free()
         try:
             self.folder.create()
+            self.folder.clear(besides=(_LOCK, LEASE))
+            self.folder.write("format", _FORMAT)
             self.folder.write("sweep_id", uuid.uuid4().hex.encode())
             if earlier:
                 trials = [asdict(trial) for trial in earlier]
@@ -99,25 +105,40 @@ class SweepStore:
         except OSError as error:
             raise UserError(storage_fault(self.storage, error)) from None
 
+    def check_free(self) -> None:
+        """Make sure that no sweep has this name.
+
+        Raises:
+            NameTakenError: One has.
+        """
+        if self.exists():
+            raise NameTakenError(
+                f"name = {self.name!r}: a sweep of this name exists in {self.storage}; continue "
+                f"it with `calsweep resume {self.name}`, or choose another by --name"
+            )
+
     def change(self, sweep: SweepFile) -> None:
         """Write the resolved sweep file anew, unless it says the same.
 
         Raises:
             UserError: The storage cannot be written.
         """
-        if sweep != self.load_sweep():
-            try:
+        try:
+            if self._format() != _FORMAT:
+                self.folder.write("format", _FORMAT)
+            if sweep != self.load_sweep():
                 self.folder.write("sweep.yaml", dump_sweep(sweep).encode())
-            except OSError as error:
-                raise UserError(storage_fault(self.storage, error)) from None
+        except OSError as error:
+            raise UserError(storage_fault(self.storage, error)) from None
 
     def load_sweep(self) -> SweepFile:
         """The resolved sweep file.
 
         Raises:
-            UserError: There is no sweep of this name.
+            UserError: There is no sweep of this name, or a newer calsweep wrote it.
         """
         try:
+            self._check_format()
             text = self.folder.read("sweep.yaml").decode(errors="replace")
         except FileNotFoundError:
             names = self._neighbours()
@@ -128,6 +149,21 @@ class SweepStore:
         except (OSError, ValueError) as error:
             raise UserError(storage_fault(self.storage, error)) from None
         return read_resolved(text, self.name)
+
+    def _format(self) -> bytes:
+        """Of its files; empty for a sweep from before that was kept."""
+        try:
+            return self.folder.read("format").strip()
+        except FileNotFoundError:
+            return b""
+
+    def _check_format(self) -> None:
+        found = self._format()
+        if found.isdigit() and int(found) > int(_FORMAT):
+            raise UserError(
+                f"sweep {self.name!r} in {self.storage} was written by a newer calsweep (format "
+                f"{int(found)}; this one reads up to {int(_FORMAT)}): update calsweep"
+            )
 
     def _neighbours(self) -> list[str]:
         """Names of the storage's sweeps, for a message."""
@@ -140,25 +176,26 @@ class SweepStore:
         if not self.folder.exists("warm_start.json"):
             return []
         try:
-            return [EarlierTrial(**v) for v in json.loads(self.folder.read("warm_start.json"))]
+            kept = json.loads(self.folder.read("warm_start.json"))
+            return [EarlierTrial(**known_fields(EarlierTrial, values)) for values in kept]
         except (ValueError, TypeError):
             logger.warning(
-                "%s/warm_start.json is damaged; the sweep goes on without", self.folder.uri
+                "%s/warm_start.json is damaged; the sweep continues without", self.folder.uri
             )
             return []
 
     def save_answer(self, answer: dict[str, Any], on_fault: Callable[[str], object]) -> None:
-        """Write what the sweep came to; where that cannot be done now, wait until it can.
+        """Write the result of the sweep; where that cannot be done now, wait until it can.
 
         Args:
             answer: See :func:`~sweeps.results.explanation.answer`.
-            on_fault: Told what is in the way, at each try.
+            on_fault: Called with what is in the way, at each try.
         """
         data = json.dumps(finite(answer), indent=1).encode()
         self.patiently(lambda: self.folder.write("answer.json", data), on_fault)
 
     def load_answer(self) -> dict[str, Any] | None:
-        """What the sweep came to, less what is undefined; None until it has ended."""
+        """The result of the sweep, less what is undefined; None until it has ended."""
         if not self.folder.exists("answer.json"):
             return None
         try:
@@ -176,7 +213,7 @@ class SweepStore:
 
     @property
     def verdict(self) -> str | None:
-        """Whether the choice is worth having; None until that is known."""
+        """Whether the selected setting is worth having; None until that is known."""
         return (self.load_answer() or {}).get("verdict")
 
     def save_run_ids(self, parent: str, trials: Mapping[int, str]) -> None:
@@ -193,8 +230,21 @@ class SweepStore:
             return None, {}
 
     def delete(self) -> None:
-        """Delete the sweep with all its trials."""
-        self.folder.delete("sweep.yaml")  # first: what is left of it is no sweep
+        """Delete the sweep with all its trials, or what is left of one; call it when locked.
+
+        The sweep file goes first: what is left without it is no sweep. The lock or lease goes last,
+        with the folder.
+
+        Raises:
+            UserError: Another process took the sweep meanwhile.
+        """
+        self.check_held()
+        self._deleted = True
+        self.folder.delete("sweep.yaml")
+        self.folder.clear(besides=(_LOCK, LEASE))
+        if self._lease is not None:
+            self._lease.stop_renewing()
+            self.check_held()
         self.folder.delete_tree()
 
     def delete_checkpoints(self) -> None:
@@ -212,7 +262,7 @@ class SweepStore:
         return max((int(epoch) for epoch in epochs if epoch.isdigit()), default=0)
 
     def sweep_id(self) -> str:
-        """What tells this sweep from another of the same name.
+        """The id of this sweep, different from another of the same name.
 
         Raises:
             UserError: It is damaged.
@@ -220,7 +270,7 @@ class SweepStore:
         text = self.folder.read("sweep_id").decode(errors="replace")
         if not _SWEEP_ID.fullmatch(text):
             raise UserError(
-                f"{self.folder.uri}/sweep_id is damaged: it cannot be told which runs in MLflow "
+                f"{self.folder.uri}/sweep_id is damaged: it is unknown which runs in MLflow "
                 "are the sweep's; write the tag calsweep.sweep_id of one of them there"
             )
         return text
@@ -231,17 +281,33 @@ class SweepStore:
         Raises:
             UserError: While this process slept another one took the sweep up.
         """
-        if self._lease is not None:
-            self._lease.check_if_late()
+        self.check_held()
+        record.sweep_id = self._own_id()
         data = json.dumps(finite(record.to_file()), indent=1).encode()
         self.trial_folder(record.number).write("trial.json", data)
+
+    def _own_id(self) -> str | None:
+        """What :meth:`sweep_id` says, read once; None where it is missing or damaged."""
+        if self._sweep_id is None:
+            with suppress(FileNotFoundError, UserError):
+                self._sweep_id = self.sweep_id()
+        return self._sweep_id
+
+    def check_held(self) -> None:
+        """Make sure that no other process has taken the sweep while this one holds it.
+
+        Raises:
+            UserError: Another one has.
+        """
+        if self._lease is not None:
+            self._lease.check_if_late()
 
     def save_patiently(self, record: TrialRecord, on_fault: Callable[[str], object]) -> None:
         """Write a trial's record; where that cannot be done now, wait until it can.
 
         Args:
             record: The record.
-            on_fault: Told what is in the way, at each try.
+            on_fault: Called with what is in the way, at each try.
         """
         self.patiently(partial(self.save, record), on_fault)
 
@@ -250,7 +316,7 @@ class SweepStore:
 
         Args:
             act: What to do.
-            on_fault: Told what is in the way, at each try.
+            on_fault: Called with what is in the way, at each try.
         """
         while True:
             try:
@@ -265,19 +331,29 @@ class SweepStore:
         """All records, by number. A trial that was still running has the history it had then.
 
         Args:
-            on_damaged: Told of each file that cannot be understood. Its trial is left out: what is
-                lost with it is one trial, which a resumed sweep runs again.
+            on_damaged: Called with a message for each file that cannot be read, or is another
+            sweep's. Its
+                trial is left out: what is lost with it is one trial, which a resumed sweep runs
+                again.
         """
+        self._sweep_id = None  # another process may have deleted the sweep, and made a new one
+        own_id = self._own_id()
         names = {int(name): name for name in self.trials_folder.names() if name.isdigit()}
-        copies = read_blocks(self.folder)
-        records = [record for number, record in copies.items() if number in names]
-        load = partial(self._load_record, on_damaged=on_damaged)
+        copies = {
+            number: record
+            for number, record in read_blocks(self.folder).items()
+            if number in names and _is_of(record, own_id)
+        }
+        records = list(copies.values())
+        load = partial(self._load_record, own_id=own_id, on_damaged=on_damaged)
         with ThreadPoolExecutor(READERS) as pool:
             others = (name for number, name in names.items() if number not in copies)
             records += [record for record in pool.map(load, others) if record is not None]
         return sorted(records, key=lambda record: record.number)
 
-    def _load_record(self, name: str, on_damaged: Callable[[str], object]) -> TrialRecord | None:
+    def _load_record(
+        self, name: str, own_id: str | None, on_damaged: Callable[[str], object]
+    ) -> TrialRecord | None:
         folder = self.trials_folder / name
         try:
             record = TrialRecord.from_file(int(name), json.loads(folder.read("trial.json")))
@@ -286,27 +362,57 @@ class SweepStore:
         except (ValueError, TypeError, OverflowError):
             on_damaged(f"{folder.uri}/trial.json is damaged; the trial is left out")
             return None
+        if not _is_of(record, own_id):
+            on_damaged(f"{folder.uri}/trial.json is another sweep's; the trial is left out")
+            return None
         return record
 
     @contextmanager
-    def locked(self, on_wait: Callable[[str], None] = lambda _: None) -> Iterator[None]:
+    def locked(
+        self,
+        on_wait: Callable[[str], None] = lambda _: None,
+        on_lost: Callable[[], object] = lambda: None,
+    ) -> Iterator[None]:
         """Keep the sweep to this process, and clear away what writers that were killed have left.
 
         By a lock locally, by a lease in a remote storage and where the file system has no locks.
+        The folder is made for that where there is no sweep, and goes if none was created.
 
         Args:
-            on_wait: Told what is waited for, if it takes seconds.
+            on_wait: Called with what is waited for, if it takes seconds.
+            on_lost: Called from another thread when another process took the sweep, as this one
+                did not show for too long that it is alive; from then on :meth:`save` refuses.
 
         Raises:
-            UserError: Another process is running the sweep.
+            NameTakenError: Another process is running the sweep.
+            UserError: The storage cannot be written.
         """
+        parents = Path(self.folder.path).parents if self.folder.is_local else ()
+        try:
+            made = [parent for parent in parents if not parent.exists()]
+            self.folder.create()
+        except OSError as error:
+            raise UserError(storage_fault(self.storage, error)) from None
         with ExitStack() as held:
             if not (self.folder.is_local and self._lock(held)):
-                self._lease = held.enter_context(lease(self.folder, on_wait))
+                self._lease = held.enter_context(lease(self.folder, on_wait, on_lost))
                 held.callback(setattr, self, "_lease", None)
+            held.callback(self._drop_empty, made)
             with suppress(OSError):  # it is away: there will be another time
                 self._tidy()
             yield
+
+    def _drop_empty(self, parents: Iterable[Path]) -> None:
+        """Delete the folder where nothing but the lock or lease is in it, and those of its parents.
+
+        Args:
+            parents: The folders above it that were made with it, the innermost first.
+        """
+        with suppress(OSError, UserError):
+            if not self._deleted and not set(self.folder.names()) - {_LOCK, LEASE}:
+                self.delete()
+                for parent in parents:
+                    parent.rmdir()  # unless another sweep lies there by now
 
     def _tidy(self) -> None:
         """Clear away what killed writers have left, but for trials that are in blocks.
@@ -320,13 +426,15 @@ class SweepStore:
 
     def _lock(self, held: ExitStack) -> bool:
         """Whether the file system has locks; then ``held`` has one."""
-        path = Path(self.folder.path) / "driver.lock"
+        path = Path(self.folder.path) / _LOCK
         try:
             held.enter_context(FileLock(path, fallback_to_soft=False).acquire(timeout=0))
         except Timeout:
-            raise UserError(
-                f"sweep {self.name!r} is being run by process {path.read_text().strip()}; "
-                "wait for it or stop it first"
+            holder = "another process"
+            with suppress(OSError):  # that has just ended, and deleted the sweep
+                holder = f"process {path.read_text().strip()}"
+            raise NameTakenError(
+                f"sweep {self.name!r} is being run by {holder}; wait for it or stop it first"
             ) from None
         except OSError as error:
             if error.errno in _NO_LOCKS:
@@ -335,6 +443,11 @@ class SweepStore:
         with suppress(OSError):  # it is full, say, and this is for a message only
             path.write_text(str(os.getpid()))
         return True
+
+
+def _is_of(record: TrialRecord, sweep_id: str | None) -> bool:
+    """Whether a record may be of the sweep; those from before records had an id may."""
+    return record.sweep_id is None or sweep_id is None or record.sweep_id == sweep_id
 
 
 def sweep_names(storage: str) -> list[str]:
@@ -348,7 +461,7 @@ def sweep_names(storage: str) -> list[str]:
 
 
 def tells_storage_faults(function: Callable[P, T]) -> Callable[P, T]:
-    """Of a function with an argument ``storage``: what that refuses is told in one message."""
+    """Of a function with an argument ``storage``: what that refuses is reported in one message."""
     signature = inspect.signature(function)
 
     @wraps(function)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,14 @@ from sweeps.sweep_file.yaml_text import (
     read_yaml,
     shortened,
 )
-from trainables.arguments import did_you_mean
+from trainables.plugins.arguments import did_you_mean
 
 READY_MADE = Path(__file__).parent / "ready_made"
 SCHEMA = READY_MADE.with_name("sweep.schema.json")
 FIRST_LINE = f"# yaml-language-server: $schema={SCHEMA.as_uri()}\n"
 """Of every sweep file that is written: editors on this machine complete and check it."""
 _LARGEST_FILE = 2**20  # bytes
+_NUMBER = re.compile(r"\s*([\d_]*\.?[\d_]+([eE][+-]?\d+)?|null)\s*")
 
 
 def ready_made_sweeps() -> list[str]:
@@ -99,7 +100,7 @@ def override_sweep(
 
 
 def with_other_budgets(sweep: SweepFile, overrides: Sequence[str] | Mapping[str, Any]) -> SweepFile:
-    """A sweep that was begun, with other budgets; all else of it stays as it is.
+    """A sweep that was started, with other budgets; all else of it stays as it is.
 
     Args:
         sweep: The sweep.
@@ -115,10 +116,80 @@ def with_other_budgets(sweep: SweepFile, overrides: Sequence[str] | Mapping[str,
     search = sweep.search.model_copy(update=budgets)
     if changed != sweep.model_copy(update={"search": search}):
         raise UserError(
-            f"of sweep {sweep.name!r}, which was begun, the budgets alone can be changed; allowed: "
+            f"of sweep {sweep.name!r}, which was started, only budgets can be changed; allowed: "
             + ", ".join(f"search.{key}" for key in BUDGETS)
         )
     return changed
+
+
+def budgets_asked(asked: SweepFile, begun: SweepFile) -> dict[str, Any]:
+    """The budgets that a sweep file gives a sweep that was started with it.
+
+    What the file leaves out, or leaves to be settled (``auto``), may be anything.
+
+    Args:
+        asked: The sweep file as it is now.
+        begun: The sweep as it was started.
+
+    Returns:
+        Overrides for :func:`with_other_budgets`, where budgets differ.
+
+    Raises:
+        UserError: It differs in something else.
+    """
+    given = asked.model_dump(mode="json", exclude_unset=True)
+    found = dict(_differences(given, begun.model_dump(mode="json")))
+    budgets = {key: found.pop(key) for key in map("search.{}".format, BUDGETS) if key in found}
+    if found:
+        raise UserError(
+            f"name = {begun.name!r}: a sweep of this name exists, and was started with another "
+            f"{', '.join(found)}; put the sweep file back, or choose another name by --name"
+        )
+    return budgets
+
+
+def _differences(given: Mapping[str, Any], begun: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in given.items():
+        before = begun.get(key)
+        if value is None or value in ("auto", before):
+            continue
+        if isinstance(value, dict) and isinstance(before, dict):
+            yield from ((f"{key}.{name}", other) for name, other in _differences(value, before))
+        elif not (isinstance(value, list) and isinstance(before, list) and _alike(value, before)):
+            yield key, value
+
+
+def _alike(given: list[Any], begun: list[Any]) -> bool:
+    """Whether lists of sections, of losses say, are the same but for what is left out."""
+    return len(given) == len(begun) and all(
+        value == before
+        or (
+            (isinstance(value, dict) and isinstance(before, dict))
+            and not any(_differences(value, before))
+        )
+        for value, before in zip(given, begun, strict=True)
+    )
+
+
+def check_budgets(overrides: Sequence[str]) -> None:
+    """Make sure that nothing but budgets is changed, where the sweep itself cannot be read.
+
+    A value that is refused is not shown: it may be a password.
+
+    Args:
+        overrides: ``key=value`` texts.
+
+    Raises:
+        UserError: Something else is to be changed, or a budget is no number.
+    """
+    for override in overrides:
+        key, _, value = override.partition("=")
+        if key not in [f"search.{name}" for name in BUDGETS] or not _NUMBER.fullmatch(value):
+            raise UserError(
+                f"--set {shortened(key)}=... is not allowed: of a sweep that was started the "
+                "budgets alone can be changed; allowed: "
+                + ", ".join(f"search.{name}=NUMBER" for name in BUDGETS)
+            )
 
 
 def read_sweep(text: str, origin: str) -> SweepFile:
@@ -200,7 +271,7 @@ def to_yaml(value: Any) -> str:
 def _find(source: str) -> Path:
     path = Path(os.path.expanduser(source))
     if os.path.isdir(path):
-        raise UserError(f"{source}: is a folder, a sweep file is wanted")
+        raise UserError(f"{source}: is a folder, expected a sweep file")
     if os.path.exists(path):  # unlike Path.exists, also where a name is longer than may be
         return path
     names = ready_made_sweeps()
@@ -303,7 +374,7 @@ def _describe(fault: Any) -> str:
         )
     if fault["type"] in ("model_type", "model_attributes_type"):
         keys = ", ".join(_section_at(location).model_fields)
-        return f"{key} = {found} is not allowed; a mapping is wanted, with keys: {keys}"
+        return f"{key} = {found} is not allowed; expected a mapping, with keys: {keys}"
     if fault["type"] == "tuple_type":
         return f"{key} = {found} is not allowed; allowed: a list"
     if fault["type"] == "too_short":

@@ -39,7 +39,7 @@ class YamlTextError(Exception):
     """The text is no YAML, or holds what no configuration needs.
 
     Attributes:
-        line: From 1; None where it cannot be told.
+        line: From 1; None where it is unknown.
     """
 
     def __init__(self, line: int | None, message: str) -> None:

@@ -7,9 +7,14 @@ import math
 import shlex
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
+
+from trainables.contract.metric_names import MetricName
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 from sweeps.errors import UserError
 from sweeps.formatting import (
@@ -21,6 +26,7 @@ from sweeps.formatting import (
     metric_heading,
     objective_heading,
 )
+from sweeps.redaction import redact
 from sweeps.results.best import as_sweep_file
 from sweeps.results.columns import objective_metric, shown_metrics
 from sweeps.results.overview import Overview
@@ -62,6 +68,12 @@ def leaderboard_table(rows: Sequence[dict[str, Any]], objective: str) -> Table:
     return table
 
 
+def print_warnings(console: Console, warnings: Sequence[str]) -> None:
+    """Print a sweep's warnings, which come before its result."""
+    for warning in warnings:
+        console.print(f"Warning: {redact(warning)}\n", style="bold red")
+
+
 def overview_table(overviews: Sequence[Overview]) -> Table:
     """The sweeps of a storage, one line each."""
     table = new_table()
@@ -90,7 +102,7 @@ def best_table(entries: Sequence[dict[str, Any]]) -> Table:
     # Two to a column, as the intervals need the lines anyway: so it fits into 80 characters.
     for heading in ("dataset\nmodel", "loss\nsetting"):
         table.add_column(heading, overflow="fold")
-    names = [metric_heading(m) + (" + T" if m.endswith("_scaled") else "") for m in metrics]
+    names = [metric_heading(m) + " + T" * MetricName.parse(m).scaled for m in metrics]
     headings = [f"{split}\n{name}" for name in names for split in ("val", "test")]
     for heading in (*headings, "val\nerror", "test\nerror", "\nT"):
         table.add_column(heading, justify="right", overflow="fold")
@@ -108,24 +120,27 @@ def best_table(entries: Sequence[dict[str, Any]]) -> Table:
         )
     table.caption = (
         "Below a value: its 95% interval, and behind 0: up to what a perfectly calibrated model "
-        "would show on so many samples"
+        "would show with this many samples"
     )
     return table
 
 
 def _shown_metric(objective: str) -> str:
     """The metric that an answer is shown with: ``ece_scaled`` where that was aimed at."""
-    return objective_metric(objective) + ("_scaled" if objective.endswith("_scaled") else "")
+    scaled = MetricName.parse(objective).scaled
+    return str(MetricName(objective_metric(objective), scaled=scaled))
 
 
 def _with_interval(values: dict[str, float], metric: str) -> str:
     """A metric's value, below it the 95% interval, and up to what a calibrated model would show."""
     lines = [format_fraction(values.get(metric, math.nan))]
-    if f"{metric}_low" in values:
-        ends = (format_fraction(values[f"{metric}_{end}"]) for end in ("low", "high"))
-        lines.append("–".join(ends))
-    if f"{metric}_calibrated_high" in values:
-        lines.append(f"0: ≤{format_fraction(values[f'{metric}_calibrated_high'])}")
+    name = MetricName.parse(metric)
+    low, high = name.with_statistic("low"), name.with_statistic("high")
+    bound = name.with_statistic("calibrated_high")
+    if low in values:
+        lines.append("–".join(format_fraction(values[end]) for end in (low, high)))
+    if bound in values:
+        lines.append(f"0: ≤{format_fraction(values[bound])}")
     return "\n".join(lines)
 
 
@@ -186,7 +201,7 @@ def render_best(
         read_sweep_file: Gives the resolved sweep file of the sweep that found an entry.
 
     Raises:
-        UserError: A sweep file is wanted of several entries.
+        UserError: A sweep file is requested for several entries.
     """
     if form == "json":
         print(json.dumps(list(entries), indent=2, ensure_ascii=False))

@@ -1,4 +1,4 @@
-"""What there is to name in a sweep file: losses, metrics, datasets and models."""
+"""The names available in a sweep file: losses, metrics, datasets and models."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def _default(value: Any) -> str:
 
 
 def losses_table() -> Table:
-    """The losses for the terminal (the README has the formulas too)."""
+    """The losses for the terminal; docs/losses.md has the formulas too."""
     rows = losses_rows()
     return _table([{k: v for k, v in row.items() if k != "formula"} for row in rows])
 
 
 def losses_markdown() -> str:
-    """The losses as the table of the README."""
+    """The losses as the table of docs/losses.md."""
     rows = losses_rows()
     lines = ["| " + " | ".join(rows[0]) + " |", "| " + " | ".join("---" for _ in rows[0]) + " |"]
     for row in rows:

@@ -15,8 +15,10 @@ from rich.text import Text
 from sweeps.formatting import budget_unit, format_rate, format_value
 from sweeps.redaction import redact
 from sweeps.results.so_far import NONE_YET, SoFar, so_far
-from sweeps.search.ledger import Ledger
 from sweeps.search.ranking import Ranking
+from sweeps.search.remaining import epochs_left
+from sweeps.search.rules import rule_of
+from sweeps.search.trial_queue import TrialQueue
 from sweeps.terminal.notebook import NotebookView
 from sweeps.terminal.trial_counts import best_lines, count_trials, progress_bar
 
@@ -36,7 +38,7 @@ class Progress:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._stage = "starting"
-        self._ledger: Ledger | None = None
+        self._queue: TrialQueue | None = None
         self._started = time.time()
         self._last_line = 0.0
         self._last_fault = -math.inf
@@ -76,7 +78,7 @@ class Progress:
     def end(self) -> None:
         """The trials have ended: show them no more, so that the answer has the screen."""
         self._stop()
-        self._live = self._ledger = None
+        self._live = self._queue = None
         self._last_line = -math.inf
 
     def left(self, text: str) -> None:
@@ -100,11 +102,11 @@ class Progress:
         """Say something that the user should know, to stay on the screen."""
         self._console.print(redact(text), highlight=False, soft_wrap=True, markup=False)
 
-    def follow(self, ledger: Ledger) -> None:
-        """From now on show the trials of a ledger."""
-        self._ledger = ledger
+    def follow(self, queue: TrialQueue) -> None:
+        """From now on show the trials of a queue."""
+        self._queue = queue
         self._started = time.time()
-        self._epochs_before = _epochs(ledger)
+        self._epochs_before = _epochs(queue)
 
     def fault(self, message: str) -> None:
         """The sweep waits for something; say so, but not over and over."""
@@ -121,69 +123,69 @@ class Progress:
             self._print_line()
 
     def _print_line(self) -> None:
-        if self._ledger is not None:
-            ledger = self._ledger
-            counts = count_trials(_states(ledger), ledger.planned, ledger.live)
-            facts = [*counts, *self._rate(ledger), *_budgets(ledger)]
-            facts += [f"best so far: {self._best(ledger)}", self._time_left(ledger)]
+        if self._queue is not None:
+            queue = self._queue
+            counts = count_trials(_states(queue), queue.planned, queue.live)
+            facts = [*counts, *self._rate(queue), *_budgets(queue)]
+            facts += [f"best so far: {self._best(queue)}", self._time_left(queue)]
             self._print(" · ".join(facts))
 
     def _print(self, line: str) -> None:
         self._console.print(Text(line), soft_wrap=True)  # Text, as the console may be the user's
 
     def _render(self) -> RenderableType:
-        if self._ledger is None:
+        if self._queue is None:
             return Spinner("dots", text=Text(self._stage))
-        ledger = self._ledger
-        states = _states(ledger)
-        counts = count_trials(states, ledger.planned, ledger.live)[1:]
+        queue = self._queue
+        states = _states(queue)
+        counts = count_trials(states, queue.planned, queue.live)[1:]
         return Group(
-            progress_bar(states, ledger.planned, self._time_left(ledger)),
-            Text("  ".join([*counts, *self._rate(ledger), *_budgets(ledger)]), style="dim"),
-            best_lines(self._best(ledger)),
-            self._running(ledger),
+            progress_bar(states, queue.planned, self._time_left(queue)),
+            Text("  ".join([*counts, *self._rate(queue), *_budgets(queue)]), style="dim"),
+            best_lines(self._best(queue)),
+            self._running(queue),
         )
 
-    def _best(self, ledger: Ledger) -> SoFar:
+    def _best(self, queue: TrialQueue) -> SoFar:
         """Choosing looks at every trial, so it is done anew only for a small share of the time."""
         now = time.monotonic()
         if now >= self._best_due:
-            self._best_so_far = so_far(Ranking(ledger.records, ledger.sweep.rule))
+            self._best_so_far = so_far(Ranking(queue.records, rule_of(queue.sweep)))
             self._best_due = time.monotonic() + _REST_AFTER_CHOOSING * (time.monotonic() - now)
         return self._best_so_far
 
-    def _rate(self, ledger: Ledger) -> list[str]:
-        rate = format_rate(_epochs(ledger) - self._epochs_before, time.time() - self._started)
+    def _rate(self, queue: TrialQueue) -> list[str]:
+        rate = format_rate(_epochs(queue) - self._epochs_before, time.time() - self._started)
         return [rate] if rate else []
 
-    def _running(self, ledger: Ledger) -> Text:
-        running = [r for r in ledger.records if r.state == "running"][:8]
-        lines = [f"  {r.label}: epoch {r.epochs}/{ledger.epochs(r)}" for r in running]
+    def _running(self, queue: TrialQueue) -> Text:
+        running = [r for r in queue.records if r.state == "running"][:8]
+        lines = [f"  {r.label}: epoch {r.epochs}/{queue.epochs(r)}" for r in running]
         return Text("\n".join(lines), style="dim")
 
-    def _time_left(self, ledger: Ledger) -> str:
-        begun = [r for r in ledger.records if r.role != "encoder" and r.started >= self._started]
+    def _time_left(self, queue: TrialQueue) -> str:
+        begun = [r for r in queue.records if r.role != "encoder" and r.started >= self._started]
         if all(record.state == "running" for record in begun):
             return "time left: not known yet"
         trained = sum(record.epochs for record in begun)
         each = (time.time() - begun[0].started) / max(1, trained)
-        spent, most = ledger.budget.spent.get("max_hours", (0.0, math.inf))
-        seconds = round(min(each * ledger.epochs_left, max(0.0, 3600 * (most - spent))))
+        spent, most = queue.budget.spent.get("max_hours", (0.0, math.inf))
+        seconds = round(min(each * epochs_left(queue), max(0.0, 3600 * (most - spent))))
         return f"about {seconds // 60}:{seconds % 60:02d} left"
 
 
-def _states(ledger: Ledger) -> Counter[str]:
-    return Counter(record.state for record in ledger.records)
+def _states(queue: TrialQueue) -> Counter[str]:
+    return Counter(record.state for record in queue.records)
 
 
-def _epochs(ledger: Ledger) -> int:
-    return sum(record.epochs for record in ledger.records)
+def _epochs(queue: TrialQueue) -> int:
+    return sum(record.epochs for record in queue.records)
 
 
-def _budgets(ledger: Ledger) -> list[str]:
+def _budgets(queue: TrialQueue) -> list[str]:
     """What is spent of each, and which ended the search."""
     found = [
         f"{format_value(round(spent, 2))}/{format_value(most)} {budget_unit(key)}"
-        for key, (spent, most) in ledger.budget.spent.items()
+        for key, (spent, most) in queue.budget.spent.items()
     ]
-    return [*found, *([f"search ended by {ledger.ended_by}"] if ledger.ended_by else [])]
+    return [*found, *([f"search ended by {queue.ended_by}"] if queue.ended_by else [])]

@@ -22,7 +22,7 @@ _MOST_LINES = 8
 
 @dataclass(frozen=True)
 class Glimpse:
-    """What there is to see of a sweep at one moment.
+    """The state of a sweep at one moment.
 
     Attributes:
         overview: The sweep in short.
@@ -45,7 +45,7 @@ class Glimpse:
 
 
 def watch(look: Callable[[], Glimpse], console: Console) -> None:
-    """Show a sweep until it has come to its answer.
+    """Show a sweep until it has finished.
 
     Args:
         look: Reads it anew.

@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from sweeps.errors import UserError
 from sweeps.redaction import without_credentials
 from sweeps.sweep_file.schema import SweepFile
-from sweeps.tracking.internals import make_tables, set_environment, sqlite_path, sqlite_uri
-from trainables.storage import Folder, absolute
+from sweeps.tracking.sqlite import sqlite_path, sqlite_uri
+from trainables.files.storage import Folder, absolute
 
 _SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql")
 _TIMEOUT_SECONDS = 5.0, 30.0  # to connect, and to answer: the first call opens the database
 _ANY_CALL = "/api/2.0/mlflow/experiments/search"
+_ENVIRONMENT = {
+    # The writer tries again itself. MLflow would for minutes, and would make a run a second time
+    # where the answer to the first request was lost.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    # Eight further processes of a server, which judge the texts of language models.
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+    "MLFLOW_CONFIGURE_LOGGING": "false",  # its messages go into our log
+    "GIT_PYTHON_REFRESH": "quiet",  # of GitPython, which MLflow imports
+}
 
-set_environment()
+# MLflow reads some of them when it is imported.
+for _name, _value in _ENVIRONMENT.items():
+    os.environ.setdefault(_name, _value)
 
 
 def tracking_uri(storage: str, sweep: SweepFile | None = None) -> str:
@@ -69,24 +80,6 @@ def make_client(uri: str) -> Any:
     return MlflowClient(tracking_uri=without_credentials(uri))
 
 
-def make_database(uri: str) -> None:
-    """Make the SQLite file of MLflow's store if it is not there, whole or not at all.
-
-    MLflow's migrations take seconds, and a process that dies in them leaves a file that MLflow
-    refuses ever after.
-    """
-    path = sqlite_path(uri)
-    if path is None or path.exists():
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".mlflow-") as folder:
-        made = Path(folder) / "made.db"
-        make_tables(made)
-        copy = shutil.copyfile(made, Path(folder) / "copy.db")  # to which nothing is connected
-        with suppress(FileExistsError):  # another sweep was faster
-            os.link(copy, path)
-
-
 def artifact_location(uri: str, storage: str) -> str | None:
     """Where artifacts lie if no server sees to them.
 
@@ -101,11 +94,17 @@ def artifact_location(uri: str, storage: str) -> str | None:
         return None
     path = sqlite_path(uri)
     # Kept by MLflow for all to read, and of no use to it: it finds credentials by itself.
-    place = without_credentials(absolute(storage)).rstrip("/")
+    place = without_credentials(absolute(storage))
     if path is not None:
         place = str(path.absolute().parent)
     # MLflow decodes percent signs in paths too, so a path has to be a URI.
-    return f"{place if '://' in place else Path(place).as_uri()}/artifacts"
+    return join_uri(place if "://" in place else Path(place).as_uri(), "artifacts")
+
+
+def join_uri(uri: str, name: str) -> str:
+    """The URI of what lies in the folder that another one names."""
+    parts = urlsplit(uri)
+    return parts._replace(path=f"{parts.path.rstrip('/')}/{quote(name)}").geturl()
 
 
 def check_answers(uri: str) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from sweeps.errors import first_line
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
-from trainables.config import ARCHIVE, is_own_folder
-from trainables.storage import Folder
+from trainables.contract.config import ARCHIVE, is_own_folder
+from trainables.files.storage import Folder
 
 
 class ArtifactError(Exception):
@@ -23,7 +23,7 @@ class FilesAwayError(Exception):
 def gather_artifacts(
     store: SweepStore, record: TrialRecord, shared: dict[str, str], folder: Path
 ) -> None:
-    """:func:`collect_artifacts`, but whatever goes wrong is told as that trial's own fault.
+    """:func:`collect_artifacts`, but whatever goes wrong is reported as that trial's own fault.
 
     Raises:
         ArtifactError: Something went wrong.
@@ -55,8 +55,8 @@ def collect_artifacts(
     """
     # Here, as torch takes seconds to import and Ray is to be started first.
     from sweeps.results.reliability import reliability_svg
-    from trainables.checkpoints import read_checkpoint
-    from trainables.predictions import cluster_size_of, decisions_of, decode_predictions
+    from trainables.files.checkpoints import read_checkpoint
+    from trainables.files.predictions import cluster_size_of, decisions_of, decode_predictions
 
     source = store.trial_folder(record.number)
     for name, text in shared.items():

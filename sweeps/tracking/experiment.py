@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from sweeps.results.best import DIGITS
 from sweeps.sweep_file.schema import SweepFile
-from sweeps.tracking.address import artifact_location
-from sweeps.tracking.internals import EXPERIMENT_KIND, deleted
+from sweeps.tracking.address import artifact_location, join_uri
 from sweeps.tracking.rights import needs_right, writes_to
-from sweeps.tracking.views import VIEW_TAG, shared_view
 
 OURS = {"calsweep": "1"}  # what the reader knows an experiment by
 _MAKE_IT = "ask for it to be made and for EDIT on it, or name another one as tracking.experiment"
@@ -31,7 +30,7 @@ def dataset_experiment(
         client: MLflow's.
         sweep: The sweep.
         sweep_id: What its runs are known by.
-        digest: Of its data; None if that was not kept, and the label alone has to tell.
+        digest: Of its data; None if that was not kept, so only the label identifies them.
         storage: Of the sweeps.
         uri: MLflow's address.
 
@@ -50,8 +49,7 @@ def dataset_experiment(
                 f"{name}-{digest[:DIGITS]}",
             )
         experiment = _find_or_make(client, name, uri, storage)
-    view = shared_view(sweep, experiment.tags)
-    wanted = {**EXPERIMENT_KIND, **own, **experiment.tags, **OURS, VIEW_TAG: view}
+    wanted = {**own, **experiment.tags, **OURS}
     with writes_to(experiment.name):
         for name, value in wanted.items():
             if experiment.tags.get(name) != value:
@@ -84,15 +82,16 @@ def _experiment_of(client: Any, ours: list[Any], sweep_id: str) -> Any:
 def _find_or_make(client: Any, label: str, uri: str, storage: str) -> Any:
     from mlflow.exceptions import MlflowException
 
-    place = artifact_location(uri, storage)
+    artifacts = artifact_location(uri, storage)
     name, number = label, 1
     while True:
         with writes_to(name):
             experiment = client.get_experiment_by_name(name)
         if experiment is None:
             try:
+                place = join_uri(artifacts, _folder(name)) if artifacts else None
                 with needs_right(f"make the experiment {name!r}", _MAKE_IT):
-                    client.create_experiment(name, f"{place}/{_folder(name)}" if place else None)
+                    client.create_experiment(name, place)
             except MlflowException as error:
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":  # else: another was faster
                     raise
@@ -104,4 +103,13 @@ def _find_or_make(client: Any, label: str, uri: str, storage: str) -> Any:
 
 
 def _folder(name: str) -> str:
-    return name.replace(" (", "-").rstrip(")")
+    """A folder's name for an experiment's: in a URI, ``#``, ``?`` and ``/`` have other meanings."""
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "experiment"
+
+
+def deleted(entity: Any) -> bool:
+    """Whether an experiment or a run lies in MLflow's trash."""
+    from mlflow.entities import LifecycleStage
+
+    stage = entity.info.lifecycle_stage if hasattr(entity, "info") else entity.lifecycle_stage
+    return bool(stage == LifecycleStage.DELETED)

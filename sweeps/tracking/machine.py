@@ -1,24 +1,67 @@
-"""How busy a machine is, by MLflow's own measures and names."""
+"""How busy a machine is, by the names that MLflow gives its own system metrics."""
 
 from __future__ import annotations
 
-from sweeps.tracking.internals import machine_monitors
+import os
+from contextlib import suppress
+from typing import Any
+
+import psutil
 
 
 class Machine:
     """This machine, asked again and again."""
 
     def __init__(self) -> None:
-        self._monitors = machine_monitors()
+        self._gpus = _nvidia_gpus()
+        self._network = psutil.net_io_counters()
 
     def sample(self) -> dict[str, float]:
-        """CPUs, memory, disk, network since the first time, and each GPU, where there are any.
+        """CPUs, memory, disk, network since the first time, and each Nvidia GPU.
 
         The share of the CPUs is that since the last time; that of the first time says nothing.
         """
-        found: dict[str, float] = {}
-        for monitor in self._monitors:
-            monitor.collect_metrics()
-            found |= monitor.aggregate_metrics()
-            monitor.clear_metrics()
+        memory, disk = psutil.virtual_memory(), psutil.disk_usage(os.sep)
+        found = {
+            "cpu_utilization_percentage": psutil.cpu_percent(),
+            "system_memory_usage_megabytes": memory.used / 1e6,
+            "system_memory_usage_percentage": 100 * memory.used / memory.total,
+            "disk_usage_percentage": disk.percent,
+            "disk_usage_megabytes": disk.used / 1e6,
+            "disk_available_megabytes": disk.free / 1e6,
+        }
+        now, first = psutil.net_io_counters(), self._network
+        if now is not None and first is not None:  # else the machine has no network
+            found["network_receive_megabytes"] = (now.bytes_recv - first.bytes_recv) / 1e6
+            found["network_transmit_megabytes"] = (now.bytes_sent - first.bytes_sent) / 1e6
+        for number, gpu in enumerate(self._gpus):
+            values = _sample_gpu(gpu).items()
+            found |= {f"gpu_{number}_{name}": value for name, value in values}
         return found
+
+
+def _nvidia_gpus() -> list[Any]:
+    """Handles of the GPUs; none where there is no driver."""
+    import pynvml
+
+    with suppress(pynvml.NVMLError):
+        pynvml.nvmlInit()
+        count = pynvml.nvmlDeviceGetCount()
+        return [pynvml.nvmlDeviceGetHandleByIndex(number) for number in range(count)]
+    return []
+
+
+def _sample_gpu(gpu: Any) -> dict[str, float]:
+    """Not every GPU reports everything."""
+    import pynvml
+
+    found: dict[str, float] = {}
+    with suppress(pynvml.NVMLError):
+        memory = pynvml.nvmlDeviceGetMemoryInfo(gpu)
+        found["memory_usage_megabytes"] = memory.used / 1e6
+        found["memory_usage_percentage"] = 100 * memory.used / memory.total
+    with suppress(pynvml.NVMLError):
+        found["utilization_percentage"] = pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu
+    with suppress(pynvml.NVMLError):
+        found["power_usage_watts"] = pynvml.nvmlDeviceGetPowerUsage(gpu) / 1000
+    return found

@@ -13,11 +13,11 @@ from sweeps.errors import UserError, first_line
 from sweeps.results.best import TrackedSweep, data_as_said, data_unlike_all, named
 from sweeps.search.ranking import baseline_means, excesses
 from sweeps.search.record import TrialRecord
+from sweeps.search.rules import Limit, Rule
 from sweeps.sweep_file.loading import read_resolved
-from sweeps.sweep_file.schema import Limit, Rule
 from sweeps.tracking.address import check_answers, make_client
 from sweeps.tracking.experiment import our_experiments
-from sweeps.tracking.internals import sqlite_path
+from sweeps.tracking.sqlite import sqlite_path
 
 _RUNS_PER_PAGE = 100
 
@@ -94,6 +94,7 @@ def _about(uri: str, run: Any) -> TrackedSweep:
         others=tuple(params.get("other_objectives", "").split()),
         constraints=tuple(Limit(**each) for each in json.loads(params.get("constraints", "[]"))),
         verdict=run.data.tags.get("verdict"),
+        candidates=int(run.data.tags.get("candidates", 0)) or None,
         records=[],
         run_ids={},
         parent_id=run.info.run_id,

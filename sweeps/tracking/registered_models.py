@@ -28,7 +28,7 @@ class ModelToRegister:
     Attributes:
         alias: ``champion`` or ``challenger``.
         trial: The number of the trial that has trained it.
-        program: See :func:`~trainables.exported.export_program`.
+        program: See :func:`~trainables.export.exported.export_program`.
         about: What is known of it: ``dtype``, ``shape``, ``classes``, ``outputs``, ``label``, ....
         example: Two samples or so, (N, ...), of that dtype.
     """
@@ -64,7 +64,7 @@ class Registry:
 
         try:
             version = self._client.get_model_version_by_alias(self._name, alias)
-        except MlflowException:  # there is none, or whatever is wrong comes again
+        except MlflowException:  # there is none, or whatever is wrong is retried
             return False
         known: dict[str, str] = version.tags
         return bool(version.run_id == self._run_id) and known.get(_TRIAL) == str(trial)

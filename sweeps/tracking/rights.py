@@ -13,7 +13,7 @@ class NoRightError(Exception):
 
 @contextmanager
 def needs_right(what: str, remedy: str) -> Iterator[None]:
-    """Say what MLflow refuses in the block, where it does so for want of a right.
+    """Say what MLflow refuses in the block, where it does so for lack of a right.
 
     Args:
         what: Is done: "write to the experiment 'digits'".
@@ -41,6 +41,6 @@ def writes_to(experiment: str) -> AbstractContextManager[None]:
 
 
 def _is_denied(error: Exception) -> bool:
-    """Whether a right was missing; of files it is requests that tells."""
+    """Whether a right was missing; for files, requests raises it."""
     status = getattr(getattr(error, "response", None), "status_code", None)
     return status == 403 or getattr(error, "error_code", None) == "PERMISSION_DENIED"

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from sweeps.formatting import format_fraction, format_temperature
 from sweeps.results.columns import one_line, shown_metrics
+from sweeps.results.refinement import parts_of_nll
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
+from sweeps.search.rules import rule_of
 from sweeps.sweep_file.schema import SweepFile
+from trainables.contract.metric_names import MetricName
+from trainables.contract.report import TIMES
 
 # The parameters of every trial, by names that no hyperparameter may take.
 _RECIPE = ("dataset", "model", "epochs", "batch_size", "optimizer", "lr", "weight_decay")
@@ -20,25 +24,6 @@ _RESERVED = {"loss", "seed", "guard", "objective", *_RECIPE}
 _DIGITS = 4
 PLACE = "place"
 _WHOLE = 7  # characters of a number before its point
-
-
-@dataclass(frozen=True)
-class RunChange:
-    """What is to be added to a run.
-
-    Attributes:
-        run_id: Of the run; of a new one, one that none has.
-        made: Of a new run its name and when it began, in milliseconds; None for another.
-        params: Names and values, none of which it has.
-        metrics: Name, value, time stamp in milliseconds and step, later than those that it has.
-        tags: Names and values, in place of what it has.
-    """
-
-    run_id: str
-    made: tuple[str, int] | None
-    params: dict[str, str]
-    metrics: Sequence[tuple[str, float, int, int]]
-    tags: dict[str, str]
 
 
 def run_tags(sweep: SweepFile, sweep_id: str, record: TrialRecord, parent: str) -> dict[str, str]:
@@ -58,7 +43,7 @@ def run_tags(sweep: SweepFile, sweep_id: str, record: TrialRecord, parent: str) 
 
 
 def end_tags(record: TrialRecord, objective: str) -> dict[str, str]:
-    """The tags that say how a trial ended, and what it came to; none while it runs.
+    """The tags that say how a trial ended, and its outcome; none while it runs.
 
     Metrics stand in MLflow's table with all their digits; as words they are rounded to what is
     known, and have their intervals.
@@ -94,7 +79,8 @@ def _in_words(record: TrialRecord, objective: str) -> dict[str, str]:
     for name, column in word_columns(objective).items():
         if name in outcome:
             words[column] = format_fraction(outcome[name])
-            low, high = outcome.get(f"{name}_low"), outcome.get(f"{name}_high")
+            metric = MetricName.parse(name)
+            low, high = (outcome.get(metric.with_statistic(end)) for end in ("low", "high"))
             if low is not None and high is not None:
                 words[column] += f" [{format_fraction(low)}, {format_fraction(high)}]"
     if "temperature" in outcome:
@@ -137,7 +123,7 @@ def sweep_parameters(sweep: SweepFile, digest: str | None) -> dict[str, str]:
         digest: Of its data; None if that was not kept.
     """
     known = {} if digest is None else {"dataset_digest": digest}
-    found = sweep.rule.constraints
+    found = rule_of(sweep).constraints
     return {
         "dataset": sweep.dataset.label,
         **known,
@@ -148,7 +134,7 @@ def sweep_parameters(sweep: SweepFile, digest: str | None) -> dict[str, str]:
         "seed": str(sweep.search.seed),
         "objective": sweep.objective,
         "guard": str(sweep.search.guard),
-        **({"other_objectives": " ".join(sweep.rule.others)} if sweep.rule.others else {}),
+        **({"other_objectives": " ".join(rule_of(sweep).others)} if rule_of(sweep).others else {}),
         **({"constraints": json.dumps(list(map(asdict, found)))} if found else {}),
     }
 
@@ -158,6 +144,8 @@ def run_metrics(
 ) -> Iterator[tuple[str, float, int, int]]:
     """Name, value, time stamp in milliseconds and epoch of the metrics of epochs.
 
+    With the parts of the NLL where it is known before and after scaling.
+
     Args:
         entries: Of a trial's history.
         times: Time stamps of epochs that are to keep theirs: MLflow drops a metric that it has
@@ -166,8 +154,8 @@ def run_metrics(
     for entry in entries:
         epoch = int(entry["epoch"])
         time_stamp = times.get(epoch, int(1000 * entry["timestamp"]))
-        for name, value in entry.items():
-            if name not in ("epoch", "timestamp"):
+        for name, value in {**entry, **parts_of_nll(entry)}.items():
+            if name not in ("epoch", *TIMES):
                 yield name, float(value), time_stamp, epoch
 
 

@@ -21,8 +21,7 @@ from sweeps.tracking.address import (
     tracking_uri,
 )
 from sweeps.tracking.experiment import our_experiments
-from sweeps.tracking.internals import SERVER, browser_host, server_environment, sqlite_path
-from sweeps.tracking.views import CHARTS_LINK, LINK
+from sweeps.tracking.sqlite import sqlite_path
 
 _PATIENCE_SECONDS = 8.0
 
@@ -66,7 +65,6 @@ def serve(storage: str, host: str, port: int) -> None:
     print("Starting the MLflow UI ...", flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # which ends the server too
     command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port)]
-    command += ["--app-name", SERVER]
     command += ["--artifacts-destination", str(artifact_location(uri, storage))]
     with tempfile.TemporaryFile() as log:
         server = subprocess.Popen(
@@ -75,7 +73,6 @@ def serve(storage: str, host: str, port: int) -> None:
             stderr=subprocess.STDOUT,
             # Not on the command line, which everybody on this machine can see.
             env={
-                **server_environment(host, port),
                 **os.environ,
                 "PYTHONWARNINGS": "ignore",
                 "MLFLOW_BACKEND_STORE_URI": uri,
@@ -84,7 +81,8 @@ def serve(storage: str, host: str, port: int) -> None:
         )
         try:
             if _is_up(server, f"http://{host}:{port}"):
-                _print_links(uri, _address(host, port))
+                _print_links(uri, f"http://{host}:{port}")
+                print(_WHICH_PAGES)
                 print(f"MLflow is up at http://{host}:{port}; Ctrl-C ends it", flush=True)
             code = server.wait()
         except KeyboardInterrupt:
@@ -118,15 +116,6 @@ def _end(server: subprocess.Popen[bytes]) -> None:
             server.wait(timeout=_PATIENCE_SECONDS)
 
 
-def _address(host: str, port: int) -> str:
-    """Where the links of this server lead."""
-    # Whoever has set the server's names of his own is to use these.
-    known = os.environ.keys() & server_environment(host, port).keys()
-    return f"http://{host if known else browser_host(host)}:{port}"
-
-
 def _print_links(uri: str, address: str) -> None:
     for experiment in our_experiments(make_client(uri)):
-        page = f"{address}/#/experiments/{experiment.experiment_id}"
-        print(f"  {experiment.name}  {page}/{LINK}")
-        print(f"  {' ' * len(experiment.name)}  {page}/{CHARTS_LINK}")
+        print(f"  {experiment.name}  {address}/#/experiments/{experiment.experiment_id}/runs")

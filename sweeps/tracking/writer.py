@@ -16,15 +16,11 @@ from contextlib import suppress
 from sweeps.errors import first_line
 from sweeps.search.record import TrialRecord
 from sweeps.tracking.artifacts import ArtifactError, FilesAwayError
-from sweeps.tracking.mirror import (
-    TOGETHER,
-    MachineSample,
-    Mirror,
-    RunDeletedError,
-    RunRefusedError,
-)
+from sweeps.tracking.mirror import Mirror
+from sweeps.tracking.refusals import RunDeletedError, RunRefusedError
 from sweeps.tracking.rights import NoRightError
-from sweeps.tracking.story import Ending
+from sweeps.tracking.run_content import Ending
+from sweeps.tracking.sweep_run import MachineSample
 
 logger = logging.getLogger("calsweep")
 
@@ -35,7 +31,7 @@ _TRIES = 3  # of a run that MLflow refuses
 
 
 def _nothing(said: str) -> None:
-    """Nobody is told."""
+    """Ignore the message."""
 
 
 class MlflowWriter:
@@ -46,7 +42,7 @@ class MlflowWriter:
 
     Args:
         mirror: The sweep's runs in MLflow.
-        tell: Is told at once of a right that the user lacks, as somebody may still give it.
+        tell: Called at once with a missing permission, so that it can be granted.
     """
 
     def __init__(self, mirror: Mirror, tell: Callable[[str], None] = _nothing) -> None:
@@ -63,7 +59,7 @@ class MlflowWriter:
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closing = False
-        self._abandoned = False  # nobody waits any more, and another one may write
+        self._abandoned = False  # no one waits any more, and another one may write
         self._thread: threading.Thread | None = None
         self._refused: str | None = None  # the last run that was given up, and why
         self.fault: str | None = None  # why MLflow does not have all, as far as is known
@@ -104,7 +100,7 @@ class MlflowWriter:
         Args:
             patience: Seconds to wait without any progress, should the server not answer.
             ending: Of the sweep, with which its own run is closed; None to leave it open.
-            on_left: Told now and then how many trials are not up to date yet.
+            on_left: Called now and then with how many trials are not up to date yet.
 
         Returns:
             How many trials could not be brought up to date, those not counted whose runs were
@@ -155,23 +151,23 @@ class MlflowWriter:
                 self._file(_PAUSE_SECONDS)
                 self._end_sweep()
                 self.fault, pause = self._refused, _PAUSE_SECONDS
-            except Exception as error:  # whatever it is, the sweep goes on without MLflow
+            except Exception as error:  # whatever it is, the sweep continues without MLflow
                 said, self.fault = self.fault, first_line(error)
                 if isinstance(error, NoRightError) and self.fault != said:
-                    self._tell_user(f"the sweep goes on without MLflow: {self.fault}")
+                    self._tell_user(f"the sweep continues without MLflow: {self.fault}")
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        if not (self._answered or self._abandoned or self._refused or self.fault):
+            with suppress(Exception):  # the sweep continues another time, and so does its run
+                self._mirror.tell_progress()
 
     def _show_all(self) -> None:
         with self._lock:
             batch = list(self._pending.values())
-        for start in range(0, len(batch), TOGETHER):
-            some = batch[start : start + TOGETHER]
+        for record in batch:
             if self._abandoned:
                 return
-            self._mirror.show_together(some)
-            for record in some:
-                self._show(record)
+            self._show(record)
 
     def _show(self, record: TrialRecord) -> None:
         epochs, state = len(record.history), record.state
@@ -187,7 +183,7 @@ class MlflowWriter:
             batch = self._samples
         if not batch:
             return
-        with suppress(RunRefusedError):  # which is told of the answer, too
+        with suppress(RunRefusedError):  # which applies to the result too
             self._mirror.machines(batch)
         with self._lock:
             self._samples = [each for each in self._samples if each not in batch]
@@ -201,7 +197,7 @@ class MlflowWriter:
         for record in batch:
             try:
                 done = self._attempt(record, self._mirror.complete)
-            except FilesAwayError as error:  # it comes again after the others, and a pause
+            except FilesAwayError as error:  # it is retried after the others, and a pause
                 done, away = False, error
             if done:
                 with self._lock:
@@ -241,7 +237,7 @@ class MlflowWriter:
             self._give_up(number)
             self._tell(error)
         except RunRefusedError as error:
-            self._refusals[number] += 1  # it comes again after the others
+            self._refusals[number] += 1  # it is retried after the others
             if self._refusals[number] >= _TRIES:
                 self._lacking += 1
                 self._give_up(number)

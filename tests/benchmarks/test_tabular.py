@@ -40,13 +40,14 @@ from benchmarks.tabular.stoppers import (
 )
 from benchmarks.tabular.transfer import gains, ranked_elsewhere
 from sweeps.search.record import TrialRecord
+from sweeps.search.rules import rule_of
 from sweeps.search.samplers import SAMPLERS, random
 from sweeps.search.setting import BASELINE, Setting
 from sweeps.search.space import SearchSpace
 from sweeps.search.stopping import STOPPERS, Stopper
 from sweeps.sweep_file.schema import SweepFile
 from tests.builders import make_sweep, ranked, trial
-from trainables.report import Entry
+from trainables.contract.report import Entry
 
 EPOCHS = 9
 PLAIN = Plain(random, "val_ece", asha=False, any_epoch=True)
@@ -231,7 +232,7 @@ def test_median_stopping() -> None:
 
 
 def again(number: int, loss: str, role: Any, values: list[float]) -> list[TrialRecord]:
-    """A trial of the search, and its setting with new seeds."""
+    """A trial of the search, and its setting with fresh seeds."""
     first = trial(number, loss, {}, role=role, val_ece=values[0], val_error=0.1)
     seeds = [
         trial(100 + number + s, loss, {}, role="finalist", seed=s, val_ece=value, val_error=0.1)
@@ -241,7 +242,7 @@ def again(number: int, loss: str, role: Any, values: list[float]) -> list[TrialR
 
 
 def test_the_simplest_within_one_standard_error() -> None:
-    rule = make_sweep().rule
+    rule = rule_of(make_sweep())
     best = again(10, "focal", "search", [0.01, 0.018, 0.022])
     near = again(0, "cross_entropy", "baseline", [0.05, 0.020, 0.024])
     far = again(0, "cross_entropy", "baseline", [0.01, 0.040, 0.044])
@@ -254,7 +255,7 @@ def test_judged_by_all_seeds() -> None:
     first = again(0, "cross_entropy", "baseline", [0.05, 0.01, 0.01])
     second = again(10, "focal", "search", [0.01, 0.02, 0.02])
     records = [*first, *second]
-    chosen = with_search_seed(records, make_sweep().rule)
+    chosen = with_search_seed(records, rule_of(make_sweep()))
     assert chosen is not None and chosen.loss == "focal"
     assert ranked(records).chosen != chosen
 
@@ -283,7 +284,7 @@ def test_spreads_over_seeds_and_samples_are_found_again() -> None:
     draw = np.random.default_rng(0)
     trials = []
     for setting, seed, _ in recorded(sweep):
-        net = 0.2 + draw.normal(0, 0.02)  # what this seed came to
+        net = 0.2 + draw.normal(0, 0.02)  # what this seed reached
         val, test = (net + draw.normal(0, 0.3 / n**0.5) for n in (2_500, 10_000))
         trials.append((setting, seed, history(net, 0.1, val_ece=val + 0.1, test_ece=test)))
     seeds, within = spreads(Truth(Curves(trials, SearchSpace(sweep)), sweep), 2_500, 10_000)

@@ -15,7 +15,7 @@ from sweeps.planning.checks import check_sweep
 from sweeps.planning.data import load_data
 from sweeps.sweep_file.loading import parse_sweep
 from tests.builders import make_sweep, new_store
-from trainables.data.base import Dataset
+from trainables.data.core.base import Dataset
 from trainables.models.mlp import mlp
 
 RNG = np.random.default_rng(0)
@@ -121,7 +121,7 @@ def test_a_taken_name_is_refused_with_what_to_do_from_python(tmp_path: Path) -> 
     new_store(tmp_path, make_sweep("taken"))
     with pytest.raises(calsweep.UserError, match=r"calsweep\.resume\('taken', storage="):
         calsweep.run(dataset="digits", losses="focal", name="taken", storage=tmp_path)
-    assert Composer(str(tmp_path)).free_name() == "sweep-1"
+    assert next(Composer(str(tmp_path)).free_names()) == "sweep-1"
 
 
 def test_what_a_module_holds_is_named_by_it_and_the_rest_is_kept(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_an_interruption_says_how_to_go_on_from_python(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*_: Any) -> None:
-        raise calsweep.SweepInterruptedError("interrupted; `calsweep resume cut` goes on from here")
+        raise calsweep.SweepInterruptedError("interrupted; `calsweep resume cut` continues it")
 
     monkeypatch.setattr("sweeps.runner.run_sweep", interrupt)
     with pytest.raises(calsweep.SweepInterruptedError, match=r"; calsweep\.resume\('cut', storage"):

@@ -1,9 +1,6 @@
 """Whole sweeps from Python, on a real Ray and a real MLflow."""
 
 import io
-import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +13,9 @@ from torch import Tensor, nn
 
 import calsweep
 from sweeps.cluster import connection
-from trainables.outcome import read_predictions
+from sweeps.store.sweep_store import SweepStore
+from tests.builders import make_sweep, new_store
+from trainables.trials.outcome import read_predictions
 
 README = Path(__file__).parents[2] / "README.md"
 DIGITS = load_digits()
@@ -49,6 +48,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Iterator[calsweep.Result
                 "selection.finalists": 1,
                 "selection.seeds": 1,
                 "training.batch_size": 32,
+                "training.lr": 0.02,  # few steps
                 "scaling.max_concurrent": 1,  # one process to start
             },
         )
@@ -63,6 +63,22 @@ def test_the_best_setting(result: calsweep.Result) -> None:
     assert result.best.temperature > 0
     assert result.supported == result.best.supported == (result.best.verdict == "supported")
     assert result.why[0].startswith("Chosen: ")
+
+
+def test_unnamed_sweeps_that_start_at_once_take_the_next_free_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first name is held by a process that has not created its sweep yet."""
+    new_store(tmp_path, make_sweep("sweep-2"))
+    monkeypatch.setattr("sweeps.runner.check_answers", lambda uri: None)
+    monkeypatch.setattr("sweeps.store.sweep_store.SweepStore.check_free", stop_named)
+    held = SweepStore(str(tmp_path), "sweep-1").locked()
+    with held, pytest.raises(RuntimeError, match=r"^sweep-3$"):
+        calsweep.run(dataset=(IMAGES, LABELS), losses="focal", storage=tmp_path, progress=False)
+
+
+def stop_named(store: SweepStore) -> None:
+    raise RuntimeError(store.name)
 
 
 def test_a_row_for_each_trial(result: calsweep.Result) -> None:
@@ -118,15 +134,3 @@ def test_the_result_is_there_later(result: calsweep.Result) -> None:
     [entry] = calsweep.best(dataset="digits", storage=result.storage)
     assert entry["loss"] == (again.best and again.best.loss)
     assert calsweep.resume("digits", storage=result.storage, progress=False).best == again.best
-
-
-@pytest.mark.slow
-def test_the_readmes_example_runs_as_a_script(tmp_path: Path) -> None:
-    section = README.read_text(encoding="utf-8").partition("\n## From Python\n")[2]
-    code = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)[0]
-    (tmp_path / "script.py").write_text(code)
-    run = subprocess.run(
-        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stderr
-    assert "Chosen: " in run.stdout

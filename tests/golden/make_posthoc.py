@@ -42,7 +42,11 @@ def main() -> None:
     from netcal.scaling import TemperatureScaling
     from probmetrics.calibrators.base import MulticlassOneVsRestCalibrator
     from probmetrics.calibrators.binning import BinaryHistogramBinningCalibrator
-    from probmetrics.calibrators.logistic import VectorScalingCalibrator
+    from probmetrics.calibrators.logistic import (
+        SMSCalibrator,
+        SVSCalibrator,
+        VectorScalingCalibrator,
+    )
     from probmetrics.calibrators.temperature_scaling import TemperatureScalingCalibrator
 
     torch.set_default_dtype(torch.float64)
@@ -62,6 +66,8 @@ def main() -> None:
         "netcal histogram, equal width": netcal(HistogramBinning(NUM_BINS)),
         "probmetrics temperature": probmetrics(TemperatureScalingCalibrator()),
         "probmetrics vector": probmetrics(VectorScalingCalibrator()),
+        "probmetrics structured vector": probmetrics(SVSCalibrator()),
+        "probmetrics structured matrix": probmetrics(SMSCalibrator()),
         # Of what it was fitted on: where an edge lies between two samples is anybody's choice.
         "probmetrics histogram, equal mass": probmetrics(
             MulticlassOneVsRestCalibrator(by_mass), probs[:SHOWN]

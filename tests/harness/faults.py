@@ -92,6 +92,19 @@ def node(scene: Scene, rng: random.Random) -> CutOff:
     return cut_off
 
 
+def drained(scene: Scene, rng: random.Random) -> CutOff:
+    """A node that Ray announces to drain, as of a spot machine; it goes when its trials have."""
+    victim = rng.choice(scene.cluster.nodes)
+    cut_off = _cut_off(scene, {process.pid for process in victim.processes()})
+    scene.cluster.add_node(cpus=1)  # an autoscaler's, in its place
+    scene.cluster.drain(victim)
+    trials = "ray::ResourceTrainable"
+    scene.wait(lambda: not scene.processes_of(trials, [victim]) or scene.has_ended())
+    victim.kill()
+    scene.cluster.nodes.remove(victim)
+    return cut_off
+
+
 def driver(scene: Scene, rng: random.Random) -> CutOff | None:
     """SIGKILL of the driver, then `resume`."""
     cut_off = _cut_off(scene)
@@ -147,7 +160,7 @@ def storage_full(scene: Scene, rng: random.Random) -> CutOff:
     said = scene.said()
     ballast.unlink()
     if "; waiting" not in said:  # which is said every half minute
-        raise RuntimeError("nobody said that the storage is full")
+        raise RuntimeError("no one said that the storage is full")
     if len(scene.epochs()) - before > 2 * len(scene.cluster.nodes):
         raise RuntimeError("epochs were trained that could not be saved")
     return {}
@@ -313,6 +326,7 @@ FAULTS = {
     "trial process": Kind(trial_process, _LONG),
     "train worker": Kind(train_worker, _TWO_WORKERS),
     "node": Kind(node, _LONG),
+    "node drained": Kind(drained, _LONG),
     "driver": Kind(driver, _LONG),
     "head": Kind(head, _LONG),
     "MLflow away": Kind(mlflow_away, _LONG, server=True),
@@ -346,7 +360,7 @@ def faulty_sweep(cluster: RayCluster, kind: Kind, rng: random.Random, tries: int
         scene.submit()
         finished: dict[int, TrialRecord] = {}
         cut_offs: list[tuple[float, CutOff]] = []
-        while len(cut_offs) < tries and _goes_on(scene, rng):
+        while len(cut_offs) < tries and _continue(scene, rng):
             finished |= scene.finished()
             when = time.time()
             cut_off = kind.happens(scene, rng)
@@ -361,7 +375,7 @@ def faulty_sweep(cluster: RayCluster, kind: Kind, rng: random.Random, tries: int
         return outcome
 
 
-def _goes_on(scene: Scene, rng: random.Random) -> bool:
+def _continue(scene: Scene, rng: random.Random) -> bool:
     """Wait for the next epoch and a random moment more; False if the sweep has ended by then."""
     before = len(scene.epochs())
     scene.wait(lambda: len(scene.epochs()) > before or scene.has_ended())

@@ -1,4 +1,4 @@
-"""Ctrl-C in a process that goes on, and what Ray has free after it."""
+"""Ctrl-C in a process that continues, and what Ray has free after it."""
 
 import os
 import signal

@@ -32,7 +32,7 @@ _START_TRIES = 3
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A port that no one listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -66,6 +66,12 @@ class Node:
                 return False
             time.sleep(0.2)
         return True
+
+    @property
+    def id(self) -> str:
+        """Ray's, of the node."""
+        words = [word for process in self.processes() for word in process.cmdline()]
+        return next(w.partition("=")[2] for w in words if w.startswith("--node_id="))
 
     def processes(self) -> list[psutil.Process]:
         """All its processes."""
@@ -171,6 +177,18 @@ class RayCluster:
         )
         self.nodes.append(node)
         return node
+
+    def drain(self, node: Node) -> None:
+        """Announce that a node will go, as the autoscaler does for a spot machine."""
+        from ray._raylet import GcsClient
+        from ray.core.generated.autoscaler_pb2 import DrainNodeReason
+
+        reason = DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
+        deadline = int(1000 * (time.time() + 600))
+        accepted, why = GcsClient(address=self.address).drain_node(
+            node.id, reason, "the spot machine is taken away", deadline
+        )
+        assert accepted, why
 
     def stop(self) -> None:
         """Kill all nodes."""

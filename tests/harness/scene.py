@@ -32,7 +32,7 @@ _OWN_LOSS = '''
 import os, time
 import torch
 from torch.nn.functional import cross_entropy
-from trainables.distributed import rank
+from trainables.runtime.distributed import rank
 from trainables.losses import CalibrationLoss
 
 class Logged(CalibrationLoss):

@@ -10,17 +10,19 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from sweeps.results.explanation import answer
+from sweeps.results.judgement import NOT_YET
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
+from sweeps.search.rules import rule_of
 from sweeps.store.identity import Identity, identity_files
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.address import tracking_uri
 from sweeps.tracking.mirror import Mirror
-from sweeps.tracking.story import Ending
+from sweeps.tracking.run_content import Ending
 from tests import builders
-from trainables.checkpoints import save_checkpoint
-from trainables.outcome import write_predictions
+from trainables.files.checkpoints import save_checkpoint
+from trainables.trials.outcome import write_predictions
 
 ENVIRONMENT = {"python": "3"}
 
@@ -76,7 +78,11 @@ def make_store(
     """
     store = SweepStore(str(folder), sweep.name)
     identity = {} if digest is None else identity_files(Identity(digest, {}, 10, {}))
-    store.create(sweep, files={**identity, "environment.json": json.dumps(ENVIRONMENT).encode()})
+    files = {
+        "environment.json": json.dumps(ENVIRONMENT).encode(),
+        "skipped_samples.txt": b"1 of 40 samples are skipped:\na/1.png: broken",
+    }
+    store.create(sweep, files={**identity, **files})
     for record in records:
         store.save(record)
         if record.history:
@@ -96,8 +102,13 @@ def make_mirror(
 
 def ending_of(records: list[TrialRecord], sweep: SweepFile) -> Ending:
     """How a sweep with these trials ends."""
-    ranking = Ranking(records, sweep.rule)
-    return Ending("FINISHED", ranking, [], answer(ranking, sweep))
+    ranking = Ranking(records, rule_of(sweep))
+    return Ending(ranking, NOT_YET, answer(ranking, sweep))
+
+
+def keep_answer(store: SweepStore, records: list[TrialRecord], sweep: SweepFile) -> None:
+    """Have a sweep with these trials come to its end, as far as its store knows."""
+    store.save_answer(ending_of(records, sweep).answer, lambda _: None)
 
 
 def client_of(storage: Path) -> MlflowClient:

@@ -6,17 +6,18 @@ from sweeps.planning.data import load_data
 from sweeps.results.explanation import answer
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
+from sweeps.search.rules import rule_of
 from sweeps.store.encoders import encoder_setup
 from sweeps.store.identity import identify, identity_files
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
-from trainables.config import TrialSetup
-from trainables.report import Progressed, Role
-from trainables.trial import make_run
+from trainables.contract.config import TrialSetup
+from trainables.contract.report import Progressed, Role
+from trainables.trials.runs import make_run
 
 
 def train_sweep(folder: Path, sweep: SweepFile, settings: list[tuple[str, float]]) -> SweepStore:
-    """A sweep that has come to its answer, with what its trials left behind.
+    """A sweep that has finished, with what its trials left behind.
 
     Args:
         folder: The storage.
@@ -51,5 +52,5 @@ def train_sweep(folder: Path, sweep: SweepFile, settings: list[tuple[str, float]
         record.state, record.ended = "finished", 1e9 + 60
         store.save(record)
         records.append(record)
-    store.save_answer(answer(Ranking(records, sweep.rule), sweep), print)
+    store.save_answer(answer(Ranking(records, rule_of(sweep)), sweep), print)
     return store

@@ -1,11 +1,11 @@
-"""A small data set in the form of PASCAL VOC: coloured shapes on a dark ground."""
+"""A small dataset in the form of PASCAL VOC: coloured shapes on a dark ground."""
 
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from trainables.data.tasks import IGNORED
+from trainables.data.core.tasks import IGNORED
 
 CLASSES = ("background", "red", "green")
 

@@ -1,4 +1,4 @@
-"""Files of a sweep that are damaged or cannot be read: one message, no traceback, whoever reads."""
+"""Damaged or unreadable files of a sweep: one message, no traceback, in every command."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import CommandError, UserError
-from sweeps.looking import find_best, overviews, read_answer, write_report
+from sweeps.inspect_sweeps import find_best, overviews, read_answer, write_report
 from sweeps.results.explanation import answer
 from sweeps.search.ranking import Ranking
+from sweeps.search.rules import rule_of
 from sweeps.upkeep import sync_sweep
 from tests.builders import make_sweep, new_store
 from tests.harness.tracked import make_records, make_store
@@ -30,7 +31,7 @@ def lacks_its_keys(path: Path) -> None:
 
 
 def unreadable(path: Path) -> None:
-    """What the storage refuses to read, whoever asks."""
+    """What the storage refuses to read, anyone who asks."""
     path.unlink()
     path.mkdir()
 
@@ -47,21 +48,21 @@ FILES = [
     "trials/00002/predictions_test.parquet",
 ]
 TOLD_BY = {
-    "sweep.yaml": {"show", "report", "sync", "best"},  # a list goes on without the sweep
+    "sweep.yaml": {"show", "report", "sync", "best"},  # a list continues without the sweep
     "sweep_id": {"sync"},
     "environment.json": {"report", "sync"},
-    "trials/00002/trial.json": {"sync"},  # the others go on, and log it
+    "trials/00002/trial.json": {"sync"},  # the others continue, and log it
 }
 
 
 @pytest.fixture(scope="module")
 def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sweep that has come to its answer, and is in MLflow."""
+    """A sweep that has finished, and is in MLflow."""
     folder = tmp_path_factory.mktemp("store")
     sweep = make_sweep("done", training={"epochs": 3})
     records = [record for record in make_records() if record.number in (0, 2, 5)]
     store = make_store(folder, sweep, records, digest="d1")
-    store.save_answer(answer(Ranking(records, sweep.rule), sweep), print)
+    store.save_answer(answer(Ranking(records, rule_of(sweep)), sweep), print)
     sync_sweep("done", str(folder))
     return folder
 

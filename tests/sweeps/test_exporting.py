@@ -14,25 +14,30 @@ import pytest
 import torch
 from PIL import Image
 
+from calsweep import load as load_result
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.exporting import export_model, predict, register_choice, register_models
 from sweeps.planning.data import load_data
+from sweeps.results.ensemble import Pool, Selected
 from sweeps.results.explanation import answer
+from sweeps.results.judgement import NOT_YET
 from sweeps.runner import _register
 from sweeps.search.ranking import Ranking
+from sweeps.search.rules import rule_of
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.progress import Progress
 from sweeps.tracking.address import tracking_uri
 from sweeps.tracking.mirror import Mirror
-from sweeps.tracking.story import Ending
+from sweeps.tracking.run_content import Ending
 from tests.builders import make_sweep
 from tests.harness.command import calsweep
 from tests.harness.tracked import client_of
 from tests.harness.trained import train_sweep
-from trainables.exported import run_onnx
-from trainables.outcome import read_predictions, write_predictions
+from trainables.export.exported import run_onnx
+from trainables.posthoc.ensembles import Ensemble
+from trainables.trials.outcome import read_predictions, write_predictions
 
 ALONE = """
 import json, sys
@@ -58,7 +63,7 @@ def small(name: str, **sections: Any) -> SweepFile:
 
 def chosen(store: SweepStore) -> tuple[torch.Tensor, Any]:
     """The probabilities that the sweep's own classifier gave on the test split, and its record."""
-    found = Ranking(store.load_records(), store.load_sweep().rule).chosen
+    found = Ranking(store.load_records(), rule_of(store.load_sweep())).chosen
     assert found is not None
     record = found.judged[0]
     logits, _ = read_predictions(store.trial_folder(record.number).read("predictions_test.parquet"))
@@ -81,7 +86,7 @@ def folder(store: SweepStore) -> Path:
 def test_it_gives_the_sweeps_own_probabilities_without_calsweep(
     store: SweepStore, folder: Path
 ) -> None:
-    rows = load_data(store.load_sweep()).test.inputs
+    rows = load_data(store.load_sweep()).test.inputs.copy()
     np.save(folder / "rows.npy", rows)
     done = subprocess.run(
         [sys.executable, "-c", ALONE], cwd=folder, check=True, capture_output=True, text=True
@@ -136,10 +141,18 @@ def test_predict_reads_images_and_arrays(store: SweepStore, folder: Path, tmp_pa
     done = calsweep(tmp_path, "predict", str(folder), "rows.npy", "--output", "out.csv")
     assert "(3 samples)" in done.stdout
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 4
+    (tmp_path / "pictures" / "1.png").write_bytes(b"no image")
+    refused = calsweep(tmp_path, "predict", str(folder), "pictures")
+    assert refused.returncode == 2
+    assert "1.png: not a readable image" in refused.stderr
+    done = calsweep(tmp_path, "predict", str(folder), "pictures", "--on-bad-sample", "skip")
+    assert done.stderr.startswith("1 of 3 samples are skipped:\npictures/1.png: not a readable")
+    names = [line[0] for line in csv.reader(done.stdout.splitlines())]
+    assert names == ["sample", "pictures/0.png", "pictures/2.png"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["table", "texts"])
+@pytest.mark.parametrize("kind", ["table", "texts", "sequences"])
 def test_predict_encodes_tables_and_texts_as_in_training(tmp_path: Path, kind: str) -> None:
     rows = ["size,colour,said,label"]
     for i in range(120):
@@ -148,7 +161,8 @@ def test_predict_encodes_tables_and_texts_as_in_training(tmp_path: Path, kind: s
     data = tmp_path / "data.csv"
     data.write_text("\n".join(rows))
     options = {"features": ["size", "colour"]} if kind == "table" else {"text": "said"}
-    model = {"name": "table_mlp"} if kind == "table" else {"name": "gpool_cnn"}
+    names = {"table": "table_mlp", "texts": "text_mlp", "sequences": "gpool_cnn"}
+    model = {"name": names[kind]}
     dataset = {"name": "csv", "train": str(data), "test": str(data), "label": "label", **options}
     store = train_sweep(tmp_path / "store", small("own", dataset=dataset, model=model), [])
     export_model("own", store.storage, str(tmp_path / "model"))
@@ -176,7 +190,7 @@ def test_two_stages_are_exported_as_one(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_exported_is_told(store: SweepStore, folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is there already"):
+    with pytest.raises(UserError, match="already exists"):
         export_model("small", store.storage, str(folder))
     with pytest.raises(UserError, match="not a folder that `calsweep export` has written"):
         predict(str(tmp_path), "x.npy", sys.stdout)
@@ -206,9 +220,9 @@ def test_it_is_registered_with_signature_example_and_aliases(
     import mlflow
 
     sweep, records = store.load_sweep(), store.load_records()
-    ranking = Ranking(records, sweep.rule)
+    ranking = Ranking(records, rule_of(sweep))
     assert ranking.chosen is not None
-    ending = Ending("FINISHED", ranking, [], answer(ranking, sweep))
+    ending = Ending(ranking, NOT_YET, answer(ranking, sweep))
     mirror = Mirror(sweep, store)
     for record in records:
         mirror.sync(record)
@@ -234,8 +248,9 @@ def test_it_is_registered_with_signature_example_and_aliases(
     assert model.metadata.metadata["temperature"] > 0
     second = mlflow.pyfunc.load_model("models:/calsweep-digits@challenger")
     assert not np.allclose(second.predict(rows), expected[:20], atol=1e-5)
-    # The choice may be another when the sweep has gone on; what was registered stays as it was.
-    other = Ranking([r for r in records if r.setting != ranking.chosen.setting], sweep.rule)
+    # The selected setting may be another when the sweep has gone on; what was registered stays as
+    # it was.
+    other = Ranking([r for r in records if r.setting != ranking.chosen.setting], rule_of(sweep))
     register_choice(store, sweep, other, lambda: load_data(sweep))
     newer = mlflow.pyfunc.load_model("models:/calsweep-digits@champion")
     assert np.allclose(newer.predict(rows), second.predict(rows), atol=1e-5)
@@ -247,7 +262,7 @@ def test_a_sweep_that_cannot_register_its_choice_says_so(
     store: SweepStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     sweep = store.load_sweep()
-    ranking, data = Ranking(store.load_records(), sweep.rule), load_data(sweep)
+    ranking, data = Ranking(store.load_records(), rule_of(sweep)), load_data(sweep)
     text = io.StringIO()
     progress = Progress(plain_console(file=text, width=300))
     away = SweepStore(str(tmp_path), "small")  # of which MLflow has nothing
@@ -261,4 +276,59 @@ def test_a_sweep_that_cannot_register_its_choice_says_so(
         f"writes it{again}",
         f"not registered in MLflow: MLflow is not up to date{again}",
     ]
-    assert "the choice is not registered" in caplog.text
+    assert "the selected setting is not registered" in caplog.text
+
+
+@pytest.fixture
+def selected(store: SweepStore, monkeypatch: pytest.MonkeyPatch) -> Selected:
+    """An ensemble in which one network counts twice, whatever would be selected."""
+    pool = Ranking(store.load_records(), rule_of(store.load_sweep()))
+    first, second = (each.trials[0] for each in pool.candidates[:2])
+    logits = [read_logits(store, each.number) for each in (first, second)]
+    found = Selected(
+        (first, first, second),
+        Ensemble((0, 0, 1), (0.8, 0.8, 1.2), 0.9),
+        Pool((first, second), logits, torch.zeros(0, dtype=torch.int64)),
+    )
+    for module in ("sweeps.exporting", "sweeps.trained"):
+        monkeypatch.setattr(f"{module}.select_ensemble", lambda *_: found)
+    return found
+
+
+def read_logits(store: SweepStore, number: int) -> torch.Tensor:
+    return read_predictions(store.trial_folder(number).read("predictions_test.parquet"))[0]
+
+
+def test_the_ensemble_is_one_program(store: SweepStore, selected: Selected, tmp_path: Path) -> None:
+    made, label = export_model("small", store.storage, str(tmp_path / "model"), ensemble=True)
+    assert label == "ensemble of 2 networks"
+    first, second = selected.pool.logits
+    mean = (2 * (first / 0.8).softmax(1) + (second / 1.2).softmax(1)) / 3
+    expected = (mean.log() / 0.9).softmax(dim=1)
+    rows = load_data(store.load_sweep()).test.inputs.copy()
+    program = torch.export.load(str(Path(made) / "model.pt2")).module()
+    assert np.allclose(program(torch.from_numpy(rows)).detach(), expected, atol=1e-5)
+    module = load_result(store.storage, "small").ensemble()
+    assert np.allclose(module.predict_proba(rows), expected, atol=1e-5)
+    about = json.loads((Path(made) / "model.json").read_text())
+    assert (about["networks"], about["loss"]) == (2, "ensemble")
+    np.save(tmp_path / "rows.npy", rows[:2])
+    assert predict(made, str(tmp_path / "rows.npy"), io.StringIO()) == (2, ())
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("selected")
+def test_the_ensemble_as_onnx(store: SweepStore, tmp_path: Path) -> None:
+    output = str(tmp_path / "model")
+    made, _ = export_model("small", store.storage, output, onnx=True, ensemble=True)
+    rows = load_data(store.load_sweep()).test.inputs[:7].copy()
+    found = run_onnx((Path(made) / "model.onnx").read_bytes(), rows)
+    module = load_result(store.storage, "small").ensemble()
+    assert np.allclose(found, module.predict_proba(rows), atol=1e-5)
+
+
+def test_there_is_no_ensemble_of_one_trial(tmp_path: Path) -> None:
+    train_sweep(tmp_path, small("alone"), [])
+    with pytest.raises(UserError, match="has no ensemble: fewer than two finished trials"):
+        export_model("alone", str(tmp_path), str(tmp_path / "model"), ensemble=True)
+    assert not (tmp_path / "model").exists()

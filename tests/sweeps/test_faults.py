@@ -32,6 +32,14 @@ def test_nothing_is_lost(cluster: RayCluster, name: str) -> None:
     assert outcome.repeated <= 2 * outcome.tries  # an epoch of each of the two trials at hand
 
 
+def test_trials_leave_a_node_that_drains(cluster: RayCluster) -> None:
+    kind = replace(faults.FAULTS["node drained"], sections={})
+    outcome = faults.faulty_sweep(cluster, kind, random.Random(1), tries=2)
+    assert outcome.tries > 0
+    assert not outcome.lost
+    assert outcome.repeated == 0  # they end their epochs first
+
+
 def test_the_same_answer_here_and_on_a_cluster_that_loses_the_driver(
     cluster: RayCluster, tmp_path: Path
 ) -> None:

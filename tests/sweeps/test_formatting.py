@@ -10,7 +10,9 @@ from sweeps.formatting import (
     format_fraction,
     format_hyperparameters,
     format_rate,
+    format_seconds,
     format_value,
+    storage_option,
 )
 from tests.builders import baseline, trial
 
@@ -54,10 +56,10 @@ def test_rates_read_well(epochs: int, seconds: float, text: str) -> None:
 
 
 def test_numbers_of_things_read_well() -> None:
-    assert [counted(n, "new seed") for n in (0, 1, 2)] == [
-        "0 new seeds",
-        "1 new seed",
-        "2 new seeds",
+    assert [counted(n, "fresh seed") for n in (0, 1, 2)] == [
+        "0 fresh seeds",
+        "1 fresh seed",
+        "2 fresh seeds",
     ]
 
 
@@ -68,3 +70,16 @@ def test_names_of_settings_and_runs() -> None:
     assert baseline(role="finalist", seed=2).label == "cross_entropy seed=2"
     own = trial(1, "my.module:MyLoss", hyperparameters={"margin": 1.0})
     assert own.label == "MyLoss m=1"
+
+
+def test_printed_commands_name_the_storage_and_quote_it() -> None:
+    assert not storage_option("calsweep-store")
+    assert storage_option("s3://bucket/a") == " --storage s3://bucket/a"
+    assert storage_option("my sweeps") == " --storage 'my sweeps'"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0.42, "0.42 s"), (42, "42 s"), (750, "12 min"), (12_600, "3.5 h")]
+)
+def test_durations(seconds: float, shown: str) -> None:
+    assert format_seconds(seconds) == shown

@@ -11,10 +11,10 @@ import pytest
 from PIL import Image
 
 from sweeps.errors import UserError
-from sweeps.looking import write_new_sweep_file
+from sweeps.inspect_sweeps import write_new_sweep_file
 from sweeps.planning.data import load_data
 from sweeps.planning.data_fit import fit_to_data
-from sweeps.planning.draft import draft_for
+from sweeps.planning.draft import draft_for, sweep_file_text
 from sweeps.sweep_file.loading import FIRST_LINE, load_sweep
 from tests.harness.command import CALSWEEP, calsweep
 from tests.harness.voc import write_voc
@@ -37,6 +37,29 @@ def table(folder: Path) -> Path:
     for name in ("train.csv", "test.csv"):
         (folder / name).write_text("\n".join(["a,b,colour,outcome", *rows]))
     return folder / "train.csv"
+
+
+def customers(folder: Path) -> Path:
+    """A table as it comes out of a database: ids, dates, free text, a constant; late values."""
+    rows = [
+        f"{1000 + i},2024-01-{1 + i % 28:02d},{i / 3:.2f},{i % 7},{'ab'[i % 2]},"
+        f'"{WORDS} {i}",same,{"x" if i > 2_500 else 1},{"yes" if i % 3 else "no"}'
+        for i in range(2_600)
+    ]
+    header = "customer_id,joined,income,visits,kind,remarks,source,late,has_churn"
+    (folder / "customers.csv").write_text("\n".join([header, *rows]))
+    return folder / "customers.csv"
+
+
+def half_empty(folder: Path) -> Path:
+    (folder / "pets" / "nothing").mkdir(parents=True)
+    for name in ("cat", "dog"):
+        (folder / "pets" / name).mkdir()
+        for number in range(20):
+            Image.new("RGB", (30, 30), (number, 9, 9)).save(
+                folder / "pets" / name / f"{number}.png"
+            )
+    return folder / "pets"
 
 
 def texts(folder: Path) -> Path:
@@ -73,6 +96,17 @@ def scenes(folder: Path) -> Path:
         (images, "birds", {"name": "image_folder", "image_size": 64}, 2),
         (table, "mine", {"name": "csv", "label": "outcome", "test": "test.csv"}, 2),
         (texts, "news", {"name": "parquet", "label": "Topic", "text": "what_was_said"}, 2),
+        (
+            customers,
+            "customers",
+            {
+                "name": "csv",
+                "label": "has_churn",
+                "exclude": ["customer_id", "joined", "remarks", "source"],
+            },
+            2,
+        ),
+        (half_empty, "pets", {"name": "image_folder"}, 2),
         (parts, "parts", {"name": "parquet", "label": "kind"}, 2),
         (arrays, "signals", {"name": "npz", "inputs": "X", "label": "y"}, 3),
         (scenes, "scenes", {"name": "voc"}, 3),
@@ -93,8 +127,10 @@ def test_the_file_fits_the_data(
     assert all(str(given[key]).endswith(str(value)) for key, value in dataset.items())
     loaded = load_data(sweep)
     assert loaded.num_classes == classes
-    assert fit_to_data(sweep, loaded).losses == sweep.losses  # they are for such data
-    with pytest.raises(UserError, match="is there already"):
+    fitted = fit_to_data(sweep, loaded)
+    assert fitted.losses == sweep.losses  # they are for such data
+    assert f"# model: {fitted.model.name} " in Path(path).read_text()
+    with pytest.raises(UserError, match="already exists"):
         write_new_sweep_file(draft, name, 7, str(tmp_path / "sweep.yaml"))
 
 
@@ -114,6 +150,21 @@ def test_what_is_not_understood_is_told(tmp_path: Path) -> None:
     ):
         with pytest.raises(UserError, match=message):
             draft_for(data if data == "digit" else str(tmp_path / data))
+
+
+def test_comments_are_about_the_kind_of_data_at_hand(tmp_path: Path) -> None:
+    about = {}
+    for make in (customers, half_empty, texts):
+        folder = tmp_path / make.__name__
+        folder.mkdir()
+        about[make] = sweep_file_text(draft_for(str(make(folder))), "a", 5)
+    assert "# customer_id is excluded: numbers of the rows" in about[customers]
+    assert "# joined is excluded: dates" in about[customers]
+    assert "# source is excluded: constant" in about[customers]
+    assert "timm" in about[half_empty]
+    for make in (customers, texts):
+        assert "timm" not in about[make]
+        assert "svhn" not in about[make]
 
 
 @pytest.mark.slow

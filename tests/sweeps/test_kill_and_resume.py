@@ -120,6 +120,6 @@ def test_ctrl_c_ends_in_order_and_says_how_to_go_on(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=90) == 130
     stderr = (tmp_path / "stderr.txt").read_text()
-    assert "calsweep: interrupted; `calsweep resume fragile` goes on from here" in stderr
+    assert "calsweep: interrupted; `calsweep resume fragile" in stderr
     assert "Traceback" not in stderr
     assert store.load_records()[0].role == "baseline"

@@ -11,10 +11,10 @@ from sweeps.planning.checks import check_sweep
 from sweeps.planning.data import load_data
 from sweeps.planning.data_fit import fit_to_data
 from sweeps.sweep_file.loading import load_sweep
-from trainables import components
+from trainables.engine.training import Trainer
 from trainables.losses import make_loss
 from trainables.models import make_model
-from trainables.training import Trainer
+from trainables.plugins import components
 
 PAGE = Path(__file__).parents[2] / "docs/own_data.md"
 
@@ -76,9 +76,9 @@ def test_what_the_page_says_of_models_and_data(folder: Path) -> None:
 
 def test_the_groups_of_entry_points_are_those_of_the_page() -> None:
     from trainables import data, models
-    from trainables.data import elsewhere
+    from trainables.data import evaluation_sets
 
     groups = re.findall(r"calsweep\.(?:datasets|models|shift_sets)\b", PAGE.read_text("utf-8"))
-    ours = [module.CATALOGUE for module in (data, models, elsewhere)]
+    ours = [module.CATALOGUE for module in (data, models, evaluation_sets)]
     assert all(isinstance(each, components.Catalogue) for each in ours)
     assert set(groups) == {each.group for each in ours}

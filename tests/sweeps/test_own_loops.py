@@ -13,7 +13,7 @@ from calsweep import load
 from sweeps.cluster import connection as cluster
 from sweeps.errors import UserError
 from sweeps.exporting import export_model
-from sweeps.looking import find_best
+from sweeps.inspect_sweeps import find_best
 from sweeps.planning.checks import check_sweep
 from sweeps.planning.plan import plan_facts
 from sweeps.planning.quick_checks import check_at_once_if_doubtful
@@ -25,6 +25,7 @@ from sweeps.sweep_file.loading import load_sweep, parse_sweep
 from sweeps.sweep_file.schema import SweepFile
 from tests.harness.command import calsweep
 from tests.harness.tracked import client_of, runs_of
+from trainables.contract.report import TIMES
 
 EXAMPLES = Path(__file__).parents[2] / "examples/own_loop"
 MORTAL = """
@@ -151,7 +152,7 @@ def test_a_trial_whose_process_dies_goes_on_from_its_folder(folder: Path, sessio
         result = run(folder, sweep)
         assert [record.state for record in result.records] == ["finished"] * 3
         return [
-            [{k: v for k, v in entry.items() if k != "timestamp"} for entry in record.history]
+            [{k: v for k, v in entry.items() if k not in TIMES} for entry in record.history]
             for record in result.records
         ]
 

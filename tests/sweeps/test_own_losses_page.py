@@ -15,9 +15,9 @@ from sweeps.planning.checks import check_sweep
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
 from tests.harness.command import calsweep
-from trainables.config import TrainingConfig, TrialSetup
+from trainables.contract.config import TrainingConfig, TrialSetup
+from trainables.contract.report import Failed, TrialConfig, from_tune
 from trainables.data import load_dataset
-from trainables.report import Failed, TrialConfig, from_tune
 from trainables.wrappers.one_process import TuneTrial
 
 PAGE = Path(__file__).parents[2] / "docs/own_losses.md"
@@ -124,9 +124,12 @@ REFUSED = {
     "no such module": {"name": "nowhere:Loss"},
     "no such class": {"name": "overconfidence:Loss"},
     "not a loss": {"name": "math:sqrt"},
-    "a hyperparameter it does not have": {"name": OWN, "hyperparameters": {"wait": 1.0}},
-    "a range beyond what it allows": {"name": OWN, "space": {"weight": {"low": -1, "high": 1}}},
-    "a range of an integer that is not whole": {
+    "an unknown hyperparameter": {"name": OWN, "hyperparameters": {"wait": 1.0}},
+    "a range outside the allowed values": {
+        "name": OWN,
+        "space": {"weight": {"low": -1, "high": 1}},
+    },
+    "a fractional range for an integer": {
         "name": OWN,
         "space": {"ramp_epochs": {"low": 1.5, "high": 3}},
     },
@@ -142,14 +145,14 @@ def test_a_loss_that_cannot_be_made_is_refused_as_the_page_says(
     tree = {"name": "a", "dataset": "digits", "model": "small_cnn", "losses": [REFUSED[fault]]}
     with pytest.raises(UserError) as caught:
         check_sweep(parse_sweep(tree))
-    assert str(caught.value) == table_under("What a faulty loss is told")[fault]
+    assert str(caught.value) == table_under("Error messages")[fault]
 
 
 FAULTY = {
     "`compute` raises": "return {}['key']",
     "the value is NaN or infinite": "return logits.mean() * float('nan')",
     "one value per sample": "return logits.mean(dim=1)",
-    "a number, no tensor": "return logits.mean().item()",
+    "a number instead of a tensor": "return logits.mean().item()",
     "no gradient": "return logits.mean().detach()",
     "no `compute`": None,
 }
@@ -182,4 +185,4 @@ def test_a_loss_that_fails_in_training_is_told_as_the_page_says(
     )
     report = from_tune(trial.step())
     assert isinstance(report, Failed)
-    assert report.reason == table_under("What a faulty loss is told")[fault]
+    assert report.reason == table_under("Error messages")[fault]

@@ -15,11 +15,11 @@ import pytest
 from mlflow import MlflowClient
 
 from sweeps.errors import SweepFailedError, UserError
-from sweeps.looking import write_report
+from sweeps.inspect_sweeps import write_report
 from sweeps.planning.checks import check_sweep
 from sweeps.planning.portability import check_reachable
 from sweeps.redaction import is_redacted, redact
-from sweeps.search.ledger import Ledger
+from sweeps.search.trial_queue import TrialQueue
 from sweeps.store.driver_log import driver_log
 from sweeps.store.identity import Identity, identity_files
 from sweeps.sweep_file.loading import load_sweep
@@ -52,6 +52,7 @@ from tests.harness.scene import MlflowServer
             "https://account/x?sv=1&X-Amz-Signature=HUSH",
             "https://account/x?sv=1&X-Amz-Signature=***",
         ),
+        ("host=db user=me password=HUSH port=1", "host=db user=me password=*** port=1"),
         ("mysql://u:HUSH@a/x, mysql://u:HUSH@b/y", "mysql://***@a/x, mysql://***@b/y"),
     ],
 )
@@ -69,6 +70,7 @@ def test_credentials_are_left_out(text: str, shown: str) -> None:
         "postgresql://mlflow@127.0.0.1:5432/mlflow",
         "abfss://container@account.dfs.core.windows.net/x",
         "s3://bucket/x?endpoint_override=http://127.0.0.1:9000 and me@example.org",
+        "model.max_tokens=512 passwords = none",
         "γ=4.7: my_module:Loss @ 3 / 5",
     ],
 )
@@ -188,10 +190,10 @@ def test_nothing_that_is_kept_has_them(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_the_reason_of_a_failure_is_kept_without_them() -> None:
-    ledger = Ledger(make_sweep("hidden"), lambda record: None, num_classes=10)
-    record = ledger.next()
+    queue = TrialQueue(make_sweep("hidden"), lambda record: None, num_classes=10)
+    record = queue.next()
     assert record is not None
-    ledger.end(record.number, "failed", "s3://K:HUSH@b/x cannot be read")
+    queue.end(record.number, "failed", "s3://K:HUSH@b/x cannot be read")
     assert record.reason == "s3://***@b/x cannot be read"
 
 

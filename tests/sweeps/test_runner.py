@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from sweeps import runner
 from sweeps.errors import UserError
-from sweeps.looking import overviews, read_answer, write_report
+from sweeps.inspect_sweeps import overviews, read_answer, write_report
 from sweeps.planning.data import load_data
 from sweeps.runner import _on_budget, resume_sweep, run_sweep
 from sweeps.store.sweep_store import SweepStore
 from sweeps.upkeep import delete_sweep
-from tests.builders import baseline, ledger_of, make_sweep, new_store, trial
+from tests.builders import baseline, make_sweep, new_store, queue_of, trial
 
 
 def test_a_taken_name_is_refused_before_anything_starts(tmp_path: Path) -> None:
@@ -34,7 +35,9 @@ def test_what_is_not_there_cannot_be_gone_on_with(tmp_path: Path) -> None:
 
 def test_a_sweep_of_which_no_trial_has_begun_has_no_answer(tmp_path: Path) -> None:
     new_store(tmp_path, make_sweep("created"))
-    with pytest.raises(UserError, match=r"'created' has no trial yet; `calsweep resume created`"):
+    with pytest.raises(
+        UserError, match=r"'created' has no trial yet; `calsweep resume created --storage "
+    ):
         read_answer("created", str(tmp_path))
 
 
@@ -51,13 +54,52 @@ def test_the_answer_is_for_good_once_the_sweep_has_ended(tmp_path: Path) -> None
 def test_a_search_that_came_to_noise_says_so(tmp_path: Path) -> None:
     sweep = make_sweep("enough", search={"stop_at_noise": True}, selection={"finalists": 0})
     honest = trial(1, val_ece=0.02, val_ece_calibrated_high=0.03)
-    ledger = ledger_of(sweep, new_store(tmp_path, sweep, [baseline(val_ece=0.05), honest]))
-    assert ledger.exhausted
-    assert _on_budget(ledger) == (
-        "The search ended by search.stop_at_noise, after 2 settings: focal γ=1 came to val_ece "
-        "0.0200, and a perfectly calibrated model would show up to 0.0300 on so few samples, so "
+    queue = queue_of(sweep, new_store(tmp_path, sweep, [baseline(val_ece=0.05), honest]))
+    assert queue.exhausted
+    assert _on_budget(queue) == (
+        "The search ended by search.stop_at_noise, after 2 settings: focal γ=1 reached val_ece "
+        "0.0200, and a perfectly calibrated model would show up to 0.0300 with so few samples, so "
         "nothing further could be shown to be better."
     )
+
+
+@pytest.mark.parametrize("there_is", [False, True])
+def test_run_or_resume_starts_what_does_not_exist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there_is: bool
+) -> None:
+    begun: list[tuple[str, object]] = []
+    monkeypatch.setattr(runner, "run_sweep", lambda sweep, *_: begun.append(("run", sweep.name)))
+    monkeypatch.setattr(
+        runner, "resume_sweep", lambda name, *rest: begun.append(("resume", rest[-1]))
+    )
+    if there_is:
+        training = {"epochs": 9, "precision": "float32"}
+        settled = make_sweep("birds", training=training, search={"trials": 40})
+        new_store(tmp_path, settled)
+    asked = make_sweep(
+        "birds", training={"epochs": 9, "precision": "auto"}, search={"max_hours": 5, "trials": 40}
+    )
+    runner.run_or_resume(asked, str(tmp_path))
+    assert begun == [("resume", {"search.max_hours": 5.0}) if there_is else ("run", "birds")]
+
+
+@pytest.mark.parametrize(
+    ("changed", "key"),
+    [
+        ({"training": {"epochs": 8}}, r"training\.epochs"),
+        ({"losses": ["focal"]}, "losses"),
+        ({"losses": ["focal", {"name": "mbls", "hyperparameters": {"lam": 0.3}}]}, "losses"),
+        ({"dataset": {"name": "digits", "train_samples": 100}}, r"dataset\.train_samples"),
+        ({"search": {"sampler": "random"}}, r"search\.sampler"),
+    ],
+)
+def test_run_or_resume_refuses_another_sweep_of_the_name(
+    tmp_path: Path, changed: dict[str, object], key: str
+) -> None:
+    new_store(tmp_path, make_sweep("birds", training={"epochs": 9}))
+    message = f"'birds': a sweep of this name exists, and was started with another {key}; put"
+    with pytest.raises(UserError, match=message):
+        runner.run_or_resume(make_sweep("birds", **changed), str(tmp_path))
 
 
 def test_a_sweep_that_is_being_run_is_not_deleted(tmp_path: Path) -> None:

@@ -11,12 +11,13 @@ import torch
 import calsweep
 from sweeps.errors import UserError
 from sweeps.exporting import export_model, predict, reads_files
-from sweeps.looking import write_report
+from sweeps.inspect_sweeps import write_report
 from sweeps.planning.data import load_data
 from sweeps.planning.data_facts import data_facts
 from sweeps.planning.data_fit import fit_to_data
 from sweeps.results.comparison import compare
 from sweeps.search.ranking import Ranking
+from sweeps.search.rules import rule_of
 from sweeps.store.mistakes import keep_mistakes, load_mistakes
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
@@ -25,9 +26,9 @@ from tests.builders import make_sweep
 from tests.harness.trained import train_sweep
 from tests.harness.voc import CLASSES, write_voc
 from trainables import metrics as M
-from trainables.data.tasks import IGNORED
-from trainables.outcome import read_predictions
-from trainables.predictions import cluster_size_of
+from trainables.data.core.tasks import IGNORED
+from trainables.files.predictions import cluster_size_of
+from trainables.trials.outcome import read_predictions
 
 PIXELS = 40
 
@@ -72,7 +73,7 @@ def test_check_says_what_the_data_are(folder: Path) -> None:
         "56 training, 24 validation, 24 test images, each pixel of one of 3 classes; judged by 40 "
         "pixels of each"
     )
-    assert "can tell apart" not in facts
+    assert "can detect" not in facts
 
 
 def test_trials_learn_pixels_and_judge_them_by_image(store: SweepStore) -> None:
@@ -96,7 +97,7 @@ def test_trials_learn_pixels_and_judge_them_by_image(store: SweepStore) -> None:
 
 
 def test_the_choice_is_compared_and_reported(store: SweepStore) -> None:
-    ranking = Ranking(store.load_records(), store.load_sweep().rule)
+    ranking = Ranking(store.load_records(), rule_of(store.load_sweep()))
     found = compare(
         ranking, lambda number: store.trial_folder(number).read("predictions_validation.parquet")
     )

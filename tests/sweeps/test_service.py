@@ -19,11 +19,12 @@ from rich.console import Console
 
 from sweeps.cluster import connection as cluster
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
-from sweeps.looking import write_report
+from sweeps.inspect_sweeps import write_report
 from sweeps.results.best import best_settings
 from sweeps.runner import SweepResult, _fitted_data, resume_sweep, run_sweep
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
+from sweeps.search.rules import rule_of
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.terminal.console import plain_console
@@ -62,6 +63,22 @@ class Constant(CalibrationLoss):
     """Teaches nothing: the net stays nearly uniform, with an ECE near zero."""
     def compute(self, logits, targets, indices, features):
         return (logits ** 2).mean()
+
+class Asserting(CalibrationLoss):
+    """Breaks the process's accelerator once, in the second epoch."""
+    def __init__(self, num_classes, alpha=1.0):
+        super().__init__(num_classes)
+        self.epoch = 0
+    def on_epoch_end(self):
+        self.epoch += 1
+    def compute(self, logits, targets, indices, features):
+        broken = Path(__file__).with_name("broken")
+        if self.epoch == 1 and not broken.exists():
+            broken.write_text(str(os.getpid()))
+            raise torch.AcceleratorError("CUDA error: device-side assert triggered")
+        if broken.exists():  # every later call in that process fails
+            assert broken.read_text() != str(os.getpid())
+        return cross_entropy(logits, targets)
 
 class Mortal(CalibrationLoss):
     """Kills its own process once, in the second epoch."""
@@ -171,7 +188,7 @@ def test_best_from_mlflow_is_what_the_records_say(workplace: Path, first: SweepR
         s for s in tracked_sweeps(tracking_uri(str(workplace / "store"))) if s.name == "first"
     ]
     (entry,) = best_settings([sweep])
-    chosen = Ranking(first.records, parse_sweep(sweep_of("first")).rule).chosen
+    chosen = Ranking(first.records, rule_of(parse_sweep(sweep_of("first")))).chosen
     assert chosen is not None
     assert entry["loss"] == chosen.loss
     assert entry["hyperparameters"] == chosen.trials[0].hyperparameters
@@ -191,7 +208,11 @@ def unmirrored(workplace: Path, first: SweepResult, tmp_path: Path) -> SweepStor
     shutil.copytree(workplace / "store/sweeps", tmp_path / "sweeps")
     shutil.copyfile(workplace / "store/mlflow.db", tmp_path / "mlflow.db")
     store = SweepStore(str(tmp_path), "first")
+    records = store.load_records()
     store.folder.write("sweep_id", uuid.uuid4().hex.encode())
+    store = SweepStore(str(tmp_path), "first")
+    for record in records:  # with the new id, or they would count as another sweep's
+        store.save(record)
     return store
 
 
@@ -235,7 +256,7 @@ def test_what_mlflow_lacks_when_it_is_cut_off_is_written_another_time(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Progress, "left", interrupt)
-    with pytest.raises(SweepInterruptedError, match="`calsweep sync first` brings MLflow up to"):
+    with pytest.raises(SweepInterruptedError, match=r"`calsweep sync first --storage \S+` brings"):
         resume_sweep("first", unmirrored.storage, console=Console(quiet=True))
     assert unmirrored.load_answer() is not None
     locked.rollback()
@@ -321,14 +342,17 @@ def test_a_sweep_of_two_stages_trains_its_encoders_once(
 
 @pytest.fixture(scope="module")
 def mixed(workplace: Path) -> SweepResult:
-    """Trials that diverge, run out of memory, crash, teach nothing, or die once."""
+    """Trials that fail in several ways, teach nothing, or lose their process or device once."""
     losses = [f"own_losses:{name}" for name in ("Exploding", "Greedy", "Broken", "Constant")]
-    mortal = {"name": "own_losses:Mortal", "space": {"alpha": {"choices": [1.0]}}}
+    once = [
+        {"name": f"own_losses:{name}", "space": {"alpha": {"choices": [1.0]}}}
+        for name in ("Mortal", "Asserting")
+    ]
     return run(
         workplace,
         "mixed",
-        losses=[*losses, mortal],
-        search={"trials": 6},
+        losses=[*losses, *once],
+        search={"trials": 7},
         scheduler={"name": "none"},
         training={"epochs": 4, "batch_size": 64, "lr": 0.05},
     )
@@ -370,6 +394,17 @@ def test_a_trial_whose_process_dies_goes_on_from_its_checkpoint(
     record = of(mixed, "Mortal")
     assert record.state == "finished"
     assert [entry["epoch"] for entry in record.history] == [1, 2, 3, 4]
+
+
+def test_a_trial_whose_accelerator_fails_goes_on_in_another_process(
+    workplace: Path, mixed: SweepResult
+) -> None:
+    assert (workplace / "broken").exists()
+    record = of(mixed, "Asserting")
+    assert record.state == "finished"
+    assert [entry["epoch"] for entry in record.history] == [1, 2, 3, 4]
+    log = (workplace / "store/sweeps/mixed/driver.log").read_text()
+    assert "device-side assert triggered" in log
 
 
 def test_finalists_take_the_processes_of_the_search(workplace: Path) -> None:
@@ -419,7 +454,7 @@ def test_a_process_that_starts_late_has_its_share(
 
 
 def test_an_interrupted_sweep_leaves_no_process_behind(workplace: Path) -> None:
-    """Though whoever catches it holds the traceback, as a notebook does."""
+    """Though anyone who catches it holds the traceback, as a notebook does."""
     caught = interrupted(
         lambda: run(workplace, "cut", training={"epochs": 500}), workplace / "store/sweeps/cut"
     )

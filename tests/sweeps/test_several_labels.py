@@ -15,12 +15,13 @@ import calsweep
 from calsweep.composing import Composer
 from sweeps.errors import UserError
 from sweeps.exporting import export_model, predict
-from sweeps.looking import write_report
+from sweeps.inspect_sweeps import write_report
 from sweeps.planning.data import load_data
 from sweeps.planning.data_facts import data_facts
 from sweeps.planning.data_fit import fit_to_data
 from sweeps.results.comparison import compare
 from sweeps.search.ranking import Ranking
+from sweeps.search.rules import rule_of
 from sweeps.store.mistakes import keep_mistakes, load_mistakes
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
@@ -28,8 +29,8 @@ from sweeps.trained import load_same_data, load_trained
 from tests.builders import make_sweep
 from tests.harness.trained import train_sweep
 from trainables.data import load_dataset
-from trainables.data.tasks import SeveralLabels
-from trainables.outcome import read_predictions
+from trainables.data.core.tasks import SeveralLabels
+from trainables.trials.outcome import read_predictions
 
 FINDINGS = {"Even": (0, 2, 4, 6, 8), "Large": (7, 8, 9), "Round": (0, 6, 8, 9)}
 RECIPE = {"epochs": 6, "batch_size": 32, "optimizer": "adam", "lr": 0.01}
@@ -90,7 +91,7 @@ def test_pictures_and_findings_are_read(folder: Path) -> None:
     assert not dataset.test.labels.any(1).all()  # No Finding is none of the labels
     facts = data_facts(fit_to_data(sweep_of(folder), dataset), dataset)
     assert facts["data"].endswith("samples of 3 labels, each there or not")
-    assert "can tell apart" not in facts
+    assert "can detect" not in facts
     options = {k: v for k, v in section(folder).items() if k not in ("name", "labels")}
     everything = load_dataset("csv", seed=0, **options)
     assert everything.task.names == ("Even", "Large", "No Finding", "Round")
@@ -126,7 +127,7 @@ def test_trials_learn_every_label(store: SweepStore) -> None:
 
 
 def test_the_choice_is_compared_and_reported(store: SweepStore, tmp_path: Path) -> None:
-    ranking = Ranking(store.load_records(), store.load_sweep().rule)
+    ranking = Ranking(store.load_records(), rule_of(store.load_sweep()))
     found = compare(
         ranking, lambda number: store.trial_folder(number).read("predictions_validation.parquet")
     )
@@ -142,7 +143,7 @@ def test_the_choice_is_compared_and_reported(store: SweepStore, tmp_path: Path) 
     outcome = ranking.chosen.judged[0].outcome
     assert f"as trained, ECE {outcome['test_ece']:.4f}" in page
     assert f"{len(dataset.test)} samples, a decision on each of 3 labels" in page
-    for text in ("Label by label", "Round: yes", "Even: no"):
+    for text in ("Per-label calibration", "Round: yes", "Even: no"):
         assert text in page
 
 
@@ -153,7 +154,7 @@ def test_the_choice_label_by_label(store: SweepStore) -> None:
     assert result.best is not None
     for metric in ("ece", "nll", "error"):
         assert found[metric].mean() == pytest.approx(result.best.test[metric])
-    trial = Ranking(store.load_records(), store.load_sweep().rule).chosen
+    trial = Ranking(store.load_records(), rule_of(store.load_sweep())).chosen
     assert trial is not None
     outcome = trial.judged[0].outcome
     assert found["auroc"].mean() == pytest.approx(outcome["test_auroc"])
@@ -176,7 +177,7 @@ def test_the_exported_classifier_names_the_labels(
 ) -> None:
     made, _ = export_model("xray", store.storage, str(tmp_path / "model"))
     output = io.StringIO()
-    assert predict(made, str(folder / "images" / "7.png"), output) == 1
+    assert predict(made, str(folder / "images" / "7.png"), output) == (1, ())
     head, row = csv.reader(io.StringIO(output.getvalue()))
     assert head == ["sample", "class", "confidence", "p(Even)", "p(Large)", "p(Round)"]
     first = dict(zip(head, row, strict=True))

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import ray
-from ray._private.state import state
 from ray.util.placement_group import (
     placement_group,
     placement_group_table,
@@ -27,9 +26,9 @@ from tests.harness.interrupting import interrupted, wait_for_cpus
 from tests.harness.ray_cluster import RayCluster
 from tests.harness.telling import TELLING, told_processes
 from tests.harness.workplace import workplace_of
-from trainables.config import TrialSetup
-from trainables.trial import TrialRun
-from trainables.wrappers.internals import give_back_abandoned_places
+from trainables.contract.config import TrialSetup
+from trainables.trials.trial import TrialRun
+from trainables.wrappers.internals import release_abandoned_placement_groups
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -37,7 +36,7 @@ OWN_LOSSES = """
 import os, signal
 from pathlib import Path
 from torch.nn.functional import cross_entropy
-from trainables.distributed import rank
+from trainables.runtime.distributed import rank
 from trainables.losses import CalibrationLoss
 
 class Broken(CalibrationLoss):
@@ -172,12 +171,6 @@ def test_trials_take_the_workers_of_those_that_have_ended(workplace: Path) -> No
     assert (len(processes), len(set(processes))) == (2 * 2, 2)
 
 
-def test_no_more_processes_than_it_takes(workplace: Path, result: SweepResult) -> None:
-    classes = {actor["ActorClassName"] for actor in state.actor_table(None).values()}
-    assert {"TrainController", "RayTrainWorker"} <= classes
-    assert not {"DatasetManager", "PlacementGroupCleaner"} & classes
-
-
 def test_another_ray_on_the_machine_is_left_alone(
     workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,7 +203,7 @@ def test_places_whose_maker_died_are_given_back(workplace: Path) -> None:
     until = time.monotonic() + 60
     while placement_group_table(left)["state"] != "REMOVED":
         assert time.monotonic() < until
-        give_back_abandoned_places()
+        release_abandoned_placement_groups()
         time.sleep(0.2)
     for group in (held, of_the_driver):
         assert placement_group_table(group)["state"] == "CREATED"

@@ -8,15 +8,15 @@ import pytest
 import torch
 from sklearn.datasets import load_breast_cancer
 
-from trainables.config import TrainingConfig
+from trainables.contract.config import TrainingConfig
 from trainables.data import Dataset, load_dataset
+from trainables.engine.training import Trainer
 from trainables.losses import make_loss
 from trainables.models import make_model
-from trainables.training import Trainer
 
 
 def table(folder: Path) -> dict[str, Any]:
-    """The outcome is told by the size of x and by the category."""
+    """The outcome is reported by the size of x and by the category."""
     draw = np.random.default_rng(0)
     x, kind = draw.normal(size=400), draw.integers(0, 3, 400)
     outcome = (np.abs(x) > 0.7) ^ (kind == 1)
@@ -26,7 +26,7 @@ def table(folder: Path) -> dict[str, Any]:
 
 
 def texts(folder: Path) -> dict[str, Any]:
-    """The outcome is told by one word among others."""
+    """The outcome is reported by one word among others."""
     draw = np.random.default_rng(0)
     lines = []
     for index in range(400):
@@ -35,6 +35,10 @@ def texts(folder: Path) -> dict[str, Any]:
         lines.append(f'"{" ".join(words)}",{("fine", "poor")[index % 2]}')
     (folder / "a.csv").write_text("\n".join(["review,label", *lines]))
     return {"name": "csv", "train": str(folder / "a.csv"), "text": "review"}
+
+
+def weighted_words(folder: Path) -> dict[str, Any]:
+    return {**texts(folder), "text_form": "weighted_words"}
 
 
 def breast_cancer(folder: Path) -> dict[str, Any]:
@@ -46,7 +50,7 @@ def breast_cancer(folder: Path) -> dict[str, Any]:
 
 
 def arrays(folder: Path) -> dict[str, Any]:
-    """The outcome is told by which half of a noisy signal is the higher one."""
+    """The outcome is reported by which half of a noisy signal is the higher one."""
     draw = np.random.default_rng(0)
     kinds = draw.integers(0, 2, 400)
     signals = draw.normal(size=(400, 2, 16))
@@ -59,7 +63,7 @@ def images(folder: Path) -> dict[str, Any]:
     return {"name": "digits", "train_samples": 400}
 
 
-@pytest.mark.parametrize("make_data", [table, breast_cancer, texts, arrays, images])
+@pytest.mark.parametrize("make_data", [table, breast_cancer, texts, weighted_words, arrays, images])
 def test_a_default_model_learns(tmp_path: Path, make_data: Any) -> None:
     dataset: Dataset = load_dataset(seed=0, **make_data(tmp_path))
     torch.manual_seed(0)

@@ -11,21 +11,21 @@ from torch import Tensor
 
 from benchmarks.clustered import PIXELS, draw
 from trainables import metrics as M
-from trainables.config import TrainingConfig
+from trainables.contract.config import TrainingConfig
 from trainables.data import Dataset, SegmentedImages, Split
-from trainables.data.tasks import IGNORED, EachPixel, at_places
+from trainables.data.core.tasks import IGNORED, EachPixel, at_places
+from trainables.engine.training import Trainer
 from trainables.losses import CalibrationLoss, available_losses, loss_class, make_loss
 from trainables.models import make_model
-from trainables.outcome import summarise
 from trainables.posthoc import cross_fitted
-from trainables.training import Trainer
+from trainables.trials.outcome import summarise
 
 TASK = EachPixel(5)
 CPU = torch.device("cpu")
 
 
 def test_the_losses_that_are_for_pixels() -> None:
-    able = {name for name in available_losses() if TASK.takes(loss_class(name))}
+    able = {name for name in available_losses() if TASK.accepts(loss_class(name))}
     assert {"cross_entropy", "focal", "focal_calibration", "mbls", "cals_alm", "adafocal"} <= able
     assert not {"mmce", "kde_xe", "r_aurc", "crl", "supcon", "mixup", "aucm"} & able
 
@@ -35,10 +35,10 @@ def test_the_losses_that_are_for_pixels() -> None:
         def prepare_batch(self, inputs: Any, targets: Any, **_: Any) -> Any:
             return inputs, targets
 
-    assert not TASK.takes(OfItsOwnBatches)  # it would move images without their masks
+    assert not TASK.accepts(OfItsOwnBatches)  # it would move images without their masks
 
 
-@pytest.mark.parametrize("name", [n for n in available_losses() if TASK.takes(loss_class(n))])
+@pytest.mark.parametrize("name", [n for n in available_losses() if TASK.accepts(loss_class(n))])
 def test_ignored_pixels_change_nothing(name: str) -> None:
     draw = torch.Generator().manual_seed(0)
     logits = torch.randn(2, 3, 4, 5, generator=draw, dtype=torch.float64, requires_grad=True)
@@ -46,7 +46,7 @@ def test_ignored_pixels_change_nothing(name: str) -> None:
     ignored = torch.rand(2, 4, 5, generator=draw) < 0.4
     masks = torch.where(ignored, IGNORED, labels).byte()
     loss = make_loss(name, 3).double()
-    value = loss(*TASK.decided(logits, masks))
+    value = loss(*TASK.decisions_of(logits, masks))
     (gradient,) = torch.autograd.grad(value, logits)
     rows, truth = logits.movedim(1, 3)[~ignored], labels[~ignored]
     torch.testing.assert_close(value, make_loss(name, 3).double()(rows, truth))
@@ -59,7 +59,7 @@ def test_pixels_know_their_images() -> None:
     numbers = torch.tensor([7, 9])
     assert TASK.samples_of(numbers, masks).tolist() == [7, 7, 7, 9]
     logits = torch.arange(24.0).reshape(2, 3, 2, 2)
-    rows, truth = TASK.decided(logits, masks)
+    rows, truth = TASK.decisions_of(logits, masks)
     assert truth.tolist() == [0, 1, 1, 2]
     assert rows.tolist() == [[0, 4, 8], [2, 6, 10], [3, 7, 11], [15, 19, 23]]
 
@@ -67,7 +67,7 @@ def test_pixels_know_their_images() -> None:
 def test_a_batch_of_which_no_pixel_counts_teaches_nothing() -> None:
     logits = torch.randn(2, 3, 2, 2, requires_grad=True)
     masks = torch.full((2, 2, 2), IGNORED, dtype=torch.uint8)
-    rows, truth = TASK.decided(logits, masks)
+    rows, truth = TASK.decisions_of(logits, masks)
     (gradient,) = torch.autograd.grad(make_loss("focal", 3)(rows, truth), logits)
     assert (gradient == 0).all()
     assert len(TASK.samples_of(torch.tensor([3, 4]), masks)) == len(rows)
@@ -125,14 +125,14 @@ def test_a_network_learns_pixels_and_predicts_those_that_are_drawn() -> None:
     logits, labels = found.predict(dataset.test)
     assert (logits.shape, labels.shape) == ((24, 2, 5), (24, 5))
     assert labels.dtype == torch.int64
-    rows, truth = TASK.decided(logits, labels)
+    rows, truth = TASK.decisions_of(logits, labels)
     assert len(truth) == 24 * 5
     assert M.error_rate(rows.softmax(1), truth) < 0.1
     assert torch.equal(TASK.as_outputs(rows), logits)
 
 
 def test_what_lies_beneath_ignored_pixels_has_no_part_in_weights_of_classes() -> None:
-    from trainables.class_weights import class_weights
+    from trainables.engine.class_weights import class_weights
 
     masks = np.array([[[0, 0], [0, 1]], [[IGNORED, IGNORED], [1, 0]]], np.uint8)
     assert class_weights("balanced", masks, 2).tolist() == pytest.approx([6 / 8, 6 / 4])

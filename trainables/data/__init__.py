@@ -8,24 +8,31 @@ point of the group ``calsweep.datasets``. Nothing here imports torch.
 from collections.abc import Callable
 from typing import Any, Final
 
-from trainables.components import Catalogue, check_options, options_of
-from trainables.data.arrays import dataset_from_arrays
-from trainables.data.base import Dataset, Split
-from trainables.data.samples import Arrays, Images, Samples, SegmentedImages
-from trainables.data.subwords import Subwords
-from trainables.data.table import TableRows
-from trainables.data.tokens import Tokens
+from trainables.data.core.base import Dataset, Split
+from trainables.data.core.samples import Samples
+from trainables.data.core.tasks import EachPixel, OneClass, SeveralLabels
+from trainables.data.kinds.samples import Arrays, Images, SegmentedImages
+from trainables.data.kinds.subwords import Subwords
+from trainables.data.kinds.table import TableRows
+from trainables.data.kinds.tokens import Tokens
+from trainables.data.kinds.weighted_words import WeightedWords
+from trainables.data.readers.arrays import dataset_from_arrays
+from trainables.plugins.components import Catalogue, check_options, options_of
 
 __all__ = [
     "Arrays",
     "Dataset",
+    "EachPixel",
     "Images",
+    "OneClass",
     "Samples",
     "SegmentedImages",
+    "SeveralLabels",
     "Split",
     "Subwords",
     "TableRows",
     "Tokens",
+    "WeightedWords",
     "available_datasets",
     "check_dataset_options",
     "dataset_from_arrays",
@@ -38,21 +45,21 @@ CATALOGUE: Final = Catalogue(
     kind="dataset",
     group="calsweep.datasets",
     ours={
-        "cifar10": "trainables.data.cifar:load_cifar10",
-        "cifar100": "trainables.data.cifar:load_cifar100",
-        "csv": "trainables.data.labelled_rows:load_csv",
-        "digits": "trainables.data.digits:load_digits",
-        "fashion_mnist": "trainables.data.mnist:load_fashion_mnist",
-        "image_folder": "trainables.data.image_folder:load_image_folder",
-        "imagenet": "trainables.data.image_folder:load_imagenet",
-        "mnist": "trainables.data.mnist:load_mnist",
-        "npy": "trainables.data.arrays:load_npy",
-        "npz": "trainables.data.arrays:load_npz",
-        "parquet": "trainables.data.labelled_rows:load_parquet",
-        "stl10": "trainables.data.stl10:load_stl10",
-        "svhn": "trainables.data.svhn:load_svhn",
-        "tiny_imagenet": "trainables.data.tiny_imagenet:load_tiny_imagenet",
-        "voc": "trainables.data.voc:load_voc",
+        "cifar10": "trainables.data.named.cifar:load_cifar10",
+        "cifar100": "trainables.data.named.cifar:load_cifar100",
+        "csv": "trainables.data.readers.labelled_rows:load_csv",
+        "digits": "trainables.data.named.digits:load_digits",
+        "fashion_mnist": "trainables.data.named.mnist:load_fashion_mnist",
+        "image_folder": "trainables.data.readers.image_folder:load_image_folder",
+        "imagenet": "trainables.data.readers.image_folder:load_imagenet",
+        "mnist": "trainables.data.named.mnist:load_mnist",
+        "npy": "trainables.data.readers.arrays:load_npy",
+        "npz": "trainables.data.readers.arrays:load_npz",
+        "parquet": "trainables.data.readers.labelled_rows:load_parquet",
+        "stl10": "trainables.data.named.stl10:load_stl10",
+        "svhn": "trainables.data.named.svhn:load_svhn",
+        "tiny_imagenet": "trainables.data.named.tiny_imagenet:load_tiny_imagenet",
+        "voc": "trainables.data.named.voc:load_voc",
     },
 )
 _RESERVED = ("seed",)

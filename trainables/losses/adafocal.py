@@ -5,17 +5,17 @@ from typing import ClassVar, Final
 import torch
 from torch import Tensor
 
-from trainables.arguments import check_number
-from trainables.losses.closed_form import ClosedFormLoss, log_softmax, pull_back
-from trainables.losses.dual_focal import dual_focal_and_gradient, dual_focal_of_each
-from trainables.losses.focal import one_minus_each, one_minus_p, power_term_of_each, power_terms
+from trainables.losses.base import PerSampleLoss, of_classes
+from trainables.losses.dual_focal import next_below
+from trainables.losses.focal import one_minus_p
+from trainables.plugins.arguments import Bounds
 
 _NUM_BINS: Final = 15
 _GAMMA_RANGE: Final = (-2.0, 20.0)
 _SMALLEST_GAMMA: Final = 0.2
 
 
-class AdaFocal(ClosedFormLoss):
+class AdaFocal(PerSampleLoss):
     """AdaFocal: an exponent per confidence bin, raised where validation is overconfident.
 
     After each epoch the bins become the equal-mass bins of the validation confidences, and
@@ -29,7 +29,7 @@ class AdaFocal(ClosedFormLoss):
 
     Args:
         num_classes: Number K of classes.
-        lam: Rate λ in [0, 100] of adaptation; 0 keeps γ.
+        lam: Rate λ of adaptation; 0 keeps γ.
 
     Attributes:
         gamma: Buffer (15,), exponent of each bin.
@@ -38,31 +38,22 @@ class AdaFocal(ClosedFormLoss):
 
     source: ClassVar[str] = "Ghosh et al. 2022, algorithm 1"
     formula: ClassVar[str] = "−(1−p_y)^γ_b log p_y, γ_b ← γ_b exp(λ(C_b − A_b)) on validation"
-    looks_across_batch: ClassVar[bool] = False
-    soft_targets: ClassVar[bool] = True
-    several_labels: ClassVar[bool] = True
-    each_pixel: ClassVar[bool] = True
+    bounds: ClassVar = {"lam": Bounds(0, 100)}
     gamma: Tensor
     edges: Tensor
 
     def __init__(self, num_classes: int, lam: float = 1.0) -> None:
         super().__init__(num_classes)
-        self.lam = check_number("lam", lam, 0, 100)
+        self.lam = self.check("lam", lam)
         self.register_buffer("gamma", torch.ones(_NUM_BINS))
         self.register_buffer("edges", torch.linspace(0, 1, _NUM_BINS + 1)[1:-1].clone())
 
-    def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs, classes = log_softmax(logits), targets.unsqueeze(1)
-        log_p = log_probs.gather(1, classes)
-        gamma, sign = self._exponents(log_p)
-        value, by_log_p = power_terms(log_p, 1 - sign + sign * one_minus_p(log_p), gamma)
-        return value, pull_back(log_probs.exp_(), (classes, by_log_p))
-
-    def class_terms(self, logits: Tensor) -> Tensor:
-        log_probs = logits.log_softmax(1)
-        gamma, sign = self._exponents(log_probs.detach())
-        base = 1 - sign + sign * one_minus_each(log_probs)
-        return power_term_of_each(log_probs, base, gamma)
+    def class_terms(self, logits: Tensor, classes: Tensor | None) -> Tensor:
+        log_p = of_classes(logits.log_softmax(1), classes)
+        gamma = self._exponents(log_p)
+        # 1 − p for γ > 0, 1 + p for γ < 0
+        base = 1 - gamma.sign() + gamma.sign() * one_minus_p(log_p)
+        return -(base ** gamma.abs()) * log_p
 
     @torch.no_grad()
     def on_validation_end(self, val_logits: Tensor, val_targets: Tensor) -> None:
@@ -77,11 +68,10 @@ class AdaFocal(ClosedFormLoss):
         self.gamma.copy_(gamma.clamp(*_GAMMA_RANGE))
         self.edges.copy_(edges[1:-1])
 
-    def _exponents(self, log_p: Tensor) -> tuple[Tensor, Tensor]:
-        """|γ| and its sign for each log-probability, of their shape and dtype."""
-        bins = torch.bucketize(log_p.exp(), self.edges, right=True)
-        gamma = self.gamma.to(log_p.dtype)[bins]
-        return gamma.abs(), gamma.sign()
+    def _exponents(self, log_p: Tensor) -> Tensor:
+        """γ_b of each log-probability's bin b."""
+        bins = torch.bucketize(log_p.detach().exp(), self.edges, right=True)
+        return self.gamma.to(log_p.dtype)[bins]
 
 
 class AdaDualFocal(AdaFocal):
@@ -92,20 +82,19 @@ class AdaDualFocal(AdaFocal):
 
     Args:
         num_classes: Number K of classes.
-        lam: Rate λ in [0, 100] of adaptation; 0 keeps γ.
+        lam: Rate λ of adaptation; 0 keeps γ.
     """
 
     source: ClassVar[str] = "Tao et al. 2023, section 5.2"
     formula: ClassVar[str] = "−(1−p_y+p_j)^γ_b log p_y, γ_b as in AdaFocal"
 
-    def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs = log_softmax(logits)
-        exponents = self._exponents(log_probs.gather(1, targets.unsqueeze(1)))
-        return dual_focal_and_gradient(log_probs, targets, *exponents)
-
-    def class_terms(self, logits: Tensor) -> Tensor:
+    def class_terms(self, logits: Tensor, classes: Tensor | None) -> Tensor:
         log_probs = logits.log_softmax(1)
-        return dual_focal_of_each(log_probs, *self._exponents(log_probs.detach()))
+        log_p, p_j = of_classes(log_probs, classes), next_below(log_probs, classes)
+        gamma = self._exponents(log_p)
+        # 1 − p + p_j for γ > 0, 1 + p − p_j for γ < 0
+        base = 1 - gamma.sign() + gamma.sign() * (one_minus_p(log_p) + p_j)
+        return -(base ** gamma.abs()) * log_p
 
 
 def _equal_mass_edges(confidence: Tensor) -> Tensor:
@@ -122,10 +111,9 @@ def _equal_mass_edges(confidence: Tensor) -> Tensor:
 
 def _calibration_gaps(confidence: Tensor, correct: Tensor, edges: Tensor) -> Tensor:
     """Mean confidence − accuracy in each bin (lower, upper], 0 in empty ones, (B,)."""
-    bins = torch.bucketize(confidence, edges[1:-1])
-    inside = (confidence > edges[0]).to(confidence.dtype)
-    gaps = confidence.new_zeros(_NUM_BINS).scatter_add_(
-        0, bins, (confidence - correct.to(confidence.dtype)) * inside
-    )
-    counts = confidence.new_zeros(_NUM_BINS).scatter_add_(0, bins, inside)
-    return gaps / counts.clamp(min=1)
+    # Masks rather than scatter_add_, whose result varies from run to run on CUDA.
+    bins = torch.bucketize(confidence, edges[1:-1]).masked_fill(confidence <= edges[0], -1)
+    members = [bins == number for number in range(_NUM_BINS)]
+    gaps = confidence - correct.to(confidence.dtype)
+    sums = torch.stack([(gaps * inside).sum() for inside in members])
+    return sums / torch.stack([inside.sum() for inside in members]).clamp(min=1)

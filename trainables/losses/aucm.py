@@ -5,15 +5,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from trainables.arguments import check_number
 from trainables.losses.base import CalibrationLoss
-from trainables.losses.closed_form import softmax, with_gradient
+from trainables.plugins.arguments import Bounds
 
 
 def auc_margin(
     scores: Tensor, positive: Tensor, a: Tensor, b: Tensor, alpha: Tensor, margin: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The AUC margin loss of C binary problems, and its derivatives.
+) -> Tensor:
+    """The AUC margin loss of each of C binary problems, (C,).
 
     Args:
         scores: (N, C), in [0, 1].
@@ -22,28 +21,13 @@ def auc_margin(
         b: (C,), estimate of the negatives' mean score.
         alpha: (C,), dual variable, >= 0.
         margin: Wanted distance of the two means.
-
-    Returns:
-        A scalar, the mean of the problems, and its derivatives by scores, a, b and alpha.
     """
-    share = positive.mean(0)
-    variance = share * (1 - share)
-    weights = positive * (1 - 2 * share) + share  # q for negatives, 1 − q for positives
-    signed = weights * (1 - 2 * positive)
-    deviations = scores - (positive * (a - b) + b)
-    weighted = weights * deviations
-    gap = (signed * scores).mean(0) + variance * margin
-    value = (weighted * deviations).mean(0) + alpha * (2 * gap - variance * alpha)
-    by_a = (weighted * positive).sum(0)
-    by_b = weighted.sum(0) - by_a
-    factor = 2 / scores.numel()
-    return (
-        value.mean(),
-        weighted.addcmul_(signed, alpha).mul_(factor),
-        by_a.mul_(-factor),
-        by_b.mul_(-factor),
-        (gap - variance * alpha).mul_(factor * len(scores)),
-    )
+    q = positive.mean(0)
+    weight = q + positive * (1 - 2 * q)  # 1 − q for positive, q for negative samples
+    mean = b + positive * (a - b)  # a for positive, b for negative samples
+    spread = (weight * (scores - mean).square()).mean(0)
+    gap = q * (1 - q) * margin + (weight * (1 - 2 * positive) * scores).mean(0)
+    return spread + 2 * alpha * gap - q * (1 - q) * alpha.square()
 
 
 class AUCMargin(CalibrationLoss):
@@ -55,7 +39,7 @@ class AUCMargin(CalibrationLoss):
 
     Args:
         num_classes: Number K of classes.
-        margin: Wanted distance between mean scores, in [0, 1000].
+        margin: Wanted distance between mean scores.
 
     Attributes:
         a: Parameter (K,), or (1,) for two classes: the positives' mean score.
@@ -67,10 +51,11 @@ class AUCMargin(CalibrationLoss):
     formula: ClassVar[str] = (
         "(1−q)E₊[(p−a)²] + q E₋[(p−b)²] + 2α(q(1−q)m + q E₋[p] − (1−q)E₊[p]) − q(1−q)α²"
     )
+    bounds: ClassVar = {"margin": Bounds(0, 1000)}
 
     def __init__(self, num_classes: int, margin: float = 1.0) -> None:
         super().__init__(num_classes)
-        self.margin = check_number("margin", margin, 0, 1000)
+        self.margin = self.check("margin", margin)
         problems = 1 if num_classes == 2 else num_classes
         self.a = nn.Parameter(torch.zeros(problems))
         self.b = nn.Parameter(torch.zeros(problems))
@@ -79,9 +64,11 @@ class AUCMargin(CalibrationLoss):
     def compute(
         self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
     ) -> Tensor:
-        return with_gradient(
-            lambda: self._value_and_gradients(logits, targets), logits, self.a, self.b, self.alpha
-        )
+        scores = logits.softmax(1)
+        positive = torch.zeros_like(scores).scatter(1, targets.unsqueeze(1), 1.0)
+        if self.num_classes == 2:
+            scores, positive = scores[:, 1:], positive[:, 1:]
+        return auc_margin(scores, positive, self.a, self.b, self.alpha, self.margin).mean()
 
     def on_step_end(self) -> None:
         """Projects the dual variable to [0, ∞)."""
@@ -91,16 +78,3 @@ class AUCMargin(CalibrationLoss):
     def parameter_groups(self) -> list[dict[str, Any]]:
         """One group to minimise, one to maximise."""
         return [{"params": [self.a, self.b]}, {"params": [self.alpha], "maximize": True}]
-
-    def _value_and_gradients(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
-        probs, classes = softmax(logits), targets.unsqueeze(1)
-        positive = torch.zeros_like(probs).scatter_(1, classes, 1.0)
-        first = 1 if self.num_classes == 2 else 0
-        value, by_scores, *by_duals = auc_margin(
-            probs[:, first:], positive[:, first:], self.a, self.b, self.alpha, self.margin
-        )
-        inner = (by_scores * probs[:, first:]).sum(1, keepdim=True)
-        probs[:, first:] *= by_scores - inner
-        if first:
-            probs[:, :first] *= -inner
-        return value, probs, *by_duals

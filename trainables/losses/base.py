@@ -1,13 +1,13 @@
 """The interface of all train-time losses."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from trainables.arguments import check_integer
-from trainables.distributed import all_gather, global_mean, world_size
+from trainables.plugins.arguments import Bounds, check_integer, check_number
+from trainables.runtime.distributed import all_gather, global_mean, world_size
 
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
 
@@ -15,7 +15,8 @@ _LOW_PRECISION = (torch.float16, torch.bfloat16)
 class CalibrationLoss(nn.Module):
     """Base class of train-time losses; a subclass gives :meth:`compute` and two descriptions.
 
-    Hyperparameters are keyword arguments of the subclass's constructor, with defaults.
+    Hyperparameters are keyword arguments of the subclass's constructor, with defaults. Values and
+    gradients are finite for all finite logits, also where a probability is exactly 0 or 1.
 
     Under ``torch.distributed`` every worker passes its share of the global batch and gets the
     loss of the global batch, the same number on every worker. Its gradient is such that the
@@ -28,25 +29,29 @@ class CalibrationLoss(nn.Module):
     Attributes:
         source: Paper and equation.
         formula: The loss in one line.
+        bounds: The values that each numeric hyperparameter may take.
         needs_features: Whether :meth:`forward` needs ``features``.
         trains_classifier: Whether the gradient reaches the classifier, not just the encoder.
         looks_across_batch: Whether a sample's loss depends on the other samples. Workers then
             exchange their logits and :meth:`compute` sees the global batch.
-        mixes_inputs: Whether it trains on what lies between two samples.
+        mixes_inputs: Whether it trains on mixtures of two samples.
         soft_targets: Whether targets may be class probabilities, (N, K); the loss is then the
             expectation over the label.
-        several_labels: Whether it means something of yes-or-no decisions side by side, several of
-            each sample, of logits 0 and z each.
-        each_pixel: Whether it is taken of the pixels of images, each of which is then a sample:
-            for a loss of single samples, or one that costs no more than in proportion to them.
+        several_labels: Whether it suits multi-label data, where each label is a decision of its
+            own with the logits 0 and z.
+        each_pixel: Whether it suits segmentation, where each pixel is a sample: its time must not
+            grow faster than the number of samples.
+        views: How many inputs :meth:`prepare_batch` makes of each sample; for the memory estimate.
     """
 
     source: ClassVar[str] = ""
     formula: ClassVar[str] = ""
+    bounds: ClassVar[Mapping[str, Bounds]] = {}
     needs_features: ClassVar[bool] = False
     trains_classifier: ClassVar[bool] = True
     looks_across_batch: ClassVar[bool] = True
     mixes_inputs: ClassVar[bool] = False
+    views: ClassVar[int] = 1
     soft_targets: ClassVar[bool] = False
     several_labels: ClassVar[bool] = False
     each_pixel: ClassVar[bool] = False
@@ -80,7 +85,7 @@ class CalibrationLoss(nn.Module):
             Scalar of the logits' dtype, but at least float32.
 
         Raises:
-            ValueError: A shape is wrong, a class is out of range (looked at on the CPU only), an
+            ValueError: A shape is wrong, a class is out of range (checked on the CPU only), an
                 argument that this loss needs is missing, or what :meth:`compute` returned is no
                 scalar or has no gradient.
             TypeError: A dtype is wrong, or :meth:`compute` returned no tensor.
@@ -143,8 +148,19 @@ class CalibrationLoss(nn.Module):
         """
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Groups of the loss's own parameters, for the optimiser."""
-        return []
+        """Groups of the loss's own parameters, for the optimiser; by default one group of all."""
+        learnt = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        return [{"params": learnt}] if learnt else []
+
+    def check(self, name: str, value: float) -> float:
+        """Returns a hyperparameter as a float.
+
+        Raises:
+            TypeError: It is not a number.
+            ValueError: It is outside :attr:`bounds`.
+        """
+        low, high, open_low = self.bounds[name]
+        return check_number(name, value, low, high, open_low=open_low)
 
     def _global_loss(
         self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
@@ -161,7 +177,7 @@ class CalibrationLoss(nn.Module):
         )
 
     def _check_value(self, value: Any, logits: Tensor) -> None:
-        """Our own losses are right; a user's may not be."""
+        """Checks the result of a user's own loss."""
         if not isinstance(value, Tensor):
             raise TypeError(f"the loss must be a tensor, got {type(value).__name__}")
         if value.dim() != 0:
@@ -209,10 +225,7 @@ class CalibrationLoss(nn.Module):
                 f"targets must have shape ({count},), one per row of logits, "
                 f"got {tuple(targets.shape)}"
             )
-        self._check_range(targets)
-
-    def _check_range(self, targets: Tensor) -> None:
-        # On other devices this would wait for them; there, the lookup itself fails.
+        # On another device this would wait for it; there, the lookup itself fails.
         if targets.device.type == "cpu":
             low, high = (int(bound) for bound in torch.aminmax(targets))
             if low < 0 or high >= self.num_classes:
@@ -229,3 +242,40 @@ class CalibrationLoss(nn.Module):
                 f"features must be floating point of shape ({count}, D), "
                 f"got {features.dtype} of shape {tuple(features.shape)}"
             )
+
+
+class PerSampleLoss(CalibrationLoss):
+    """The mean of a term of each sample; a subclass gives :meth:`class_terms`, its formula.
+
+    With soft targets it is the expectation of that term over the label.
+    """
+
+    looks_across_batch: ClassVar[bool] = False
+    soft_targets: ClassVar[bool] = True
+    several_labels: ClassVar[bool] = True
+    each_pixel: ClassVar[bool] = True
+
+    def class_terms(self, logits: Tensor, classes: Tensor | None) -> Tensor:
+        """The loss of each sample if its label is a given class, differentiable.
+
+        Args:
+            logits: (N, K), float32 or float64.
+            classes: The class of each sample, (N, 1) int64; None for every class in turn. Made for
+                :func:`of_classes`.
+
+        Returns:
+            (N, 1), or (N, K) for every class.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no method class_terms")
+
+    def compute(
+        self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
+    ) -> Tensor:
+        if targets.is_floating_point():
+            return (self.class_terms(logits, None) * targets.to(logits.dtype)).sum(1).mean()
+        return self.class_terms(logits, targets.unsqueeze(1)).mean()
+
+
+def of_classes(values: Tensor, classes: Tensor | None) -> Tensor:
+    """The columns (N, 1) of ``values`` (N, K) at ``classes`` (N, 1); all columns for None."""
+    return values if classes is None else values.gather(1, classes)

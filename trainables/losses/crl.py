@@ -3,11 +3,11 @@
 from typing import Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.arguments import check_number
 from trainables.losses.base import CalibrationLoss
-from trainables.losses.closed_form import log_softmax, pull_back, with_gradient
+from trainables.plugins.arguments import Bounds
 
 
 class CorrectnessRanking(CalibrationLoss):
@@ -17,12 +17,12 @@ class CorrectnessRanking(CalibrationLoss):
     sample was right when it was trained on, 0 in the first epoch (the authors' code subtracts the
     smallest count of all samples before). Pairs with equal κ add 0 but count in the mean.
 
-    Samples are told apart by ``indices``, which :meth:`forward` needs. The memory is sized by
-    :meth:`on_train_begin`, and grows if a larger number comes.
+    :meth:`forward` needs ``indices`` to know the samples. The memory is sized by
+    :meth:`on_train_begin`, and grows for a larger index.
 
     Args:
         num_classes: Number K of classes.
-        lam: Weight λ in [0, 1000].
+        lam: Weight λ.
 
     Attributes:
         times_right: Buffer (number of training samples,), in how many epochs each was right.
@@ -31,12 +31,13 @@ class CorrectnessRanking(CalibrationLoss):
 
     source: ClassVar[str] = "Moon et al. 2020, eq. 2-3"
     formula: ClassVar[str] = "−log p_y + λ mean_pairs max(0, −sign(κ_i−κ_j)(c_i−c_j) + |κ_i−κ_j|)"
+    bounds: ClassVar = {"lam": Bounds(0, 1000)}
     times_right: Tensor
     epochs: Tensor
 
     def __init__(self, num_classes: int, lam: float = 1.0) -> None:
         super().__init__(num_classes)
-        self.lam = check_number("lam", lam, 0, 1000)
+        self.lam = self.check("lam", lam)
         self.register_buffer("times_right", torch.zeros(0))
         self.register_buffer("epochs", torch.tensor(0.0))
         self.register_load_state_dict_pre_hook(_take_saved_size)  # type: ignore[no-untyped-call]
@@ -50,10 +51,16 @@ class CorrectnessRanking(CalibrationLoss):
         # On another device, finding the largest number would wait for it at every step.
         if indices.device.type == "cpu" or len(self.times_right) == 0:
             self._make_room(indices)
-        share_right = self.times_right[indices].to(logits.dtype) / self.epochs.clamp(min=1)
-        return with_gradient(
-            lambda: self._value_and_gradient(logits, targets, indices, share_right), logits
-        )
+        log_probs = logits.log_softmax(1)
+        log_confidence, predicted = log_probs.max(1)
+        if self.training:
+            self._last_batch = indices, predicted == targets
+        confidence = log_confidence.exp()
+        kappa = self.times_right[indices].to(logits.dtype) / self.epochs.clamp(min=1)
+        kappa_gap = kappa - kappa.roll(-1)
+        confidence_gap = confidence - confidence.roll(-1)
+        ranking = F.relu(-kappa_gap.sign() * confidence_gap + kappa_gap.abs())
+        return F.nll_loss(log_probs, targets) + self.lam * ranking.mean()
 
     def on_train_begin(self, num_samples: int) -> None:
         """Sizes the memory."""
@@ -66,33 +73,13 @@ class CorrectnessRanking(CalibrationLoss):
         """Notes which samples of the batch were right."""
         if self._last_batch is not None:
             indices, right = self._last_batch
+            # Sums of ones are exact, so that their order on CUDA does not matter.
             self.times_right.index_add_(0, indices, right.to(self.times_right.dtype))
             self._last_batch = None
 
     def on_epoch_end(self) -> None:
         """Counts the epoch."""
         self.epochs += 1
-
-    def _value_and_gradient(
-        self, logits: Tensor, targets: Tensor, indices: Tensor, share_right: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        log_probs, classes = log_softmax(logits), targets.unsqueeze(1)
-        log_p = log_probs.gather(1, classes)
-        log_confidence, predicted = log_probs.max(1, keepdim=True)
-        if self.training:
-            self._last_batch = indices, predicted.eq(classes).squeeze(1)
-        confidence = log_confidence.exp_().squeeze(1)
-        difference = share_right - share_right.roll(-1)
-        sign = difference.sign()
-        hinge = difference.abs() - sign * (confidence - confidence.roll(-1))
-        # Derivative by c_i, which is in pair (i, i+1) and in pair (i−1, i); then by log c_i.
-        active = sign * (hinge > 0)
-        penalty = (hinge * active.abs()).sum()
-        share, weight = 1 / len(logits), self.lam / len(logits)
-        value = log_p.sum().mul_(-share).add_(penalty, alpha=weight)
-        by_log = (active.roll(1) - active).mul_(confidence).mul_(weight).unsqueeze_(1)
-        probs = log_probs.exp_()
-        return value, pull_back(probs, (classes, log_p.fill_(-share)), (predicted, by_log))
 
     def _make_room(self, indices: Tensor) -> None:
         low, high = (int(bound) for bound in torch.aminmax(indices))

@@ -3,17 +3,18 @@
 from typing import ClassVar, Final
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.arguments import check_integer, check_number
-from trainables.losses.closed_form import ClosedFormLoss, log_softmax
+from trainables.losses.base import CalibrationLoss
 from trainables.metrics.kernel_density import most_likely_bandwidth
+from trainables.plugins.arguments import Bounds, check_integer
 
 _WIDTHS: Final = (0.001, 0.5)
-"""Those that the authors use; with far smaller ones float32 does not tell the kernels apart."""
+"""Those of the authors; with far smaller ones float32 cannot distinguish the kernels."""
 
 
-class KernelCalibration(ClosedFormLoss):
+class KernelCalibration(CalibrationLoss):
     """Cross-entropy + λ · canonical calibration error by Dirichlet kernel density.
 
     E[y | p_i] is estimated from the other samples of the batch, weighted by a Dirichlet kernel
@@ -23,10 +24,10 @@ class KernelCalibration(ClosedFormLoss):
 
     Args:
         num_classes: Number K of classes.
-        lam: Weight λ in [0, 1000]; r-AURC uses 0.3 on CIFAR-10 and 0.5 on CIFAR-100.
-        bandwidth: Width of the kernel, in [1e-5, 1]. Or ``likelihood``: after each epoch the one of
-            largest leave-one-out likelihood of the validation predictions is taken, kept in
-            [0.001, 0.5]; until then it is 0.02.
+        lam: Weight λ; r-AURC uses 0.3 on CIFAR-10 and 0.5 on CIFAR-100.
+        bandwidth: Width h of the kernel. Or ``likelihood``: after each epoch the one with the
+            largest leave-one-out likelihood of the validation predictions, clipped to
+            [0.001, 0.5]; before the first validation 0.02.
         p: Exponent of the error, 1 or 2.
 
     Attributes:
@@ -37,34 +38,47 @@ class KernelCalibration(ClosedFormLoss):
     formula: ClassVar[str] = (
         "−log p_y + λ Σ_k |Σ_j≠i w_ij 1[y_j=k] − p_ik|^p, w_ij ∝ Dir(p_i; p_j/h+1)"
     )
+    bounds: ClassVar = {"lam": Bounds(0, 1000), "bandwidth": Bounds(1e-5, 1)}
     width: Tensor
 
     def __init__(
         self, num_classes: int, lam: float = 0.3, bandwidth: float | str = 0.02, p: int = 1
     ) -> None:
         super().__init__(num_classes)
-        self.lam = check_number("lam", lam, 0, 1000)
+        self.lam = self.check("lam", lam)
         self.adapts = bandwidth == "likelihood"
-        width = 0.02 if self.adapts else _check_width(bandwidth)
+        if isinstance(bandwidth, str) and not self.adapts:
+            allowed = self.bounds["bandwidth"]
+            raise ValueError(
+                f"bandwidth must be likelihood or a number in {allowed}, got {bandwidth!r}"
+            )
+        width = 0.02 if isinstance(bandwidth, str) else self.check("bandwidth", bandwidth)
         self.register_buffer("width", torch.tensor(width, dtype=torch.float64))
         self.p = check_integer("p", p, low=1)
         if self.p > 2:
             raise ValueError(f"p must be 1 or 2, got {p}")
 
-    def value_and_gradient(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs, classes = log_softmax(logits), targets.unsqueeze(1)
-        log_p = log_probs.gather(1, classes)
-        probs, share = log_probs.exp(), 1 / len(logits)
-        value = log_p.mean().neg_()
+    def compute(
+        self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
+    ) -> Tensor:
+        log_probs = logits.log_softmax(1)
+        cross_entropy = F.nll_loss(log_probs, targets)
         if len(logits) == 1 or self.lam == 0:
-            gradient = probs.mul_(share)
-        else:
-            penalty, by_log_probs = self._calibration_error(log_probs, probs, targets)
-            value.add_(penalty, alpha=self.lam * share)
-            by_log_probs.mul_(self.lam * share)
-            inner = by_log_probs.sum(1, keepdim=True)
-            gradient = by_log_probs.addcmul_(probs, share - inner)
-        return value, gradient.scatter_add_(1, classes, log_p.fill_(-share))
+            return cross_entropy
+        probs = log_probs.exp()
+        centres = probs / self.width
+        # log Dir(p_i; p_j/h + 1), without the Γ function of the sum, which is the same for all j.
+        log_kernel = log_probs @ centres.T - torch.lgamma(centres + 1).sum(1)
+        itself = torch.eye(len(logits), dtype=torch.bool, device=logits.device)
+        weights = log_kernel.masked_fill(itself, -torch.inf).softmax(1)
+        error = (
+            (_sum_by_class(weights, targets, self.num_classes) - probs)
+            .abs()
+            .pow(self.p)
+            .sum(1)
+            .mean()
+        )
+        return cross_entropy + self.lam * error
 
     @torch.no_grad()
     def on_validation_end(self, val_logits: Tensor, val_targets: Tensor) -> None:
@@ -73,36 +87,9 @@ class KernelCalibration(ClosedFormLoss):
             self.width.fill_(most_likely_bandwidth(val_logits.double().softmax(1)))
             self.width.clamp_(*_WIDTHS)
 
-    def _calibration_error(
-        self, log_probs: Tensor, probs: Tensor, targets: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """The errors of all samples, summed, and the derivative by the log-probabilities."""
-        centres = probs / self.width
-        shapes = centres + 1
-        # The kernel's normalisation is B(α) without Γ(Σα), which is the same for all centres.
-        log_kernel = (log_probs @ centres.T).sub_(torch.lgamma(shapes).sum(1))
-        weights = log_kernel.fill_diagonal_(-torch.inf).softmax(1)
-        error = probs.neg().index_add_(1, targets, weights)
-        if self.p == 1:
-            penalty, by_error = error.abs().sum(), error.sign_()
-        else:
-            penalty, by_error = error.square().sum(), error.mul_(2)
-        by_kernel = _softmax_pullback(weights, by_error.index_select(1, targets))
-        by_centres = by_kernel.T @ log_probs
-        by_centres.addcmul_(by_kernel.sum(0).unsqueeze(1), torch.digamma(shapes), value=-1)
-        # By log p in all: directly, and p times the derivative by p.
-        by_probs = by_centres.div_(self.width).sub_(by_error)
-        return penalty, (by_kernel @ centres).addcmul_(probs, by_probs)
 
-
-def _check_width(bandwidth: float | str) -> float:
-    if isinstance(bandwidth, str):
-        raise ValueError(
-            f"bandwidth must be likelihood or a number in [1e-05, 1], got {bandwidth!r}"
-        )
-    return check_number("bandwidth", bandwidth, 1e-5, 1)
-
-
-def _softmax_pullback(probs: Tensor, by_probs: Tensor) -> Tensor:
-    """Derivative by what a softmax was taken of, from that by its result."""
-    return by_probs.sub_((probs * by_probs).sum(1, keepdim=True)).mul_(probs)
+def _sum_by_class(weights: Tensor, targets: Tensor, num_classes: int) -> Tensor:
+    """Σ_j w_ij 1[y_j=k], (N, K), of weights (N, N)."""
+    if weights.is_cuda:  # there the result of index_add varies from run to run
+        return weights @ F.one_hot(targets, num_classes).to(weights.dtype)
+    return weights.new_zeros(len(weights), num_classes).index_add(1, targets, weights)

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 from torch import Tensor, nn
 
-from trainables.arguments import describe_error, did_you_mean
-from trainables.components import Catalogue, type_hints
 from trainables.losses.base import CalibrationLoss
+from trainables.plugins.arguments import describe_error, did_you_mean
+from trainables.plugins.components import Catalogue, type_hints
 
 CATALOGUE: Final = Catalogue(
     kind="loss",

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from typing import ClassVar, Final
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.arguments import check_number
 from trainables.losses.base import CalibrationLoss
-from trainables.losses.closed_form import with_gradient
+from trainables.plugins.arguments import Bounds
 
-_SMALLEST_NORM: Final = 1e-12
+_TEMPERATURES: Final = Bounds(1e-4, 100)
 
 
 class SupervisedContrastive(CalibrationLoss):
@@ -25,7 +25,7 @@ class SupervisedContrastive(CalibrationLoss):
 
     Args:
         num_classes: Number K of classes.
-        temperature: τ in [1e-4, 100].
+        temperature: Temperature τ.
         base_temperature: If given, the loss is multiplied by τ / base_temperature; 0.07 gives the
             authors' code.
     """
@@ -34,6 +34,8 @@ class SupervisedContrastive(CalibrationLoss):
     formula: ClassVar[str] = "−mean_{p∈P(i)} log(exp(f_i·f_p/τ) / Σ_{a≠i} exp(f_i·f_a/τ))"
     needs_features: ClassVar[bool] = True
     trains_classifier: ClassVar[bool] = False
+    views: ClassVar[int] = 2
+    bounds: ClassVar = {"temperature": _TEMPERATURES, "base_temperature": _TEMPERATURES}
 
     def __init__(
         self,
@@ -42,17 +44,22 @@ class SupervisedContrastive(CalibrationLoss):
         base_temperature: float | None = None,
     ) -> None:
         super().__init__(num_classes)
-        self.temperature = check_number("temperature", temperature, 1e-4, 100)
+        self.temperature = self.check("temperature", temperature)
         self.scale = 1.0
         if base_temperature is not None:
-            base = check_number("base_temperature", base_temperature, 1e-4, 100)
-            self.scale = self.temperature / base
+            self.scale = self.temperature / self.check("base_temperature", base_temperature)
 
     def compute(
         self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
     ) -> Tensor:
         assert features is not None  # checked by forward
-        return with_gradient(lambda: self._value_and_gradient(features, targets), features)
+        directions = F.normalize(features, dim=1)
+        similarity = directions @ directions.T / self.temperature
+        # A finite mask: a batch of one sample has no others, and gives 0 rather than NaN.
+        log_shares = similarity.fill_diagonal_(torch.finfo(features.dtype).min).log_softmax(1)
+        positive = (targets.unsqueeze(1) == targets).to(features.dtype).fill_diagonal_(0)
+        total = (positive * log_shares).sum(1)
+        return -self.scale * (total / positive.sum(1).clamp(min=1)).mean()
 
     def prepare_batch(
         self,
@@ -64,21 +71,3 @@ class SupervisedContrastive(CalibrationLoss):
     ) -> tuple[Tensor, Tensor]:
         """Two augmented views of each input, (2N, ...), and the labels twice, (2N,)."""
         return torch.cat([augment(inputs), augment(inputs)]), targets.repeat(2)
-
-    def _value_and_gradient(self, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        norms = torch.linalg.vector_norm(features, dim=1, keepdim=True).clamp_min_(_SMALLEST_NORM)
-        directions = features / norms
-        similarity = (directions @ directions.T).div_(self.temperature)
-        # A finite mask: a batch of one sample has no others, and gives 0 rather than NaN.
-        similarity.fill_diagonal_(torch.finfo(features.dtype).min)
-        log_probs = similarity.log_softmax(1)
-        positives = (targets.unsqueeze(1) == targets).to(features.dtype).fill_diagonal_(0)
-        counts = positives.sum(1, keepdim=True)
-        positives.div_(counts.clamp(min=1))
-        scale = self.scale / len(targets)
-        value = (positives * log_probs).sum() * -scale
-        by_similarity = log_probs.exp_().mul_(counts.clamp_(max=1)).sub_(positives)
-        by_directions = (by_similarity + by_similarity.T) @ directions
-        by_directions.mul_(scale / self.temperature)
-        along = (by_directions * directions).sum(1, keepdim=True)
-        return value, by_directions.addcmul_(directions, along, value=-1).div_(norms)

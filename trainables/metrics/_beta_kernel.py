@@ -1,6 +1,6 @@
 """The kernel estimate of the top label's calibration error: a Beta kernel over confidences.
 
-Popordanoska et al. 2022 with two outcomes, right and wrong, of which one confidence tells all. That
+Popordanoska et al. 2022 with two outcomes, right and wrong, which one confidence describes. That
 makes it fast: beyond 1,024 samples, those next to one another in confidence share a cell.
 """
 
@@ -48,7 +48,7 @@ def top_label_kernel_error(
 def most_likely_bandwidth(confidence: Tensor) -> float:
     """Of `BANDWIDTHS`, the one of largest leave-one-out likelihood of confidences (N,), N > 1.
 
-    Beyond 1,024, samples spread evenly are taken; beyond 512, every other one tells which six
+    Beyond 1,024, samples spread evenly are taken; beyond 512, every second one determines which six
     bandwidths are tried on all.
     """
     count = min(len(confidence), MAX_CELLS)

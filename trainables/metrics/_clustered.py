@@ -1,6 +1,7 @@
 """Intervals of metrics of samples that come in clusters, as the pixels of an image do.
 
-Samples of a cluster are alike, so that a thousand pixels of an image tell far less than a thousand
+Samples of a cluster are alike, so that a thousand pixels of an image contain far less information
+than a thousand
 images. Clusters are independent: a mean has the noise of the clusters' means, and the bins of a
 calibration error have the noise of the clusters' sums over them, all bins together.
 """
@@ -32,7 +33,7 @@ def clustered_interval(
 
     Args:
         name: Of the metric.
-        probs: Probabilities (N · size, K), those of a cluster side by side.
+        probs: Probabilities (N · size, K), those of a cluster next to each other.
         labels: Classes (N · size,).
         cluster_size: Samples of each cluster.
         level: Level of the interval, in (0, 1).

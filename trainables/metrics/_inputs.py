@@ -11,7 +11,7 @@ from torch import Tensor
 _ROW_SUM_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 2e-2}
 _DEFAULT_ROW_SUM_TOLERANCE = 1e-3
 _ROUNDING = 1e-5  # how far a normalised float32 probability may lie outside of [0, 1]
-_ROW_BLOCK_ELEMENTS = 2**20  # temporaries stay small beside the inputs
+_ROW_BLOCK_ELEMENTS = 2**18  # temporaries stay in the cache, and malloc reuses their memory
 _CLASS_BLOCK_ELEMENTS = 2**21
 
 
@@ -51,7 +51,7 @@ def check_logits(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
             or +inf, or all of a row are -inf.
     """
     scores, targets = _check_pair("logits", logits, labels)
-    # NaN spreads into both, so two numbers tell all.
+    # NaN spreads into both, so two numbers suffice.
     top = torch.stack(torch.aminmax(scores.amax(dim=1)))
     if not top.isfinite().all():
         raise ValueError(

@@ -72,12 +72,15 @@ class ErrorOfGaps:
         power: 1 where the statistic grows with the gaps, 2 with their squares.
         terms: Of such sums (..., G), what each cell adds to the statistic, (..., G), if it is a sum
             over cells.
+        fine: Whether cells are finer than the fitted curve, which then may miss the gaps of a few
+            samples: the upper end does not rely on the curve alone.
     """
 
     statistic: Callable[[Array], Array]
     population: Callable[[Array], float]
     power: int = 1
     terms: Callable[[Array], Array] | None = None
+    fine: bool = False
 
 
 class Model(Protocol):
@@ -156,7 +159,7 @@ def _population_at(lines: Sequence[_Line], share: float) -> float:
 
 
 def fit_curve(cells: Cells) -> Array:
-    """Accuracy of each cell as far as the data tell it from noise, shape (G,)."""
+    """Accuracy of each cell as far as the data distinguish it from noise, shape (G,)."""
     logistic = _logistic_recalibration(cells)
     size = int(cells.group.max()) + 1
     count = np.bincount(cells.group, cells.count, size)

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import irfft, rfft
-from scipy.special import gammaln, ndtr, xlog1py, xlogy
+from scipy.special import gammaln, ndtr, ndtri, xlog1py, xlogy
 
 from trainables.metrics._inversion import Array, Cells, ErrorOfGaps, Model, fit_curve, invert
 
@@ -36,7 +36,15 @@ def invert_cells(cells: Cells, error: ErrorOfGaps, level: float) -> tuple[float,
     # Along the second line every error below the mean confidence is reached.
     observed = float(error.statistic(cells.gaps[None])[0])
     directions = fit_curve(cells) - cells.confidence, -cells.confidence
-    return invert(sampled_errors(cells, error), observed, level, directions)
+    low, high = invert(sampled_errors(cells, error), observed, level, directions)
+    if error.fine and low > 0:
+        # Noise makes an error larger on average: no less than value + z standard errors.
+        right, sure, count = cells.positives, cells.confidence, cells.num_samples
+        squares = float((right * (1 - sure) ** 2 + (cells.count - right) * sure**2).sum()) / count
+        deviation = np.sqrt((squares - float(cells.gaps.sum()) ** 2) / count)
+        value = error.population(cells.gaps)
+        high = max(high, value + float(ndtri((1 + level) / 2)) * deviation)
+    return low, high
 
 
 def sampled_errors(cells: Cells, error: ErrorOfGaps) -> Model:

@@ -56,7 +56,7 @@ def debiased_error_of_gaps(ranked: RankedScores, boundaries: Tensor) -> Problem:
 def smooth_error_of_gaps(confidence: Array, correct: Array) -> Problem:
     """The smooth error, at the width of the observed one.
 
-    That tells whether the error of another sample exceeds the observed one, as the error at a width
+    That shows whether the error of another sample exceeds the observed one, as the error at a width
     falls with the width.
     """
     cells, position = even_cells(confidence, correct, _FINEST_CELLS)
@@ -67,6 +67,7 @@ def smooth_error_of_gaps(confidence: Array, correct: Array) -> Problem:
     return cells, ErrorOfGaps(
         statistic=lambda gaps: _smoothed_size(_waves(gaps, position, size), width),
         population=lambda gaps: float(fixed_widths(gaps, position, size)),
+        fine=True,
     )
 
 

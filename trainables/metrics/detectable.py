@@ -1,11 +1,11 @@
-"""How large a difference in ECE a split can tell apart, before anything is trained."""
+"""How large a difference in ECE a split can detect, before anything is trained."""
 
 import math
 
 from scipy.special import ndtri
 
-from trainables.arguments import check_number
 from trainables.metrics._inputs import check_count, check_level
+from trainables.plugins.arguments import check_number
 
 _NEAR_CALIBRATION = 1.4
 
@@ -30,7 +30,7 @@ def detectable_difference(
     with normal quantiles z. The factor is for the noise of bins, which hides more where one of the
     two is nearly calibrated. At a power of 80%, `difference` found such a difference in 68% (500
     samples) to 98% of simulated cases (`benchmarks/detectable.py`): far from calibration, or on
-    many samples, smaller ones show too. Seeds of training come on top.
+    many samples, smaller ones show too. Training seeds come on top.
 
     Args:
         num_samples: N.

@@ -8,12 +8,12 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri, stdtrit  # scipy.stats takes a second and more to import
 from torch import Tensor
 
 from trainables.metrics._inputs import check_count, check_level, check_probs
 from trainables.metrics._inversion import Cells, fit_curve
 from trainables.metrics._predictions import NUM_BINS, bin_top_label
+from trainables.metrics._selection import Selection, half_width
 from trainables.metrics.calibration import Binning
 from trainables.metrics.proper_scores import log_losses, squared_errors
 from trainables.metrics.table import METRICS
@@ -23,7 +23,8 @@ Verdict = Literal["supported", "not supported", "worse"]
 
 _DRAWS = 2000
 _SCALES = 81
-_NUISANCE = 0.1  # share of the level that is spent on each model's own calibration error
+_NUISANCE = 0.1  # share of the allowed error that is spent on each model's own calibration error
+_LEAST_SAMPLING = 0.02  # share of the variance over samples that is never put down to seeds
 
 
 @dataclass(frozen=True)
@@ -54,26 +55,35 @@ def difference(
     *,
     confidence: float = 0.95,
     candidates: int = 1,
+    finalists: int | None = None,
+    fresh_samples: bool = False,
     others: Sequence[Sequence[Tensor]] = (),
+    same_runs: bool = False,
     decisions: int = 1,
     cluster_size: int = 1,
 ) -> Difference:
     """Difference of a metric between two settings, with an interval over samples and seeds.
 
-    What is estimated: the difference of the metric's expected values, over training seeds and on
-    endlessly many samples of the same law (of a binned calibration error, in the same bins).
+    The interval is for the difference of the metric's expected values, over training seeds and on
+    infinitely many samples of the same distribution (for a binned calibration error, in the same
+    bins).
 
-    The samples are shared, so that what is hard for both cancels. Seeds are draws of their own:
-    their variance is pooled over all settings, and few of them make the interval wider (Student's
-    t with Satterthwaite's degrees of freedom). With one run of every setting the interval is over
-    samples alone, of these very networks.
+    Both settings are judged on the same samples, so what makes a sample hard for both cancels.
+    Training seeds are independent: their variance is pooled over all settings, and with few runs
+    Student's t makes the interval wider. What differs between the networks of one setting counts as
+    noise of the seeds only, not as noise of the samples too. With one run of each setting the
+    interval is over samples alone, for these very networks.
 
-    Means over samples (`nll`, `brier`, `error`, `accuracy`): the mean of paired differences. Binned
-    calibration errors (`ece`, `adaptive_ece`) are biased upwards, the more the better the model is
-    calibrated, so their plain difference is too small; here the test is inverted: kept are all
-    pairs of sizes of the two models' gaps, along a calibration curve fitted to each, that would
-    show, with the normal noise of the bins' sums over the shared samples, each model's error and
-    their difference as observed.
+    The best of many settings looks better than it is. The half-width allows for that: the noise of
+    the samples is that of the best of `candidates`, the noise of fresh seeds that of the best of
+    `finalists` (`docs/intervals.md` has the inequality, its proof and simulations).
+
+    For means over samples (`nll`, `brier`, `error`, `accuracy`) the interval is that of the mean of
+    paired differences. Binned calibration errors (`ece`, `adaptive_ece`) are biased upwards, the
+    more so the better the model is calibrated, so their plain difference is too small. For them the
+    test is inverted: the interval holds all pairs of sizes of the two models' gaps, along a
+    calibration curve fitted to each, that would show each model's error and their difference as
+    observed, given the normal noise of the bins' sums over the shared samples.
 
     Args:
         name: One of `COMPARABLE`.
@@ -81,40 +91,75 @@ def difference(
         theirs: Probabilities of each of their runs, on the same samples.
         labels: True classes, (N,).
         confidence: Level of the interval, in (0, 1).
-        candidates: Of how many settings ours is the best: the level is corrected for the choice
-            (Bonferroni), as the best of many looks better than it is.
-        others: Runs of further settings, which tell more of the variance over seeds.
-        decisions: How many rows a sample has, side by side: of several labels, say. The metric is
-            then the mean over what they are about, and samples, not rows, are independent.
-        cluster_size: How many rows a sample has that are about the same, side by side, as an image
-            has pixels: samples, not rows, are then independent.
+        candidates: From how many settings ours was selected by results on these samples.
+        finalists: How many of them were trained again with fresh seeds, of which ours came out
+            best; None where there were no fresh seeds, so that the runs are those of the search.
+        fresh_samples: Whether these samples took no part in the selection, as those of a test
+            split. The runs did, on other samples: `candidates` does not matter then.
+        others: Runs of further settings, from which the variance over seeds is estimated too. They
+            must hold none of the runs of `ours` and `theirs`, which would count twice.
+        same_runs: Whether `ours` and `theirs` are the same networks in the same order, say with and
+            without a temperature. The variance over seeds is then that of their paired differences.
+        decisions: How many rows a sample has, next to each other, as with several labels. The
+            metric is then the mean over the decisions, and samples, not rows, are independent.
+        cluster_size: How many rows a sample has that are about the same, next to each other, as an
+            image has pixels: samples, not rows, are then independent.
 
     Raises:
         TypeError: If probabilities or labels are no tensors of floats and of integers.
-        ValueError: If shapes or values are not as above, or the metric's differences are not known
-            to be covered.
+        ValueError: If shapes or values are not as above, or no interval of the metric's differences
+            is known to cover.
     """
     if name not in COMPARABLE:
         raise ValueError(f"name must be one of {', '.join(COMPARABLE)}, got {name!r}")
     check_level(confidence)
     check_count("candidates", candidates)
+    finalists = candidates if finalists is None else finalists
+    check_count("finalists", finalists)
+    if finalists > candidates:
+        raise ValueError(f"finalists must be at most candidates = {candidates}, got {finalists}")
     groups = [[check_probs(p, labels)[0] for p in runs] for runs in (ours, theirs, *others)]
     for what, runs in (("ours", groups[0]), ("theirs", groups[1])):
         if not runs:
             raise ValueError(f"{what} must hold at least one run")
+    if same_runs and len(ours) != len(theirs):
+        raise ValueError(
+            f"ours and theirs must be the same runs, got {len(ours)} and {len(theirs)} of them"
+        )
     labels = check_probs(groups[0][0], labels)[1]
     if len(labels) % (decisions * cluster_size):
         raise ValueError(f"{len(labels)} rows are not {decisions * cluster_size} of each sample")
     values = [[_value(name, probs, labels, decisions) for probs in runs] for runs in groups]
-    spread, freedom = _over_seeds(values)
-    spread *= 1 / len(ours) + 1 / len(theirs)
-    level = 1 - (1 - confidence) / candidates
-    value = fmean(values[0]) - fmean(values[1])
+    selection = Selection(1 - confidence, candidates, finalists, fresh_samples)
     low, high = COMPARABLE[name](
-        groups[0], groups[1], labels, decisions, cluster_size, spread, freedom, level
+        _Runs(groups, labels, decisions, cluster_size, same_runs),
+        _seed_noise(values, same_runs),
+        selection,
     )
+    value = fmean(values[0]) - fmean(values[1])
     low, high = min(low, value), max(high, value)
     return Difference(name, value, low, high, _verdict(name, low, high))
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """Probabilities (N, K) of all runs by setting, ours and theirs first, and labels (N,)."""
+
+    groups: Sequence[Sequence[Tensor]]
+    labels: Tensor
+    decisions: int
+    cluster_size: int
+    same: bool
+
+
+@dataclass(frozen=True)
+class _SeedNoise:
+    """Variance over seeds of the mean of our runs, of theirs and of their difference."""
+
+    ours: float
+    theirs: float
+    difference: float
+    freedom: int
 
 
 def _value(name: str, probs: Tensor, labels: Tensor, decisions: int) -> float:
@@ -128,63 +173,75 @@ def _verdict(name: str, low: float, high: float) -> Verdict:
     return "supported" if high < 0 else "worse" if low > 0 else "not supported"
 
 
-def _over_seeds(values: Sequence[Sequence[float]]) -> tuple[float, int]:
-    """Variance of a run's metric over seeds, pooled, and its degrees of freedom (0 if unknown)."""
+def _seed_noise(values: Sequence[Sequence[float]], same_runs: bool) -> _SeedNoise:
+    """From the metric of each run, by setting, ours and theirs first."""
+    of_a_run, freedom = _pooled_variance(values)
+    ours, theirs = of_a_run / len(values[0]), of_a_run / len(values[1])
+    if not same_runs:
+        return _SeedNoise(ours, theirs, ours + theirs, freedom)
+    paired = [a - b for a, b in zip(*values[:2], strict=True)]
+    of_a_pair, freedom = _pooled_variance([paired])
+    return _SeedNoise(ours, theirs, of_a_pair / len(paired), freedom)
+
+
+def _pooled_variance(values: Sequence[Sequence[float]]) -> tuple[float, int]:
+    """Variance within groups, and its degrees of freedom (0 if unknown)."""
     several = [group for group in values if len(group) > 1]
     freedom = sum(len(group) - 1 for group in several)
     total = sum((len(group) - 1) * variance(group) for group in several)
     return (total / freedom if freedom else 0.0), freedom
 
 
-def _quantile(samples: Array, seeds: float, freedom: int, level: float) -> Array:
-    """Two-sided quantile for a sum of variances of which the seeds' is estimated from few runs."""
-    if seeds == 0:
-        return np.full_like(samples, ndtri(0.5 + level / 2))
-    total = samples + seeds
-    satterthwaite = freedom * (total / seeds) ** 2
-    return np.asarray(stdtrit(satterthwaite, 0.5 + level / 2))
-
-
 def _of_means(
     per_sample: Callable[[Tensor, Tensor], Tensor],
-    ours: Sequence[Tensor],
-    theirs: Sequence[Tensor],
-    labels: Tensor,
-    decisions: int,
-    cluster_size: int,
-    seeds: float,
-    freedom: int,
-    level: float,
+    runs: _Runs,
+    seeds: _SeedNoise,
+    selection: Selection,
 ) -> tuple[float, float]:
     """Interval of the mean of paired differences of a loss per sample."""
-    first, second = (
-        np.mean([per_sample(p, labels).double().cpu().numpy() for p in runs], axis=0)
-        for runs in (ours, theirs)
-    )
-    together = decisions * cluster_size
-    first, second = (rows.reshape(-1, together).mean(axis=1) for rows in (first, second))
-    paired = first - second
+    together = runs.decisions * runs.cluster_size
+
+    def losses(group: Sequence[Tensor]) -> Array:
+        """Loss of each run on each sample, (runs, N)."""
+        rows = [per_sample(probs, runs.labels).double().cpu().numpy() for probs in group]
+        return np.asarray(np.stack(rows).reshape(len(rows), -1, together).mean(axis=2))
+
+    ours, theirs = losses(runs.groups[0]), losses(runs.groups[1])
+    paired = ours.mean(axis=0) - theirs.mean(axis=0)
     if len(paired) < 2:
         return -math.inf, math.inf
-    sampling = np.array(paired.var(ddof=1) / len(paired))
-    half = _quantile(sampling, seeds, freedom, level) * np.sqrt(sampling + seeds)
+    noise = _network_noise([ours - theirs] if runs.same else [ours, theirs])
+    spread = float(paired.var(ddof=1))
+    sampling = max(spread - noise, _LEAST_SAMPLING * spread) / len(paired)
+    half = float(half_width(np.array(sampling), seeds.difference, seeds.freedom, selection))
     return float(paired.mean() - half), float(paired.mean() + half)
 
 
+def _network_noise(settings: Sequence[Array]) -> float:
+    """The part of the variance over samples that comes from the networks' own differences.
+
+    It is part of the variance over seeds already.
+
+    Args:
+        settings: Losses of each setting's runs, (runs, N). The noise of a setting with one run is
+            taken from the others; it is 0 where all have one run.
+    """
+    of_a_run = [float(runs.var(axis=0, ddof=1).mean()) for runs in settings if len(runs) > 1]
+    if not of_a_run:
+        return 0.0
+    known = iter(of_a_run)
+    return sum((next(known) if len(runs) > 1 else fmean(of_a_run)) / len(runs) for runs in settings)
+
+
 def _of_binned_errors(
-    binning: Binning,
-    ours: Sequence[Tensor],
-    theirs: Sequence[Tensor],
-    labels: Tensor,
-    decisions: int,
-    cluster_size: int,
-    seeds: float,
-    freedom: int,
-    level: float,
+    binning: Binning, runs: _Runs, seeds: _SeedNoise, selection: Selection
 ) -> tuple[float, float]:
     """Interval of the difference of binned calibration errors, by inverting the test."""
-    gaps, lines, noise = _gaps_and_noise([*ours, *theirs], labels, decisions, cluster_size, binning)
-    cut = len(ours) * decisions * NUM_BINS
+    ours, theirs = runs.groups[:2]
+    gaps, lines, noise = _gaps_and_noise(
+        [*ours, *theirs], runs.labels, runs.decisions, runs.cluster_size, binning
+    )
+    cut = len(ours) * runs.decisions * NUM_BINS
     a_shown = np.abs(gaps[:cut]).sum() / len(ours)
     b_shown = np.abs(gaps[cut:]).sum() / len(theirs)
     a_expected, a_draws = _draws(lines[:cut], a_shown, noise[:, :cut], len(ours))
@@ -193,25 +250,17 @@ def _of_binned_errors(
     a_var, b_var = a_draws.var(axis=0), b_draws.var(axis=0)
     covariance = (a_draws - a_mean).T @ (b_draws - b_mean) / len(noise)
     sampling = np.maximum(a_var[:, None] + b_var[None, :] - 2 * covariance, 0.0)
-    # Seeds have a share of their own in each model's error: half of that of the difference.
-    alone = 1 - (1 - level) * _NUISANCE
-    a_kept = _keeps(a_shown - a_mean, a_var, seeds / 2, freedom, alone)
-    b_kept = _keeps(b_shown - b_mean, b_var, seeds / 2, freedom, alone)
+    alone, together = selection.share(_NUISANCE), selection.share(1 - 2 * _NUISANCE)
+    a_half = half_width(a_var, seeds.ours, seeds.freedom, alone)
+    b_half = half_width(b_var, seeds.theirs, seeds.freedom, alone)
     off_by = (a_shown - b_shown) - (a_mean[:, None] - b_mean[None, :])
-    together = 1 - (1 - level) * (1 - 2 * _NUISANCE)
-    kept = _keeps(off_by, sampling, seeds, freedom, together)
-    kept &= a_kept[:, None] & b_kept[None, :]
+    kept = np.abs(off_by) <= half_width(sampling, seeds.difference, seeds.freedom, together)
+    kept &= (np.abs(a_shown - a_mean) <= a_half)[:, None]
+    kept &= (np.abs(b_shown - b_mean) <= b_half)[None, :]
     expected = a_expected[:, None] - b_expected[None, :]
     if not kept.any():  # the noise is not normal at all, as of a handful of samples
         return -math.inf, math.inf
     return float(expected[kept].min()), float(expected[kept].max())
-
-
-def _keeps(
-    off_by: Array, sampling: Array, seeds: float, freedom: int, level: float
-) -> npt.NDArray[np.bool_]:
-    half = _quantile(sampling, seeds, freedom, level) * np.sqrt(sampling + seeds)
-    return np.asarray(np.abs(off_by) <= half, dtype=np.bool_)
 
 
 def _draws(line: Array, shown: float, noise: Array, num_runs: int) -> tuple[Array, Array]:
@@ -273,10 +322,10 @@ def _gaps_and_noise(
 def _signal(
     bins: npt.NDArray[np.int64], sure: Array, right: Array, variance: float
 ) -> npt.NDArray[np.float64]:
-    """Sums of (confidence - accuracy) per bin as far as the data tell them from noise, (bins,).
+    """Sums of (confidence - accuracy) per bin as far as they exceed noise, (bins,).
 
-    As observed where nothing can be told from noise. Rows that hang together tell less: as many as
-    would vary as much, `variance` in all bins, if each were on its own.
+    As observed where nothing can be distinguished from noise. Dependent rows carry less
+    information: as many as would vary as much, `variance` in all bins, if each were on its own.
     """
     count, confidence, positives = (
         np.asarray(np.bincount(bins, values, NUM_BINS), np.float64)
@@ -305,9 +354,7 @@ def _right(probs: Tensor, labels: Tensor) -> Tensor:
     return (probs.argmax(dim=1) == labels).double()
 
 
-_Method = Callable[
-    [Sequence[Tensor], Sequence[Tensor], Tensor, int, int, float, int, float], tuple[float, float]
-]
+_Method = Callable[[_Runs, _SeedNoise, Selection], tuple[float, float]]
 
 
 def _means(per_sample: Callable[[Tensor, Tensor], Tensor]) -> _Method:

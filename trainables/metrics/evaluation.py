@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from trainables.arguments import did_you_mean
 from trainables.metrics._inputs import check_logits, warn_of_probabilities
 from trainables.metrics._predictions import Predictions
 from trainables.metrics.table import METRIC_NAMES, METRICS
+from trainables.plugins.arguments import did_you_mean
 
 
 def evaluate(

@@ -6,7 +6,7 @@ from functools import partial
 from torch import Tensor
 
 from trainables.metrics._beta_kernel import most_likely_bandwidth
-from trainables.metrics._classwise_inversion import classwise_interval
+from trainables.metrics._classwise import classwise_interval
 from trainables.metrics._clustered import clustered_interval
 from trainables.metrics._influence import (
     NO_INTERVAL,

@@ -7,7 +7,7 @@ _METRICS = ("auroc", "aupr_in", "aupr_out", "fpr_at_95_tpr", "detection_error")
 
 
 def ood_metrics(in_scores: Tensor, out_scores: Tensor) -> dict[str, float]:
-    """How well a score tells in-distribution samples from others.
+    """How well a score separates in-distribution samples from others.
 
     Args:
         in_scores: Scores of in-distribution samples (the positives), shape (N,), any finite floats;

@@ -6,8 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainables.arguments import did_you_mean
-from trainables.metrics._classwise_inversion import classwise_moments
+from trainables.metrics._classwise import classwise_moments
 from trainables.metrics._clustered import clustered_reference
 from trainables.metrics._inputs import check_clusters, check_level, check_probs
 from trainables.metrics._inversion import Array, Cells, ErrorOfGaps
@@ -18,6 +17,7 @@ from trainables.metrics._top_label import top_label
 from trainables.metrics._top_label_gaps import cells_of_bins, even_cells, fixed_widths
 from trainables.metrics.calibration import Binning
 from trainables.metrics.intervals import OF_GAPS, two_classes
+from trainables.plugins.arguments import did_you_mean
 
 _NUM_DRAWS = 1000
 _NUM_SMOOTH_DRAWS = 200
@@ -47,7 +47,7 @@ def calibrated_reference(
         probs: Probabilities, shape (N, K), rows sum to one.
         confidence: Share of the draws between the two ends, in (0, 1).
         seed: Seed of the draws.
-        labels: True classes, shape (N,); only where samples come in clusters, to tell how much
+        labels: True classes, shape (N,); only where samples come in clusters, to estimate how much
             the errors of a cluster hang together.
         cluster_size: See `interval`; the errors that have one then have a reference, others nan.
 
@@ -66,7 +66,7 @@ def calibrated_reference(
     check_level(confidence)
     if cluster_size > 1:
         if labels is None:
-            raise ValueError("cluster_size: labels are needed to tell how errors hang together")
+            raise ValueError("cluster_size: labels are needed to estimate the dependence of errors")
         probs, labels = check_probs(probs, labels)
         check_clusters(labels, cluster_size)
         return clustered_reference(name, probs, labels, cluster_size, confidence)
@@ -75,7 +75,7 @@ def calibrated_reference(
     tails = (1 - confidence) / 2, (1 + confidence) / 2
     binning = _CLASSWISE.get(name)
     if binning is not None and probs.shape[1] > 2:
-        mean, deviation = classwise_moments(probs, placeholder, NUM_BINS, binning)
+        mean, deviation = classwise_moments(probs, NUM_BINS, binning)
         low, high = (mean + deviation * float(torch.special.ndtri(torch.tensor(t))) for t in tails)
         return mean, max(0.0, low), high
     if binning is not None:

@@ -162,7 +162,7 @@ METRICS: dict[str, Metric] = {
         Metric(
             "failure_auroc",
             failure_auroc,
-            "how well confidence tells right from wrong predictions, area under the ROC curve;"
+            "how well confidence separates right from wrong predictions, area under the ROC curve;"
             " in [0, 1]",
             higher_is_better=True,
             shared=lambda p: p.ranked.auroc()[0],

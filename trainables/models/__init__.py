@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Final, get_args
 
-from trainables.components import Catalogue, check_options, options_of, type_hints
+from trainables.plugins.components import Catalogue, check_options, options_of, type_hints
 
 if TYPE_CHECKING:
-    from trainables.data.samples import Samples
+    from trainables.data.core.samples import Samples
     from trainables.models.base import Classifier
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "make_model",
     "model_builder",
     "model_options",
+    "takes_kind",
     "without_weights",
 ]
 
@@ -71,6 +72,7 @@ CATALOGUE: Final = Catalogue(
         "small_cnn": "trainables.models.small_cnn:small_cnn",
         "small_fcn": "trainables.models.small_fcn:small_fcn",
         "table_mlp": "trainables.models.table_mlp:table_mlp",
+        "text_mlp": "trainables.models.text_mlp:text_mlp",
         "wide_resnet26_10_cifar": "trainables.models.thin_resnets_cifar:wide_resnet26_10_cifar",
         "wide_resnet28_10_cifar": "trainables.models.thin_resnets_cifar:wide_resnet28_10_cifar",
     },
@@ -153,6 +155,15 @@ def check_model_fits(name: str, samples: Samples) -> None:
         f"model {name!r} takes {wanted}, while the data are {samples}; "
         f"their default model is {samples.default_model}"
     )
+
+
+def takes_kind(name: str, kind: type[Samples]) -> bool:
+    """Whether a model's builder names this kind of sample among those that it takes.
+
+    Raises:
+        ValueError: There is no such model.
+    """
+    return kind in _alternatives(type_hints(model_builder(name)).get("samples"))
 
 
 def make_model(

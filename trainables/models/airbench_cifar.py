@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trainables.components import Range
 from trainables.models.base import Classifier
+from trainables.plugins.components import Range
 
 # Of pixels next to one another in normalised images, along which natural ones hardly depend on each
 # other: luminance and two opponent colours, each as mean, horizontal, vertical and diagonal

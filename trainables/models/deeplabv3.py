@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from trainables.data.samples import SegmentedImages
+from trainables.data.kinds.samples import SegmentedImages
 from trainables.models.segmenter import Segmenter
 
 

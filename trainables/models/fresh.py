@@ -12,10 +12,10 @@ from torch import nn
 class Fresh:
     """A builder of copies of a module, whose layers' ``reset_parameters()`` draw their weights.
 
-    The module's own weights are not used. So one is refused that tells that they matter: where a
+    The module's own weights are not used. So a module is refused if they seem to matter: where a
     layer has no ``reset_parameters()``, or where what that always sets to the same (normalisation
     statistics and scales, say) is something else, as in a trained module or one with an
-    initialisation of its own. Of others that cannot be told.
+    initialisation of its own. Of others that is unknown.
 
     Args:
         module: The module.
@@ -44,7 +44,7 @@ class Fresh:
             if always and not torch.equal(first[name], given):
                 raise ValueError(
                     f"the weights of this {kind} are not used, as each trial draws its own, and "
-                    f"{name!r} tells that they are not freshly drawn{instead}"
+                    f"{name!r} shows that they are not freshly drawn{instead}"
                 )
 
     def __call__(self) -> nn.Module:

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trainables.components import Range
-from trainables.data.files import PathOrUri, find_files
-from trainables.data.tokens import FIRST_WORD, PADDING, Tokens
+from trainables.data.kinds.tokens import FIRST_WORD, PADDING, Tokens
+from trainables.data.readers.files import PathOrUri, find_files
 from trainables.models.base import Classifier
+from trainables.plugins.components import Range
 
 _KERNEL = 5
 _SHORTEST = 5 * (_KERNEL - 1) + 1  # what three convolutions and two poolings need

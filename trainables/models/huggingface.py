@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainables.arguments import describe_error
-from trainables.data.subwords import Subwords, require_transformers, resolved
+from trainables.data.kinds.subwords import Subwords, require_transformers, resolved
 from trainables.models.base import Classifier
+from trainables.plugins.arguments import describe_error
 
 
 def huggingface_builder(place: str) -> Callable[..., Classifier]:

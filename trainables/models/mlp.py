@@ -5,9 +5,9 @@ from typing import Annotated
 
 from torch import nn
 
-from trainables.components import Range
-from trainables.data.samples import Arrays, Images
+from trainables.data.kinds.samples import Arrays, Images
 from trainables.models.base import Classifier
+from trainables.plugins.components import Range
 
 
 def mlp(

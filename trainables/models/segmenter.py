@@ -68,6 +68,6 @@ def _shape_of_features(encoder: nn.Module, input_shape: tuple[int, int, int]) ->
         encoder.train(training)
     if features.dim() != 4:
         raise ValueError(
-            f"the encoder gives features of shape {tuple(features.shape)}; (N, D, h, w) are wanted"
+            f"the encoder gives features of shape {tuple(features.shape)}; expected (N, D, h, w)"
         )
     return tuple(features.shape[1:])

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from torch import nn
 
-from trainables.components import Range
 from trainables.models.base import Classifier
+from trainables.plugins.components import Range
 
 
 def small_cnn(

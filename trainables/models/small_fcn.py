@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trainables.components import Range
-from trainables.data.samples import SegmentedImages
+from trainables.data.kinds.samples import SegmentedImages
 from trainables.models.segmenter import Segmenter
+from trainables.plugins.components import Range
 
 
 def small_fcn(

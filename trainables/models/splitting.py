@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from trainables.models.base import Classifier
 
 if TYPE_CHECKING:
-    from trainables.data.samples import Samples
+    from trainables.data.core.samples import Samples
 
 
 def as_classifier(model: nn.Module, inputs: Tensor, num_classes: int) -> Classifier:

@@ -8,9 +8,9 @@ import torch
 from rtdl_num_embeddings import PeriodicEmbeddings
 from torch import Tensor, nn
 
-from trainables.components import Range
-from trainables.data.table import TableRows
+from trainables.data.kinds.table import TableRows
 from trainables.models.base import Classifier
+from trainables.plugins.components import Range
 
 
 def table_mlp(

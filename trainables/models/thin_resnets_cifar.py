@@ -11,9 +11,9 @@ from typing import Annotated
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trainables.components import Range
 from trainables.models.base import Classifier
 from trainables.models.he_initialisation import he_initialised
+from trainables.plugins.components import Range
 
 Shape = tuple[int, int, int]
 Probability = Annotated[float, Range(0, 1, open_high=True)]

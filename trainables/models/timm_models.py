@@ -8,9 +8,9 @@ import timm
 import torch
 from torch import nn
 
-from trainables.arguments import did_you_mean
-from trainables.components import Range
 from trainables.models.base import Classifier
+from trainables.plugins.arguments import did_you_mean
+from trainables.plugins.components import Range
 
 Probability = Annotated[float, Range(0, 1, open_high=True)]
 

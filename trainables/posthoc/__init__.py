@@ -5,6 +5,11 @@ from trainables.posthoc.base import PostHoc
 from trainables.posthoc.crossfit import cross_fitted
 from trainables.posthoc.meta_calibration import MetaCalibration
 from trainables.posthoc.one_vs_rest import HistogramBinning, IsotonicCalibration
+from trainables.posthoc.structured import (
+    SelectedScaling,
+    StructuredMatrixScaling,
+    StructuredVectorScaling,
+)
 from trainables.posthoc.table import available_posthoc, make_posthoc
 from trainables.posthoc.temperature import TemperatureScaling
 
@@ -14,6 +19,9 @@ __all__ = [
     "IsotonicCalibration",
     "MetaCalibration",
     "PostHoc",
+    "SelectedScaling",
+    "StructuredMatrixScaling",
+    "StructuredVectorScaling",
     "TemperatureScaling",
     "VectorScaling",
     "available_posthoc",

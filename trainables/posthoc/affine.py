@@ -8,8 +8,8 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from trainables.arguments import check_number
 from trainables.metrics._inputs import check_labels_possible, check_logits
+from trainables.plugins.arguments import check_number
 
 _MAX_STEPS = 1000
 

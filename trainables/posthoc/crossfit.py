@@ -53,14 +53,14 @@ def cross_fitted(
     if len(labels) < 2 * cluster_size:
         raise ValueError(f"labels must hold at least 2 samples, got {len(labels) // cluster_size}")
     kinds = labels if cluster_size == 1 else torch.zeros_like(labels[::cluster_size])
-    first = _half(kinds, seed).repeat_interleave(cluster_size)
+    first = stratified_half(kinds, seed).repeat_interleave(cluster_size)
     calibrated = torch.empty_like(logits)
     for half in (first, ~first):
         calibrated[half] = make().fit(logits[~half], labels[~half])(logits[half]).to(logits.dtype)
     return calibrated
 
 
-def _half(labels: Tensor, seed: int) -> Tensor:
+def stratified_half(labels: Tensor, seed: int = 0) -> Tensor:
     """Whether a sample is in the first half, (N,): every other one of each class, drawn."""
     drawn = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     by_class = drawn[labels.cpu()[drawn].argsort(stable=True)]

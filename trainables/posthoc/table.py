@@ -2,11 +2,16 @@
 
 from typing import Any
 
-from trainables.arguments import did_you_mean
+from trainables.plugins.arguments import did_you_mean
 from trainables.posthoc.affine import DirichletCalibration, VectorScaling
 from trainables.posthoc.base import PostHoc
 from trainables.posthoc.meta_calibration import MetaCalibration
 from trainables.posthoc.one_vs_rest import HistogramBinning, IsotonicCalibration
+from trainables.posthoc.structured import (
+    SelectedScaling,
+    StructuredMatrixScaling,
+    StructuredVectorScaling,
+)
 from trainables.posthoc.temperature import TemperatureScaling
 
 _METHODS: dict[str, type[PostHoc]] = {
@@ -14,6 +19,9 @@ _METHODS: dict[str, type[PostHoc]] = {
     for method in (
         TemperatureScaling,
         VectorScaling,
+        StructuredVectorScaling,
+        StructuredMatrixScaling,
+        SelectedScaling,
         DirichletCalibration,
         IsotonicCalibration,
         HistogramBinning,

@@ -16,6 +16,8 @@ Criterion = Literal["nll", "ece"]
 _LOWEST, _HIGHEST = 0.05, 100.0
 _GRID = np.arange(1, 101) / 10
 _NUM_BINS = 15
+_NEWTON_STEPS = 12  # five or six are usual
+_TOLERANCE = 1e-10  # relative, of T
 
 
 class TemperatureScaling:
@@ -86,8 +88,22 @@ class TemperatureScaling:
 
 
 def _nll_temperature(logits: Tensor, labels: Tensor) -> tuple[float, bool]:
+    """Newton's method for 1/T; where that leaves the range or is slow, a bracketing search."""
+    inverse, tolerance = 1.0, max(_TOLERANCE, torch.finfo(logits.dtype).eps)
+    for _ in range(_NEWTON_STEPS):
+        slope, curvature = _nll_derivatives(logits, labels, inverse)
+        step = slope / curvature if curvature > 0 else math.inf
+        if not 1 / _HIGHEST < inverse - step < 1 / _LOWEST:
+            break
+        inverse -= step
+        if abs(step) <= tolerance * inverse:
+            return 1 / inverse, False
+    return _bracketed_temperature(logits, labels)
+
+
+def _bracketed_temperature(logits: Tensor, labels: Tensor) -> tuple[float, bool]:
     def slope(log_temperature: float) -> float:
-        return _nll_slope(logits, labels, math.exp(-log_temperature))
+        return _nll_derivatives(logits, labels, math.exp(-log_temperature))[0]
 
     low, high = math.log(_LOWEST), math.log(_HIGHEST)
     at_low, at_high = slope(low), slope(high)
@@ -97,19 +113,29 @@ def _nll_temperature(logits: Tensor, labels: Tensor) -> tuple[float, bool]:
         return _LOWEST, True
     if at_high >= 0:
         return _HIGHEST, True
-    return math.exp(brentq(slope, low, high, xtol=1e-10)), False
+    return math.exp(brentq(slope, low, high, xtol=_TOLERANCE)), False
 
 
-def _nll_slope(logits: Tensor, labels: Tensor, inverse_temperature: float) -> float:
-    """Derivative of the NLL with respect to 1/T: mean of (expected logit - logit of the label)."""
-    total = logits.new_zeros((), dtype=torch.float64)
+def _nll_derivatives(
+    logits: Tensor, labels: Tensor, inverse_temperature: float
+) -> tuple[float, float]:
+    """First and second derivative of the NLL with respect to 1/T.
+
+    The means of (expected logit - logit of the label) and of the variance of the logits.
+    """
+    totals = logits.new_zeros(2, dtype=torch.float64)
     for z, y in row_blocks(logits, labels):
         # Relative to the largest logit, so that almost certain predictions keep their digits.
-        centred = z.double() - z.amax(dim=1, keepdim=True).double()
+        centred = z - z.amax(dim=1, keepdim=True)
+        own = centred.gather(1, y[:, None])[:, 0].double()
         probs = torch.softmax(centred * inverse_temperature, dim=1)
-        expected = (probs * centred.masked_fill(centred.isneginf(), 0)).sum(dim=1)
-        total += (expected - centred.gather(1, y[:, None])[:, 0]).sum()
-    return float(total / len(labels))
+        centred.masked_fill_(centred.isneginf(), 0)
+        first = probs.mul_(centred)
+        expected = first.sum(dim=1).double()
+        totals[0] += (expected - own).sum()
+        totals[1] += (first.mul_(centred).sum(dim=1).double() - expected**2).sum()
+    slope, curvature = (totals / len(labels)).tolist()
+    return slope, curvature
 
 
 def _ece_temperature(logits: Tensor, labels: Tensor) -> tuple[float, bool]:

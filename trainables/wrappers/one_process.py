@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
 from typing import Any
@@ -10,22 +11,34 @@ import ray
 import torch
 from ray import tune
 
-from trainables.config import TrialSetup
-from trainables.data.base import Data
-from trainables.report import Failed, TrialConfig, Waits, to_tune
-from trainables.trial import TrialRun, make_run
+from trainables.contract.config import TrialSetup
+from trainables.contract.report import Failed, TrialConfig, Waiting, to_tune
+from trainables.data.core.base import Data
+from trainables.runtime.devices import DeviceFailedError, release_memory
+from trainables.trials.runs import make_run
+from trainables.trials.trial import TrialRun
+from trainables.wrappers.internals import draining_nodes
 from trainables.wrappers.worker import SECONDS_BETWEEN_TRIES
+
+_SECONDS_BETWEEN_QUESTIONS = 2.0  # about nodes that will go
+
+
+class NodeDrainsError(RuntimeError):
+    """Ray has announced that this process's node will go."""
 
 
 class TuneTrial(tune.Trainable):
-    """Runs a trial (:func:`~trainables.trial.make_run`), one epoch per step.
+    """Runs a trial (:func:`~trainables.trials.runs.make_run`), one epoch per step.
 
     A trial's checkpoints lie in its own folder of the sweep's storage, where the next actor (or
     the next driver) finds them by the trial's number; Tune keeps none. An exception in a step
-    would come again, so it ends the trial as failed; only a process that dies is tried again.
+    would be raised again, so the trial has failed. Only after the death of a process is a trial
+    retried. A process whose accelerator has failed counts as dead, and so does one whose node will
+    go: its trial resumes on another node.
     """
 
     _run: TrialRun | None = None
+    _asked = -math.inf
 
     def setup(
         self,
@@ -37,14 +50,16 @@ class TuneTrial(tune.Trainable):
         assert dataset is not None and trial_setup is not None
         self._dataset = dataset
         self._trial_setup = trial_setup
-        # Of the GPUs that Ray gave this process alone, the first; others may well be visible.
-        self._device = torch.device("cuda" if ray.get_gpu_ids() else "cpu")
+        # The first of the GPUs that Ray gave this process; without any, others may be visible.
+        self._device = torch.device("cuda", 0) if ray.get_gpu_ids() else torch.device("cpu")
         self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Take up another trial."""
         if self._run is not None:
             self._run.close()
+            self._run = None
+            release_memory(self._device)
         config = TrialConfig.from_tune(new_config)
         self._run = make_run(self._dataset, self._trial_setup, config, self._device)
         return True
@@ -54,13 +69,28 @@ class TuneTrial(tune.Trainable):
         if self._run is not None:
             self._run.close()
 
+    def _check_node(self) -> None:
+        now = time.monotonic()
+        if now - self._asked > _SECONDS_BETWEEN_QUESTIONS:
+            self._asked = now
+            if ray.get_runtime_context().get_node_id() in draining_nodes():
+                raise NodeDrainsError("this node will go; the trial resumes on another one")
+
     def step(self) -> dict[str, Any]:
-        """Train one epoch; see :func:`~trainables.report.to_tune`."""
+        """Train one epoch; see :func:`~trainables.contract.report.to_tune`.
+
+        Raises:
+            DeviceFailedError: The process can no longer use its accelerator; Tune ends it.
+            NodeDrainsError: The process's node will go; the same.
+        """
         assert self._run is not None
+        self._check_node()
         try:
             report = self._run.advance()
+        except DeviceFailedError:
+            raise
         except Exception as error:
             report = Failed(f"{type(error).__name__}: {error}", traceback.format_exc())
-        if isinstance(report, Waits):
+        if isinstance(report, Waiting):
             time.sleep(SECONDS_BETWEEN_TRIES)
         return to_tune(report)

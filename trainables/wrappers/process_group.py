@@ -48,7 +48,7 @@ def _meeting_point() -> tuple[str, int]:
 
 
 def _join(host: str, port: int, on_gpus: bool) -> None:
-    """Join the group; own loops find what ``torchrun`` would tell them in the environment."""
+    """Join the group; own loops find what ``torchrun`` would set in the environment."""
     context = train.get_context()
     os.environ |= {
         "MASTER_ADDR": host,

@@ -9,14 +9,11 @@ from typing import Any
 
 import ray
 from ray import train, tune
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
-from trainables.config import TrialSetup, trial_folder
-from trainables.report import Failed, Report, TrialConfig, Waits, to_tune
-from trainables.wrappers.internals import (
-    TRAIN_SETTINGS,
-    data_parallel_trainer,
-    give_back_abandoned_places,
-)
+from trainables.contract.config import TrialSetup, trial_folder
+from trainables.contract.report import Failed, Report, TrialConfig, Waiting, to_tune
+from trainables.wrappers.internals import TRAIN_SETTINGS, release_abandoned_placement_groups
 from trainables.wrappers.process_group import ProcessGroup
 from trainables.wrappers.worker import Mail, Order, TrialFailedError, Work, run_worker
 
@@ -46,7 +43,7 @@ class TuneTrialOfWorkers(tune.Trainable):
 
     Reports what :class:`~trainables.wrappers.one_process.TuneTrial` does. As there, a trial keeps
     its checkpoints itself. When a worker dies all end, and the error reaches the sweep's driver,
-    where the trial comes again, to go on from its last checkpoint.
+    where the trial is retried, to continue from its last checkpoint.
     """
 
     _group: _WorkerGroup | None = None
@@ -71,7 +68,7 @@ class TuneTrialOfWorkers(tune.Trainable):
         return True
 
     def step(self) -> dict[str, Any]:
-        """Train one epoch; see :func:`~trainables.report.to_tune`."""
+        """Train one epoch; see :func:`~trainables.contract.report.to_tune`."""
         if self._group is None:
             self._group = _WorkerGroup(*self._given, name=trial_folder(self._order.config.number))
         report = self._group.advance(self._order)
@@ -95,7 +92,7 @@ class _WorkerGroup:
             os.environ.setdefault(variable, value)
         on_gpus = workers.gpus > 0
         self._mail = ray.remote(num_cpus=0)(Mail).remote(workers.count)
-        self._trainer = data_parallel_trainer()(
+        self._trainer = DataParallelTrainer(
             run_worker,
             train_loop_config={"work": Work(dataset, setup, on_gpus, self._mail)},
             backend_config=ProcessGroup(on_gpus),
@@ -126,15 +123,15 @@ class _WorkerGroup:
         coming = self._mail.next_report.remote()
         while not ray.wait([coming], timeout=_SECONDS_BETWEEN_LOOKS)[0]:
             # They may wait for places that a trial that died has left reserved.
-            give_back_abandoned_places()
+            release_abandoned_placement_groups()
         report: Report | None = ray.get(coming)
         if report is None:
             return self._failure()
-        self._waits = isinstance(report, Waits)
+        self._waits = isinstance(report, Waiting)
         return report
 
     def _failure(self) -> Failed:
-        """Why a trial cannot go on; raises what it may go on after."""
+        """Why a trial cannot continue; raises what it may continue after."""
         error = self._errors[0]
         failures = (
             list(error.worker_failures.values())

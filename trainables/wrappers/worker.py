@@ -1,4 +1,4 @@
-"""What each worker of trials of several workers does, and how it is told. Imports no PyTorch."""
+"""What each worker of a trial with several workers does. Imports no PyTorch."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import ray
 
-from trainables.config import TrialSetup
-from trainables.report import Failed, Report, TrialConfig, Waits
+from trainables.contract.config import TrialSetup
+from trainables.contract.report import Failed, Report, TrialConfig, Waiting
 
 SECONDS_BETWEEN_TRIES = 5.0  # to write to a storage that cannot be written
 
@@ -37,7 +37,7 @@ class Mail:
         self._reports: asyncio.Queue[Report | None] = asyncio.Queue()
 
     async def order(self, order: Order | None) -> None:
-        """Tell all workers what to do; None ends them."""
+        """Give all workers their order; None ends them."""
         for orders in self._orders:
             orders.put_nowait(order)
 
@@ -46,16 +46,16 @@ class Mail:
         return await self._orders[rank].get()
 
     async def tell(self, report: Report | None) -> None:
-        """Tell the process of the trial; None where the workers have ended."""
+        """Report to the process of the trial; None if the workers have ended."""
         self._reports.put_nowait(report)
 
     async def next_report(self) -> Report | None:
-        """Wait for what a worker tells."""
+        """Wait for a worker's report."""
         return await self._reports.get()
 
 
 class TrialFailedError(Exception):
-    """A trial cannot go on: ``args`` are the fields of a :class:`~trainables.report.Failed`."""
+    """A trial failed: ``args`` are the fields of :class:`~trainables.contract.report.Failed`."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,14 @@ def run_worker(loop_config: dict[str, Work]) -> None:
     """Train what is ordered, one trial after the other, with the process group set up.
 
     Raises:
-        TrialFailedError: The trial cannot go on. The other workers cannot know, so all of them end.
+        TrialFailedError: The trial cannot continue. The other workers cannot know, so all of them
+        end.
     """
     from torch import distributed
 
-    from trainables.internals import lost_a_peer
-    from trainables.trial import make_run
+    from trainables.runtime.devices import DeviceFailedError, release_memory
+    from trainables.runtime.internals import lost_a_peer
+    from trainables.trials.runs import make_run
     from trainables.wrappers.process_group import worker_device
 
     work = loop_config["work"]
@@ -96,13 +98,15 @@ def run_worker(loop_config: dict[str, Work]) -> None:
             if order.trial != trial:
                 if run is not None:
                     run.close()
+                    run = None
+                    release_memory(device)
                 run, trial = make_run(dataset, work.setup, order.config, device), order.trial
             assert run is not None
-            while isinstance(report := run.advance(), Waits):  # the others may not have to
+            while isinstance(report := run.advance(), Waiting):  # the others may not have to
                 work.mail.tell.remote(report)
                 time.sleep(SECONDS_BETWEEN_TRIES)
         except Exception as error:
-            if lost_a_peer(error):
+            if isinstance(error, DeviceFailedError) or lost_a_peer(error):
                 raise
             reason = f"{type(error).__name__}: {error}"
             raise TrialFailedError(reason, traceback.format_exc()) from None

@@ -4,19 +4,21 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from ray.tune.schedulers import TrialScheduler
 
-from sweeps.cluster.callback import LedgerCallback
-from sweeps.cluster.scheduler import LedgerScheduler
-from sweeps.cluster.searcher import LedgerSearcher
-from sweeps.search.ledger import Ledger
-from tests.builders import ledger_of, make_sweep, new_store
-from trainables.report import Progressed, Waits, to_tune
+from sweeps.cluster.callback import QueueCallback
+from sweeps.cluster.scheduler import QueueScheduler
+from sweeps.cluster.searcher import QueueSearcher
+from sweeps.errors import UserError
+from sweeps.search.trial_queue import TrialQueue
+from tests.builders import make_sweep, new_store, queue_of
+from trainables.contract.report import Progressed, Waiting, to_tune
 
 EPOCHS = 9
 
 
-def new_ledger(folder: Path, **sections: Any) -> Ledger:
+def new_queue(folder: Path, **sections: Any) -> TrialQueue:
     known = {
         "losses": ["focal"],
         "training": {"epochs": EPOCHS},
@@ -24,7 +26,7 @@ def new_ledger(folder: Path, **sections: Any) -> Ledger:
         "scheduler": {"grace_period": 3, "reduction_factor": 3},
     }
     sweep = make_sweep("called", **{**known, **sections})
-    return ledger_of(sweep, new_store(folder, sweep))
+    return queue_of(sweep, new_store(folder, sweep))
 
 
 def trial(number: int) -> Any:
@@ -40,9 +42,35 @@ def report(val_nll: float, *epochs: int) -> dict[str, Any]:
     return to_tune(Progressed(tuple(entries), done=False))
 
 
+def test_a_driver_that_lost_its_sweep_ends(tmp_path: Path) -> None:
+    def check() -> None:
+        raise UserError("the lease is gone")
+
+    with pytest.raises(UserError, match="the lease is gone"):
+        QueueCallback(new_queue(tmp_path), check=check).on_step_end(1, [])
+
+
+def test_deaths_on_nodes_that_drain_are_no_trials_fault(tmp_path: Path) -> None:
+    queue = new_queue(tmp_path)
+    drains = [True]
+    callback = QueueCallback(queue, nodes_drain=lambda: drains[0])
+    searcher = QueueSearcher(queue, lambda: 1)
+    for _ in range(9):
+        config = searcher.suggest("moves")
+        assert isinstance(config, dict)
+        assert config["number"] == 0
+        callback.on_trial_error(0, [], trial(0))
+    drains[0] = False
+    for _ in range(4):
+        assert queue.record(0).state == "running"
+        assert isinstance(searcher.suggest("dies"), dict)
+        callback.on_trial_error(0, [], trial(0))
+    assert queue.record(0).state == "failed"
+
+
 def test_epochs_whose_reports_were_lost_come_with_the_next_one(tmp_path: Path) -> None:
-    ledger = new_ledger(tmp_path)
-    searcher, callback = LedgerSearcher(ledger, lambda: 2), LedgerCallback(ledger)
+    queue = new_queue(tmp_path)
+    searcher, callback = QueueSearcher(queue, lambda: 2), QueueCallback(queue)
     config = searcher.suggest("first")
     assert isinstance(config, dict)
     first = trial(config["number"])
@@ -52,7 +80,7 @@ def test_epochs_whose_reports_were_lost_come_with_the_next_one(tmp_path: Path) -
     again = searcher.suggest("second")
     assert again == config
     callback.on_trial_result(0, [], trial(config["number"]), report(1.0, 1, 2, 3, 4))
-    record = ledger.records[config["number"]]
+    record = queue.records[config["number"]]
     assert [entry["epoch"] for entry in record.history] == [1, 2, 3, 4]
     callback.on_trial_result(0, [], trial(config["number"]), report(1.0, 4))
     callback.on_trial_result(0, [], trial(config["number"]), report(1.0, 5))
@@ -60,11 +88,11 @@ def test_epochs_whose_reports_were_lost_come_with_the_next_one(tmp_path: Path) -
 
 
 def test_asha_judges_the_epoch_of_the_rung_whichever_report_it_comes_with(tmp_path: Path) -> None:
-    ledger = new_ledger(tmp_path)
-    asha = LedgerScheduler(ledger)
+    queue = new_queue(tmp_path)
+    asha = QueueScheduler(queue)
     decisions = {}
     for nll in (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.15):
-        record = ledger.next()
+        record = queue.next()
         assert record is not None
         asha.on_trial_add(None, trial(record.number))
         # The last one is good at epoch 3, which it reports together with its bad fourth.
@@ -72,5 +100,5 @@ def test_asha_judges_the_epoch_of_the_rung_whichever_report_it_comes_with(tmp_pa
         decisions[nll] = asha.on_trial_result(None, trial(record.number), report(nll, *epochs))
     assert decisions[0.5] == TrialScheduler.STOP
     assert decisions[0.15] == TrialScheduler.CONTINUE
-    waits = to_tune(Waits("disk full"))
+    waits = to_tune(Waiting("disk full"))
     assert asha.on_trial_result(None, trial(6), waits) == TrialScheduler.CONTINUE

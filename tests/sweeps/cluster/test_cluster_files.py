@@ -1,6 +1,7 @@
 """What ``ray up`` and KubeRay get: in form, of this version, and not open to the world."""
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,33 @@ def test_kuberay_gets_this_version_of_ray_with_a_token() -> None:
     assert job["spec"]["clusterSelector"] == {"ray.io/cluster": cluster["metadata"]["name"]}
 
 
-@pytest.mark.parametrize("name", ["cluster.yaml", "deploy/kuberay.yaml", "deploy/Dockerfile"])
+def test_a_job_of_a_queue_resumes_whenever_it_starts_again() -> None:
+    (job,) = YAML(typ="safe", pure=True).load_all((ROOT / "deploy/rayjob.yaml").read_text())
+    assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
+    assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"]
+    spec = job["spec"]
+    assert spec["suspend"] is spec["shutdownAfterJobFinishes"] is True
+    assert "calsweep run quickstart --or-resume --address auto" in spec["entrypoint"]
+    cluster = spec["rayClusterSpec"]
+    assert cluster["rayVersion"].rpartition(".")[0] == ray.__version__.rpartition(".")[0]
+    assert cluster["authOptions"] == {"mode": "token"}
+    assert "enableInTreeAutoscaling" not in cluster  # what Kueue does not admit
+    for group in cluster["workerGroupSpecs"]:
+        assert group["replicas"] == group["minReplicas"] == group["maxReplicas"]
+
+
+def test_bytecode_is_compiled_when_the_environment_is_made() -> None:
+    """``cluster.yaml`` and users make theirs by ``uv sync``, which reads this."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["uv"]
+    assert settings["compile-bytecode"] is True
+    image = (ROOT / "deploy/Dockerfile").read_text()
+    assert "--compile-bytecode" in image
+    assert "compileall -q calsweep sweeps trainables search_spaces" in image
+
+
+@pytest.mark.parametrize(
+    "name", ["cluster.yaml", "deploy/kuberay.yaml", "deploy/rayjob.yaml", "deploy/Dockerfile"]
+)
 def test_no_secret_lies_in_them(name: str) -> None:
     text = (ROOT / name).read_text()
     assert not re.search(r"AKIA[0-9A-Z]{16}|://[^/\s]+:[^/\s]+@", text)

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import ray
 from rich.console import Console
 
-import trainables.precision
+import trainables.engine.precision
 from sweeps.cluster import connection, devices
 from sweeps.cluster.devices import Gpu, gpu_share, settle_devices
 from sweeps.cluster.internals import agents_may_be_slow
@@ -20,7 +21,7 @@ from sweeps.runner import run_sweep
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import make_sweep
 from tests.harness.ray_cluster import RayCluster
-from trainables.workload import Workload
+from trainables.engine.workload import Workload
 
 GIB = 2**30
 SMALL = Workload(
@@ -49,6 +50,20 @@ def test_shares(
 ) -> None:
     sweep = make_sweep(scaling=scaling)
     assert gpu_share(sweep, workload, Gpu("G", memory * GIB, True), [{"CPU": 4}, node]) == share
+
+
+def test_two_views_take_twice_the_memory() -> None:
+    encoder = {"loss": "supcon", "training": {"batch_size": 128}}
+    shares = [
+        gpu_share(
+            make_sweep(model={"name": "small_cnn"}, **sections),
+            replace(LARGE, operations=1.0),
+            Gpu("G", 40 * GIB, True),
+            [{"CPU": 64, "GPU": 1}],
+        )
+        for sections in ({"encoder": encoder}, {"training": {"batch_size": 256}}, {})
+    ]
+    assert shares[0] == shares[1] > shares[2]
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +114,7 @@ def test_precision_follows_the_gpus(
 def test_precision_follows_the_cpus_and_the_model(
     fake_gpus: None, monkeypatch: pytest.MonkeyPatch, has_bfloat16: bool, width: int, precision: str
 ) -> None:
-    monkeypatch.setattr(trainables.precision, "cpu_has_bfloat16", lambda: has_bfloat16)
+    monkeypatch.setattr(trainables.engine.precision, "cpu_has_bfloat16", lambda: has_bfloat16)
     sweep = make_sweep(
         scaling={"gpus_per_worker": 0},
         model={"name": "small_cnn", "width": width},
@@ -129,7 +144,7 @@ def test_gpus_that_stay_idle_settle_no_precision(
 def test_cpus_that_are_still_to_come_may_be_others(
     fake_gpus: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trainables.precision, "cpu_has_bfloat16", lambda: True)
+    monkeypatch.setattr(trainables.engine.precision, "cpu_has_bfloat16", lambda: True)
     monkeypatch.setattr(devices, "nodes_to_come", lambda: [{"CPU": 8.0}])
     sweep = make_sweep(scaling={"gpus_per_worker": 0}, model={"name": "small_cnn", "width": 64})
     assert settle_devices(sweep, load_data(sweep))[0].training.precision == "float32"
@@ -137,14 +152,14 @@ def test_cpus_that_are_still_to_come_may_be_others(
 
 TWO_NODES = """
 import os, sys
-import trainables.precision
+import trainables.engine.precision
 from sweeps.cluster.connection import connected
 from sweeps.cluster.devices import settle_devices
 from sweeps.planning.data import load_data
 from tests.builders import make_sweep
 
 # Shipped by value, so that each node answers for itself.
-trainables.precision.cpu_has_bfloat16 = lambda: os.environ["HAS_BFLOAT16"] == "yes"
+trainables.engine.precision.cpu_has_bfloat16 = lambda: os.environ["HAS_BFLOAT16"] == "yes"
 sweep = make_sweep(model={"name": "small_cnn", "width": 64})
 with connected(sys.argv[1]):
     print(settle_devices(sweep, load_data(sweep))[0].training.precision)

@@ -1,37 +1,23 @@
-"""What :mod:`sweeps.cluster.internals` and its like on the workers lean on in Ray."""
+"""What :mod:`sweeps.cluster.internals` and its like on the workers do, also where Ray lacks it."""
 
 import importlib
-import logging
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
 
 import pytest
-import ray
 from ray._private.state import state
 from ray.core.generated.autoscaler_pb2 import ClusterConfig
 
 from sweeps.cluster.internals import (
-    CHATTY_LOGGERS,
-    JOB_CONFIGURATION,
-    LOCAL_SETTINGS,
-    SECONDS_TO_STOP,
+    agents_may_be_slow,
+    ended_by_interrupts,
+    killed_for_memory,
     nodes_to_come,
+    processes_kept,
 )
-from trainables.wrappers.internals import TRAIN_SETTINGS
-
-
-def test_ray_still_reads_what_is_set() -> None:
-    source = b"".join(path.read_bytes() for path in Path(ray.__file__).parent.rglob("*.py"))
-    compiled = Path(ray._raylet.__file__).read_bytes()
-    for name in (*LOCAL_SETTINGS, *TRAIN_SETTINGS, SECONDS_TO_STOP, JOB_CONFIGURATION):
-        # What is compiled in is named without the prefix.
-        known = name.encode() in source or name.removeprefix("RAY_").encode() in compiled
-        assert known, name
-
-
-def test_the_chatty_loggers_are_there() -> None:
-    for name in CHATTY_LOGGERS:
-        importlib.import_module(name)
-        assert isinstance(logging.root.manager.loggerDict.get(name), logging.Logger), name
+from trainables.runtime.hosts import provides
+from trainables.wrappers.internals import release_abandoned_placement_groups
 
 
 def test_what_the_autoscaler_may_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,3 +29,63 @@ def test_what_the_autoscaler_may_start(monkeypatch: pytest.MonkeyPatch) -> None:
     assert nodes_to_come() == [{"CPU": 4}, {"CPU": 4}, {"CPU": 16}]
     monkeypatch.setattr(state, "get_cluster_config", lambda: None)
     assert nodes_to_come() == []
+
+
+@pytest.mark.parametrize(
+    ("use", "module", "owner", "name"),
+    [
+        (
+            agents_may_be_slow,
+            "ray._private.node",
+            "Node",
+            "start_raylet",
+        ),
+        (
+            lambda: killed_for_memory(print),
+            "ray.air.execution._internal.actor_manager",
+            "RayActorManager",
+            "_actor_task_failed",
+        ),
+        (
+            lambda: processes_kept(int, int),
+            "ray.tune.execution.tune_controller",
+            "TuneController",
+            "_maybe_reuse_cached_actor",
+        ),
+        (
+            ended_by_interrupts,
+            "ray.air.execution._internal.actor_manager",
+            "RayActorManager",
+            "cleanup",
+        ),
+    ],
+)
+def test_what_needs_something_that_ray_lacks_is_off_and_says_so_once(
+    use: Callable[[], AbstractContextManager[None]],
+    module: str,
+    owner: str,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    kind = getattr(importlib.import_module(module), owner)
+    monkeypatch.delattr(kind, name)
+    before = dict(vars(kind))
+    provides.cache_clear()
+    for _ in range(2):
+        with use():
+            assert dict(vars(kind)) == before
+    provides.cache_clear()
+    (line,) = caplog.messages
+    assert line.endswith(f"is off: this version has no {module}:{owner}.{name}")
+
+
+def test_without_a_way_to_ask_for_them_there_are_no_nodes_and_no_places(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(type(state), "get_cluster_config")
+    monkeypatch.delattr(type(state), "_connect_and_get_accessor", raising=False)  # not in 2.55
+    provides.cache_clear()
+    found: list[Any] = [nodes_to_come(), release_abandoned_placement_groups()]
+    provides.cache_clear()
+    assert found == [[], False]

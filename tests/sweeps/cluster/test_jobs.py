@@ -12,6 +12,7 @@ import pytest
 
 import sweeps.cluster.jobs
 from sweeps.cluster.job_client import ask, dashboard_url
+from sweeps.cluster.jobs import submit_resume
 from sweeps.cluster.shipping import SWEEP_FILE, stage
 from sweeps.errors import UserError
 from sweeps.planning.portability import check_reachable
@@ -32,7 +33,7 @@ from trainables.losses import CalibrationLoss
 HERE = Path({folder!r})
 
 class Held(CalibrationLoss):
-    '''Cross-entropy that waits while it is told to, so that there is something to stop.'''
+    '''Cross-entropy that waits while it is reported to, so that there is something to stop.'''
     looks_across_batch = False
     def __init__(self, num_classes, alpha=1.0):
         super().__init__(num_classes)
@@ -175,7 +176,7 @@ def test_a_sweep_is_submitted_stopped_and_resumed(cluster: RayCluster, workplace
     assert f"{job}: STOPPED" in stopped.stdout
     assert f"`calsweep resume remote --storage {store} --address {cluster.url}`" in stopped.stdout
     assert (
-        "interrupted; `calsweep resume remote` goes on"
+        "interrupted; `calsweep resume remote --storage "
         in calsweep(workplace, "logs", job, *at).stdout
     )
     before = finished()
@@ -200,7 +201,8 @@ def test_a_sweep_is_submitted_stopped_and_resumed(cluster: RayCluster, workplace
 @pytest.mark.slow
 def test_a_job_that_fails(cluster: RayCluster, workplace: Path) -> None:
     at = ("--address", cluster.url)
-    missing = calsweep(workplace, "resume", "nosuch", *at, "--storage", str(workplace / "store"))
+    unseen = str(workplace / "not-on-this-machine")  # a folder that is seen is checked at once
+    missing = calsweep(workplace, "resume", "nosuch", *at, "--storage", unseen)
     job = missing.stdout.splitlines()[-1]
     followed = calsweep(workplace, "logs", job, "--follow", *at)
     assert followed.returncode == 1
@@ -323,7 +325,7 @@ def test_calsweeps_own_folder_is_sent_once(tmp_path: Path) -> None:
     assert not any(name.startswith("trainables/") for name in shipment.modules)
 
 
-def parquet(**paths: str) -> dict[str, object]:
+def parquet(**paths: str | list[str]) -> dict[str, object]:
     return {"dataset": {"name": "parquet", "train": "/d/a.parquet", "test": "/d/b.parquet"} | paths}
 
 
@@ -344,6 +346,32 @@ def parquet(**paths: str) -> dict[str, object]:
             r"'sqlite:///m\.db' is a file of this mach",
         ),
         ("/s", {"tracking": {"uri": "http://me:secret@m:5000"}}, r"tracking\.uri holds a password"),
+        (
+            "/s",
+            {"model": {"name": "small_cnn", "weights": "s3://me:secret@b/w.pt"}},
+            r"model\.weig",
+        ),
+        (
+            "/s",
+            {"dataset": {"name": "my:load", "connection": "postgresql://me:secret@db/x"}},
+            r"dataset\.connection holds a password",
+        ),
+        (
+            "/s",
+            {"dataset": {"name": "my:load", "connection": "host=db user=me password=secret"}},
+            r"dataset\.connection holds a password",
+        ),
+        ("/s", {"dataset": {"name": "my:load", "api_key": "secret"}}, r"dataset\.api_key holds"),
+        (
+            "/s",
+            {"dataset": {"name": "my:load", "parts": [{"at": ["s3://b/1", "s3://me:secret@b/2"]}]}},
+            r"dataset\.parts\.at holds a password",
+        ),
+        (
+            "/s",
+            parquet(train=["/d/a.parquet", "b.parquet"]),
+            r"dataset\.train = 'b\.parquet' is relative to this fol",
+        ),
     ],
 )
 def test_what_another_machine_would_not_know(
@@ -352,6 +380,30 @@ def test_what_another_machine_would_not_know(
     with pytest.raises(UserError, match=message) as refused:
         check_reachable(storage, parse_sweep({**SWEEP, **sections}))
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "model.weights=s3://me:secret@b/w",
+        "training.lr=1",
+        "search.trials=secret",
+        "search={trials: 1}",
+    ],
+)
+def test_a_resume_sends_no_value_that_is_no_budget(
+    override: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def send(*_: object) -> None:
+        raise AssertionError("it is sent")
+
+    monkeypatch.setattr("sweeps.cluster.jobs._submit", send)
+    with pytest.raises(UserError, match=r"allowed: search\.trials=NUMBER") as refused:
+        submit_resume("birds", "s3://bucket/x", None, ["search.max_hours=8", override], print)
+    assert "secret" not in str(refused.value)
+    with pytest.raises(AssertionError, match="it is sent"):
+        budgets = ["search.max_hours=.5", "search.trials=90"]
+        submit_resume("birds", "s3://bucket/x", None, budgets, print)
 
 
 @pytest.mark.parametrize("tracking", [None, "sqlite:////mnt/m.db", "http://m:5000"])
@@ -383,3 +435,8 @@ def test_the_cluster_goes_away(cluster: RayCluster, workplace: Path) -> None:
     assert following.returncode == 1
     assert f"the connection to {cluster.url} was lost" in said
     assert "Traceback" not in said
+
+
+def test_a_sweep_that_does_not_exist_is_not_resumed_as_a_job(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no sweep named 'birds'"):
+        submit_resume("birds", str(tmp_path), None, (), print)

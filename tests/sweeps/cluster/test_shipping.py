@@ -123,7 +123,7 @@ def test_a_driver_copies_only_what_was_sent_with_its_job(
 def test_copies_of_jobs_that_were_killed_are_cleared_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each job's driver does so as it begins; here without going on in its copy."""
+    """Each job's driver does so as it begins; here without continuing in its copy."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     (sent := tmp_path / "sent").mkdir()
     (sent / "own.py").touch()

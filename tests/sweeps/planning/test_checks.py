@@ -9,6 +9,7 @@ from sweeps.errors import UserError
 from sweeps.planning.checks import check_sweep
 from sweeps.planning.data import load_data
 from sweeps.planning.data_fit import fit_to_data
+from sweeps.search.rules import rule_of
 from sweeps.sweep_file.schema import SweepFile
 from tests.builders import make_sweep
 
@@ -182,7 +183,7 @@ def test_an_objective_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     scaled = aiming("checked_metrics:cost_scaled", constraints={"val_cost": 2})
     check_sweep(scaled)
-    assert scaled.objective == scaled.rule.objective == "val_cost_scaled"
+    assert scaled.objective == rule_of(scaled).objective == "val_cost_scaled"
     for objective, message in (
         ("checked_metrics:csot", "search.objective 'checked_metrics:csot' cannot be imported"),
         ("checked_metrics:ece", "is called as a metric of calsweep, ece; give it another name"),

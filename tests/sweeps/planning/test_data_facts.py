@@ -1,5 +1,6 @@
-"""What the data allow to be told, said before anything is started."""
+"""What the data allow to be reported, said before anything is started."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from PIL import Image
 
 from sweeps.planning.data_facts import data_facts
 from sweeps.planning.data_fit import fit_to_data
+from sweeps.store.skipped import skipped_files
 from tests.builders import make_sweep
 from tests.harness.command import calsweep
 from trainables.data import load_dataset
@@ -20,31 +22,43 @@ def test_how_much_there_is_and_what_it_can_tell_apart(share: float, judging: int
     facts = data_facts(fit_to_data(sweep, dataset), dataset)
     assert facts["data"] == "1,078 training, 360 validation, 359 test samples of 10 classes"
     assert facts["held"] == "in memory, 115.0 kB"
-    told = facts["can tell apart"]
+    told = facts["can detect"]
     assert f"differences in ECE of {detectable_difference(judging):.3f} or more" in told
     assert f"by {judging} validation samples" in told
     assert "give dataset.validation more samples" in told
 
 
+def test_skipped_samples_are_counted_and_listed() -> None:
+    lines = ["12 of 90 samples are skipped:", *(f"row {row}: no label" for row in range(12))]
+    dataset = replace(load_dataset("digits", seed=0), notes=("\n".join(lines),))
+    told = data_facts(fit_to_data(make_sweep(), dataset), dataset)["skipped"]
+    assert told.splitlines() == [*lines[:11], "... and 2 more lines"]
+    assert skipped_files(dataset) == {"skipped_samples.txt": "\n".join(lines).encode()}
+    assert not skipped_files(load_dataset("digits", seed=0))
+
+
 def test_other_objectives_promise_nothing() -> None:
     dataset = load_dataset("digits", seed=0)
     sweep = make_sweep(search={"objective": "val_nll"})
-    assert "can tell apart" not in data_facts(sweep, dataset)
+    assert "can detect" not in data_facts(sweep, dataset)
 
 
 @pytest.mark.slow
-def test_check_says_so_and_goes_without_data_that_are_elsewhere(tmp_path: Path) -> None:
+def test_check_says_so_and_fails_without_the_data(tmp_path: Path) -> None:
     (tmp_path / "sweep.yaml").write_text("name: a\ndataset: digits\nlosses: [focal]\n")
     told = calsweep(tmp_path, "check", "sweep.yaml").stdout
     assert "360 validation" in told
     assert "small_cnn" in told
+    assert "SGD with momentum 0.9, learning rate 0.05" in told
+    assert "an epoch on a" in told
     elsewhere = "dataset={name: npz, train: /not/here.npz, inputs: x, label: y}"
     run = calsweep(tmp_path, "check", "sweep.yaml", "--set", elsewhere)
-    assert run.returncode == 0
-    assert "cannot be loaded here" in run.stdout
+    assert run.returncode == 2
+    assert "/not/here.npz" in run.stderr
+    assert "`calsweep check --no-data` checks the rest" in run.stderr
+    assert not run.stdout
     assert (
-        "not looked at"
-        not in calsweep(tmp_path, "check", "sweep.yaml", "--set", elsewhere, "--no-data").stdout
+        calsweep(tmp_path, "check", "sweep.yaml", "--set", elsewhere, "--no-data").returncode == 0
     )
     assert list(tmp_path.iterdir()) == [tmp_path / "sweep.yaml"]
 

@@ -1,5 +1,6 @@
 """What is asked of a sweep once its data are loaded."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from sweeps.planning.checks import check_sweep
 from sweeps.planning.data_fit import fit_to_data
 from sweeps.planning.plan import plan_facts
 from sweeps.planning.quick_checks import check_at_once_if_doubtful
+from sweeps.sweep_file.loading import dump_sweep, read_resolved, read_sweep
 from sweeps.sweep_file.schema import SweepFile
 from tests.builders import make_sweep
 from trainables.data import Dataset, load_dataset
@@ -35,7 +37,40 @@ def test_a_sweep_without_model_gets_the_default_one_of_its_data(tmp_path: Path) 
     assert fit_to_data(sweep, digits).model.name == "small_cnn"
     fitted = fit_to_data(sweep, table(tmp_path))
     assert fitted.model.name == "table_mlp"
-    assert fitted.model_copy(update={"model": sweep.model}) == sweep
+    unchanged = {"model": sweep.model, "training": sweep.training}
+    assert fitted.model_copy(update=unchanged) == sweep
+
+
+def test_what_training_leaves_out_depends_on_the_model(tmp_path: Path) -> None:
+    data = table(tmp_path)
+    fitted = fit_to_data(without_model(training={"lr": 0.002}), data).training
+    assert (fitted.optimizer, fitted.lr, fitted.epochs) == ("adam", 0.002, 30)
+    assert fitted.batch_size == 16  # of 29 samples; the usual 128 would be one step an epoch
+    given = without_model(training={"optimizer": "sgd", "batch_size": 24})
+    fitted = fit_to_data(given, data).training
+    assert (fitted.optimizer, fitted.lr, fitted.batch_size) == ("sgd", 0.1, 24)
+    adam = make_sweep(model="resnet18_cifar", training={"optimizer": "adam"})
+    fitted = fit_to_data(adam, load_dataset("digits", seed=0)).training
+    assert (fitted.lr, fitted.epochs) == (0.001, 200)
+
+
+def test_the_stored_file_is_complete_and_the_recipe_is_settled_once(tmp_path: Path) -> None:
+    data = table(tmp_path)
+    sweep = without_model(training={"lr": 0.002})
+    assert sweep.model_dump()["training"] == {"lr": 0.002}
+    assert read_sweep(dump_sweep(sweep), "a") == sweep
+    fitted = fit_to_data(sweep, data)
+    stored = read_resolved(dump_sweep(fitted), "a")
+    assert stored == fitted
+    assert fit_to_data(stored, data) == fitted
+    assert fitted.training.model_dump() == asdict(fitted.training.config())
+
+
+def test_a_budget_of_epochs_has_room_for_the_usual_ones(tmp_path: Path) -> None:
+    data, search = table(tmp_path), {"max_epochs": 20}
+    with pytest.raises(UserError, match=r"max_epochs = 20 is less than training.epochs = 30"):
+        fit_to_data(without_model(search=search), data)
+    fit_to_data(without_model(search=search, training={"epochs": 20}), data)
 
 
 def test_options_may_be_those_of_the_default_model(tmp_path: Path) -> None:
@@ -47,7 +82,8 @@ def test_options_may_be_those_of_the_default_model(tmp_path: Path) -> None:
 
 def test_a_named_model_stays(tmp_path: Path) -> None:
     sweep = make_sweep(model={"name": "mlp", "depth": 1})
-    assert fit_to_data(sweep, load_dataset("digits", seed=0)) == sweep
+    fitted = fit_to_data(sweep, load_dataset("digits", seed=0))
+    assert fitted.model_copy(update={"training": sweep.training}) == sweep
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from sweeps.sweep_file.loading import (
     load_sweep,
     parse_sweep,
 )
-from sweeps.tracking.story import story_files
+from sweeps.tracking.run_content import story_files
 from tests.builders import make_sweep
 from tests.harness import tracked
 

@@ -17,7 +17,7 @@ from tests.builders import make_sweep, shown
             {"search": {"trials": 20}},
             {
                 "trials": "20: the baseline, 6 published, 13 searched",
-                "finalists": "at most 8 more: 3 settings and the baseline, 2 new seeds each",
+                "finalists": "at most 8 more: 3 settings and the baseline, 2 fresh seeds each",
                 "epochs": "at most 9 a trial; poor trials stop at 1, 3 by val_nll",
                 "in all": "at most 252 epochs",
             },
@@ -64,7 +64,7 @@ from tests.builders import make_sweep, shown
             {"losses": ["brier"], "scheduler": {"name": "none"}},
             {
                 "trials": "2: the baseline, 1 published, 0 searched",
-                "finalists": "at most 4 more: 3 settings and the baseline, 2 new seeds each",
+                "finalists": "at most 4 more: 3 settings and the baseline, 2 fresh seeds each",
                 "epochs": "at most 9 a trial",
             },
         ),
@@ -73,7 +73,7 @@ from tests.builders import make_sweep, shown
             {
                 "trials": "3: the baseline, 1 published, 1 searched; there are no other settings, "
                 "so search.trials = 50 is not met",
-                "finalists": "at most 6 more: 3 settings and the baseline, 2 new seeds each",
+                "finalists": "at most 6 more: 3 settings and the baseline, 2 fresh seeds each",
             },
         ),
         (

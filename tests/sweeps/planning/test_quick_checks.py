@@ -1,4 +1,4 @@
-"""Typing errors are told before Ray is started, and what is right does not wait for torch."""
+"""Typing errors are reported before Ray is started, and what is right does not wait for torch."""
 
 import subprocess
 import sys

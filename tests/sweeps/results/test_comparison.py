@@ -1,16 +1,24 @@
-"""What the choice is worth: compared with cross-entropy, and with it after a temperature."""
+"""The selected setting compared with cross-entropy, without and with a temperature."""
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from sweeps.results.comparison import Comparison, compare, in_words, verdict
+from sweeps.results.comparison import (
+    Comparison,
+    compare,
+    compare_on_test_split,
+    in_words,
+    verdict,
+)
 from sweeps.search.record import TrialRecord
 from tests.builders import baseline, finalist, ranked, trial
-from trainables.outcome import write_predictions
-from trainables.storage import Folder
+from trainables import metrics as M
+from trainables.files.storage import Folder
+from trainables.trials.outcome import write_predictions
 
 
 def logits_of(factor: float, samples: int = 4000) -> tuple[torch.Tensor, torch.Tensor]:
@@ -59,7 +67,7 @@ def test_a_better_choice_is_supported_against_the_plain_baseline_alone(tmp_path:
     first, second, last = in_words([plain, scaled])
     assert first.startswith("Better than cross_entropy? Yes, that is supported: ECE -0.")
     assert "Not supported, it may be chance" in second
-    assert last.startswith("Nothing here is shown to beat cross_entropy + temperature scaling")
+    assert last.startswith("No setting is shown to beat cross_entropy + temperature scaling")
 
 
 def test_a_worse_choice_is_told(tmp_path: Path) -> None:
@@ -96,5 +104,96 @@ def test_predictions_of_other_samples_are_not_compared(tmp_path: Path) -> None:
     read = written(tmp_path, factors)
     logits, labels = logits_of(1.0)
     write_predictions(Folder(str(tmp_path / "4")), "validation", (logits, labels.flip(0)))
-    with pytest.raises(ValueError, match="predicts other validation samples than those before it"):
+    with pytest.raises(ValueError, match="predicts other samples than the trials before it"):
         compare(ranked(records), read)
+
+
+def test_no_run_is_counted_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither side's runs are among the others that the variance over seeds is estimated from."""
+    calls: list[dict[str, Any]] = []
+
+    def spy(name: str, ours: Any, theirs: Any, labels: Any, **more: Any) -> M.Difference:
+        calls.append({"ours": ours, "theirs": theirs, **more})
+        return M.Difference(name, 0.0, 0.0, 0.0, "not supported")
+
+    monkeypatch.setattr(M, "difference", spy)
+    records, factors = sweep_of(1.0, 2.0)
+    third = trial(7, val_ece=0.03)
+    records += [third, *(finalist(7 + seed, third, seed, val_ece=0.03) for seed in (1, 2))]
+    compare(ranked(records), written(tmp_path, {**factors, 8: 1.3, 9: 1.31}))
+    assert len(calls) == 2
+    for call in calls:
+        groups = [call["ours"], call["theirs"], *call["others"]]
+        assert [len(group) for group in groups] == [2, 2, 2]
+        runs = [run for group in groups for run in group]
+        assert not any(a.equal(b) for i, a in enumerate(runs) for b in runs[:i])
+
+
+def test_the_interval_is_that_of_the_runs_themselves(tmp_path: Path) -> None:
+    records, factors = sweep_of(1.0, 2.0)
+    plain, _ = compare(ranked(records), written(tmp_path, factors))
+    runs = {n: logits_of(factor)[0].softmax(dim=1) for n, factor in factors.items()}
+    _, labels = logits_of(1.0)
+    expected = M.difference("ece", [runs[5], runs[6]], [runs[3], runs[4]], labels)
+    assert (plain.low, plain.high) == pytest.approx((expected.low, expected.high), abs=1e-6)
+
+
+@pytest.mark.parametrize("objective", ["val_error", "val_error_scaled"])
+def test_by_the_error_the_verdict_is_about_the_error(tmp_path: Path, objective: str) -> None:
+    """And not against a temperature, which does not change it."""
+    records, factors = sweep_of(1.0, 2.0)
+    for record in records:
+        if record.loss == "focal":
+            record.outcome["val_error"] = 0.09
+        record.outcome["val_error_scaled"] = record.outcome["val_error"]
+    (only,) = found = compare(
+        ranked(records, search={"objective": objective}), written(tmp_path, factors)
+    )
+    assert (only.ours, only.theirs, only.metric) == ("focal", "cross_entropy", "error")
+    assert verdict(found) == "not supported"  # the predictions have the same errors
+    assert in_words(found)[-1].startswith("No setting is shown to beat cross_entropy:")
+
+
+def written_for_test(folder: Path, factors: dict[int, float]) -> Callable[[int], bytes]:
+    """As ``written``, of the test split."""
+    place = Folder(str(folder))
+    for number, factor in factors.items():
+        write_predictions(place / str(number), "test", logits_of(factor))
+    return lambda number: (place / str(number)).read("predictions_test.parquet")
+
+
+def test_the_test_split_has_the_first_word(tmp_path: Path) -> None:
+    """The temperatures are those of the validation split: here too high for cross-entropy."""
+    records, factors = sweep_of(ours=1.0, theirs=1.0)
+    for record in records:
+        record.outcome["temperature"] = 2.0 if record.loss == "cross_entropy" else 1.0
+    on_test = compare_on_test_split(ranked(records), written_for_test(tmp_path, factors))
+    assert [each.verdict for each in on_test] == ["not supported", "supported"]
+    assert {each.split for each in on_test} == {"test"}
+    on_validation = compare(ranked(records), written(tmp_path, factors))
+    assert verdict(on_validation) == "not supported"
+    assert verdict([*on_test, *on_validation]) == "supported"
+    lines = in_words([*on_test, *on_validation])
+    assert "on the test split, which took no part in the selection, over samples and" in lines[1]
+    assert lines[-1].endswith("corrected for the selection among 1 settings.")
+
+
+def test_every_sweep_that_the_test_split_judges_widens_the_interval(tmp_path: Path) -> None:
+    records, factors = sweep_of(1.0, 1.3)
+    read = written_for_test(tmp_path, factors)
+    once, _ = compare_on_test_split(ranked(records), read)
+    often, _ = compare_on_test_split(ranked(records), read, sweeps=20)
+    assert often.low < once.low
+    assert once.high < often.high
+    assert "corrected for the 20 sweeps judged by it" in in_words([often])[0]
+
+
+def test_on_the_test_split_only_the_finalists_are_corrected_for(tmp_path: Path) -> None:
+    records, factors = sweep_of(1.0, 1.3)
+    more = [*records, *(trial(n, val_ece=0.2) for n in range(10, 40))]
+    read = written_for_test(tmp_path, factors)
+    assert compare_on_test_split(ranked(records), read) == compare_on_test_split(ranked(more), read)
+    narrow, wide = (
+        compare(ranked(each), written(tmp_path, factors))[0] for each in (records, more)
+    )
+    assert wide.high - wide.low > narrow.high - narrow.low

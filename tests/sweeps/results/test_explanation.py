@@ -1,4 +1,4 @@
-"""The reasons for the choice, in words."""
+"""The reasons for the selected setting, in words."""
 
 from sweeps.results.comparison import Comparison
 from sweeps.results.explanation import answer, explain_choice, failure_summary
@@ -63,8 +63,8 @@ def test_constraints_and_what_they_keep_out_are_told() -> None:
     assert "Chosen: focal" in first
     assert first.endswith("val_nll at most 0.02 above cross-entropy's, val_auroc at least 0.9.")
     assert second == (
-        "Infeasible: 2 of 4 settings; 1 for want of val_nll at most 0.02 above cross-entropy's, "
-        "1 for want of val_auroc at least 0.9."
+        "Infeasible: 2 of 4 settings; 1 by val_nll at most 0.02 above cross-entropy's, "
+        "1 by val_auroc at least 0.9."
     )
 
 
@@ -124,6 +124,6 @@ def test_what_became_of_the_choice_elsewhere_is_told_set_by_set() -> None:
         "On the shift set cifar10_c of severity 5: ECE 0.2000, after temperature scaling 0.1000, "
         "error 0.4000.",
         "On the shift set hospital_b: ECE 0.2100, after temperature scaling 0.1100, error 0.4100.",
-        "By its confidence it tells svhn from the test split with an AUROC of 0.9000, after "
+        "Its confidence separates svhn from the test split with an AUROC of 0.9000, after "
         "temperature scaling 0.9100.",
     ]

@@ -34,7 +34,7 @@ def test_what_to_do_follows_the_verdict(verdict: Any, advice: str) -> None:
     found = headline(ranked(RECORDS), compared(verdict))
     assert found.advice.startswith(advice)
     off, wrong, against, with_temperature = found.facts
-    assert "off by 2.1 percentage points on average (in the long run 0.0 to 4.0)" in off
+    assert "off by 2.1 percentage points on average (95% interval 0.0 to 4.0)" in off
     assert "cross-entropy by 6.1, with a temperature by 3.3" in off
     assert wrong == "It is wrong on 12.5 of 100 such samples, cross-entropy on 10."
     assert "cross-entropy + temperature scaling" in with_temperature
@@ -50,3 +50,17 @@ def test_without_an_end_a_baseline_or_a_choice() -> None:
     assert nothing.facts == ()
     chosen = headline(ranked(RECORDS[:1]), compared("not supported", "cross_entropy")[1:])
     assert chosen.advice.startswith("Use plain cross-entropy, with or without a temperature")
+
+
+def test_by_the_error_no_temperature_is_recommended() -> None:
+    by_error = {"search": {"objective": "val_error"}}
+    records = [baseline(val_error=0.2), trial(1, val_error=0.1)]
+
+    def advice(verdict: Verdict) -> str:
+        found = Comparison("focal", "cross_entropy", "error", -0.1, -0.2, 0.0, verdict, 2)
+        return headline(ranked(records, **by_error), [found]).advice
+
+    assert (
+        advice("supported") == "Train with focal (γ=1): it makes fewer errors than cross-entropy."
+    )
+    assert advice("not supported").startswith("Use plain cross-entropy: nothing that was tried")

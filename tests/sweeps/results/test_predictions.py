@@ -1,10 +1,11 @@
-"""What pictures reckon with NumPy is what the metrics say."""
+"""The figures' NumPy functions agree with the metrics."""
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binomtest
 
 from sweeps.results import predictions
 from trainables import metrics as M
@@ -22,11 +23,15 @@ def test_bins_and_risks_are_those_of_the_metrics(
     own = predictions.probabilities(logits)
     assert np.allclose(own, probs, rtol=1e-12, atol=0)
     expected, bins = M.reliability_bins(probs, labels), predictions.reliability_bins(own, labels)
-    assert bins.count.tolist() == expected.count.tolist()
-    for name in ("confidence", "accuracy"):
-        assert np.allclose(getattr(bins, name), getattr(expected, name), equal_nan=True)
+    filled = expected.count > 0
+    for name in ("count", "confidence", "accuracy"):
+        found = [getattr(each, name) for each in bins]
+        assert np.allclose(found, getattr(expected, name)[filled])
     error = M.expected_calibration_error(probs, labels)
-    assert bins.calibration_error == pytest.approx(error, abs=1e-12)
+    assert predictions.expected_calibration_error(bins) == pytest.approx(error, abs=1e-12)
+    for each in bins:
+        exact = binomtest(round(each.accuracy * each.count), each.count).proportion_ci()
+        assert (each.low, each.high) == pytest.approx((exact.low, exact.high))
     # Confidences that are alike but for rounding would be in another order.
     risks = predictions.risk_coverage(probs, labels)
     assert np.allclose(risks, M.risk_coverage(probs, labels), atol=1e-12)
@@ -34,6 +39,5 @@ def test_bins_and_risks_are_those_of_the_metrics(
 
 def test_confidences_of_0_and_1_are_in_the_bins_at_the_ends() -> None:
     bins = predictions.reliability_bins([[1.0, 0.0], [0.5, 0.5]], [0, 1])
-    assert bins.count[14] == 1
-    assert bins.count[7] == 1
-    assert bins.calibration_error == pytest.approx(0.25)
+    assert [(each.upper, each.count) for each in bins] == [(pytest.approx(8 / 15), 1), (1.0, 1)]
+    assert predictions.expected_calibration_error(bins) == pytest.approx(0.25)

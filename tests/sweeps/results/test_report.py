@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from sweeps.errors import UserError
-from sweeps.looking import write_report
+from sweeps.inspect_sweeps import write_report
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import baseline, make_sweep, new_store, trial
 from trainables.metrics import METRIC_NAMES
-from trainables.outcome import write_predictions
+from trainables.trials.outcome import write_predictions
 
 HOSTILE = "own:<script>alert(1)</script>"
 
@@ -52,6 +52,17 @@ def page(tmp_path: Path) -> Path:
     return Path(write_report("shown", storage, str(tmp_path / "page.html")))
 
 
+def test_skipped_samples_are_counted_and_listed(tmp_path: Path) -> None:
+    storage = make_store(tmp_path / "store", [record(0, "cross_entropy")])
+    without = Path(write_report("shown", storage, str(tmp_path / "page.html"))).read_text()
+    assert "Skipped samples" not in without
+    noted = "2 of 40 samples are skipped:\na/1.png: <broken>\na/2.png: broken"
+    SweepStore(storage, "shown").folder.write("skipped_samples.txt", noted.encode())
+    page = Path(write_report("shown", storage, str(tmp_path / "page.html"))).read_text()
+    assert "Samples that cannot be used: 2 of 40 samples are skipped.</p>" in page
+    assert "a/1.png: &lt;broken&gt;\na/2.png: broken" in page
+
+
 def test_it_shows_choice_leaderboard_figures_and_reproduction(page: Path) -> None:
     text = page.read_text()
     for part in (
@@ -59,11 +70,11 @@ def test_it_shows_choice_leaderboard_figures_and_reproduction(page: Path) -> Non
         "Leaderboard",
         "ECE scaled",
         "Calibration against error",
-        "What stopping saved",
+        "Early stopping",
         "1 of 9 trials were stopped early",
-        "Which hyperparameters matter",
-        "If it may decline to answer",
-        "The mistakes it is surest of",
+        "Hyperparameter importance",
+        "Risk–coverage curve",
+        "Most confident errors",
         "calsweep run sweep.yaml",
         "objective: val_ece",
     ):
@@ -76,7 +87,7 @@ def test_it_tells_the_environment_of_the_sweep_not_its_own(tmp_path: Path) -> No
     storage = make_store(tmp_path / "store", [record(0, "cross_entropy")])
     page = tmp_path / "page.html"
     write_report("shown", storage, str(page))
-    assert "not known: the sweep was begun by a calsweep that did not keep it" in page.read_text()
+    assert "not known: the sweep was started by a calsweep that did not keep it" in page.read_text()
     kept = SweepStore(storage, "shown").folder
     kept.write("environment.json", b'{"python": "2.7.18"}')
     write_report("shown", storage, str(page))
@@ -96,7 +107,7 @@ def test_it_waits_for_no_import_that_it_does_without(tmp_path: Path) -> None:
     storage = make_store(tmp_path / "store", [record(n, "focal") for n in range(3)])
     code = f"""
 import sys
-from sweeps.looking import write_report
+from sweeps.inspect_sweeps import write_report
 write_report("shown", {storage!r}, {str(tmp_path / "page.html")!r})
 print(*{{"torch", "pandas", "optuna", "mlflow", "ray", "scipy.stats"}} & set(sys.modules))
 """

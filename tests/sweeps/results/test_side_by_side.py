@@ -7,6 +7,7 @@ from sweeps.results.figures import across_sweeps
 from sweeps.results.report import render_side_by_side
 from sweeps.results.side_by_side import Beside, best_by_loss
 from sweeps.search.ranking import Ranking
+from sweeps.search.rules import rule_of
 from tests.builders import baseline, make_sweep, trial
 
 GAMMAS = (0.1, 1.0, 3.0, 9.0)
@@ -23,7 +24,7 @@ def beside(name: str, best: float, verdict: str | None) -> Beside:
     sweep = make_sweep(
         name, losses=["focal"], dataset={"name": "digits", "title": f"{name}-images"}
     )
-    return Beside(sweep, Ranking(records, sweep.rule), verdict)
+    return Beside(sweep, Ranking(records, rule_of(sweep)), verdict)
 
 
 SWEEPS = [beside("small", 1.0, "supported"), beside("large", 9.0, None)]

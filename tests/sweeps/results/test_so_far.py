@@ -34,7 +34,7 @@ WRONG = trial(2, val_ece=0.0, val_error=0.9)
         ),
         (
             [baseline(), LOW, finalist(3, LOW, 1, val_ece=0.12)],
-            "focal γ=1, val_ece 0.1200, mean of 1 new seed",
+            "focal γ=1, val_ece 0.1200, mean of 1 fresh seed",
             "0.0200 above cross_entropy; error +0.0000, guard 0.01",
         ),
     ],

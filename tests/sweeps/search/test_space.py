@@ -23,7 +23,7 @@ from sweeps.search.space import SearchSpace, loss_space
 from sweeps.search.study import SweepStudy
 from sweeps.sweep_file.schema import SweepFile
 from tests.builders import make_sweep, trial
-from trainables.report import Role
+from trainables.contract.report import Role
 
 
 def searching(*losses: Any, **search: Any) -> SweepFile:

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ray.tune.schedulers import ASHAScheduler, TrialScheduler
 
-from sweeps.search.ledger import Ledger
 from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import STOPPERS, SuccessiveHalving, is_at_chance, make_stopper
+from sweeps.search.trial_queue import TrialQueue
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import SweepFile
 
@@ -90,7 +90,7 @@ def test_what_was_judged_once_is_not_judged_again() -> None:
     asha = SuccessiveHalving(make_sweep(9, grace_period=1))
     assert not asha.judge(trial(0), entry(1, 0.5))
     assert not asha.judge(trial(1), entry(1, 0.1))
-    assert not asha.judge(trial(0), entry(1, 0.5))  # it comes again after its process died
+    assert not asha.judge(trial(0), entry(1, 0.5))  # it is retried after its process died
     assert asha.judge(trial(2), entry(1, 0.4))
 
 
@@ -120,15 +120,15 @@ def test_what_is_at_chance(error: float, classes: int, at_chance: bool) -> None:
 
 
 def test_no_lots_are_drawn_among_trials_that_have_learnt_nothing() -> None:
-    ledger = Ledger(make_sweep(9), lambda record: None, num_classes=20)
+    queue = TrialQueue(make_sweep(9), lambda record: None, num_classes=20)
     for _ in range(4):
-        ledger.next()
-    first, second = ledger.outcome_epochs[:2]
+        queue.next()
+    first, second = queue.outcome_epochs[:2]
     for number, (error, nll) in enumerate([(0.95, 2.9), (0.93, 3.0), (0.5, 3.0)], start=1):
-        stopped = ledger.judge(number, [{**entry(first, nll), "val_error": error}])
+        stopped = queue.should_prune(number, [{**entry(first, nll), "val_error": error}])
         assert stopped is (error == 0.5)
-    assert not ledger.judge(1, [{**entry(second, 2.9), "val_error": 0.95}])
-    assert ledger.judge(2, [{**entry(second, 3.0), "val_error": 0.93}])  # it had its time
+    assert not queue.should_prune(1, [{**entry(second, 2.9), "val_error": 0.95}])
+    assert queue.should_prune(2, [{**entry(second, 3.0), "val_error": 0.93}])  # it had its time
 
 
 def test_adding_a_scheduler_is_a_class_and_a_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,14 +14,14 @@ from sweeps.errors import UserError
 from sweeps.planning.plan import plan_facts
 from sweeps.results.best import as_sweep_file
 from sweeps.runner import run_sweep
-from sweeps.search.ledger import Ledger
 from sweeps.search.record import TrialRecord
 from sweeps.search.setting import Setting
+from sweeps.search.trial_queue import TrialQueue
 from sweeps.search.warm_start import EarlierTrial, earlier_trials
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import dump_sweep, parse_sweep
 from sweeps.sweep_file.schema import SweepFile
-from tests.builders import baseline, ledger_of, make_sweep, new_store, trial
+from tests.builders import baseline, make_sweep, new_store, queue_of, trial
 
 
 def learning(name: str, *losses: Any, **search: Any) -> SweepFile:
@@ -90,7 +90,7 @@ def test_earlier_trials_have_all_objectives(storage: Path) -> None:
     assert (first.objective, first.others) == (0.02, [0.1])
     store = new_store(storage, sweep)
     store.folder.write("warm_start.json", json.dumps([asdict(first)]).encode())
-    assert ledger_of(sweep, store)._study._study.get_trials()[0].values == [0.02, 0.1]
+    assert queue_of(sweep, store)._study._study.get_trials()[0].values == [0.02, 0.1]
 
 
 def test_earlier_trials_are_held_to_the_constraints_of_the_new_sweep(storage: Path) -> None:
@@ -101,7 +101,7 @@ def test_earlier_trials_are_held_to_the_constraints_of_the_new_sweep(storage: Pa
     assert first.constraints == pytest.approx({"val_nll": -0.2})
     store = new_store(storage, sweep)
     store.folder.write("warm_start.json", json.dumps([asdict(first)]).encode())
-    known = ledger_of(sweep, store)._study._study.get_trials()
+    known = queue_of(sweep, store)._study._study.get_trials()
     assert known[0].constraints.keys() == {"guard", "val_nll"}
 
 
@@ -120,21 +120,21 @@ def test_what_cannot_be_learned_from_is_told_before_anything_starts(
     assert not SweepStore(str(storage), "new").exists()
 
 
-def begun(storage: Path, name: str, **search: Any) -> Ledger:
-    """The ledger of a sweep that is new or, if it is there, resumed."""
+def begun(storage: Path, name: str, **search: Any) -> TrialQueue:
+    """The queue of a sweep that is new or, if it is there, resumed."""
     store, sweep = SweepStore(str(storage), name), learning(name, "focal", **search)
     if not store.exists():
         store.create(sweep, learned(sweep, storage))
-    return ledger_of(sweep, store)
+    return queue_of(sweep, store)
 
 
-def carry_out(ledger: Ledger, count: int) -> list[Setting]:
+def carry_out(queue: TrialQueue, count: int) -> list[Setting]:
     for number in range(count):
-        made = ledger.next()
+        made = queue.next()
         assert made is not None
-        ledger.result(made.number, trial(0, val_ece=0.05 + 0.001 * number).outcome)
-        ledger.end(made.number, "finished")
-    return [each.setting for each in ledger.records]
+        queue.result(made.number, trial(0, val_ece=0.05 + 0.001 * number).outcome)
+        queue.end(made.number, "finished")
+    return [each.setting for each in queue.records]
 
 
 def test_optuna_knows_them_and_the_sweep_does_not_count_them(storage: Path) -> None:

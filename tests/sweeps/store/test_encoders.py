@@ -10,7 +10,7 @@ from sweeps.store.encoders import encoder_setup
 from sweeps.sweep_file.schema import SweepFile
 from tests.builders import make_sweep, new_store
 from trainables.data import load_dataset
-from trainables.data.base import Dataset
+from trainables.data.core.base import Dataset
 
 LOSS = "import torch\nclass Mine(torch.nn.Module): pass\n"
 

@@ -1,4 +1,4 @@
-"""A sweep goes on with the data that it was begun with; other code and versions are told."""
+"""A sweep continues with its original data; other code and versions are reported."""
 
 import json
 from dataclasses import replace
@@ -21,7 +21,7 @@ from sweeps.store.identity import (
 )
 from tests.builders import make_sweep, new_store
 from trainables.data import load_dataset
-from trainables.storage import Folder
+from trainables.files.storage import Folder
 
 IDENTITY = Identity("d1", {"train": 4, "validation": 2, "test": 2}, 10, {"own.py": "c1"})
 
@@ -55,7 +55,7 @@ def test_changed_data_are_refused(folder: Folder) -> None:
     with pytest.raises(UserError) as refused:
         go_on("birds", folder, replace(IDENTITY, digest="d2", samples=samples))
     message = str(refused.value)
-    assert "sweep 'birds' was begun with" in message
+    assert "sweep 'birds' was started with" in message
     assert "expected 4 train, 2 validation, 2 test samples, 10 classes, digest d1" in message
     assert "found 5 train, 2 validation, 2 test samples, 10 classes, digest d2" in message
     assert "put the data back as they were, or begin a new sweep with another --name" in message
@@ -66,7 +66,7 @@ def test_changed_code_and_versions_are_told(folder: Folder) -> None:
     change_environment(folder, torch="1.0", timm=None)
     now = replace(IDENTITY, modules={"own.py": "c2", "more.py": "c3"})
     lines = go_on("birds", folder, now)
-    told = [line.split(" was begun ")[1].split(";")[0] for line in lines]
+    told = [line.split(" was started ")[1].split(";")[0] for line in lines]
     assert told == [
         f"timm went from none to {version('timm')}",
         f"torch went from 1.0 to {version('torch')}",

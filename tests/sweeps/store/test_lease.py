@@ -5,23 +5,26 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from sweeps.errors import UserError
+from sweeps.runner import _terminated_as_interrupted
 from sweeps.store import lease as module
 from sweeps.store.lease import NAME, lease
 from tests.builders import baseline, make_sweep, new_store, trial
-from trainables.storage import Folder
+from trainables.files.storage import Folder
 
 HOLDER = """
 import sys, time
 from sweeps.store import lease
-from trainables.storage import Folder
+from trainables.files.storage import Folder
 lease.RENEWED_EVERY = 0.2
 with lease.lease(Folder(sys.argv[1]), print):
     print("held", flush=True)
@@ -76,7 +79,7 @@ def test_the_lease_of_a_dead_process_lapses(folder: Folder, holder: subprocess.P
     with lease(folder, print):
         renewed = folder.read(NAME)
         until = time.monotonic() + 30
-        while folder.read(NAME) == renewed:  # it goes on being renewed
+        while folder.read(NAME) == renewed:  # it keeps being renewed
             assert time.monotonic() < until
             time.sleep(0.1)
     assert folder.names() == []
@@ -84,13 +87,62 @@ def test_the_lease_of_a_dead_process_lapses(folder: Folder, holder: subprocess.P
 
 def stopped_by(folder: Folder, happens: Callable[[], object]) -> None:
     """Hold the lease while something happens to it, until SIGTERM comes."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt), lease(folder, print):
-            happens()
+    with (
+        pytest.raises(KeyboardInterrupt),
+        _terminated_as_interrupted() as interrupt,
+        lease(folder, print, interrupt) as held,
+    ):
+        happens()
+        try:
             time.sleep(1000)  # longer than a test may take: the signal is to wake it
+        finally:
+            with pytest.raises(UserError):
+                held.check_if_late()
+
+
+def test_a_process_whose_signals_are_its_own_is_not_ended(folder: Folder) -> None:
+    def elsewhere() -> None:
+        lost = threading.Event()
+        with (
+            _terminated_as_interrupted() as interrupt,
+            lease(folder, print, lambda: (interrupt(), lost.set())) as held,
+        ):
+            folder.delete(NAME)
+            assert lost.wait(30)
+            with pytest.raises(UserError, match="is gone: this process did not renew it"):
+                held.check_if_late()
+
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # it would end this test
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(elsewhere).result()
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_deleting_a_sweep_does_not_lose_its_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store(tmp_path, make_sweep("large"), [baseline()])
+    monkeypatch.setattr(module, "RENEWED_EVERY", 0.1)
+    clear, left = Folder.clear, []
+
+    def clears_slowly(folder: Folder, besides: Collection[str] = ()) -> None:
+        clear(folder, besides)
+        time.sleep(0.5)  # in which it is renewed
+        left.append(folder.names())
+
+    monkeypatch.setattr(Folder, "clear", clears_slowly)
+    lost: list[str] = []
+    with ExitStack() as stack:
+        with monkeypatch.context() as patch:
+            patch.setattr(Folder, "is_local", False)
+            stack.enter_context(store.locked(on_lost=lambda: lost.append("lost")))
+        store.delete()
+        time.sleep(0.3)  # in which no one writes it again
+    assert left == [[NAME]]
+    assert lost == []
+    assert not Path(store.folder.path).exists()
 
 
 def test_whoever_was_away_for_too_long_stops(folder: Folder) -> None:
@@ -125,7 +177,7 @@ def test_a_driver_that_slept_writes_no_record(
             stack.enter_context(store.locked())
         store.save(baseline())
         monkeypatch.setattr(module, "LAPSES_AFTER", 0.0)
-        store.save(trial(1))  # late, but nobody came
+        store.save(trial(1))  # late, but no one came
         store.folder.delete(NAME)
         with pytest.raises(UserError, match="is gone: this process did not renew it"):
             store.save(trial(2))

@@ -1,4 +1,4 @@
-"""The report shows the samples that the choice is wrong on and surest of."""
+"""The report shows the samples that the selected setting is wrong on and surest of."""
 
 import base64
 import io
@@ -9,16 +9,17 @@ import pytest
 import torch
 from PIL import Image
 
-from sweeps.looking import write_report
+from sweeps.inspect_sweeps import write_report
 from sweeps.search.ranking import Ranking
+from sweeps.search.rules import rule_of
 from sweeps.store.mistakes import keep_mistakes, load_mistakes
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import baseline, make_sweep, new_store, trial
 from trainables.data import load_dataset
-from trainables.data.base import Dataset
-from trainables.data.samples import Arrays, Images
-from trainables.data.tokens import Tokens
-from trainables.outcome import write_predictions
+from trainables.data.core.base import Dataset
+from trainables.data.kinds.samples import Arrays, Images
+from trainables.data.kinds.tokens import Tokens
+from trainables.trials.outcome import write_predictions
 
 SWEEP = make_sweep("seen")
 RECORDS = [baseline(val_ece=0.5), trial(1, val_ece=0.02)]
@@ -42,7 +43,7 @@ def store(tmp_path: Path, digits: Dataset) -> SweepStore:
 
 
 def test_the_report_shows_them(store: SweepStore, digits: Dataset, tmp_path: Path) -> None:
-    keep_mistakes(store, Ranking(RECORDS, SWEEP.rule), digits)
+    keep_mistakes(store, Ranking(RECORDS, rule_of(SWEEP)), digits)
     kept = load_mistakes(store)
     assert list(kept) == [5, 3]
     page = Path(write_report("seen", str(tmp_path / "storage"), str(tmp_path / "page.html")))
@@ -64,7 +65,7 @@ def test_damaged_predictions_end_no_sweep(
     store: SweepStore, digits: Dataset, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.trial_folder(1).write("predictions_test.parquet", b"PAR1 cut")
-    keep_mistakes(store, Ranking(RECORDS, SWEEP.rule), digits)
+    keep_mistakes(store, Ranking(RECORDS, rule_of(SWEEP)), digits)
     assert "the worst mistakes are not kept for the report" in caplog.text
     assert load_mistakes(store) == {}
 

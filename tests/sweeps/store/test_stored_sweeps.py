@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import UserError
-from sweeps.looking import find_best, overviews
+from sweeps.inspect_sweeps import find_best, overviews
 from sweeps.results.best import best_settings
 from sweeps.store.stored_sweeps import stored_sweeps
 from sweeps.tracking.address import tracking_uri

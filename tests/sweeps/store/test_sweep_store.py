@@ -1,24 +1,32 @@
 """The sweep store: what is read is what was written, one driver at a time, faults in one line."""
 
 import errno
+import json
 import logging
 import math
 import shutil
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.errors import UserError
+from sweeps.errors import NameTakenError, UserError
+from sweeps.inspect_sweeps import overviews, read_answer
+from sweeps.results.comparison import Comparison
+from sweeps.runner import resume_sweep, run_sweep
 from sweeps.search.record import TrialRecord
+from sweeps.search.warm_start import EarlierTrial
 from sweeps.store import lease
 from sweeps.store.driver_log import driver_log
+from sweeps.store.stored_sweeps import load_judgement
 from sweeps.store.sweep_store import SweepStore, check_storage, sweep_names
+from sweeps.upkeep import delete_sweep, sync_sweep
 from tests.builders import baseline, make_sweep, new_store, trial
-from trainables.storage import Folder
+from trainables.files.storage import Folder
 
 
 @pytest.fixture(params=["path", "file URI"])
@@ -194,9 +202,184 @@ def test_a_damaged_sweep_file_is_told(store: SweepStore, text: str, message: str
         store.load_sweep()
 
 
+def killed_while_deleting(store: SweepStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave what a `calsweep delete` leaves that is killed in the middle."""
+
+    def killed(folder: Folder, besides: object = ()) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt), store.locked():
+        patch.setattr(Folder, "clear", killed)
+        store.delete()
+
+
+def test_a_deletion_that_was_interrupted_can_be_repeated(
+    store: SweepStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.save(baseline())
+    killed_while_deleting(store, monkeypatch)
+    assert not store.exists()
+    assert store.folder.exists("trials")
+    delete_sweep(store.name, store.storage)
+    assert not Path(store.folder.path).exists()
+    with pytest.raises(UserError, match="no sweep named 'kept'"):
+        delete_sweep(store.name, store.storage)
+
+
+def test_a_new_sweep_takes_nothing_of_one_that_was_deleted_in_part(
+    store: SweepStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for record in (baseline(), trial(1)):
+        store.save(record)
+    store.save_answer({"verdict": "supported"}, print)
+    store.save_run_ids("parent", {0: "run"})
+    store.folder.write("encoders", b"small_cnn-0")
+    before = store.sweep_id()
+    killed_while_deleting(store, monkeypatch)
+    new = SweepStore(store.storage, "kept")
+    with new.locked():
+        new.create(make_sweep("kept", training={"lr": 0.5}))
+    assert new.load_records() == []
+    assert new.load_answer() is None
+    assert new.load_run_ids() == (None, {})
+    assert new.sweep_id() != before
+    assert set(new.folder.names()) <= {"sweep.yaml", "sweep_id", "format", "driver.lock"}
+
+
+def test_a_new_sweep_takes_nothing_of_one_whose_creation_was_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SweepStore(str(tmp_path), "kept")
+    write = Folder.write
+
+    def killed(folder: Folder, name: str, data: bytes) -> None:
+        if name == "sweep.yaml":
+            raise KeyboardInterrupt
+        write(folder, name, data)
+
+    earlier = [EarlierTrial("focal", {"gamma": 1.0}, 0.1, 0.0)]
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt), store.locked():
+        patch.setattr(Folder, "write", killed)
+        store.create(make_sweep("kept"), earlier)
+    assert "warm_start.json" in store.folder.names()
+    with store.locked():
+        store.create(make_sweep("kept"))
+    assert store.load_earlier() == []
+
+
+def test_a_folder_in_which_no_sweep_was_created_goes(tmp_path: Path) -> None:
+    store = SweepStore(str(tmp_path / "new" / "storage"), "refused")
+    with pytest.raises(UserError, match="the data"), store.locked():
+        assert Path(store.folder.path).exists()
+        raise UserError("the data cannot be read")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_records_of_another_sweep_are_refused(tmp_path: Path) -> None:
+    store = new_store(tmp_path, make_sweep("kept"), [baseline(), trial(1)])
+    other = new_store(tmp_path, make_sweep("other"), [trial(2)])
+    foreign = other.trial_folder(2).read("trial.json")
+    store.trial_folder(2).write("trial.json", foreign)
+    values = json.loads(store.trial_folder(1).read("trial.json"))
+    del values["sweep_id"]  # one from before records had it
+    store.trial_folder(1).write("trial.json", json.dumps(values).encode())
+    told: list[str] = []
+    assert [record.number for record in store.load_records(told.append)] == [0, 1]
+    file = f"{tmp_path}/sweeps/kept/trials/00002/trial.json"
+    assert told == [f"{file} is another sweep's; the trial is left out"]
+
+
+def test_what_a_newer_version_has_added_is_passed_over(tmp_path: Path) -> None:
+    store = new_store(tmp_path, make_sweep("kept"), [baseline()])
+    comparison = asdict(Comparison("ours", "theirs", "ece", 0.0, 0.0, 0.0, "supported", 3))
+    answer = {"verdict": "supported", "comparisons": [{**comparison, "mood": "good"}]}
+    store.save_answer(answer, print)
+    values = json.loads(store.trial_folder(0).read("trial.json"))
+    store.trial_folder(0).write("trial.json", json.dumps({**values, "mood": "good"}).encode())
+    earlier = {"loss": "focal", "hyperparameters": {}, "objective": 0.1, "excess": 0.0, "mood": 1}
+    store.folder.write("warm_start.json", json.dumps([earlier]).encode())
+    told: list[str] = []
+    assert store.load_records(told.append) == [baseline()]
+    assert told == []
+    assert store.load_earlier() == [EarlierTrial("focal", {}, 0.1, 0.0)]
+    assert len(load_judgement(store).comparisons) == 1
+
+
+def test_a_sweep_of_a_newer_version_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    store = new_store(tmp_path, make_sweep("kept"), [baseline()])
+    assert store.folder.read("format") == b"1"
+    store.folder.write("format", b"2")
+    store.folder.write("sweep.yaml", b"of: another kind")
+    message = (
+        rf"^sweep 'kept' in {tmp_path} was written by a newer calsweep \(format 2; this one reads "
+        r"up to 1\): update calsweep$"
+    )
+    with pytest.raises(UserError, match=message):
+        store.load_sweep()
+    for reads in (read_answer, resume_sweep, sync_sweep):
+        with pytest.raises(UserError, match=message):
+            reads("kept", str(tmp_path))
+    assert overviews(str(tmp_path)) == []
+
+
+def test_a_resume_marks_what_an_older_version_began(tmp_path: Path) -> None:
+    store = new_store(tmp_path, make_sweep("kept"))
+    store.folder.delete("format")
+    store.change(store.load_sweep())
+    assert store.folder.read("format") == b"1"
+
+
+def test_of_two_that_start_one_sweep_at_once_one_begins_it(tmp_path: Path) -> None:
+    sweep = make_sweep("twice")
+    first = SweepStore(str(tmp_path), "twice")
+    with first.locked():  # as one that loads its data
+        with pytest.raises(NameTakenError, match="'twice' is being run by process"):
+            run_sweep(sweep, str(tmp_path))
+        assert first.folder.names() == ["driver.lock"]
+        first.create(sweep)
+    with pytest.raises(NameTakenError, match="a sweep of this name exists"):
+        run_sweep(sweep, str(tmp_path))
+
+
+STARTS = """
+import sys
+from sweeps.errors import NameTakenError
+from sweeps.store.sweep_store import SweepStore
+from tests.builders import make_sweep
+sweep = make_sweep("kept")
+print("ready", flush=True)
+sys.stdin.readline()
+store = SweepStore(sys.argv[1], "kept")
+try:
+    with store.locked():
+        store.create(sweep)
+        sys.stdin.readline()
+        print(store.sweep_id())
+except NameTakenError:
+    print("taken")
+"""
+
+
+def test_simultaneous_starts_leave_one_sweep_with_one_id(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", STARTS, str(tmp_path)]
+    starts = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    for process in starts:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in starts:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    said = {process.communicate("end\n")[0].strip() for process in starts}
+    assert said == {SweepStore(str(tmp_path), "kept").sweep_id(), "taken"}
+
+
 WRITER = """
 import os, signal, sys
-from trainables.storage import Folder
+from trainables.files.storage import Folder
 os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
 Folder(sys.argv[1]).write("trial.json", b"{}")
 """
@@ -235,7 +418,7 @@ def test_a_lock_that_cannot_be_had_is_told(
 
     monkeypatch.setattr("fcntl.flock", flock)
     with pytest.raises(UserError, match=r"cannot be used: Input/output error"), store.locked():
-        raise AssertionError("nobody knows whether it is locked")
+        raise AssertionError("it is unknown whether it is locked")
 
 
 def test_logs_of_remote_sweeps_are_private_and_apart(
@@ -297,7 +480,7 @@ def test_a_log_that_cannot_be_written_says_nothing(
     folder = Path(store.folder.path)
     (folder / "driver.log").symlink_to("/dev/full")
     with driver_log(store):
-        logging.getLogger("calsweep").error("told to nobody")
+        logging.getLogger("calsweep").error("told to no one")
     assert capsys.readouterr() == ("", "")
 
 

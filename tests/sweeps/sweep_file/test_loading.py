@@ -16,7 +16,7 @@ from sweeps.sweep_file.loading import (
     recipes,
     to_yaml,
 )
-from trainables.training import learning_rate_factor
+from trainables.engine.training import learning_rate_factor
 
 EXAMPLES = Path(__file__).parents[3] / "examples/real_data"
 
@@ -56,7 +56,7 @@ def test_the_smallest_file_has_good_defaults(tmp_path: Path) -> None:
         ("training: {lr: -1.0}", r"training.lr = -1.0 .*greater than 0"),
         ("training: {optimizer: sdg}", r"training.optimizer = 'sdg' .*did you mean 'sgd'"),
         ("training: {nesterov: true, momentum: 0.0}", r"nesterov needs a momentum"),
-        ("training: 3", r"training = 3 .*a mapping is wanted, with keys: epochs"),
+        ("training: 3", r"training = 3 .*expected a mapping, with keys: epochs"),
         ("search: {guard: 2.0}", r"search.guard = 2.0 .*less than or equal to 1"),
         ("search: {seed: -1}", r"search.seed = -1 .*greater than or equal to 0"),
         ("name: again", r"line 5: not valid YAML: found duplicate key"),

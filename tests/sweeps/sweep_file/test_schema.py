@@ -3,16 +3,17 @@
 import string
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from sweeps.errors import UserError
 from sweeps.sweep_file.loading import dump_sweep, load_sweep, parse_sweep, read_resolved
 from sweeps.sweep_file.schema import DatasetSection, SweepFile, TrainingSection
-from trainables.config import TrainingConfig
+from trainables.contract.config import TrainingConfig
 
 HEAD = "name: small\ndataset: digits\nmodel: small_cnn\n"
 
@@ -171,7 +172,7 @@ def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
         (HEAD.replace("digits", "4") + "losses: [focal]\n", r"line 2: dataset = 4 .*mapping"),
         (HEAD.replace("digits", "{}") + "losses: [focal]\n", r"line 2: dataset.name is missing"),
         (HEAD + "losses: {focal: 3}\n", r"line 4: losses = .*allowed: a list"),
-        (HEAD + "losses: [focal]\ntraining:\n", r"line 5: training = None .*a mapping is wanted"),
+        (HEAD + "losses: [focal]\ntraining:\n", r"line 5: training = None .*expected a mapping"),
         (HEAD + "losses: [focal]\ntraining: {lr: .inf}\n", r"training.lr = inf .*finite"),
         (HEAD + "losses: [focal]\nsearch: {max_hours: 0}\n", r"search.max_hours = 0 .*greater"),
         (
@@ -366,8 +367,13 @@ def test_a_resolved_file_reads_as_the_same_sweep_whatever_it_holds(tree: dict[st
 
 
 def test_the_training_section_has_all_that_the_training_loop_takes() -> None:
-    """Each key is named twice, as the section alone says what is allowed; neither may forget."""
+    """Keys, defaults and limits are stated once, for the loop; the section inherits them."""
     taken = {field.name: field.default for field in fields(TrainingConfig)}
     given = {name: field.default for name, field in TrainingSection.model_fields.items()}
     assert given == taken
     assert asdict(TrainingSection().config()) == taken
+    assert type(TrainingSection().config()) is TrainingConfig  # which workers can read
+    for key, limits in get_type_hints(TrainingConfig, include_extras=True).items():
+        for limit in getattr(limits, "__metadata__", ()):
+            with pytest.raises(ValidationError, match=key):
+                TrainingSection.model_validate({key: limit.low - 1})

@@ -1,4 +1,4 @@
-"""The lists of what there is to name in a sweep file."""
+"""The lists of what is available to name in a sweep file."""
 
 from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint
@@ -15,10 +15,10 @@ from sweeps.terminal.catalogue import (
     recipes_table,
 )
 from tests.builders import shown
-from trainables import components
 from trainables.data import available_datasets
 from trainables.losses import available_losses
 from trainables.models import available_models
+from trainables.plugins import components
 
 
 def test_every_component_is_listed() -> None:

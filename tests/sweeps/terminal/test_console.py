@@ -16,6 +16,7 @@ from sweeps.results.explanation import answer
 from sweeps.results.leaderboard import leaderboard
 from sweeps.runner import SweepResult
 from sweeps.search.ranking import Ranking
+from sweeps.search.rules import rule_of
 from sweeps.terminal.answers import leaderboard_table
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.job_tables import job_facts, jobs_table
@@ -36,7 +37,7 @@ def test_tables() -> None:
         losses=[{"name": "focal", "space": {"gamma": {"choices": [HOSTILE]}}}, "[old]"],
     )
     failed = trial(1, "[old]", {"a": HOSTILE}, state="failed", reason=HOSTILE, history=[])
-    rows = leaderboard(Ranking([baseline(), failed], sweep.rule))
+    rows = leaderboard(Ranking([baseline(), failed], rule_of(sweep)))
     job = Job("id", "birds", HOSTILE, HOSTILE, "FAILED", HOSTILE, 1.0, 2.0)
     board = leaderboard_table(rows, sweep.search.objective)
     assert flat(shown(board, width=400)).count(flat(HOSTILE)) == 2
@@ -61,7 +62,7 @@ def test_the_end_of_a_sweep(capsys: pytest.CaptureFixture[str]) -> None:
     sweep = make_sweep(losses=["focal"])
     lost: dict[str, Any] = {"state": "failed", "reason": HOSTILE, "history": []}
     records = [baseline(**lost), trial(1, **lost), trial(2)]
-    summary = answer(Ranking(records, sweep.rule), sweep)
+    summary = answer(Ranking(records, rule_of(sweep)), sweep)
     result = SweepResult(records, summary, 1, HOSTILE, "http://h/[/x]")
     cli._print_answer(summary)
     cli._print_places(result, "small", "/[old]")

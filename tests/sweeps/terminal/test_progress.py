@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sweeps.search.ledger import Ledger
+from sweeps.search.trial_queue import TrialQueue
 from sweeps.terminal import progress as module
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.progress import Progress
@@ -16,62 +16,62 @@ from tests.builders import make_sweep, trial
 
 
 @pytest.fixture
-def ledger() -> Ledger:
+def queue() -> TrialQueue:
     sweep = make_sweep("shown", losses=["focal"], training={"epochs": 2}, search={"trials": 6})
-    ledger = Ledger(sweep, lambda record: None, num_classes=10)
+    queue = TrialQueue(sweep, lambda record: None, num_classes=10)
     for nll, error in ((0.5, 0.1), (0.4, 0.1), (0.3, 0.9)):
-        record = ledger.next()
+        record = queue.next()
         assert record is not None
         for epoch in (1, 2):
             entry = trial(0, epochs=epoch, val_ece=nll / 10, val_error=error).outcome
-            ledger.result(record.number, entry)
-        ledger.end(record.number, "finished")
-    running = ledger.next()
+            queue.result(record.number, entry)
+        queue.end(record.number, "finished")
+    running = queue.next()
     assert running is not None
-    ledger.result(running.number, trial(0, epochs=1).outcome)
-    return ledger
+    queue.result(running.number, trial(0, epochs=1).outcome)
+    return queue
 
 
 def plain(text: io.StringIO) -> Console:
     return plain_console(file=text, width=200)
 
 
-def test_elsewhere_than_on_a_terminal_there_are_lines(ledger: Ledger) -> None:
+def test_elsewhere_than_on_a_terminal_there_are_lines(queue: TrialQueue) -> None:
     text = io.StringIO()
     with Progress(plain(text)) as progress:
         progress.stage("Loading [data/x]")
-        progress.follow(ledger)
+        progress.follow(queue)
         progress.tick()
         progress.tick()  # too soon for another line
-        begun = ledger.next()
+        begun = queue.next()
         assert begun is not None
-        ledger.end(begun.number, "failed", "diverged")
+        queue.end(begun.number, "failed", "diverged")
     first, second, last = text.getvalue().splitlines()
     assert first == "Loading [data/x] ..."
-    planned = ledger.planned
+    planned = queue.planned
     assert second.startswith(f"3/{planned} trials · 1 running · 0 stopped early · best so far: ")
     # Of the three the last has the lowest ECE, and breaks the guard.
-    assert f"{ledger.records[1].label}, val_ece 0.0400" in second
-    assert second.endswith("time left: not known yet")  # none has begun since it follows them
+    assert f"{queue.records[1].label}, val_ece 0.0400" in second
+    assert second.endswith("time left: not known yet")  # none has started since it follows them
     assert last.startswith(f"4/{planned} trials · 1 running · 0 stopped early · 1 failed · ")
     assert re.search(r"about \d+:\d\d left$", last)
 
 
-def test_it_says_how_fast_it_goes_and_why_the_best_is_the_best(ledger: Ledger) -> None:
+def test_it_says_how_fast_it_goes_and_why_the_best_is_the_best(queue: TrialQueue) -> None:
     text = io.StringIO()
     with Progress(plain(text)) as progress:
-        progress.follow(ledger)
-        ledger.result(3, trial(0, epochs=2).outcome)
+        progress.follow(queue)
+        queue.result(3, trial(0, epochs=2).outcome)
     (line,) = text.getvalue().splitlines()
     assert re.search(r" · [\d.]+ epochs/(s|min|h) · best so far: ", line)
     assert "(0.0100 below cross_entropy; error +0.0000, guard 0.01; 1 lower left out: " in line
 
 
-def test_at_80_columns_no_line_is_longer_and_nothing_is_cut(ledger: Ledger) -> None:
+def test_at_80_columns_no_line_is_longer_and_nothing_is_cut(queue: TrialQueue) -> None:
     text = io.StringIO()
     console = Console(file=text, width=80, force_terminal=True, color_system=None)
     progress = Progress(console)
-    progress.follow(ledger)
+    progress.follow(queue)
     console.print(progress._render())
     lines = [line.rstrip() for line in text.getvalue().splitlines()]
     assert max(map(len, lines)) <= 80
@@ -79,15 +79,15 @@ def test_at_80_columns_no_line_is_longer_and_nothing_is_cut(ledger: Ledger) -> N
     assert "\x1b" not in text.getvalue()
 
 
-def test_on_a_terminal_the_running_trials_are_shown(ledger: Ledger) -> None:
+def test_on_a_terminal_the_running_trials_are_shown(queue: TrialQueue) -> None:
     text = io.StringIO()
     console = Console(file=text, width=100, force_terminal=True, legacy_windows=False)
     with Progress(console) as progress:
-        progress.follow(ledger)
+        progress.follow(queue)
         console.print(progress._render())
     shown = text.getvalue()
-    assert f"3/{ledger.planned} trials" in shown
-    assert f"{ledger.records[3].label}: epoch 1/2" in shown
+    assert f"3/{queue.planned} trials" in shown
+    assert f"{queue.records[3].label}: epoch 1/2" in shown
     assert "best so far" in shown
 
 
@@ -95,12 +95,12 @@ def test_what_is_spent_of_each_budget_is_shown_and_which_ended_the_search() -> N
     text = io.StringIO()
     search = {"trials": 9, "max_epochs": 6, "max_hours": 0.5}
     sweep = make_sweep("shown", training={"epochs": 2}, search=search, selection={"seeds": 1})
-    ledger = Ledger(sweep, lambda record: None, num_classes=10)
+    queue = TrialQueue(sweep, lambda record: None, num_classes=10)
     with Progress(plain(text)) as progress:
-        progress.follow(ledger)
-        while (record := ledger.next()) is not None:
-            ledger.result(record.number, trial(0, epochs=2).outcome)
-            ledger.end(record.number, "finished")
+        progress.follow(queue)
+        while (record := queue.next()) is not None:
+            queue.result(record.number, trial(0, epochs=2).outcome)
+            queue.end(record.number, "finished")
     (line,) = text.getvalue().splitlines()
     assert line.startswith("2/2 trials · 0 running · 0 stopped early · ")
     assert " · 0/0.5 hours · 4/6 epochs · search ended by max_epochs · best so far" in line
@@ -117,10 +117,10 @@ def test_a_fault_is_told_and_not_over_and_over(monkeypatch: pytest.MonkeyPatch) 
 
 def test_before_a_trial_has_ended_nothing_is_promised(tmp_path: Path) -> None:
     text = io.StringIO()
-    ledger = Ledger(make_sweep("begun"), lambda record: None, num_classes=10)
+    queue = TrialQueue(make_sweep("begun"), lambda record: None, num_classes=10)
     with Progress(plain(text)) as progress:
-        progress.follow(ledger)
-        ledger.next()
+        progress.follow(queue)
+        queue.next()
     (line,) = text.getvalue().splitlines()
     assert "best so far: none has finished yet" in line
     assert line.endswith("time left: not known yet")

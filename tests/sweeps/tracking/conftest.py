@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from sweeps.search.record import TrialRecord
-from sweeps.tracking.address import make_database
-from sweeps.tracking.internals import sqlite_uri
 from sweeps.tracking.mirror import Mirror
+from sweeps.tracking.sqlite import make_database, sqlite_uri
 from sweeps.tracking.writer import MlflowWriter
-from tests.harness.tracked import ending_of, make_records, make_store, make_sweep
+from tests.harness.tracked import ending_of, keep_answer, make_records, make_store, make_sweep
 
 
 @pytest.fixture(scope="session")
@@ -54,5 +53,6 @@ def written(storage: Path) -> list[TrialRecord]:
             writer.submit(growing)
         growing.state, growing.reason, growing.ended = state, record.reason, record.ended
         writer.submit(growing)
+    keep_answer(store, records, sweep)
     assert writer.close(60, ending_of(records, sweep)) == 0
     return records

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from mlflow import MlflowClient
 from ruamel.yaml import YAML
 
 from sweeps.search.record import TrialRecord
@@ -19,18 +20,19 @@ from sweeps.tracking.address import tracking_uri
 from sweeps.tracking.artifacts import collect_artifacts
 from sweeps.tracking.mirror import Mirror
 from sweeps.tracking.reader import read_sweep_file, tracked_sweeps
+from sweeps.tracking.refusals import RunRefusedError
 from sweeps.tracking.run import run_tags
-from sweeps.tracking.views import VIEW_TAG
 from tests.harness.tracked import (
     client_of,
     ending_of,
+    entry,
     make_mirror,
     make_records,
     make_store,
     make_sweep,
     runs_of,
 )
-from trainables.checkpoints import save_checkpoint
+from trainables.files.checkpoints import save_checkpoint
 
 ARTIFACTS = {
     "checkpoint.pt",
@@ -87,19 +89,18 @@ def test_metrics_are_there_by_epoch(storage: Path, written: list[TrialRecord]) -
     assert "epoch" not in runs["0"].data.metrics
 
 
-def test_artifacts_and_the_kind_of_experiment(storage: Path, written: list[TrialRecord]) -> None:
+def test_artifacts_are_there(storage: Path, written: list[TrialRecord]) -> None:
     client, runs = client_of(storage), runs_of(storage, "whole")
     for number, wanted in (("0", ARTIFACTS), ("5", {"environment.json", "sweep.yaml"})):
         names = {a.path for a in client.list_artifacts(runs[number].info.run_id)}
         assert names == wanted
     parent = {a.path for a in client.list_artifacts(runs[""].info.run_id)}
     told = {"best.yaml", "figures", "report.html", "selection.json"}
-    assert parent == {"environment.json", "sweep.yaml", *told}
+    assert parent == {"environment.json", "sweep.yaml", "skipped_samples.txt", *told}
     path = client.download_artifacts(runs["0"].info.run_id, "checkpoint.pt")
     assert torch.load(path, weights_only=True)["weights"].tolist() == [1, 1, 1]
     experiment = client.get_experiment(runs[""].info.experiment_id)
     assert experiment.name == "digits"
-    assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
 
 
 def contents(storage: Path, sweep: str) -> dict[str, Any]:
@@ -232,7 +233,7 @@ def test_a_run_keeps_the_parameters_that_an_earlier_version_wrote(fresh: Path) -
     client, (parent,) = client_of(fresh), runs_of(fresh, "upgraded").values()
     tags = run_tags(sweep, parent.data.tags["calsweep.sweep_id"], records[1], parent.info.run_id)
     run = client.create_run(parent.info.experiment_id, tags=tags)
-    client.log_param(run.info.run_id, "gamma", "      0.333333")  # which MLflow lets nobody change
+    client.log_param(run.info.run_id, "gamma", "      0.333333")  # which MLflow lets no one change
     again = Mirror(sweep, SweepStore(str(fresh), "upgraded"))
     again.sync(records[1])
     parameters = runs_of(fresh, "upgraded")["1"].data.params
@@ -255,20 +256,14 @@ def test_any_path_may_hold_the_storage(tmp_path: Path, tables: Path, name: str) 
     assert {path.name for path in storage.iterdir()} == {"artifacts", "mlflow.db", "sweeps"}
 
 
-def test_the_table_of_runs_has_the_chosen_setting_first(
+def test_runs_sorted_by_place_have_the_chosen_setting_first(
     storage: Path, written: list[TrialRecord]
 ) -> None:
     runs = runs_of(storage, "whole")
-    view = json.loads(client_of(storage).get_experiment(runs[""].info.experiment_id).tags[VIEW_TAG])
-    assert (view["orderByKey"], view["orderByAsc"]) == ("tags.`place`", True)
-    assert view["selectedColumns"][:3] == ["tags.`place`", "tags.`val ECE`", "tags.`val error`"]
-    columns = view["selectedColumns"]
-    assert columns[3:6] == ["tags.`T`", "params.`gamma`", "params.`lam`"]
-    assert "params.`loss`" in columns
     found = client_of(storage).search_runs(
         [runs[""].info.experiment_id],
         f"tags.`calsweep.sweep_id` = '{runs[''].data.tags['calsweep.sweep_id']}'",
-        order_by=[f"{view['orderByKey']} ASC", "attributes.run_name ASC"],
+        order_by=["tags.`place` ASC", "attributes.run_name ASC"],
     )
     assert [(run.info.run_name, run.data.tags["place"].strip()) for run in found] == [
         ("whole", "0 sweep"),
@@ -344,3 +339,98 @@ def test_the_sweeps_own_run_tells_how_far_it_is_and_of_which_commit(
     for record in (records[2], last):
         mirror.show(record)
     assert "4 trials ended" in runs_of(fresh, "going")[""].data.tags["mlflow.note.content"]
+
+
+def test_there_is_one_star(fresh: Path) -> None:
+    sweep, records = make_sweep("moving"), make_records()
+    store = make_store(fresh, sweep, records)
+
+    def starred(some: list[TrialRecord]) -> list[str]:
+        mirror = Mirror(sweep, store)
+        for record in some:
+            mirror.show(record)
+        mirror.answer(ending_of(some, sweep))
+        names = {number: run.info.run_name for number, run in runs_of(fresh, "moving").items()}
+        return sorted(number for number, name in names.items() if name.startswith("★"))
+
+    assert starred(records[:3]) == ["1"]
+    assert starred(records) == ["2", "7"]
+    assert runs_of(fresh, "moving")["1"].info.run_name == "focal γ=0.3333"
+
+
+def test_a_run_whose_making_was_not_confirmed_is_not_made_again(
+    fresh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep, (record, *_) = make_sweep("lost"), make_records()
+    mirror = make_mirror(fresh, sweep, [record])
+    create = MlflowClient.create_run
+    asked = []
+
+    def lose_the_answer(client: MlflowClient, *arguments: Any, **options: Any) -> Any:
+        run = create(client, *arguments, **options)
+        asked.append(run)
+        if len(asked) <= 2:
+            raise ConnectionError("the response was lost")
+        return run
+
+    monkeypatch.setattr(MlflowClient, "create_run", lose_the_answer)
+    with pytest.raises(ConnectionError):  # the sweep's own run
+        mirror.sync(record)
+    with pytest.raises(RunRefusedError, match="the response was lost"):
+        mirror.sync(record)
+    mirror.sync(record)
+    assert len(asked) == 2
+    assert runs_of(fresh, "lost").keys() == {"", "0"}  # which makes sure that none is there twice
+    assert runs_of(fresh, "lost")["0"].info.status == "FINISHED"
+
+
+def test_of_two_runs_of_a_trial_the_empty_one_is_passed_over(fresh: Path) -> None:
+    sweep, (record, *_) = make_sweep("twice"), make_records()
+    store = make_store(fresh, sweep, [record])
+    Mirror(sweep, store).show(record)
+    client, runs = client_of(fresh), runs_of(fresh, "twice")
+    tags = run_tags(sweep, store.sweep_id(), record, runs[""].info.run_id)
+    for start in (1, 2 * int(1000 * record.started)):  # listed before the other one, and after it
+        client.create_run(runs["0"].info.experiment_id, start_time=start, tags=tags)
+    Mirror(sweep, store).sync(record)
+    assert client.get_run(runs["0"].info.run_id).info.status == "FINISHED"
+
+
+@pytest.mark.parametrize(
+    ("label", "folder"),
+    [("/data/birds#1", "data-birds-1"), ("what?", "what"), ("50%", "50"), ("..", "experiment")],
+)
+def test_any_experiment_has_a_folder_for_each_trial(fresh: Path, label: str, folder: str) -> None:
+    sweep, records = make_sweep("odd", tracking={"experiment": label}), make_records()[:2]
+    mirror = make_mirror(fresh, sweep, records)
+    for record in records:
+        mirror.sync(record)
+    runs, client = runs_of(fresh, "odd"), client_of(fresh)
+    assert client.get_experiment(runs[""].info.experiment_id).name == label
+    for record in records:
+        run = runs[str(record.number)].info.run_id
+        assert (fresh / "artifacts" / folder / run / "artifacts" / "checkpoint.pt").is_file()
+        path = client.download_artifacts(run, "reliability.svg")
+        assert record.label.partition(" ")[0] in Path(path).read_text()
+
+
+def test_an_experiment_of_an_earlier_version_keeps_trials_apart(fresh: Path) -> None:
+    client = client_of(fresh)
+    client.create_experiment("birds#1", f"{fresh.as_uri()}/artifacts/birds#1")
+    sweep, records = make_sweep("old", tracking={"experiment": "birds#1"}), make_records()[:2]
+    mirror = make_mirror(fresh, sweep, records)
+    for record in records:
+        mirror.sync(record)
+    runs = runs_of(fresh, "old")
+    for record in records:
+        path = client.download_artifacts(runs[str(record.number)].info.run_id, "reliability.svg")
+        assert record.label.partition(" ")[0] in Path(path).read_text()
+
+
+def test_a_long_history_is_written_whole(fresh: Path) -> None:
+    sweep, (record, *_) = make_sweep("long"), make_records()
+    record.history = [entry(epoch) for epoch in range(1, 301)]  # 2,400 values
+    make_mirror(fresh, sweep, [record]).show(record)
+    run = runs_of(fresh, "long")["0"].info.run_id
+    assert len(client_of(fresh).get_metric_history(run, "val_ece")) == 300
+    assert len(client_of(fresh).get_metric_history(run, "test_nll")) == 300

@@ -13,14 +13,16 @@ from sweeps.errors import UserError
 from sweeps.results.best import as_sweep_file, best_settings
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
+from sweeps.search.rules import rule_of
 from sweeps.store.identity import Identity, identity_files
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.terminal.answers import render_best
 from sweeps.tracking import reader
-from sweeps.tracking.address import make_database, tracking_uri
+from sweeps.tracking.address import tracking_uri
 from sweeps.tracking.mirror import Mirror
 from sweeps.tracking.reader import read_sweep_file, tracked_sweeps
+from sweeps.tracking.sqlite import make_database
 from tests.harness.tracked import (
     client_of,
     entry,
@@ -66,7 +68,7 @@ def test_a_long_sweep_is_read_as_far_as_it_decides(storage: Path, tmp_path: Path
     mirror = Mirror(sweep, store)
     for record in records:
         mirror.sync(record)
-    chosen = Ranking(records, sweep.rule).chosen
+    chosen = Ranking(records, rule_of(sweep)).chosen
     assert chosen is not None and chosen.trials[0].number == 200
     (tracked,) = tracked_sweeps(uri, model="resnet101_cifar")
     assert len(tracked.records) < len(records) and first.setting == tracked.records[0].setting
@@ -86,7 +88,7 @@ def test_the_answer_from_mlflow_is_the_one_from_the_records(
         for r in written
         if r.role != "search" or r.state == "finished"
     ]
-    chosen = Ranking(written, sweep.rule).chosen
+    chosen = Ranking(written, rule_of(sweep)).chosen
     assert chosen is not None and chosen.trials[0].number == 2
     (found,) = best_settings([tracked])
     assert found["loss"] == "focal"

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweeps.search.rules import rule_of
 from sweeps.tracking.reader import _about
 from sweeps.tracking.run import end_tags, hyperparameter_columns, sortable, sweep_parameters
 from tests.builders import make_sweep, trial
@@ -47,7 +48,7 @@ def test_a_sweeps_rule_is_read_from_its_run() -> None:
     run = SimpleNamespace(
         data=SimpleNamespace(params=parameters, tags=tags), info=SimpleNamespace(run_id="r")
     )
-    assert _about("nowhere", run).rule == sweep.rule
+    assert _about("nowhere", run).rule == rule_of(sweep)
     assert _about("nowhere", run).rule.constraints
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.search.record import TrialRecord
+from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking.address import check_answers, tracking_uri
 from sweeps.tracking.mirror import Mirror
 from sweeps.tracking.reader import tracked_sweeps
@@ -19,6 +20,7 @@ from sweeps.upkeep import sync_sweep
 from tests.harness.tracked import (
     client_of,
     ending_of,
+    keep_answer,
     make_mirror,
     make_records,
     make_store,
@@ -75,6 +77,7 @@ def test_a_trial_whose_files_are_damaged_holds_up_no_other(
     with pytest.raises(SweepFailedError, match=r"not in MLflow in full:\ntrial 1: its files in"):
         sync_sweep("damaged", str(storage))
     store.trial_folder(1).write("predictions_test.parquet", whole)
+    keep_answer(store, records, sweep)
     left: list[int] = []
     assert sync_sweep("damaged", str(storage), left.append).trials == 3
     assert left == [3, 2, 1]
@@ -165,6 +168,7 @@ def test_a_deleted_parent_ends_no_sweep_and_comes_back_with_sync(fresh: Path) ->
         writer.submit(record)
     assert writer.close(60, ending_of(records, sweep)) == 0
     assert writer.fault == "the sweep's own run was deleted in MLflow"
+    keep_answer(SweepStore(str(fresh), "orphaned"), records, sweep)
     assert sync_sweep("orphaned", str(fresh)).trials == 3
     runs = runs_of(fresh, "orphaned")
     assert runs[""].info.run_id == parent
@@ -208,3 +212,39 @@ def test_what_is_shown_comes_first_and_files_last(
     assert writer.close(60, ending_of(records, sweep)) == 0
     assert order == [*["show"] * 3, "answer", *["complete"] * 3, "end"]
     assert {run.info.status for run in runs_of(fresh, "ordered").values()} == {"FINISHED"}
+
+
+def test_an_unfinished_sweep_stays_open_and_tells_of_every_trial(fresh: Path) -> None:
+    sweep, records = make_sweep("unfinished"), make_records()[:3]
+    store = make_store(fresh, sweep, records)
+    for some in (records[:2], records):  # as a run that was cut off, and its resume
+        writer = MlflowWriter(Mirror(sweep, store))
+        for record in some:
+            writer.submit(record)
+        assert writer.close(60) == 0
+        parent = runs_of(fresh, "unfinished")[""]
+        assert parent.info.status == "RUNNING"
+        assert f"{len(some)} trials ended so far" in parent.data.tags["mlflow.note.content"]
+    assert sync_sweep("unfinished", str(fresh)).trials == 3
+    parent = runs_of(fresh, "unfinished")[""]
+    assert parent.info.status == "RUNNING"
+    assert "3 trials ended so far" in parent.data.tags["mlflow.note.content"]
+    assert "best_loss" not in parent.data.tags
+
+
+def test_a_resume_sets_the_sweeps_own_run_running_and_sync_keeps_how_it_ended(
+    fresh: Path,
+) -> None:
+    sweep = make_sweep("failed")
+    records = [replace(make_records()[5], number=number) for number in range(2)]
+    store = make_store(fresh, sweep, records)
+    mirror = Mirror(sweep, store)
+    mirror.end(ending_of(records, sweep))  # as an earlier version did without an answer
+    assert runs_of(fresh, "failed")[""].info.status == "FAILED"
+    Mirror(sweep, store).connect()
+    assert runs_of(fresh, "failed")[""].info.status == "RUNNING"
+    keep_answer(store, records, sweep)
+    sync_sweep("failed", str(fresh))
+    assert runs_of(fresh, "failed")[""].info.status == "FAILED"
+    Mirror(sweep, store).connect()
+    assert runs_of(fresh, "failed")[""].info.status == "FAILED"

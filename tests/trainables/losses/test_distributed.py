@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from tests.harness.workers import run_workers
-from trainables.distributed import all_gather, global_mean, rank, world_size
 from trainables.losses import available_losses
+from trainables.runtime.distributed import all_gather, global_mean, rank, world_size
 
 LOSSES = (*available_losses(), "torch.nn:MultiMarginLoss")
 SHARES = [(number, workers) for workers in (1, 2, 3) for number in range(workers)]

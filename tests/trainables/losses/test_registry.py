@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables import components
 from trainables.losses import (
     CalibrationLoss,
     available_losses,
@@ -18,6 +17,7 @@ from trainables.losses import (
     make_loss,
     registry,
 )
+from trainables.plugins import components
 
 NAMES = (
     "ada_dual_focal", "adafocal", "aucm", "brier", "cals_alm", "cals_hr", "cpc", "crl",

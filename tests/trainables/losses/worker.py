@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 
-from trainables.distributed import all_gather, rank, world_size
 from trainables.losses import available_losses, make_loss
+from trainables.runtime.distributed import all_gather, rank, world_size
 
 SHARES = {1: [7], 2: [5, 2], 3: [3, 1, 3]}
 NUM_CLASSES = 4

@@ -1,4 +1,4 @@
-"""How large a difference in ECE a split can tell apart."""
+"""How large a difference in ECE a split can detect."""
 
 import math
 

@@ -1,6 +1,7 @@
 """The interval of a difference: over samples and seeds, as often right as it says."""
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -73,7 +74,7 @@ def test_a_large_difference_is_supported_and_its_reverse_is_worse() -> None:
     assert worse.verdict == "worse"
     assert worse.value == pytest.approx(-better.value)
     accuracy = M.difference("accuracy", runs[:2], [run.flip(1) for run in runs[2:]], labels)
-    assert accuracy.verdict == "supported"  # of which more is better
+    assert accuracy.verdict == "supported"  # where higher is better
     assert accuracy.low > 0
 
 
@@ -117,3 +118,16 @@ def test_what_cannot_be_compared_is_refused() -> None:
         M.difference("ece", [run], [], labels)
     with pytest.raises(ValueError, match=r"confidence must be in \(0, 1\), got 95"):
         M.difference("ece", [run], [run], labels, confidence=95)
+
+
+def test_seeds_are_corrected_for_finalists_and_samples_for_candidates() -> None:
+    unlike, labels = drawn(2, 1000, 0.8, 1.2, 1.1, 1.5)  # by their seeds
+    alike, _ = drawn(2, 1000, 1.0, 1.01, 1.3, 1.31)
+
+    def low(runs: list[Tensor], **more: Any) -> float:
+        return M.difference("nll", runs[:2], runs[2:], labels, candidates=40, **more).low
+
+    assert low(unlike) < 1.5 * low(unlike, finalists=2)
+    assert low(alike, finalists=2) < low(alike, finalists=2, fresh_samples=True)
+    with pytest.raises(ValueError, match="finalists must be at most candidates = 2, got 3"):
+        M.difference("nll", alike[:2], alike[2:], labels, candidates=2, finalists=3)

@@ -22,7 +22,6 @@ from benchmarks.intervals import (
     softmax,
 )
 from trainables import metrics as M
-from trainables.metrics import _classwise_inversion
 from trainables.metrics._influence import mean_interval, proportion_interval
 
 WITH_INTERVAL = [name for name in M.METRIC_NAMES if name != "mce"]
@@ -170,13 +169,22 @@ def test_two_classes_have_the_classwise_interval_of_one() -> None:
     )
 
 
-def test_all_samples_tell_where_classes_are_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Some of them tell how much the error varies: 500 of 5,000 here, which leave cells empty.
-    probs, labels = simulated("much overconfident", 20, 5000).draw(5000, np.random.default_rng(0))
-    _, low, high = M.interval("classwise_ece", probs, labels)
-    monkeypatch.setattr(_classwise_inversion, "_ROW_ELEMENTS", 1)
-    few = M.interval("classwise_ece", probs, labels)[1:]
-    assert few == pytest.approx((low, high), abs=0.05 * (high - low))
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("classes unlike, scaled", "classwise_ece"), ("label noise", "classwise_adaptive_ece")],
+)
+def test_class_wise_intervals_hold_where_no_temperature_is_right(kind: str, name: str) -> None:
+    law = simulated(kind, 30, 20_000)
+    (truth, interval) = intervals_of(law, [name])[name]
+    row = measure(law, name, interval, truth, 3000, repetitions=20, seed=0)
+    assert row.covers >= 0.95  # .1 and .7 with the earlier interval
+
+
+def test_the_smooth_error_of_a_subgroup_is_not_missed_above() -> None:
+    law = simulated("overconfident subgroup", 30, 40_000)
+    (truth, interval) = intervals_of(law, ["smooth_ece"])["smooth_ece"]
+    row = measure(law, "smooth_ece", interval, truth, 800, repetitions=40, seed=800)
+    assert row.below <= 0.05  # .125 along the fitted curve alone
 
 
 def test_ends_of_bins_that_move_are_part_of_the_interval() -> None:

@@ -8,7 +8,7 @@ import torch
 from torchvision.models import mobilenet_v3_large
 from torchvision.models.segmentation import deeplabv3_mobilenet_v3_large
 
-from trainables.data.samples import SegmentedImages
+from trainables.data.kinds.samples import SegmentedImages
 from trainables.models import make_model
 from trainables.models.segmenter import Segmenter
 

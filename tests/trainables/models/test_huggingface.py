@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from trainables.calibrated import CalibratedClassifier
-from trainables.config import TrainingConfig
+from trainables.contract.config import TrainingConfig
 from trainables.data import Dataset, Subwords, load_dataset
+from trainables.engine.training import Trainer
+from trainables.export.calibrated import CalibratedClassifier
+from trainables.export.raw_samples import describe_samples, read_raw, samples_of
 from trainables.losses import make_loss
 from trainables.models import Classifier, make_model
-from trainables.raw_samples import describe_samples, read_raw, samples_of
-from trainables.training import Trainer
 
 SYLLABLES = ["ba", "##na", "##nas", "are", "not", "blu", "##e", "yell", "##ow", "good", "bad", "."]
 
@@ -117,7 +117,7 @@ def test_new_texts_are_read_as_the_trained_ones(dataset: Dataset, tmp_path: Path
     samples = samples_of(described)
     assert samples == dataset.samples
     (tmp_path / "new.csv").write_text("review\nbananas are good.\n")
-    rows, _ = read_raw(samples, tmp_path / "new.csv", "review")
+    rows, _, _ = read_raw(samples, tmp_path / "new.csv", "review")
     np.testing.assert_array_equal(
         rows, dataset.samples.encode(np.array(["bananas are good."], dtype=object))
     )

@@ -10,11 +10,13 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from trainables.calibrated import CalibratedClassifier
-from trainables.data.samples import Arrays, Images, Samples, SegmentedImages
-from trainables.data.table import TableRows
-from trainables.data.tokens import Tokens
-from trainables.exported import export_program, load_program
+from trainables.data.core.samples import Samples
+from trainables.data.kinds.samples import Arrays, Images, SegmentedImages
+from trainables.data.kinds.table import TableRows
+from trainables.data.kinds.tokens import Tokens
+from trainables.data.kinds.weighted_words import WeightedWords
+from trainables.export.calibrated import CalibratedClassifier
+from trainables.export.exported import export_program, load_program
 from trainables.models import (
     Classifier,
     available_models,
@@ -56,7 +58,9 @@ TABLE = TableRows(
     levels=(("p", "q"),),
 )
 PIXELS = SegmentedImages((3, 33, 40), (0.5,) * 3, (0.5,) * 3)
+WEIGHTED = WeightedWords((9, 2), vocabulary=("a", "b", "c", "d"), idf=(1.0, 1.2, 1.5, 2.0))
 OTHERS: dict[str, Samples] = {
+    "text_mlp": WEIGHTED,
     "gpool_cnn": TEXTS,
     "table_mlp": TABLE,
     "small_fcn": PIXELS,
@@ -69,6 +73,9 @@ def rows(samples: Samples, count: int) -> torch.Tensor:
     """What a model gets."""
     if isinstance(samples, Tokens):
         return torch.arange(count * samples.shape[0], dtype=torch.int32).reshape(count, -1) % 5
+    if isinstance(samples, WeightedWords):
+        words = torch.arange(count * samples.shape[0]).reshape(count, -1) % samples.num_words
+        return torch.stack([words.float(), torch.rand(count, samples.shape[0])], 2)
     if isinstance(samples, TableRows):
         codes = torch.arange(count) % 3
         flags = torch.arange(count) % 2

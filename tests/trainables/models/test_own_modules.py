@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainables.data.tokens import Tokens
-from trainables.kept import keep
+from trainables.data.kinds.tokens import Tokens
+from trainables.files.storage import Folder
 from trainables.models import Classifier, make_model
 from trainables.models.fresh import Fresh
 from trainables.models.splitting import as_classifier, no_input
-from trainables.storage import Folder
+from trainables.plugins.saved_objects import keep
 
 
 class Own(nn.Module):
@@ -114,7 +114,7 @@ def trained() -> nn.Module:
     [
         (nn.Sequential(OwnToken()), r"its part '0' \(OwnToken\) has no reset_parameters\(\)"),
         (nn.MultiheadAttention(4, 2), "model=lambda: MultiheadAttention"),
-        (trained(), "'1.running_mean' tells that they are not freshly drawn"),
+        (trained(), "'1.running_mean' shows that they are not freshly drawn"),
     ],
 )
 def test_a_module_whose_weights_matter_is_refused(model: nn.Module, message: str) -> None:

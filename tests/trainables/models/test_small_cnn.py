@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from trainables.augmentation import normalise
 from trainables.data import Split, load_dataset
+from trainables.data.kinds.augmentation import normalise
 from trainables.models import make_model
 
 

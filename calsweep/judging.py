@@ -1,0 +1,97 @@
+"""Judging predictions that already exist; needs PyTorch, NumPy and SciPy alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sweeps.judging.inputs import Predicted, check_predicted
+from sweeps.judging.judgement import judge as judge_models
+from sweeps.judging.words import comparison_rows, summary
+
+
+class Judgement:
+    """What predictions are worth.
+
+    Attributes:
+        facts: All of it as plain data, see :func:`sweeps.judging.judgement.judge`.
+    """
+
+    def __init__(self, models: Sequence[Predicted]) -> None:
+        self._models = models
+        self.facts = judge_models(models)
+
+    @property
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Metrics of the first model: name → ``value``, ``low`` and ``high``."""
+        found: dict[str, dict[str, float]] = self.facts["models"][0]["metrics"]
+        return found
+
+    @property
+    def recommended(self) -> str:
+        """The scaling that is recommended for the first model."""
+        return str(self.facts["models"][0]["recommended"])
+
+    def html(self) -> str:
+        """The page that ``calsweep judge --format html`` writes; needs ``calsweep[sweeps]``."""
+        from calsweep.extras import require_sweeps
+
+        require_sweeps("Judgement.html")
+        from sweeps.judging.page import render_judgement
+
+        return render_judgement(self.facts, self._models)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the page to a file.
+
+        Raises:
+            UserError: It cannot be written.
+        """
+        from sweeps.inspect_sweeps import write_text
+
+        write_text(self.html(), os.fspath(path), "")
+
+    def __repr__(self) -> str:
+        """The main findings."""
+        parts = [
+            "\n".join((model["name"], *(f"  {line}" for line in summary(model))))
+            for model in self.facts["models"]
+        ]
+        parts += [": ".join(row) for row in comparison_rows(self.facts["comparison"])]
+        return "\n".join(parts)
+
+
+def judge(
+    probs: Any,
+    labels: Any,
+    *,
+    logits: bool = False,
+    groups: Any = None,
+    classes: Sequence[str] = (),
+) -> Judgement:
+    """Judge predictions that already exist.
+
+    >>> judgement = calsweep.judge(probs, labels)
+    >>> judgement.metrics["ece"]
+    >>> calsweep.judge({"ours": p, "theirs": q}, labels).facts["comparison"]
+
+    Args:
+        probs: Probabilities (N, K), or of class 1 of two (N,): an array, tensor or nested list. Of
+            several models on the same samples a mapping of name to such an array; the first is
+            what the others are compared with.
+        labels: True classes (N,), integers from 0, or names of classes.
+        logits: Whether `probs` holds logits.
+        groups: The group of each sample, (N,), to judge each group by itself.
+        classes: Names of the classes, in the order of the columns.
+
+    Raises:
+        UserError: Predictions or labels are not as above; says what is wrong with them.
+    """
+    given = probs if isinstance(probs, Mapping) else {"predictions": probs}
+    return Judgement(
+        [
+            check_predicted(str(name), each, labels, logits=logits, classes=classes, groups=groups)
+            for name, each in given.items()
+        ]
+    )

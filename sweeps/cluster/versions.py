@@ -1,0 +1,55 @@
+"""Versions of Ray: this machine's and a cluster's."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import version
+
+from sweeps.errors import UserError
+
+OLDEST = (2, 55)
+TOO_NEW = (3, 0)
+_RAY_AND_PYTHON = re.compile(r"Ray: (\S+)\s+Python: (\S+)")
+
+
+def check_jobs_version(cluster: str, url: str) -> str | None:
+    """What a user should know before a job is sent to a cluster; None if the versions are equal.
+
+    Args:
+        cluster: The cluster's version of Ray, with which the job will run.
+        url: Of its dashboard.
+
+    Raises:
+        UserError: calsweep does not run with that version.
+    """
+    ours = version("ray")
+    if cluster == ours:
+        return None
+    major, minor = (int(part) for part in cluster.split(".")[:2])
+    if not OLDEST <= (major, minor) < TOO_NEW:
+        raise UserError(
+            f"the cluster at {url} runs Ray {cluster} (this machine {ours}); calsweep needs Ray "
+            f"{_text(OLDEST)} or newer, below {_text(TOO_NEW)}, on the cluster"
+        )
+    return f"the cluster at {url} runs Ray {cluster}, this machine {ours}: the job uses the former"
+
+
+def driver_mismatch(reason: str) -> str | None:
+    """What differs, in words, where Ray refuses a driver; None if versions are not the reason.
+
+    Args:
+        reason: Ray's message.
+    """
+    found = _RAY_AND_PYTHON.findall(reason)
+    if len(found) != 2:
+        return None
+    (cluster, its_python), (ours, our_python) = found
+    return (
+        f"the cluster runs Ray {cluster} on Python {its_python}, this machine Ray {ours} on Python "
+        f"{our_python}, and both must be the same; install them here, or send the sweep as a job "
+        "by `calsweep submit`"
+    )
+
+
+def _text(numbers: tuple[int, int]) -> str:
+    return ".".join(map(str, numbers))

@@ -1,0 +1,311 @@
+"""What is read of sweeps, finished or not: their answers, the best of them, the report."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweeps.errors import UserError
+from sweeps.formatting import storage_option
+from sweeps.results.best import best_settings
+from sweeps.results.explanation import answer
+from sweeps.results.overview import Overview, overview
+from sweeps.results.paper_table import Form, paper_table
+from sweeps.results.side_by_side import Beside
+from sweeps.results.so_far import so_far
+from sweeps.search.ranking import Ranking
+from sweeps.search.rules import rule_of
+from sweeps.store.identity import read_environment
+from sweeps.store.mistakes import load_mistakes
+from sweeps.store.skipped import read_skipped
+from sweeps.store.stored_sweeps import (
+    class_and_label_names,
+    load_judgement,
+    read_stored_file,
+    readable_sweeps,
+    stored_sweeps,
+)
+from sweeps.store.sweep_store import SweepStore, sweep_names, tells_storage_faults
+from sweeps.sweep_file.loading import load_sweep, read_sweep
+from sweeps.terminal.watching import Glimpse
+from sweeps.tracking.address import tracking_uri
+
+if TYPE_CHECKING:
+    from sweeps.planning.draft import Draft
+
+
+@tells_storage_faults
+def read_answer(name: str, storage: str) -> tuple[dict[str, Any], bool]:
+    """The result of a sweep (see :func:`~sweeps.results.explanation.answer`), and whether for good.
+
+    Raises:
+        UserError: There is no such sweep, or none of its trials has started.
+    """
+    store = SweepStore(storage, name)
+    sweep = store.load_sweep()
+    records = store.load_records()
+    if not records:
+        where = storage_option(storage)
+        raise UserError(f"sweep {name!r} has no trial yet; `calsweep resume {name}{where}` begins")
+    for record in records:
+        if record.state == "running" and (done := store.epochs_done(record.number)):
+            record.history = [{"epoch": done}]  # its record is written when it ends
+    stored = store.load_answer()
+    found = answer(Ranking(records, rule_of(sweep)), sweep, load_judgement(store))
+    if stored is not None and "on_budget" in stored:
+        found["why"].append(stored["on_budget"])
+    return found, stored is not None
+
+
+@tells_storage_faults
+def look_at(name: str, storage: str) -> Glimpse:
+    """The state of a sweep now, wherever it runs.
+
+    Raises:
+        UserError: There is no such sweep.
+    """
+    from sweeps.planning.plan import planned_trials  # Optuna takes a quarter of a second
+
+    store = SweepStore(storage, name)
+    sweep = store.load_sweep()
+    records = store.load_records(lambda _: None)  # it may be written just now
+    full = sweep.training.epochs
+    encoder = sweep.encoder.training.epochs if sweep.encoder else full
+    running = [
+        (r.label, store.epochs_done(r.number), encoder if r.role == "encoder" else full)
+        for r in records
+        if r.state == "running"
+    ]
+    done = sum(r.epochs for r in records if r.state != "running")
+    ranking = Ranking(records, rule_of(sweep))
+    return Glimpse(
+        overview(sweep, ranking, store.load_answer() is not None),
+        so_far(ranking),
+        planned_trials(sweep),
+        running,
+        done + sum(epochs for _, epochs, _ in running),
+    )
+
+
+@tells_storage_faults
+def side_by_side(names: Sequence[str], storage: str) -> list[Beside]:
+    """Several sweeps of a storage, to be compared.
+
+    Raises:
+        UserError: There is no sweep of one of the names, or it has no trial yet.
+    """
+    found = []
+    for name in names:
+        store = SweepStore(storage, name)
+        sweep = store.load_sweep()
+        records = store.load_records()
+        if not records:
+            raise UserError(f"sweep {name!r} has no trial yet")
+        verdict = store.verdict
+        found.append(Beside(sweep, Ranking(records, rule_of(sweep)), verdict))
+    return found
+
+
+@dataclass(frozen=True)
+class Best:
+    """What :func:`find_best` found.
+
+    Attributes:
+        entries: See :func:`~sweeps.results.best.best_settings`.
+        read_sweep_file: Gives the resolved sweep file of the sweep that found an entry.
+    """
+
+    entries: list[dict[str, Any]]
+    read_sweep_file: Callable[[dict[str, Any]], str]
+
+
+@tells_storage_faults
+def find_best(
+    storage: str, dataset: str | None = None, model: str | None = None, objective: str | None = None
+) -> Best:
+    """The best setting of each dataset, model and objective.
+
+    Of the sweeps of the storage. Where it has none, or ``MLFLOW_TRACKING_URI`` names a place that
+    others write to as well, of those in MLflow.
+
+    Args:
+        storage: Path or URI of the sweep store.
+        dataset: Only this one.
+        model: Only this one.
+        objective: Only sweeps that minimised this.
+
+    Raises:
+        UserError: There is none, or MLflow does not answer.
+    """
+    if sweep_names(storage) and not os.environ.get("MLFLOW_TRACKING_URI"):
+        place = storage
+        sweeps = stored_sweeps(storage, dataset, model)
+        read = _read_from_store(storage)
+    else:
+        from sweeps.tracking.reader import tracked_sweeps
+
+        place = tracking_uri(storage)
+        sweeps = tracked_sweeps(place, dataset, model)
+        read = _read_from_mlflow(place)
+    entries = best_settings([s for s in sweeps if objective in (None, s.objective)])
+    if not entries:
+        given = {"dataset": dataset, "model": model, "objective": objective}
+        wanted = " ".join(f"{key}={value}" for key, value in given.items() if value)
+        raise UserError(f"{place} has no finished sweep{f' of {wanted}' if wanted else ''} yet")
+    return Best(entries, read)
+
+
+def _read_from_store(storage: str) -> Callable[[dict[str, Any]], str]:
+    return lambda entry: read_stored_file(storage, entry["sweep"])
+
+
+def _read_from_mlflow(uri: str) -> Callable[[dict[str, Any]], str]:
+    from sweeps.tracking.reader import read_sweep_file
+
+    return lambda entry: read_sweep_file(uri, entry["parent_run_id"])
+
+
+@tells_storage_faults
+def overviews(storage: str) -> list[Overview]:
+    """The sweeps of a storage, the latest first."""
+    found = [
+        overview(
+            sweep, Ranking(store.load_records(), rule_of(sweep)), store.load_answer() is not None
+        )
+        for store, sweep in readable_sweeps(storage)
+    ]
+    return sorted(found, key=lambda each: each.started or math.inf, reverse=True)
+
+
+@tells_storage_faults
+def paper_table_of(name: str, storage: str, form: Form) -> str:
+    """The papers' table of a sweep, finished or not.
+
+    Raises:
+        UserError: There is no such sweep.
+    """
+    store = SweepStore(storage, name)
+    sweep = store.load_sweep()
+    return paper_table(Ranking(store.load_records(), rule_of(sweep)), sweep, form)
+
+
+def write_text(text: str, output: str, option: str = "--output ") -> str:
+    """Write a text to a file, whole or not at all; the path.
+
+    Args:
+        text: The text.
+        output: The file.
+        option: What gave it, for messages.
+
+    Raises:
+        UserError: It cannot be written.
+    """
+    path = Path(output).absolute()
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise UserError(f"{option}{path}: cannot be written: {error.strerror}") from None
+    return str(path)
+
+
+def write_new_sweep_file(draft: Draft, name: str, trials: int, file: str) -> str:
+    """Write a commented sweep file that a sweep can be run by; the path.
+
+    Args:
+        draft: What it says of the data.
+        name: Of the sweep.
+        trials: How many settings to try.
+        file: Where to write it.
+
+    Raises:
+        UserError: There is such a file, it cannot be written, or a name or number is not allowed.
+    """
+    from sweeps.planning.checks import check_sweep
+    from sweeps.planning.draft import sweep_file_text
+
+    if os.path.lexists(file):
+        raise UserError(f"{file}: already exists; name another file, or delete it")
+    text = sweep_file_text(draft, name, trials)
+    check_sweep(read_sweep(text, file))
+    return os.path.relpath(write_text(text, file, ""))
+
+
+def write_batch_script(file: str) -> str:
+    """Write a batch script for Slurm that runs a sweep file, beside it; the path.
+
+    Args:
+        file: The sweep file.
+
+    Raises:
+        UserError: There is no such sweep file, it is wrong, or the script already exists.
+    """
+    from sweeps.planning.slurm import batch_script
+
+    sweep = load_sweep(file)
+    script = str(Path(file).with_suffix(".sbatch"))
+    if os.path.lexists(script):
+        raise UserError(f"{script}: already exists; delete it, or give the sweep file another name")
+    write_text(batch_script(sweep.name, os.path.relpath(file)), script, "")
+    return os.path.relpath(script)
+
+
+def write_side_by_side(names: Sequence[str], storage: str, output: str | None = None) -> str:
+    """Write a page that compares several sweeps.
+
+    Args:
+        names: Of the sweeps.
+        storage: Path or URI of the sweep store.
+        output: Path of the HTML file; ``comparison.html`` here if None.
+
+    Returns:
+        The path written.
+
+    Raises:
+        UserError: There is no sweep of one of the names, it has no trial, or the file cannot be
+            written.
+    """
+    from sweeps.results.report import render_side_by_side
+
+    return write_text(
+        render_side_by_side(side_by_side(names, storage)), output or "comparison.html"
+    )
+
+
+@tells_storage_faults
+def write_report(name: str, storage: str, output: str | None = None) -> str:
+    """Write the report of a sweep, finished or not.
+
+    Args:
+        name: Name of the sweep.
+        storage: Path or URI of the sweep store.
+        output: Path of the HTML file; ``<name>-report.html`` here if None.
+
+    Returns:
+        The path written.
+
+    Raises:
+        UserError: There is no such sweep, or the file cannot be written.
+    """
+    from sweeps.results.report import render_report  # what it draws with takes a second to import
+
+    store = SweepStore(storage, name)
+    sweep = store.load_sweep()
+    classes, labels = class_and_label_names(store)
+    page = render_report(
+        sweep,
+        store.load_records(),
+        load_judgement(store),
+        lambda number: store.trial_folder(number).read("predictions_test.parquet"),
+        read_environment(store.folder),
+        classes,
+        load_mistakes(store),
+        labels,
+        read_skipped(store.folder),
+    )
+    return write_text(page, output or f"{name}-report.html")

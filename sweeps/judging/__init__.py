@@ -1,0 +1,1 @@
+"""Judging predictions that already exist: reading them, what they are worth, the page."""

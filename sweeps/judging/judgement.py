@@ -1,0 +1,220 @@
+"""What existing predictions are worth: metrics, what scaling would achieve, comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sweeps.errors import UserError
+from sweeps.judging.direction import direction
+from sweeps.judging.inputs import Predicted
+from trainables import metrics as M
+from trainables.metrics._influence import proportion_interval
+from trainables.metrics.proper_scores import log_losses_of_logits
+from trainables.posthoc import TemperatureScaling, cross_fitted
+from trainables.posthoc.conformal import SCORES, PredictionSets
+from trainables.posthoc.crossfit import stratified_half
+from trainables.posthoc.structured import scalings, simplest_good
+
+Facts = dict[str, Any]
+
+_OF_SCALING = ("nll", "brier", "ece", "error")
+_COMPARED = ("nll", "brier", "ece", "error")
+_COVERAGE = 0.9
+_MIN_FOR_SETS = 200  # samples, of which a quarter calibrates the sets at a time
+_SET_ELEMENTS = 2_000_000  # N · K that prediction sets are measured on
+_MIN_IN_GROUP = 20
+_LEVEL = 0.95
+
+
+def judge(models: Sequence[Predicted]) -> Facts:
+    """Judge the predictions of one model, or of several on the same samples.
+
+    Args:
+        models: Their predictions. The first is what the others are compared with.
+
+    Returns:
+        Plain data, as ``calsweep judge --format json`` prints it: ``models``, one entry each with
+        ``name``, ``samples``, ``classes``, ``metrics`` (name → value, low, high), ``direction``,
+        ``scaling`` (method → the same metrics, cross-fitted), ``recommended`` (one of the
+        methods), ``refinement`` (NLL after it) and ``calibration`` (the rest of the NLL),
+        ``temperature``, ``bins`` (of the reliability diagram), ``per_class``, ``per_group``,
+        ``sets``; and ``comparison``, one entry for each metric and further model.
+
+    Raises:
+        UserError: Two models have other labels, or one has a name twice.
+    """
+    first, *others = models
+    names = [each.name for each in models]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise UserError(f"two models are called {twice.pop()!r}; give each its own name")
+    for other in others:
+        _check_same_samples(first, other)
+    return {
+        "models": [_judged(model) for model in models],
+        "comparison": [_compared(metric, other, first) for other in others for metric in _COMPARED],
+    }
+
+
+def _check_same_samples(first: Predicted, other: Predicted) -> None:
+    if first.probs.shape != other.probs.shape:
+        raise UserError(
+            f"{other.name} has predictions of shape {tuple(other.probs.shape)}, {first.name} "
+            f"{tuple(first.probs.shape)}; models are compared on the same samples and classes"
+        )
+    differ = first.labels != other.labels
+    if differ.any():
+        raise UserError(
+            f"{other.name} and {first.name} have different labels in {int(differ.sum())} rows, "
+            f"first in row {int(differ.int().argmax())} (from 0); models are compared on the same "
+            "samples in the same order"
+        )
+
+
+def _judged(model: Predicted) -> Facts:
+    probs, labels = model.probs, model.labels
+    crossed = {make: cross_fitted(model.logits, labels, make) for make in scalings(model.logits)}
+    best = simplest_good(crossed, labels)
+    nll = M.evaluate(model.logits, labels, ["nll"])["nll"]
+    refinement = float(log_losses_of_logits(crossed[best], labels).mean())
+    scaler = TemperatureScaling().fit(model.logits, labels)
+    bins = M.reliability_bins(probs, labels)
+    return {
+        "name": model.name,
+        "samples": len(labels),
+        "classes": len(model.classes),
+        "metrics": _intervals(M.METRIC_NAMES, probs, labels),
+        "direction": _direction(probs, labels),
+        "scaling": {
+            make.name: _intervals(_OF_SCALING, logits.softmax(dim=1), labels)
+            for make, logits in crossed.items()
+        },
+        "recommended": best.name,
+        "refinement": refinement,
+        "calibration": nll - refinement,
+        "temperature": scaler.temperature,
+        "bins": {
+            "lower": bins.lower.tolist(),
+            "upper": bins.upper.tolist(),
+            "count": bins.count.int().tolist(),
+            "confidence": bins.confidence.tolist(),
+            "accuracy": bins.accuracy.tolist(),
+        },
+        "per_class": _per_class(model),
+        "per_group": [] if model.groups is None else _per_group(model),
+        "sets": _sets(crossed[best].softmax(dim=1), labels),
+    }
+
+
+def _intervals(names: Sequence[str], probs: Tensor, labels: Tensor) -> Facts:
+    found = {name: M.interval(name, probs, labels) for name in names}
+    return {
+        name: {"value": value, "low": low, "high": high}
+        for name, (value, low, high) in found.items()
+    }
+
+
+def _direction(probs: Tensor, labels: Tensor, level: float = _LEVEL) -> Facts:
+    found = direction(probs, labels, level)
+    return {
+        "word": found.word,
+        "gap": found.gap,
+        "low": found.low,
+        "high": found.high,
+        "over": found.over,
+        "under": found.under,
+    }
+
+
+def _per_class(model: Predicted) -> list[Facts]:
+    """Of each predicted class, confidence and accuracy; levels corrected for how many they are."""
+    confidence, predicted = model.probs.max(dim=1)
+    order = predicted.argsort(stable=True)
+    counts = predicted.bincount(minlength=len(model.classes)).tolist()
+    true = model.labels.bincount(minlength=len(model.classes)).tolist()
+    level = 1 - (1 - _LEVEL) / max(1, sum(count > 1 for count in counts))
+    rows = iter(order.tolist())
+    found = []
+    for index, name in enumerate(model.classes):
+        own = torch.tensor(list(islice(rows, counts[index])), dtype=torch.int64)
+        entry: Facts = {"class": name, "true": true[index], "predicted": counts[index]}
+        if counts[index]:
+            right = (model.labels[own] == index).double()
+            entry |= {"confidence": float(confidence[own].mean()), "accuracy": float(right.mean())}
+        if counts[index] > 1:
+            entry |= _gap(confidence[own].double(), right, level)
+        found.append(entry)
+    return found
+
+
+def _per_group(model: Predicted) -> list[Facts]:
+    assert model.groups is not None
+    names, place = np.unique(model.groups, return_inverse=True)
+    level = 1 - (1 - _LEVEL) / len(names)
+    found = []
+    for index, name in enumerate(names.tolist()):
+        own = torch.from_numpy(np.flatnonzero(place == index))
+        probs, labels = model.probs[own], model.labels[own]
+        entry: Facts = {"group": name, "samples": len(own)}
+        if len(own) >= _MIN_IN_GROUP:
+            entry |= _intervals(("error", "nll", "ece"), probs, labels)
+            confidence, predicted = probs.max(dim=1)
+            entry |= {"confidence": float(confidence.mean())}
+            entry |= _gap(confidence.double(), (predicted == labels).double(), level)
+        found.append(entry)
+    return found
+
+
+def _gap(confidence: Tensor, right: Tensor, level: float) -> Facts:
+    """Confidence less accuracy, whose interval allows for a class that is always right."""
+    count = len(right)
+    accuracy = proportion_interval(float(right.mean()), count, level)
+    mean = float(confidence.mean())
+    low, high = mean - accuracy[1], mean - accuracy[0]
+    word = "overconfident" if low > 0 else "underconfident" if high < 0 else "neither"
+    return {"gap": mean - float(right.mean()), "low": low, "high": high, "word": word}
+
+
+def _sets(probs: Tensor, labels: Tensor) -> Facts:
+    """Prediction sets of cross-fitted probabilities, measured on samples that fitted nothing.
+
+    What one half is scaled by was fitted on the other. Of each half, one part calibrates the sets
+    that are measured on the other part.
+    """
+    count = min(len(labels), _SET_ELEMENTS // probs.shape[1])
+    if count < _MIN_FOR_SETS:
+        return {}
+    drawn = torch.randperm(len(labels), generator=torch.Generator().manual_seed(1))[:count]
+    scaled_by = stratified_half(labels)[drawn]
+    part = torch.arange(count) % 2 == 0
+    found: Facts = {"coverage": _COVERAGE, "samples": count}
+    for method in SCORES:
+        held, size = 0, 0
+        for half in (scaled_by, ~scaled_by):
+            for fitted, measured in ((half & part, half & ~part), (half & ~part, half & part)):
+                fit_on, rows = drawn[fitted], drawn[measured]
+                sets = PredictionSets(method, _COVERAGE).fit(probs[fit_on], labels[fit_on])
+                inside = sets(probs[rows])
+                held += int(inside.gather(1, labels[rows][:, None]).sum())
+                size += int(inside.sum())
+        low, high = proportion_interval(held / count, count, _LEVEL)
+        found[method] = {"value": held / count, "low": low, "high": high, "size": size / count}
+    return found
+
+
+def _compared(metric: str, ours: Predicted, theirs: Predicted) -> Facts:
+    found = M.difference(metric, [ours.probs], [theirs.probs], ours.labels)
+    return {
+        "metric": metric,
+        "ours": ours.name,
+        "theirs": theirs.name,
+        "value": found.value,
+        "low": found.low,
+        "high": found.high,
+        "verdict": found.verdict,
+    }

@@ -1,0 +1,139 @@
+"""What a judgement says in words and cells, for the terminal and the page."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from sweeps.formatting import format_fraction, metric_heading
+
+Facts = dict[str, Any]
+
+METHODS = {
+    "as given": "as given",
+    "temperature": "temperature",
+    "structured_vector": "structured vector",
+    "structured_matrix": "structured matrix",
+}
+_SET_NAMES = {"lac": "LAC", "aps": "APS", "raps": "RAPS"}
+_MOST_CLASSES = 15
+_VERDICTS = {
+    "supported": "better, supported",
+    "not supported": "not supported, may be chance",
+    "worse": "worse, supported",
+}
+
+
+def with_interval(found: Facts) -> str:
+    """``.0434 [.0400, .0470]``; without an interval where there is none."""
+    if math.isnan(found["low"]):
+        return format_fraction(found["value"])
+    return f"{format_fraction(found['value'])} {_ends(found)}"
+
+
+def summary(model: Facts) -> list[str]:
+    """The main findings on one model, a sentence each."""
+    way, scaling = model["direction"], model["scaling"]
+    nll, refined = model["metrics"]["nll"]["value"], model["refinement"]
+    lines = [f"{model['samples']:,} samples, {model['classes']} classes."]
+    signed = f"{way['gap']:+.4f} [{way['low']:+.4f}, {way['high']:+.4f}]"
+    word = "neither over- nor underconfident" if way["word"] == "neither" else way["word"]
+    lines.append(f"On average {word}: confidence - accuracy {signed}.")
+    lines.append(
+        f"ECE {format_fraction(model['metrics']['ece']['value'])}: "
+        f"{format_fraction(way['over'])} from overconfident bins, "
+        f"{format_fraction(way['under'])} from underconfident ones."
+    )
+    best = model["recommended"]
+    name = f"temperature {model['temperature']:.3f}"
+    if best != "temperature":
+        name = f"{METHODS[best]} scaling"
+    lines.append(
+        f"Recommended (*): {name}. It lowers "
+        f"NLL from {nll:.4f} to {refined:.4f} and ECE from "
+        f"{format_fraction(model['metrics']['ece']['value'])} to "
+        f"{format_fraction(scaling[best]['ece']['value'])} (cross-fitted)."
+        if refined < nll
+        else "No scaling lowers the NLL: use the predictions as they are."
+    )
+    lines.append(
+        f"NLL {nll:.4f} = calibration {model['calibration']:.4f} + refinement {refined:.4f} (what "
+        "no scaling can mend)."
+    )
+    return lines
+
+
+def scaling_rows(model: Facts) -> list[list[str]]:
+    """Method, NLL, Brier, ECE and error, as given and after each method."""
+    found = {"as given": model["metrics"], **model["scaling"]}
+    return [
+        [
+            METHODS[name] + (" *" if name == model["recommended"] else ""),
+            with_interval(metrics["nll"]),
+            format_fraction(metrics["brier"]["value"]),
+            with_interval(metrics["ece"]),
+            format_fraction(metrics["error"]["value"]),
+        ]
+        for name, metrics in found.items()
+    ]
+
+
+def comparison_rows(comparison: list[Facts]) -> list[list[str]]:
+    """Metric, models, difference and verdict."""
+    return [
+        [
+            metric_heading(each["metric"]),
+            f"{each['ours']} - {each['theirs']}",
+            f"{each['value']:+.4f} [{each['low']:+.4f}, {each['high']:+.4f}]",
+            _VERDICTS[each["verdict"]],
+        ]
+        for each in comparison
+    ]
+
+
+def class_rows(model: Facts) -> list[list[str]]:
+    """The classes with the largest weighted gaps: name, counts, confidence, accuracy, gap, word."""
+    known = [each for each in model["per_class"] if "gap" in each]
+    shown = sorted(known, key=lambda each: -each["predicted"] * abs(each["gap"]))[:_MOST_CLASSES]
+    return [
+        [each["class"], str(each["true"]), str(each["predicted"]), *_gap_cells(each)]
+        for each in shown
+    ]
+
+
+def group_rows(model: Facts) -> list[list[str]]:
+    """Group, samples, error, ECE, gap and word; small groups have a count alone."""
+    return [
+        [
+            each["group"],
+            str(each["samples"]),
+            *(
+                (with_interval(each["error"]), with_interval(each["ece"]), *_gap_cells(each)[2:])
+                if "gap" in each
+                else ("–", "–", "–", "too few samples")
+            ),
+        ]
+        for each in model["per_group"]
+    ]
+
+
+def set_rows(model: Facts) -> list[list[str]]:
+    """Method, coverage and mean size of prediction sets; nothing with too few samples."""
+    return [
+        [name, with_interval(model["sets"][key]), f"{model['sets'][key]['size']:.2f}"]
+        for key, name in _SET_NAMES.items()
+        if key in model["sets"]
+    ]
+
+
+def _gap_cells(each: Facts) -> list[str]:
+    return [
+        format_fraction(each["confidence"]),
+        format_fraction(each["confidence"] - each["gap"]),
+        f"{each['gap']:+.4f} [{each['low']:+.4f}, {each['high']:+.4f}]",
+        "" if each["word"] == "neither" else each["word"],
+    ]
+
+
+def _ends(found: Facts) -> str:
+    return f"[{format_fraction(found['low'])}, {format_fraction(found['high'])}]"

@@ -1,0 +1,86 @@
+"""Which column of a table holds the labels, and which columns cannot be features."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+LABELS: Final = ("label", "labels", "target", "class", "y", "category", "outcome", "topic")
+_PARTS_OF_LABELS: Final = frozenset((*LABELS, "churn", "diagnosis", "species", "survived", "fraud"))
+_MOST_CLASSES: Final = 100  # that a column not called a label may have to be taken for one
+_MOST_LEVELS: Final = 100  # of a category, if most rows have one of their own
+_ID: Final = re.compile(r"(^|[_\s])(u?u?id|idx|index|key)$|^unnamed: \d+$|[a-z]I[dD]$")
+_DATE: Final = re.compile(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d\d?[/.]\d\d?[/.]\d{2,4}( .*)?")
+_LOOKED_AT: Final = 100  # values of a column that may hold dates
+
+
+def label_column(table: pa.Table) -> str | None:
+    """The column of the labels: by its name, else the last one that takes few values.
+
+    Args:
+        table: All rows.
+    """
+    possible: list[str] = [n for n in table.column_names if _could_be_label(table[n])]
+    by_lower = {name.lower(): name for name in possible}
+    for name in LABELS:
+        if name in by_lower:
+            return by_lower[name]
+    for name in reversed(possible):
+        if _PARTS_OF_LABELS & set(re.split(r"[^a-z]+", name.lower())):
+            return name
+    few = (n for n in reversed(possible) if pc.count_distinct(table[n]).as_py() <= _MOST_CLASSES)
+    return next(few, None)
+
+
+def unusable_columns(table: pa.Table, names: Sequence[str]) -> dict[str, str]:
+    """Columns that cannot be features, each with the reason.
+
+    Args:
+        table: All rows.
+        names: Of the columns to look at.
+    """
+    reasons = {name: _why_not(name, table[name].combine_chunks()) for name in names}
+    return {name: reason for name, reason in reasons.items() if reason is not None}
+
+
+def _could_be_label(column: pa.ChunkedArray) -> bool:
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if not (
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_integer(kind)
+        or pa.types.is_boolean(kind)
+    ):
+        return False
+    return bool(2 <= pc.count_distinct(column).as_py() <= len(column) // 2)
+
+
+def _why_not(name: str, column: pa.Array) -> str | None:
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    kind = column.type
+    if pa.types.is_temporal(kind):
+        return "dates"
+    words = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    if not (words or numbers or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
+        return f"holds {kind}"
+    values = column.drop_null()
+    distinct = len(values.unique())
+    if distinct < 2:
+        return "constant"
+    if words and all(_DATE.fullmatch(v.strip()) for v in values[:_LOOKED_AT].to_pylist()):
+        return "dates"
+    if words and distinct > _MOST_LEVELS and distinct > len(column) / 2:
+        return "ids or free text, different in most rows"
+    if pa.types.is_integer(kind) and distinct == len(column):
+        ends = pc.min_max(values).as_py()
+        if _ID.search(name) or _ID.search(name.lower()) or ends["max"] - ends["min"] < distinct:
+            return "numbers of the rows"
+    return None

@@ -1,0 +1,37 @@
+"""What a running sweep reports to its user."""
+
+from __future__ import annotations
+
+import logging
+from typing import Protocol
+
+logger = logging.getLogger("calsweep")
+
+
+class Reporter(Protocol):
+    """Shows messages while a sweep runs."""
+
+    def stage(self, what: str) -> None:
+        """Show what the sweep is doing now."""
+
+    def notice(self, message: str) -> None:
+        """Show something that the user should know."""
+
+    def fault(self, message: str) -> None:
+        """Show what the sweep is waiting for."""
+
+
+class LogReporter:
+    """Writes every message to the log."""
+
+    def stage(self, what: str) -> None:
+        """See :class:`Reporter`."""
+        logger.info("%s", what)
+
+    def notice(self, message: str) -> None:
+        """See :class:`Reporter`."""
+        logger.warning("%s", message)
+
+    def fault(self, message: str) -> None:
+        """See :class:`Reporter`."""
+        logger.error("%s", message)

@@ -1,0 +1,233 @@
+"""The ensemble of networks that a sweep has already trained, and whether it is worth its cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from sweeps.formatting import counted
+from sweeps.results.columns import shown_metrics
+from sweeps.results.comparison import SCALED, Comparison
+from sweeps.search.ranking import Ranking
+from sweeps.search.record import TrialRecord
+from trainables.contract.metric_names import MetricName
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from trainables.posthoc.ensembles import Ensemble
+
+Read = Callable[[str, int], bytes]
+"""Gives the predictions on a split, ``validation`` or ``test``, of a trial."""
+
+_MOST_READ: Final = 40  # trials whose predictions are read, the best by themselves
+_LOSS: Final = "val_nll_scaled"
+_VERDICTS: Final = {
+    "supported": "Yes, that is supported",
+    "not supported": "Not supported, it may be chance",
+    "worse": "No, it is worse",
+}
+
+
+@dataclass(frozen=True)
+class Selected:
+    """An ensemble of a sweep's trials.
+
+    Attributes:
+        trials: Its members, one as often as it counts.
+        ensemble: Their temperatures, and that of their mean.
+        pool: All trials that it was selected from, with their predictions.
+    """
+
+    trials: tuple[TrialRecord, ...]
+    ensemble: Ensemble
+    pool: Pool
+
+    @property
+    def networks(self) -> int:
+        """How many different networks it has: what a prediction costs."""
+        return len({trial.number for trial in self.trials})
+
+
+@dataclass(frozen=True)
+class Pool:
+    """What an ensemble is selected from: trials, their logits on the validation split, labels."""
+
+    trials: tuple[TrialRecord, ...]
+    logits: list[Tensor]
+    labels: Tensor
+
+
+def select(ranking: Ranking, read: Read) -> Selected | None:
+    """Select an ensemble among the finished trials that the guard lets pass.
+
+    Args:
+        ranking: The sweep's.
+        read: Gives a trial's predictions on the validation split, a Parquet file's content.
+
+    Returns:
+        None where fewer than two trials could be members, or a sample has several decisions.
+
+    Raises:
+        OSError: Predictions cannot be read.
+        ValueError: They are damaged.
+    """
+    from trainables.posthoc.ensembles import fit_ensemble
+
+    pool = _pool(ranking, read)
+    if pool is None:
+        return None
+    found = fit_ensemble(pool.logits, pool.labels)
+    return Selected(tuple(pool.trials[index] for index in found.members), found, pool)
+
+
+def judge_ensemble(ranking: Ranking, read: Read) -> list[dict[str, Any]]:
+    """What the ensemble is worth, as plain data: a row, sentences, members, comparisons.
+
+    On the validation split everything is cross-fitted: members and temperatures of one half were
+    selected on the other. One entry, or none where there is no ensemble of two networks. Arguments
+    and errors as of :func:`select`.
+    """
+    from trainables.posthoc.ensembles import cross_fitted_ensemble
+
+    selected = select(ranking, read)
+    if selected is None or selected.networks < 2:
+        return []
+    pool = selected.pool
+    crossed = cross_fitted_ensemble(pool.logits, pool.labels)
+    comparisons = _comparisons(ranking, read, crossed, selected)
+    seeds = 0 if ranking.baseline is None else len(ranking.baseline.trials)
+    found = {
+        "members": [
+            {"trial": trial.number, "label": trial.label, "temperature": temperature}
+            for trial, temperature in zip(
+                selected.trials, selected.ensemble.temperatures, strict=True
+            )
+        ],
+        "networks": selected.networks,
+        "temperature": selected.ensemble.temperature,
+        "row": _row(ranking, read, crossed, selected),
+        "why": _sentences(selected, comparisons, seeds),
+        "comparisons": [asdict(each) for each in comparisons],
+    }
+    return [found]
+
+
+def _pool(ranking: Ranking, read: Read) -> Pool | None:
+    feasible = [trial for each in ranking.candidates if each.feasible for trial in each.trials]
+    known = [trial for trial in feasible if math.isfinite(trial.outcome.get(_LOSS, math.nan))]
+    trials = sorted(known, key=lambda trial: trial.outcome[_LOSS])[:_MOST_READ]
+    if len(trials) < 2:
+        return None
+    found = [_predictions(read("validation", trial.number)) for trial in trials]
+    if any(each is None for each in found):
+        return None
+    logits = [each[0] for each in found if each is not None]
+    labels = next(each[1] for each in found if each is not None)
+    return Pool(tuple(trials), logits, labels)
+
+
+def _predictions(data: bytes) -> tuple[Tensor, Tensor] | None:
+    """Logits and labels; None where a sample has several decisions."""
+    from trainables.files.predictions import cluster_size_of, decisions_of
+    from trainables.trials.outcome import read_predictions
+
+    if max(decisions_of(data), cluster_size_of(data)) > 1:
+        return None
+    logits, labels = read_predictions(data)
+    return logits.double(), labels
+
+
+def _comparisons(
+    ranking: Ranking, read: Read, crossed: Tensor, selected: Selected
+) -> list[Comparison]:
+    """With cross-entropy and a temperature, and with the mean of as many seeds of it."""
+    from trainables import metrics as M
+    from trainables.posthoc import cross_fitted
+    from trainables.posthoc.ensembles import averaged
+
+    baseline, labels = ranking.baseline, selected.pool.labels
+    if baseline is None:
+        return []
+    numbers = [trial.number for trial in baseline.trials]
+    found = [_predictions(read("validation", number)) for number in numbers]
+    runs = {number: each[0] for number, each in zip(numbers, found, strict=True) if each}
+    judged = [runs[trial.number] for trial in baseline.judged]
+    rivals = {f"{baseline.loss}{SCALED}": judged}
+    several = list(runs.values())[: selected.networks]
+    if len(several) > 1:
+        rivals[f"the mean of {len(several)} seeds of {baseline.loss}{SCALED}"] = [averaged(several)]
+    comparisons = []
+    for name, logits in rivals.items():
+        theirs = [cross_fitted(each, labels).softmax(dim=1) for each in logits]
+        difference = M.difference("nll", [crossed.softmax(dim=1)], theirs, labels)
+        comparisons.append(
+            Comparison(
+                "ensemble",
+                name,
+                "nll",
+                difference.value,
+                difference.low,
+                difference.high,
+                difference.verdict,
+                len(theirs),
+            )
+        )
+    return comparisons
+
+
+def _row(ranking: Ranking, read: Read, crossed: Tensor, selected: Selected) -> dict[str, Any]:
+    """As the rows of :func:`~sweeps.results.leaderboard.leaderboard`."""
+    from trainables import metrics as M
+
+    shown = shown_metrics(ranking.rule.objective)
+    ensemble, pool = selected.ensemble, selected.pool
+    place = {trial.number: index for index, trial in enumerate(pool.trials)}
+    on_test: list[Any] = [None] * len(pool.trials)
+    labels = pool.labels
+    for number in {trial.number for trial in selected.trials}:
+        found = _predictions(read("test", number))
+        assert found is not None
+        on_test[place[number]], labels = found
+    scaled = ensemble(on_test)
+    measured = {
+        "val": M.evaluate(crossed, pool.labels),
+        "test": M.evaluate(scaled * ensemble.temperature, labels),
+        "scaled": M.evaluate(scaled, labels),
+    }
+    row: dict[str, Any] = {
+        "loss": "ensemble",
+        "hyperparameters": {},
+        "trials": {},
+        "temperature": ensemble.temperature,
+        "objective": math.nan,
+        "seeds": 0,
+        "note": counted(selected.networks, "network"),
+    }
+    for key in shown:
+        if key != "temperature":
+            name = MetricName.parse(key)
+            kind = "scaled" if name.split == "test" and name.scaled else name.split
+            row[key] = measured[kind].get(name.metric, math.nan)
+    return row
+
+
+def _sentences(selected: Selected, comparisons: Sequence[Comparison], seeds: int) -> list[str]:
+    lines = [
+        f"Ensemble of {counted(selected.networks, 'network')} that this sweep has trained (each "
+        f"prediction costs {counted(selected.networks, 'network')}): "
+        f"{', '.join(dict.fromkeys(trial.label for trial in selected.trials))}."
+    ]
+    lines += [
+        f"Is the ensemble better than {each.theirs}? {_VERDICTS[each.verdict]}: NLL "
+        f"{each.difference} on the validation split, cross-fitted."
+        for each in comparisons
+    ]
+    if comparisons and seeds < selected.networks:
+        lines.append(
+            f"Whether {counted(selected.networks, 'seed')} of cross-entropy would do as well is "
+            f"unknown: it was trained with {counted(seeds, 'seed')}."
+        )
+    return lines

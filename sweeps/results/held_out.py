@@ -1,0 +1,187 @@
+"""What one classifier does on the test split: class by class, by coverage, its worst mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sweeps.results.predictions import risk_coverage, top_label
+from sweeps.results.svg import COLOURS, Axis, Chart, Mark, axis
+
+_MOST_CLASSES = 20
+_MOST_MISTAKES = 10
+_MOST_PAIRS = 15
+_POINTS = 300  # of a line
+
+
+@dataclass(frozen=True)
+class OfClass:
+    """The samples that were said to be of one class.
+
+    Attributes:
+        name: Of the class.
+        count: How many they are.
+        confidence: How sure the classifier was, in the mean.
+        right: Which share is of that class.
+    """
+
+    name: str
+    count: int
+    confidence: float
+    right: float
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A sample that the classifier is wrong on.
+
+    Attributes:
+        row: Its place in the test split, from 0.
+        said: The class that it was taken for.
+        true: The class that it is of.
+        confidence: How sure the classifier was.
+    """
+
+    row: int
+    said: str
+    true: str
+    confidence: float
+
+
+def by_class(probs: npt.ArrayLike, labels: npt.ArrayLike, names: Sequence[str]) -> list[OfClass]:
+    """Confidence and share of right answers, class by class as predicted.
+
+    Args:
+        probs: (N, K) float.
+        labels: (N,) integers.
+        names: Of the classes, K of them.
+    """
+    (confidence, predicted), truth = top_label(probs), np.asarray(labels)
+    found = []
+    for index, name in enumerate(names):
+        own = predicted == index
+        if count := int(own.sum()):
+            right = float((truth[own] == index).mean())
+            found.append(OfClass(name, count, float(confidence[own].mean()), right))
+    return found
+
+
+def by_label(probs: npt.ArrayLike, labels: npt.ArrayLike, about: Sequence[str]) -> list[OfClass]:
+    """Confidence and share of right decisions, label by label.
+
+    Args:
+        probs: (N · L, 2) float, the decisions on a sample next to each other.
+        labels: (N · L,) integers.
+        about: What each of them is about, L of them.
+    """
+    confidence, predicted = top_label(probs)
+    right = predicted == np.asarray(labels)
+    columns = (each.reshape(-1, len(about)) for each in (confidence, right))
+    sure, hits = (column.mean(axis=0).tolist() for column in columns)
+    count = len(right) // len(about)
+    return [OfClass(name, count, *each) for name, *each in zip(about, sure, hits, strict=True)]
+
+
+def confusion(probs: npt.ArrayLike, labels: npt.ArrayLike) -> list[list[int]]:
+    """How many samples of each class, row, were taken for each class, column."""
+    each = np.asarray(probs)
+    classes = each.shape[1]
+    pairs = np.bincount(np.asarray(labels) * classes + each.argmax(axis=1), minlength=classes**2)
+    counts: list[list[int]] = pairs.reshape(classes, classes).tolist()
+    return counts
+
+
+def confused_pairs(
+    counts: Sequence[Sequence[int]], names: Sequence[str]
+) -> list[tuple[str, str, int]]:
+    """The commonest mistakes: true class, class that it was taken for, how often."""
+    pairs = [
+        (names[i], names[j], count)
+        for i, row in enumerate(counts)
+        for j, count in enumerate(row)
+        if i != j and count
+    ]
+    return sorted(pairs, key=lambda pair: -pair[2])[:_MOST_PAIRS]
+
+
+def mistakes(
+    probs: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    names: Sequence[str],
+    about: Sequence[str] = (),
+    cluster_size: int = 1,
+) -> list[Mistake]:
+    """The mistakes that the classifier was surest of, the surest first.
+
+    Args:
+        probs: (N, K) float; of several labels, the decisions on a sample next to each other.
+        labels: (N,) integers.
+        names: Of the classes, K of them.
+        about: What the decisions on a sample are about; none where there is one.
+        cluster_size: How many rows a sample has that are about the same, as an image has pixels: of
+            each sample the surest mistake is reported.
+    """
+    (confidence, predicted), truth = top_label(probs), np.asarray(labels)
+    wrong = np.flatnonzero(predicted != truth)
+    wrong = wrong[np.argsort(-confidence[wrong], kind="stable")]
+    if cluster_size > 1:
+        wrong = wrong[np.sort(np.unique(wrong // cluster_size, return_index=True)[1])]
+    found = []
+    for row in wrong[:_MOST_MISTAKES].tolist():
+        sample, place = divmod(row // cluster_size, max(1, len(about)))
+        prefix = f"{about[place]}: " if about else ""
+        said, true = (prefix + names[int(each[row])] for each in (predicted, truth))
+        found.append(Mistake(sample, said, true, float(confidence[row])))
+    return found
+
+
+def class_chart(classes: Sequence[OfClass]) -> str:
+    """Confidence beside the share of right answers; of many classes those with the widest gaps."""
+    shown = sorted(classes, key=lambda c: -c.count * abs(c.confidence - c.right))[:_MOST_CLASSES]
+    ends = [end for c in shown for end in (c.confidence, c.right)]
+    chart = Chart(
+        "Mean confidence and accuracy of each predicted class on the test split",
+        axis("mean confidence and accuracy", ends),
+        Axis("", 0, len(shown) + 1, silent=True),
+        height=64 + 24 * len(shown),
+        left=110,
+    )
+    sure, right = Mark(COLOURS[1], "diamond"), Mark(COLOURS[0])
+    for row, each in enumerate(shown):
+        height = float(len(shown) - row)
+        tip = (
+            f"{each.name}: {each.count} samples, confidence {each.confidence:.1%}, "
+            f"accuracy {each.right:.1%}"
+        )
+        chart.line([each.confidence, each.right], [height] * 2, "var(--dim,#667085)", width=1)
+        chart.points([each.confidence], [height], sure, [tip])
+        chart.points([each.right], [height], right, [tip])
+        chart.name_row(height, each.name)
+    chart.name(sure, "mean confidence")
+    chart.name(right, "accuracy")
+    return chart.svg()
+
+
+def coverage_chart(curves: Mapping[str, tuple[npt.ArrayLike, npt.ArrayLike]]) -> str:
+    """Error of the surest samples against how many of them are answered.
+
+    Args:
+        curves: Name → probabilities (N, K) and labels (N,).
+    """
+    risks = {name: risk_coverage(*each).tolist() for name, each in curves.items()}
+    highest = max(max(risk) for risk in risks.values())
+    chart = Chart(
+        "Risk–coverage curve on the test split",
+        Axis("coverage: share of the most confident samples", 0.0, 1.0),
+        Axis("error (risk)", 0.0, 1.1 * highest or 0.01),
+    )
+    for (name, risk), colour in zip(risks.items(), COLOURS, strict=False):
+        step = max(1, len(risk) // _POINTS)
+        places = sorted({*range(0, len(risk), step), len(risk) - 1})
+        xs = [(place + 1) / len(risk) for place in places]
+        chart.line(xs, [risk[place] for place in places], colour, tip=name)
+        chart.name_line(colour, name)
+    return chart.svg()

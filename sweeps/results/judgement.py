@@ -1,0 +1,48 @@
+"""What the end of a sweep adds to its trials: verdicts and warnings, from their predictions."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+from sweeps.results.comparison import Comparison
+from sweeps.results.reference import ReferenceResult
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """How good the selected setting is, as judged once at the end of a sweep.
+
+    Attributes:
+        comparisons: Of the selected setting with cross-entropy.
+        warnings: Reasons not to use the result.
+        candidates: How many settings the selected one was selected from on these validation data,
+            those of earlier sweeps included; None before the end.
+        references: How the reference models did.
+        ensemble: Of the networks that the sweep has trained, see
+            :func:`~sweeps.results.ensemble.judge_ensemble`; None where there is none.
+    """
+
+    comparisons: tuple[Comparison, ...] = ()
+    warnings: tuple[str, ...] = ()
+    candidates: int | None = None
+    references: tuple[ReferenceResult, ...] = ()
+    ensemble: dict[str, Any] | None = None
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """What it adds to the leaderboard; what JSON could not hold of it is NaN again."""
+        if self.ensemble is None:
+            return []
+        return [defaultdict(lambda: math.nan, self.ensemble["row"])]
+
+    @property
+    def on_ensemble(self) -> list[str]:
+        """What it says of the ensemble, a sentence each."""
+        return [] if self.ensemble is None else list(self.ensemble["why"])
+
+
+NOT_YET = Judgement()
+"""Of a sweep that has not ended, or whose predictions cannot be read."""

@@ -1,0 +1,117 @@
+"""Has the sweep learned anything? A classifier that has not is calibrated, and of no use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from sweeps.formatting import counted
+from sweeps.search.ranking import Candidate, Ranking
+from sweeps.search.record import TrialRecord
+from trainables.files.predictions import decisions_of, decode_predictions
+
+_CLOSE: Final = 0.9  # share of the constant classifier's error and NLL from which on it is close
+_STILL_FALLING: Final = 0.03  # relative fall of the training loss in the last third of the epochs
+_HARDLY_FELL: Final = 0.1  # relative fall of the training loss in all epochs
+
+
+@dataclass(frozen=True)
+class ConstantClassifier:
+    """A classifier that gives each class the probability of its share of the samples.
+
+    Attributes:
+        error: Its error: it always predicts the most frequent class.
+        nll: Its NLL, the lowest that is possible without looking at the inputs.
+    """
+
+    error: float
+    nll: float
+
+
+def constant_classifier(labels: npt.NDArray[np.int64], decisions: int = 1) -> ConstantClassifier:
+    """The constant classifier of labels (N,); means where a sample has several decisions."""
+    shares = [
+        np.bincount(labels[place::decisions]) / len(labels[place::decisions])
+        for place in range(decisions)
+    ]
+    return ConstantClassifier(
+        float(np.mean([1 - share.max() for share in shares])),
+        float(np.mean([-(share[share > 0] * np.log(share[share > 0])).sum() for share in shares])),
+    )
+
+
+def learning_warnings(ranking: Ranking, read_predictions: Callable[[int], bytes]) -> list[str]:
+    """A warning where the baseline or the selected setting has learned next to nothing.
+
+    They are compared with a constant classifier by error and by NLL after temperature scaling. By
+    its error alone a useful model of a rare class may not be distinguishable from it.
+
+    Args:
+        ranking: Of the sweep's trials.
+        read_predictions: Returns a trial's predictions on the validation split, the content of a
+            Parquet file.
+
+    Raises:
+        OSError: The predictions cannot be read.
+        ValueError: They are damaged.
+    """
+    candidates = [c for c in (ranking.chosen, ranking.baseline) if c is not None]
+    if not candidates:
+        return []
+    data = read_predictions(candidates[0].judged[0].number)
+    constant = constant_classifier(decode_predictions(data)[1], decisions_of(data))
+    poor = [c for c in candidates if _is_close(c, constant)]
+    if not poor:
+        return []
+    losses = list(dict.fromkeys(c.loss for c in poor))
+    errors = " and ".join(f"{loss} {_error(loss, poor):.1%}" for loss in losses)
+    return [
+        f"Nothing was learned, so do not use this result: the validation error is {errors}; always "
+        f"predicting the most frequent class has {constant.error:.1%}. Such a classifier may have "
+        f"a low calibration error and is still useless. {_suggestion(poor[-1].judged[0])}"
+    ]
+
+
+def _error(loss: str, candidates: Sequence[Candidate]) -> float:
+    return next(c.val_error for c in candidates if c.loss == loss)
+
+
+def _is_close(candidate: Candidate, constant: ConstantClassifier) -> bool:
+    nll = candidate.mean("val_nll_scaled")
+    informs = not math.isnan(nll) and nll < _CLOSE * constant.nll
+    return candidate.val_error >= _CLOSE * constant.error and not informs
+
+
+def _suggestion(record: TrialRecord) -> str:
+    """What to change, by the training loss of a trial that has learned next to nothing."""
+    losses = [entry.get("train_loss", math.nan) for entry in record.history]
+    if len(losses) < 2 or not all(math.isfinite(loss) for loss in losses):
+        return (
+            f"It was trained for {counted(record.epochs, 'epoch')}: try more (training.epochs), "
+            "and another learning rate (training.lr) or optimizer (training.optimizer)."
+        )
+    first, last = losses[0], losses[-1]
+    before = losses[-1 - math.ceil(len(losses) / 3)]
+    curve = f"the training loss went from {first:.3g} to {last:.3g} in {len(losses)} epochs"
+    if last > first:
+        return (
+            f"As {curve}, lower the learning rate (training.lr), or use training.optimizer = adam."
+        )
+    if before - last > _STILL_FALLING * abs(before):
+        return f"As {curve} and was still falling, train longer (training.epochs)."
+    if first - last < _HARDLY_FELL * abs(first):
+        return (
+            f"As {curve}, change the learning rate (training.lr) or the optimizer "
+            "(training.optimizer = adam with training.lr = 0.001 is a good first try), and train "
+            "longer (training.epochs)."
+        )
+    return (
+        f"As {curve}, but the validation error stayed high, the network has only memorised its "
+        "training samples: check that the labels belong to the inputs, use more data, or a smaller "
+        "model."
+    )

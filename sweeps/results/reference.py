@@ -1,0 +1,68 @@
+"""The reference models of a sweep: rows of the leaderboard, and a warning if they are better."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sweeps.results.columns import shown_metrics
+from sweeps.search.ranking import Ranking
+
+_Z: Final = 1.96  # of a 95 % interval
+REFERENCE: Final = "reference"
+"""The note of their rows."""
+
+
+@dataclass(frozen=True)
+class ReferenceResult:
+    """A reference model and how it did.
+
+    Attributes:
+        name: In words.
+        outcome: Its metrics, named as those of trials.
+        test_samples: How many test samples there are.
+    """
+
+    name: str
+    outcome: dict[str, float]
+    test_samples: int
+
+
+def reference_rows(references: Sequence[ReferenceResult], objective: str) -> list[dict[str, Any]]:
+    """Rows as of :func:`~sweeps.results.leaderboard.leaderboard`, that take no part in it."""
+    return [
+        {
+            "loss": each.name,
+            "hyperparameters": {},
+            "trials": {},
+            **{name: each.outcome.get(name, math.nan) for name in shown_metrics(objective)},
+            "objective": each.outcome.get(objective, math.nan),
+            "seeds": 0,
+            "note": REFERENCE,
+        }
+        for each in references
+    ]
+
+
+def reference_warnings(ranking: Ranking, references: Sequence[ReferenceResult]) -> list[str]:
+    """A warning if the baseline network has a clearly higher test error than a reference model.
+
+    Clearly: by more than two independent samples of this size would differ by chance, in 95 of 100
+    cases. As both are tested on the same samples, that is cautious.
+    """
+    baseline = ranking.baseline
+    known = [each for each in references if "test_error" in each.outcome]
+    if baseline is None or not known:
+        return []
+    best = min(known, key=lambda each: each.outcome["test_error"])
+    ours, theirs = baseline.mean("test_error"), best.outcome["test_error"]
+    variance = (ours * (1 - ours) + theirs * (1 - theirs)) / best.test_samples
+    if not ours - theirs > _Z * math.sqrt(variance):
+        return []
+    return [
+        f"The network is worse than {best.name}: its test error is {ours:.3f} with cross-entropy, "
+        f"that of {best.name} {theirs:.3f}. Improve the model or its training before you use what "
+        "this sweep says of losses."
+    ]

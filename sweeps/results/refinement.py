@@ -1,0 +1,46 @@
+"""The two parts of the NLL: what a temperature mends (calibration), and the rest (refinement)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from sweeps.search.ranking import Ranking
+from trainables.contract.metric_names import MetricName, SplitName
+
+_SPLITS: tuple[SplitName, ...] = ("val", "test")
+
+
+def parts_of_nll(outcome: Mapping[str, float]) -> dict[str, float]:
+    """``val_nll_calibration`` and ``val_refinement``, and the same of ``test``, where known.
+
+    NLL = calibration + refinement (Berta et al. 2025). Refinement is the NLL after a temperature;
+    on the validation split that is cross-fitted.
+
+    Args:
+        outcome: Metrics of a trial by name, with ``val_nll`` and ``val_nll_scaled``.
+    """
+    found = {}
+    for split in _SPLITS:
+        plain = outcome.get(str(MetricName("nll", split)), math.nan)
+        refinement = outcome.get(str(MetricName("nll", split, scaled=True)), math.nan)
+        if not math.isnan(plain + refinement):
+            found[f"{split}_nll_calibration"] = plain - refinement
+            found[f"{split}_refinement"] = refinement
+    return found
+
+
+def refinement_rows(ranking: Ranking) -> list[dict[str, Any]]:
+    """The parts of the NLL of the best setting of each loss, means over the judged seeds."""
+    losses = dict.fromkeys(candidate.loss for candidate in ranking.candidates)
+    best = [each for loss in losses if (each := ranking.best_of(loss)) is not None]
+    names = [f"{split}_{metric}" for split in _SPLITS for metric in ("nll", "nll_scaled")]
+    return [
+        {
+            "loss": each.loss,
+            "hyperparameters": each.setting.hyperparameters,
+            **parts_of_nll({name: each.mean(name) for name in names}),
+        }
+        for each in best
+    ]

@@ -1,0 +1,49 @@
+"""Decides after each epoch whether a trial is stopped early."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sweeps.search.entries import Entry
+from sweeps.search.record import TrialRecord
+from sweeps.search.stopping import is_at_chance, make_stopper
+from sweeps.sweep_file.schema import SweepFile
+from trainables.contract.report import NEVER_STOPPED
+
+
+class Pruner:
+    """Applies the sweep's scheduler, with two exceptions.
+
+    The baseline and the finalists are never stopped. Trials still at chance survive the first rung,
+    because their order there is random.
+
+    Args:
+        sweep: The sweep.
+        num_classes: Number of classes of the dataset.
+    """
+
+    def __init__(self, sweep: SweepFile, num_classes: int) -> None:
+        self._stopper = make_stopper(sweep)
+        self._num_classes = num_classes
+
+    @property
+    def rungs(self) -> tuple[int, ...]:
+        """The epochs after which a trial may be stopped."""
+        return self._stopper.rungs
+
+    def should_prune(self, record: TrialRecord, entries: Iterable[Entry]) -> bool:
+        """Take in epochs of a trial, and return whether to stop it.
+
+        Args:
+            record: The trial.
+            entries: Metrics of its epochs. Those that are known already change nothing.
+        """
+        if not record.searched:
+            return False
+        poor = [
+            self._stopper.judge(record, entry) and not self._is_excused(entry) for entry in entries
+        ]
+        return any(poor) and record.role not in NEVER_STOPPED
+
+    def _is_excused(self, entry: Entry) -> bool:
+        return entry["epoch"] <= self.rungs[0] and is_at_chance(entry, self._num_classes)

@@ -1,0 +1,116 @@
+"""What a sweep selects by: the metrics to be lowered, and the limits that others must keep to."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from sweeps.formatting import objective_heading
+from sweeps.sweep_file.schema import ConstraintSection, SweepFile
+
+_ROUNDING: Final = 1e-9  # relative error up to which a value counts as equal to its limit
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a metric must keep to.
+
+    Attributes:
+        metric: Such as ``val_nll``.
+        amount: How far it may go: from 0, or from the baseline's.
+        sign: 1 where it may not be higher, -1 where it may not be lower.
+        relative: Whether it is measured from the baseline's, or where the baseline did not finish,
+            from the best there is.
+    """
+
+    metric: str
+    amount: float
+    sign: int = 1
+    relative: bool = False
+
+    def excess(self, value: float, reference: float) -> float:
+        """By how much a value exceeds the limit; values within it have at most 0.
+
+        A value that exceeds the limit by a rounding error only counts as within it: in floating
+        point .07 is greater than .06 + .01.
+
+        Args:
+            value: The metric's value. NaN exceeds every limit.
+            reference: The value that a relative limit is measured from; ignored by others.
+        """
+        most = self.amount + (self.sign * reference if self.relative else 0.0)
+        if math.isclose(self.sign * value, most, rel_tol=_ROUNDING):
+            return 0.0
+        found = self.sign * value - most
+        return math.inf if math.isnan(found) else found
+
+    def __str__(self) -> str:
+        """``val_nll at most 0.3``, ``val_auroc at most 0.01 below cross-entropy's``."""
+        if not self.relative:
+            most = "at most" if self.sign == 1 else "at least"
+            return f"{self.metric} {most} {self.sign * self.amount:g}"
+        side = "above" if self.sign == 1 else "below"
+        return f"{self.metric} at most {self.amount:g} {side} cross-entropy's"
+
+    def broken(self, by_baseline: bool) -> str:
+        """``NLL > 0.3``, ``error > baseline + 0.01``, ``AUROC < baseline - 0.01``.
+
+        Args:
+            by_baseline: Whether it is measured from the baseline's, and not from the best there is.
+        """
+        bound = f"{self.sign * self.amount:g}"
+        if self.relative:
+            best = "lowest" if self.sign == 1 else "highest"
+            signed = f"{self.sign * self.amount:+g}"
+            bound = f"{'baseline' if by_baseline else best} {signed[0]} {signed[1:]}"
+        return f"{objective_heading(self.metric)} {'>' if self.sign == 1 else '<'} {bound}"
+
+    @property
+    def too_far(self) -> str:
+        """``error too high``, ``AUROC too low``."""
+        return f"{objective_heading(self.metric)} too {'high' if self.sign == 1 else 'low'}"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a sweep chooses by.
+
+    Attributes:
+        objective: The metric to be lowered, such as ``val_ece``.
+        guard: By how much the validation error may exceed the baseline's, or where the baseline
+            did not finish, the lowest there is.
+        constraints: What other metrics must keep to besides.
+        others: Further metrics to be lowered, where the answer is a Pareto front.
+    """
+
+    objective: str
+    guard: float
+    constraints: tuple[Limit, ...] = ()
+    others: tuple[str, ...] = ()
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """All metrics to be lowered."""
+        return (self.objective, *self.others)
+
+    @property
+    def limits(self) -> dict[str, Limit]:
+        """All that a trial must keep to, by what it is called: ``guard``, and metrics."""
+        guard = Limit("val_error", self.guard, relative=True)
+        return {"guard": guard, **{limit.metric: limit for limit in self.constraints}}
+
+
+def rule_of(sweep: SweepFile) -> Rule:
+    """What a sweep selects by."""
+    first, *others = sweep.objectives
+    constraints = (_limit(*given) for given in sweep.search.constraints.items())
+    return Rule(first, sweep.search.guard, tuple(constraints), tuple(others))
+
+
+def _limit(metric: str, given: ConstraintSection) -> Limit:
+    sign = 1 if given.at_least is None and given.below_baseline is None else -1
+    relative = given.at_most is None and given.at_least is None
+    amounts = (given.at_most, given.at_least, given.above_baseline, given.below_baseline)
+    (amount,) = (value for value in amounts if value is not None)
+    return Limit(metric, sign * amount if not relative else amount, sign, relative)

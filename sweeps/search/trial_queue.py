@@ -1,0 +1,351 @@
+"""The trials of a sweep: which there are, which come next, how each ended."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from sweeps.redaction import redact
+from sweeps.search.budget import Budget
+from sweeps.search.encoder_plan import EncoderPlan
+from sweeps.search.entries import Entry
+from sweeps.search.finalist_plan import FinalistPlan
+from sweeps.search.noise import first_at_noise, is_at_noise
+from sweeps.search.pruner import Pruner
+from sweeps.search.record import State, TrialRecord
+from sweeps.search.rules import rule_of
+from sweeps.search.setting import Setting
+from sweeps.search.space import SearchSpace
+from sweeps.search.study import SweepStudy
+from sweeps.search.warm_start import EarlierTrial
+from sweeps.sweep_file.schema import SweepFile
+from trainables.contract.report import Role, TrialConfig
+
+logger = logging.getLogger("calsweep")
+_MAX_DEATHS = 3  # deaths of a trial's process within one epoch; one more fails the trial
+Listener = Callable[[TrialRecord], None]
+
+
+@dataclass(frozen=True)
+class Past:
+    """What existed before this run of a sweep.
+
+    Attributes:
+        records: Trials of an earlier run of this sweep.
+        earlier: Trials of earlier sweeps to learn from.
+        trained_encoders: Seeds whose encoders are in the store.
+    """
+
+    records: Sequence[TrialRecord] = ()
+    earlier: Sequence[EarlierTrial] = ()
+    trained_encoders: Iterable[int] = ()
+
+
+class TrialQueue:
+    """Keeps the record of every trial, saves each change, and decides what runs next.
+
+    The order: interrupted trials, the encoders (if training has two stages), the baseline and the
+    published settings, Optuna's suggestions, and when all of those have ended the finalists with
+    fresh seeds. A trial waits for the encoder of its seed.
+
+    Args:
+        sweep: The sweep.
+        save: Saves a record; returns when it is saved.
+        num_classes: Number of classes of the dataset.
+        past: What existed before.
+        listeners: Called with a record whenever it changed.
+        initial: The baseline and the settings to try first, instead of the published ones.
+    """
+
+    def __init__(
+        self,
+        sweep: SweepFile,
+        save: Callable[[TrialRecord], object],
+        num_classes: int,
+        past: Past | None = None,
+        listeners: tuple[Listener, ...] = (),
+        initial: Sequence[Setting] | None = None,
+    ) -> None:
+        past = past or Past()
+        self.sweep = sweep
+        self.records = list(past.records)
+        # Numbers may be missing where a record was damaged.
+        self._by_number = {record.number: record for record in self.records}
+        self._save = save
+        self._listeners = listeners
+        self._space = SearchSpace(sweep)
+        self._study = SweepStudy(sweep, self._space)
+        self._study.learn(past.earlier)
+        self._pruner = Pruner(sweep, num_classes)
+        if initial is None:
+            initial = self._space.initial_settings(num_classes)
+        self._initial = list(initial)[: sweep.search.trials]
+        self._most_searched = self._space.most_trials(sweep.search.trials, self._initial)
+        tried = {record.setting for record in self.records if record.searched}
+        self._first = deque(setting for setting in self._initial if setting not in tried)
+        self._unfinished = deque(r for r in self.records if r.state == "running")
+        self._live: set[int] = set()
+        self._deaths: Counter[int] = Counter()  # of trials' processes since their last epoch
+        self._short_of_memory: set[int] = set()  # trials that exceeded their share of a GPU
+        # A counter, because counting all records at every step would slow long sweeps down.
+        self._searched = sum(record.searched for record in self.records)
+        self._finals = FinalistPlan(sweep, self.records)
+        self._encoders = EncoderPlan(sweep, self.records, past.trained_encoders)
+        for record in self._unfinished:
+            record.cut_off(record.history, time.time())
+        self.budget = Budget(sweep, self.records)
+        self.ended_by: str | None = None  # the key of `search` that ended the search
+        self._is_at_noise = self._reached_noise()
+        self._replay([record for record in self.records if record.searched])
+
+    def _replay(self, searched: Sequence[TrialRecord]) -> None:
+        """Show study and pruner the trials of an earlier run."""
+        for record in searched:
+            self._study.adopt(record.number, record.setting)
+            # The last epoch of an interrupted trial may not have been judged. The trial reports all
+            # of its epochs once more, so it is judged then.
+            known = record.history[:-1] if record.state == "running" else record.history
+            self._pruner.should_prune(record, known)
+        for record in sorted(searched, key=lambda r: r.ended or 0.0):
+            if record.state != "running":
+                self._study.observe(record)
+
+    @property
+    def planned(self) -> int:
+        """How many trials there will be in total, as far as is known."""
+        encoders = len(self.records) - self._searched - self._finals.started
+        encoders += len(self._encoders.untrained)
+        known = self._finals.trials(self._encoders.failed)
+        searched = self._most_searched if known is None else self._searched
+        return encoders + searched + self._planned_finals
+
+    @property
+    def finals_left(self) -> int:
+        """How many finalists' trials have not started."""
+        return self._planned_finals - self._finals.started
+
+    @property
+    def _planned_finals(self) -> int:
+        known = self._finals.trials(self._encoders.failed)
+        if known is not None:
+            return len(known)
+        return self.sweep.selection.most_trials(self._most_searched)
+
+    def epochs(self, record: TrialRecord) -> int:
+        """How many epochs a trial has if it is not stopped."""
+        encoder = self.sweep.encoder if record.role == "encoder" else None
+        return (encoder or self.sweep).training.epochs
+
+    @property
+    def outcome_epochs(self) -> tuple[int, ...]:
+        """Epochs after which a trial may end: the rungs and the last epoch."""
+        return (*self._pruner.rungs, self.sweep.training.epochs)
+
+    @property
+    def live(self) -> int:
+        """How many trials are running."""
+        return len(self._live)
+
+    @property
+    def running(self) -> list[TrialRecord]:
+        """The trials that are running."""
+        return [self._by_number[number] for number in sorted(self._live)]
+
+    def next(self) -> TrialRecord | None:
+        """Start or continue a trial; None if there is none now: see :attr:`exhausted`."""
+        if self.budget.used_up:
+            return None
+        if self._unfinished:
+            record = self._unfinished.popleft()
+            self._run(record)
+            return record
+        if self._encoders.untrained:
+            return self._start(
+                "encoder", self._encoders.setting, self._encoders.untrained.popleft()
+            )
+        seed = self.sweep.search.seed
+        if seed not in self._encoders.ready:
+            return None
+        if not self._search_is_over:
+            if not self._first:
+                return self._start("search", self._study.suggest(self._next_number), seed)
+            setting = self._first.popleft()
+            self._study.adopt(self._next_number, setting)
+            role: Role = "baseline" if setting == self._initial[0] else "published"
+            return self._start(role, setting, seed)
+        if self._search_is_running:
+            return None
+        remaining = self._remaining_finals()
+        if not remaining or remaining[0][1] not in self._encoders.ready:
+            return None
+        return self._start("finalist", *remaining[0])
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing remains to be run, or no budget to run it."""
+        return self.budget.used_up is not None or self._complete
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether the hours are used up while trials remain."""
+        return self.budget.used_up is not None and not self._complete
+
+    @property
+    def _complete(self) -> bool:
+        """Whether no trial is running (it might have to be retried) and none will start."""
+        if self._live or self._unfinished or self._encoders.untrained:
+            return False
+        if self.sweep.search.seed in self._encoders.failed:
+            return True
+        return self._search_is_over and not self._remaining_finals()
+
+    def result(self, number: int, metrics: Entry) -> None:
+        """Add the metrics of an epoch; an epoch that is known already changes nothing."""
+        record = self._by_number[number]
+        if record.add(metrics):
+            del self._deaths[number]
+            self._notify(record)
+
+    def should_prune(self, number: int, entries: Iterable[Entry]) -> bool:
+        """Whether to stop a trial after these epochs; see :class:`Pruner`."""
+        return self._pruner.should_prune(self._by_number[number], entries)
+
+    @property
+    def progress(self) -> int:
+        """A number that increases whenever an epoch is done or a trial starts or ends."""
+        ended = sum(record.state != "running" for record in self.records)
+        return len(self.records) + ended + sum(record.epochs for record in self.records)
+
+    def interrupted(self) -> None:
+        """No trial runs any more, through no fault of their own: those that ran are retried."""
+        stopped = self.running
+        for record in stopped:
+            record.pause(time.time())
+        self._unfinished.extend(stopped)
+        self._live.clear()
+
+    def config(self, record: TrialRecord) -> TrialConfig:
+        """A trial as its worker receives it."""
+        return replace(record.config, unlimited=record.number in self._short_of_memory)
+
+    def out_of_memory(self, number: int, reason: str, at_fault: bool) -> None:
+        """A trial ran out of memory on a shared GPU: as :meth:`died`, and without a limit later.
+
+        Args:
+            number: Of the trial.
+            reason: PyTorch's message.
+            at_fault: Whether it ran alone, so that fewer concurrent trials would not help.
+        """
+        self._short_of_memory.add(number)
+        self.died(number, at_fault, reason)
+
+    def died(self, number: int, at_fault: bool = True, reason: str | None = None) -> None:
+        """A trial's process died: the trial is retried and continues from its checkpoint.
+
+        It fails only if its process died too often without completing an epoch in between. On spot
+        machines, deaths alone say nothing about the trial.
+
+        Args:
+            number: Of the trial.
+            at_fault: Whether the trial may have caused it.
+            reason: Why the trial failed, if it did; by default how often its process died.
+        """
+        record = self._by_number[number]
+        self._deaths[number] += at_fault
+        if self._deaths[number] > _MAX_DEATHS:
+            deaths = f"its process died {self._deaths[number]} times in epoch {record.epochs + 1}"
+            # Tune logs each of them there.
+            self.end(number, "failed", reason or f"{deaths}, see driver.log")
+        else:
+            record.pause(time.time())
+            self._live.discard(number)
+            self._unfinished.append(record)
+
+    def end(self, number: int, state: State, reason: str | None = None) -> None:
+        """A trial ended."""
+        record = self._by_number[number]
+        record.state, record.ended = state, time.time()
+        record.pause(record.ended)
+        record.reason = redact(reason) if reason else reason  # it is stored and shown
+        self._live.discard(number)
+        self._save(record)
+        self.budget.ends(record)
+        if record.role == "encoder":
+            self._encoders.ended(record)
+        elif record.searched:
+            self._study.observe(record)
+            if record.role == "baseline" or is_at_noise(record, rule_of(self.sweep)):
+                self._is_at_noise = self._reached_noise()
+        self._notify(record)
+
+    def _reached_noise(self) -> bool:
+        """Whether ``search.stop_at_noise`` ends the search."""
+        stops = self.sweep.search.stop_at_noise
+        return stops and first_at_noise(self.records, rule_of(self.sweep)) is not None
+
+    @property
+    def _next_number(self) -> int:
+        return self.records[-1].number + 1 if self.records else 0
+
+    def record(self, number: int) -> TrialRecord:
+        """The record of a trial."""
+        return self._by_number[number]
+
+    def _start(self, role: Role, setting: Setting, seed: int) -> TrialRecord:
+        record = TrialRecord(
+            number=self._next_number,
+            role=role,
+            loss=setting.loss,
+            hyperparameters=setting.hyperparameters,
+            seed=seed,
+            started=time.time(),
+        )
+        self._run(record)
+        self.records.append(record)
+        self._by_number[record.number] = record
+        self._searched += record.searched
+        if role == "finalist":
+            self._finals.start(record)
+        self._notify(record)
+        return record
+
+    def _run(self, record: TrialRecord) -> None:
+        record.run(time.time())
+        self._save(record)
+        self._live.add(record.number)
+        self.budget.begins(record, self.live)
+
+    @property
+    def _search_is_over(self) -> bool:
+        """Whether no trial of the search may start; permanently once the finalists are decided."""
+        if self._finals.is_final:
+            return True
+        enough = self._searched >= self.sweep.search.trials or self._study.exhausted
+        if self._is_at_noise or (enough and not self._first):
+            return True
+        return self._lacking is not None
+
+    @property
+    def _lacking(self) -> str | None:
+        """The budget without room for one more trial of the search (the baseline always fits)."""
+        if not self._searched:
+            return None
+        return self.budget.lacking(self.sweep.selection.most_trials(self._searched + 1))
+
+    @property
+    def _search_is_running(self) -> bool:
+        return any(self._by_number[number].searched for number in self._live)
+
+    def _remaining_finals(self) -> list[tuple[Setting, int]]:
+        """The finalists' trials that have not started, decided when the search has ended."""
+        newly_decided = self._finals.decide([r for r in self.records if r.searched])
+        if newly_decided and self._searched < self._most_searched:
+            self.ended_by = "stop_at_noise" if self._is_at_noise else self._lacking
+        return self._finals.remaining(self._encoders.failed)
+
+    def _notify(self, record: TrialRecord) -> None:
+        for listener in self._listeners:
+            listener(record)

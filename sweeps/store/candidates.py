@@ -1,0 +1,60 @@
+"""How many settings earlier sweeps tried on the validation data that a new sweep selects on.
+
+A verdict is corrected for all settings that the selected one was selected from. A sweep file that
+retrains a selected setting, and a sweep that learns from earlier ones, continue with their
+selection.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+
+from sweeps.search.record import TrialRecord
+from sweeps.store.identity import read_identity
+from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.schema import SweepFile
+from trainables.files.storage import Folder
+
+logger = logging.getLogger("calsweep")
+
+_NAME = "earlier_candidates.json"
+
+
+def earlier_candidates(
+    sweep: SweepFile, data: str, storage: str, records: Mapping[str, Sequence[TrialRecord]]
+) -> int:
+    """The number of settings that were tried on the same data before a new sweep begins.
+
+    Args:
+        sweep: The new sweep.
+        data: Digest of its data.
+        storage: Of the sweeps that it learns from.
+        records: The trials of these, by name.
+    """
+    origin = sweep.selection.selected_from
+    count = origin.candidates if origin is not None and origin.data == data else 0
+    for name, trials in records.items():
+        folder = SweepStore(storage, name).folder
+        identity = read_identity(folder)
+        if identity is None or identity.digest == data:  # in doubt it counts
+            settings = {r.setting for r in trials if r.searched and r.state == "finished"}
+            count += len(settings) + read_earlier_candidates(folder)
+    return count
+
+
+def candidate_files(count: int) -> dict[str, bytes]:
+    """What a sweep's folder keeps of it: names and contents of files."""
+    return {_NAME: json.dumps({"earlier_candidates": count}).encode()} if count else {}
+
+
+def read_earlier_candidates(folder: Folder) -> int:
+    """The number that was kept in a sweep's folder; 0 where there is none."""
+    if not folder.exists(_NAME):
+        return 0
+    try:
+        return int(json.loads(folder.read(_NAME))["earlier_candidates"])
+    except (ValueError, TypeError, KeyError):
+        logger.warning("%s/%s is damaged; earlier sweeps are not counted", folder.uri, _NAME)
+        return 0

@@ -1,0 +1,86 @@
+"""The sections on data: to learn from, and to try finalists on."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Annotated, Final, Literal
+
+from pydantic import Strict, model_validator
+
+from sweeps.redaction import without_credentials
+from sweeps.sweep_file.sections.fields import Name, NamedSection, Section
+
+_TELL_NOTHING = {
+    *("data", "dataset", "datasets", "images", "raw", "processed", "csv", "parquet"),
+    *("train", "training", "test", "testing", "val", "validation", "valid", "dev"),
+}
+
+
+OWN_DATA: Final = "own"
+"""Stands for data that the sweep's own training loop reads."""
+
+
+class DatasetSection(NamedSection):
+    """``dataset``: the name of a dataset (or a dotted path) and its options.
+
+    Attributes:
+        name: Of a dataset, or ``package.module:function``; alone also ``dataset: NAME``.
+        title: What the dataset is called in MLflow and in ``calsweep best``; by default its name,
+            with that of the last folder that says something where the data are the user's own
+            files: ``…/birds/train`` is ``parquet:birds``.
+    """
+
+    title: Name | None = None
+
+    @property
+    def label(self) -> str:
+        """The title, or what stands in for it."""
+        if self.title is not None:
+            return self.title
+        place = self.options.get("train", self.options.get("root", ""))
+        if self.name in ("csv", "npy", "npz", "parquet", "image_folder") and isinstance(place, str):
+            place = without_credentials(place)
+            path = PurePosixPath(place.partition("://")[2] or place)
+            folders = [part for part in (path.parent if path.suffix else path).parts if part != "/"]
+            if self.name in ("csv", "npz") and path.suffix and "*" not in path.stem:
+                folders.append(path.stem)  # tables in one folder are different data
+            telling = [folder for folder in folders if folder.lower() not in _TELL_NOTHING]
+            folder = (telling or folders or [""])[-1]
+            return f"{self.name}:{folder}" if folder else self.name
+        return self.name
+
+
+class ElsewhereSection(NamedSection):
+    """One of ``evaluation.shift`` or ``evaluation.ood``: a shift set or a dataset, its options.
+
+    Attributes:
+        name: Of a shift set or dataset, or ``package.module:function``.
+    """
+
+
+class EvaluationSection(Section):
+    """``evaluation``: what finalists are tried on besides the test split, once they are trained.
+
+    Attributes:
+        shift: Sets of the same classes under other conditions.
+        ood: Sets of other classes.
+    """
+
+    shift: Annotated[tuple[ElsewhereSection, ...], Strict(False)] = ()
+    ood: Annotated[tuple[ElsewhereSection, ...], Strict(False)] = ()
+
+    @property
+    def sets(self) -> tuple[tuple[str, Literal["shift", "ood"], ElsewhereSection], ...]:
+        """All of them: key, kind and section."""
+        return (
+            *((f"evaluation.shift.{i}", "shift", each) for i, each in enumerate(self.shift)),
+            *((f"evaluation.ood.{i}", "ood", each) for i, each in enumerate(self.ood)),
+        )
+
+    @model_validator(mode="after")
+    def _each_set_once(self) -> EvaluationSection:
+        for key, sections in (("shift", self.shift), ("ood", self.ood)):
+            names = [section.name for section in sections]
+            if twice := sorted({name for name in names if names.count(name) > 1}):
+                raise ValueError(f"{key}: {', '.join(twice)} is named twice; name each set once")
+        return self

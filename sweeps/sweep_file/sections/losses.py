@@ -1,0 +1,59 @@
+"""The section on losses and the ranges of their hyperparameters."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, Strict, model_validator
+
+from sweeps.sweep_file.sections.fields import MOST_ENTRIES, Bound, Scalar, Section, name_alone
+
+
+class SpaceSection(Section):
+    """The range of one hyperparameter: ``low`` and ``high`` (with ``log``), or ``choices``.
+
+    Attributes:
+        low: Least value.
+        high: Largest value.
+        log: Whether it is searched by factors rather than differences.
+        choices: The values, where it is not a range.
+    """
+
+    low: Bound | None = None
+    high: Bound | None = None
+    log: bool = False
+    choices: Annotated[tuple[Scalar, ...] | None, Strict(False), Field(max_length=MOST_ENTRIES)] = (
+        None
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> SpaceSection:
+        if self.choices is not None:
+            if self.low is not None or self.high is not None or self.log:
+                raise ValueError("give either choices, or low and high")
+            if not self.choices:
+                raise ValueError("choices is empty")
+            return self
+        if self.low is None or self.high is None:
+            raise ValueError("give low and high, or choices")
+        if not self.low <= self.high:
+            raise ValueError(f"low = {self.low} is above high = {self.high}")
+        if self.log and not self.low > 0:
+            raise ValueError(f"low = {self.low} must be above 0 where log is true")
+        return self
+
+
+class LossSection(Section):
+    """One loss of ``losses``: its name, ranges of its own, values that are not searched.
+
+    Attributes:
+        name: Of a loss, or ``package.module:Class``; alone also ``- NAME``.
+        space: Range of each hyperparameter that is searched; left out, the loss's own ranges.
+        hyperparameters: Values of those that are not.
+    """
+
+    name: str
+    space: dict[str, SpaceSection] = {}
+    hyperparameters: dict[str, Scalar] = {}
+
+    _short_form = model_validator(mode="before")(name_alone)

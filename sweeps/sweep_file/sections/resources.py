@@ -1,0 +1,59 @@
+"""The sections on what a trial uses and where runs are tracked."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from sweeps.sweep_file.sections.fields import Count, Gpus, Resources, Section
+
+
+class ScalingSection(Section):
+    """``scaling``: what one trial uses.
+
+    Attributes:
+        num_workers: Processes that train one trial together.
+        cpus_per_worker: CPU cores of each.
+        gpus_per_worker: ``auto`` gives trials GPUs where the cluster has them, small models a share
+            of one; it is made a number when the sweep starts.
+        max_concurrent: Trials at once at most; by default as many as there is room for.
+    """
+
+    num_workers: Resources = 1
+    cpus_per_worker: Resources = 1
+    gpus_per_worker: Gpus = "auto"
+    max_concurrent: Count | None = None
+
+    @property
+    def gpus(self) -> float:
+        """GPUs of each worker; none as long as that is not settled."""
+        return 0.0 if self.gpus_per_worker == "auto" else self.gpus_per_worker
+
+    @model_validator(mode="after")
+    def _a_gpu_for_each_worker(self) -> ScalingSection:
+        if self.num_workers > 1 and self.gpus_per_worker not in (0, 1, "auto"):
+            raise ValueError(
+                f"gpus_per_worker = {self.gpus_per_worker:g} is not allowed with num_workers = "
+                f"{self.num_workers}; allowed: auto, 0 or 1, one GPU for each worker"
+            )
+        return self
+
+
+class TrackingSection(Section):
+    """``tracking``: where MLflow keeps the runs.
+
+    Attributes:
+        uri: Its address; by default SQLite in the sweep store.
+        experiment: What the runs are put under, such as the only one that its user may write to;
+            by default one of the dataset's name and content.
+        register_model: Whether the chosen classifier goes into its registry at the end, as
+            ``champion`` of the dataset, and the runner-up as ``challenger``.
+        system_metrics: Whether the sweep's own run has how busy the machines are: CPUs, memory,
+            disk, network, and GPUs.
+    """
+
+    uri: str | None = None
+    experiment: Annotated[str, Field(min_length=1)] | None = None
+    register_model: bool = False
+    system_metrics: bool = False

@@ -1,0 +1,116 @@
+"""The sections on what is trained, and by which recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import (
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+
+from sweeps.sweep_file.sections.fields import NamedSection, Section
+from sweeps.sweep_file.sections.losses import LossSection
+from sweeps.sweep_file.yaml_text import shortened
+from trainables.contract.config import LARGEST, TrainingConfig
+
+DEFAULT_MODEL: Final = "default"
+"""Stands for the default model of the kind of data."""
+
+
+class ModelSection(NamedSection):
+    """``model``: the name of a model (or a dotted path) and its options.
+
+    Attributes:
+        name: Of a model, ``timm/<name>``, or ``package.module:function``; ``default`` takes the one
+            of the kind of data.
+    """
+
+    name: str = DEFAULT_MODEL
+
+
+class TrainableSection(NamedSection):
+    """``trainable``: a training loop of the user's own, ``package.module:function``, its options.
+
+    It makes its model itself; of ``training`` it is given the number of epochs.
+
+    Attributes:
+        name: Of the function, ``package.module:function``.
+    """
+
+
+class TrainingSection(Section, TrainingConfig):  # type: ignore[misc]  # frozen as well
+    """``training``: the recipe, the same for all trials.
+
+    What is left out depends on the model and the size of the data; ``calsweep check`` shows it.
+    """
+
+    # The inherited defaults are the papers' recipe for CIFAR. Which keys were given is remembered,
+    # and only these are dumped, until completed() gives all of them.
+
+    @field_validator("milestones", mode="before")
+    @classmethod
+    def _list_of_milestones(cls, value: Any) -> Any:
+        return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("class_weights", mode="before")
+    @classmethod
+    def _check_weights(cls, value: Any) -> Any:
+        """One message, as for scalars."""
+        if isinstance(value, list | tuple):
+            numbers = [n for n in value if isinstance(n, int | float) and not isinstance(n, bool)]
+            if len(numbers) == len(value) > 1 and all(0 < n <= LARGEST for n in numbers):
+                return tuple(float(n) for n in numbers)
+        elif value is None or value == "balanced":
+            return value
+        raise ValueError(
+            f"{shortened(value)} is not allowed; allowed: balanced, or a list of a positive number "
+            f"for each class, up to {LARGEST:,.0f}"
+        )
+
+    @model_validator(mode="after")
+    def _nesterov_needs_momentum(self) -> TrainingSection:
+        if self.nesterov and not self.momentum > 0:
+            raise ValueError("nesterov needs a momentum above 0")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _what_was_given(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in dump(self).items() if key in self.model_fields_set}
+
+    def completed(self, usual: Mapping[str, Any]) -> TrainingSection:
+        """The same with every key given: those left out as usual, or as the defaults say."""
+        whole = {**{key: getattr(self, key) for key in type(self).model_fields}, **usual}
+        given = {key: getattr(self, key) for key in self.model_fields_set}
+        return TrainingSection(**{**whole, **given})
+
+    def config(self) -> TrainingConfig:
+        """The same as the plain object that workers can read."""
+        return TrainingConfig(**self.model_dump())
+
+
+class EncoderSection(Section):
+    """``encoder``: the first of two stages (RefCal); its loss and its recipe.
+
+    Given, an encoder is trained once for each seed and frozen, and the sweep's trials train a
+    linear head on its features, by ``training``.
+
+    Attributes:
+        loss: What the encoder is trained by.
+        training: Its recipe.
+    """
+
+    loss: LossSection = LossSection(name="supcon")
+    training: TrainingSection = TrainingSection()
+
+    @model_validator(mode="after")
+    def _nothing_is_searched(self) -> EncoderSection:
+        if self.loss.space:
+            raise ValueError(
+                "loss.space is not allowed, as the encoder is trained once; give "
+                "loss.hyperparameters"
+            )
+        return self

@@ -1,0 +1,62 @@
+"""A judgement of predictions, for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from sweeps.formatting import metric_heading
+from sweeps.judging import words
+from sweeps.terminal.style import new_table
+
+_CLASSES = ("predicted class", "true", "predicted", "confidence", "accuracy", "gap", "")
+
+
+def print_judgement(found: dict[str, Any], console: Console) -> None:
+    """Print what :func:`~sweeps.judging.judgement.judge` found."""
+    models = found["models"]
+    console.print(_metrics_table(models))
+    for model in models:
+        console.print(f"\n{model['name']}", style="bold")
+        for line in words.summary(model):
+            console.print(line)
+        console.print()
+        console.print(
+            _table(("scaling", "NLL", "Brier", "ECE", "error"), words.scaling_rows(model))
+        )
+        parts: tuple[tuple[tuple[str, ...], list[list[str]]], ...] = (
+            (_CLASSES, words.class_rows(model)),
+            (
+                ("group", "samples", "error", "ECE", "confidence - accuracy", ""),
+                words.group_rows(model),
+            ),
+            (("90% prediction sets", "coverage", "mean size"), words.set_rows(model)),
+        )
+        for headings, rows in parts:
+            if rows:
+                console.print()
+                console.print(_table(headings, rows))
+    if found["comparison"]:
+        console.print()
+        headings = ("metric", "difference between", "value", "verdict")
+        console.print(_table(headings, words.comparison_rows(found["comparison"])))
+
+
+def _metrics_table(models: Sequence[dict[str, Any]]) -> Table:
+    rows = [
+        [metric_heading(name), *(words.with_interval(model["metrics"][name]) for model in models)]
+        for name in models[0]["metrics"]
+    ]
+    return _table(("metric", *(model["name"] for model in models)), rows)
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    table = new_table()
+    for heading in headings:
+        table.add_column(heading, no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    return table

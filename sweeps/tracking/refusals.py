@@ -1,0 +1,63 @@
+"""Whose fault it is that MLflow does not take something: one run's, or the server's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sweeps.errors import first_line
+from sweeps.tracking.artifacts import ArtifactError, FilesAwayError
+from sweeps.tracking.experiment import deleted
+from sweeps.tracking.rights import writes_to
+
+
+class RunRefusedError(Exception):
+    """MLflow answers, but does not take one run. The message names the trial and the cause."""
+
+
+class RunDeletedError(RunRefusedError):
+    """A run was deleted in MLflow, where it stays until somebody restores it."""
+
+
+@contextmanager
+def blamed(client: Any, experiment: Any, who: str, run_id: str) -> Iterator[None]:
+    """After an error in the block, ask MLflow whether the run is at fault.
+
+    Args:
+        client: MLflow's.
+        experiment: The experiment that the run is in.
+        who: How the run is called in messages.
+        run_id: Of the run; empty if it is not made yet.
+
+    Raises:
+        RunDeletedError: The run was deleted.
+        RunRefusedError: MLflow answers, so it is the run's fault.
+        Exception: Whatever MLflow raises, if it does not answer.
+    """
+    try:
+        with writes_to(experiment.name):
+            yield
+    except (ArtifactError, FilesAwayError):
+        raise
+    except Exception as error:
+        with writes_to(experiment.name):
+            now = client.get_experiment(experiment.experiment_id)
+        if deleted(now):
+            raise RunRefusedError(
+                f"{who} is lost: the experiment {now.name!r} was deleted in MLflow"
+            ) from error
+        if run_id and _is_gone(client, run_id):
+            raise RunDeletedError(f"{who} was deleted in MLflow") from error
+        raise RunRefusedError(f"{who} is refused by MLflow: {first_line(error)}") from error
+
+
+def _is_gone(client: Any, run_id: str) -> bool:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return deleted(client.get_run(run_id))
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        return True

@@ -1,0 +1,185 @@
+"""The content of the sweep's own run in MLflow: result, figures, report, data."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from sweeps.errors import first_line
+from sweeps.formatting import (
+    counted,
+    format_fraction,
+    format_hyperparameters,
+    format_temperature,
+)
+from sweeps.redaction import redact
+from sweeps.results.best import as_sweep_file
+from sweeps.results.columns import one_line, shown_metrics
+from sweeps.results.judgement import Judgement
+from sweeps.results.so_far import so_far
+from sweeps.search.ranking import Ranking
+from sweeps.store.identity import Identity, read_environment, read_identity
+from sweeps.store.mistakes import load_mistakes
+from sweeps.store.skipped import read_skipped
+from sweeps.store.stored_sweeps import class_and_label_names
+from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.loading import FIRST_LINE, to_yaml
+from sweeps.sweep_file.schema import SweepFile
+
+logger = logging.getLogger("calsweep")
+
+_DIGEST = 36  # characters, of which MLflow keeps no more
+BEST = "best.yaml"
+REPORT = "report.html"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a sweep ended.
+
+    Attributes:
+        ranking: Of its trials.
+        judgement: How the selected setting was judged.
+        answer: See :func:`~sweeps.results.explanation.answer`.
+    """
+
+    ranking: Ranking
+    judgement: Judgement
+    answer: dict[str, Any]
+
+    @property
+    def status(self) -> str:
+        """``FAILED`` if every trial failed, else ``FINISHED``."""
+        records = self.ranking.records
+        failed = bool(records) and all(record.state == "failed" for record in records)
+        return "FAILED" if failed else "FINISHED"
+
+
+def running_description(sweep: SweepFile, ranking: Ranking | None = None) -> str:
+    """The description of a sweep that is being run, in Markdown.
+
+    Args:
+        sweep: The sweep.
+        ranking: Of its trials that have ended, as far as is known.
+    """
+    losses = ", ".join(section.name for section in sweep.losses)
+    return (
+        f"A sweep of `{sweep.model_label}` on **{sweep.dataset.label}** over {losses}, for the "
+        f"lowest {' and '.join(sweep.objectives)}. It is not finished yet." + _so_far(ranking)
+    )
+
+
+def _so_far(ranking: Ranking | None) -> str:
+    if ranking is None or not ranking.records:
+        return ""
+    text = f"\n\n{counted(len(ranking.records), 'trial')} ended so far"
+    if ranking.chosen is None:
+        return f"{text}; none that the guard lets pass has finished."
+    label = _escaped(ranking.chosen.trials[0].label)
+    objective, why = _escaped(ranking.rule.objective), _escaped(so_far(ranking).why)
+    return (
+        f"{text}. **Best so far: {label}**, {objective} {ranking.chosen.objective:.4f}. Why: {why}."
+    )
+
+
+def description(sweep: SweepFile, answer: dict[str, Any]) -> str:
+    """The description of a finished sweep, in Markdown: answer, table, how to use and repeat it.
+
+    Args:
+        sweep: The sweep.
+        answer: See :func:`~sweeps.results.explanation.answer`.
+    """
+    warnings = [f"**Warning:** {_escaped(line)}" for line in answer["warnings"]]
+    parts = [*warnings, "\n\n".join(map(_escaped, answer["why"])), _table(sweep, answer["rows"])]
+    if "chosen" in answer:
+        parts.append(
+            f"**Use it:** artifact `{BEST}` is a sweep file that trains just this setting: "
+            f"`calsweep run {BEST}`. Divide the logits by T = "
+            f"{answer['chosen']['temperature']:.3f} before the softmax."
+        )
+    parts.append(
+        "**Repeat it:** artifact `sweep.yaml` is the whole sweep file, `environment.json` the "
+        f"versions and the command. All pictures are in artifact `{REPORT}`."
+    )
+    return "\n\n".join(parts)
+
+
+def story_files(sweep: SweepFile, store: SweepStore, ending: Ending) -> dict[str, str]:
+    """Names and contents of the artifacts of a finished sweep's own run.
+
+    A picture that cannot be drawn, say as a trial's predictions are damaged, is left out.
+    """
+    from sweeps.results import figures
+    from sweeps.results.report import render_report
+
+    ranking, answer = ending.ranking, ending.answer
+    classes, labels = class_and_label_names(store)
+    classifiers = [record for record in ranking.records if record.role != "encoder"]
+    drawings: dict[str, Callable[[], str]] = {
+        "figures/error_against_objective.svg": lambda: figures.error_against_objective(ranking),
+        "figures/curves.svg": lambda: figures.curves(classifiers, sweep),
+        REPORT: lambda: render_report(
+            sweep,
+            ranking.records,
+            ending.judgement,
+            lambda number: store.trial_folder(number).read("predictions_test.parquet"),
+            read_environment(store.folder),
+            classes,
+            load_mistakes(store),
+            labels,
+            read_skipped(store.folder),
+        ),
+    }
+    files = {}
+    if "chosen" in answer:
+        resolved = YAML(typ="safe", pure=True).load(store.folder.read("sweep.yaml").decode())
+        identity = read_identity(store.folder)
+        data = {} if identity is None else {"data": identity.digest}
+        entry = {**answer["chosen"], "candidates": answer["candidates"], **data}
+        files[BEST] = FIRST_LINE + redact(to_yaml(as_sweep_file(entry, resolved)))
+    for name, draw in drawings.items():
+        try:
+            files[name] = draw()
+        except Exception as error:  # of whatever is in the files of trials
+            logger.warning("%s is not in MLflow: %s", name, first_line(error))
+    return {name: text for name, text in files.items() if text}
+
+
+def dataset_entity(sweep: SweepFile, identity: Identity) -> Any:
+    """The data as MLflow's entity: name, digest, sizes, source."""
+    from mlflow.entities import Dataset
+
+    source = {"name": sweep.dataset.name, **sweep.dataset.options}
+    profile = {**identity.samples, "classes": identity.num_classes}
+    return Dataset(
+        name=sweep.dataset.label,
+        digest=identity.digest[:_DIGEST],
+        source_type="calsweep",
+        source=redact(json.dumps(source, default=str)),
+        profile=json.dumps(profile),
+    )
+
+
+def _table(sweep: SweepFile, rows: Sequence[dict[str, Any]]) -> str:
+    shown = shown_metrics(sweep.objective)
+    *fractions, temperature = shown
+    heads = ["loss", "best setting", *(one_line(heading) for heading in shown.values()), ""]
+    # MLflow leaves no room between columns.
+    lines = [[f"{head}&ensp;" for head in heads], ["---"] * len(heads)]
+    for row in rows:
+        setting = format_hyperparameters(row["hyperparameters"])
+        wide = [f"{_escaped(text)}&ensp;" for text in (row["loss"], setting)]
+        values = [format_fraction(row[name]) for name in fractions]
+        values.append(f"{format_temperature(row[temperature])}&ensp;")
+        lines.append([*wide, *values, _escaped(str(row["note"]))])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _escaped(text: str) -> str:
+    """As it is, also where it has characters that Markdown takes for its own."""
+    return "".join(f"\\{c}" if c in "\\`*_|<>[]" else c for c in " ".join(text.split()))

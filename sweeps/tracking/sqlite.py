@@ -1,0 +1,61 @@
+"""The SQLite file that MLflow keeps its runs in, unless there is a server."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from filelock import FileLock
+
+
+def sqlite_uri(path: Path) -> str:
+    """The address of a SQLite file, for any path.
+
+    SQLAlchemy reads what follows a ``?`` as options and decodes percent signs. MLflow makes the
+    folder of a ``sqlite:///`` address without decoding it, which would leave an empty folder of the
+    encoded name; it does not if the address names the driver.
+    """
+    encoded = quote(str(path), safe=" +/")
+    driver = "" if encoded == str(path) else "+pysqlite"
+    return f"sqlite{driver}:///{encoded}"
+
+
+def sqlite_path(uri: str) -> Path | None:
+    """The file of a SQLite address; None for others."""
+    scheme, mark, place = uri.partition(":///")
+    if not mark or scheme.partition("+")[0] != "sqlite":
+        return None
+    return Path(unquote(place.partition("?")[0]))
+
+
+def make_database(uri: str) -> None:
+    """Make the SQLite file of MLflow's store if it is not there, whole or not at all.
+
+    MLflow's migrations take seconds, and a process that dies in them leaves a file that MLflow
+    refuses from then on.
+    """
+    path = sqlite_path(uri)
+    if path is None or path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = path.with_name(f".{path.name}.lock")
+    with (
+        FileLock(lock),
+        tempfile.TemporaryDirectory(dir=path.parent, prefix=".mlflow-") as folder,
+    ):
+        if not path.exists():  # else another sweep was faster
+            made = Path(folder) / "made.db"
+            make_tables(made)
+            copy = shutil.copyfile(made, Path(folder) / "copy.db")  # to which nothing is connected
+            os.replace(copy, path)
+        lock.unlink(missing_ok=True)  # anyone who waits for it finds the file
+
+
+def make_tables(path: Path) -> None:
+    """Make MLflow's tables in a SQLite file: connecting does."""
+    from mlflow import MlflowClient
+
+    MlflowClient(sqlite_uri(path)).search_experiments(max_results=1)

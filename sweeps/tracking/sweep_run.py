@@ -1,0 +1,178 @@
+"""The sweep's own run in MLflow, under which those of its trials are shown."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sweeps.formatting import finite
+from sweeps.redaction import redact
+from sweeps.search.ranking import Ranking
+from sweeps.store.identity import Identity, read_environment, read_identity
+from sweeps.store.skipped import SKIPPED, read_skipped
+from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.schema import SweepFile
+from sweeps.tracking.run import PLACE, sweep_parameters
+from sweeps.tracking.run_content import (
+    Ending,
+    dataset_entity,
+    description,
+    running_description,
+    story_files,
+)
+
+MachineSample = tuple[float, Mapping[str, float]]
+_DESCRIPTION = "mlflow.note.content"
+_COMMIT = "mlflow.source.git.commit"
+
+
+class SweepRun:
+    """The sweep's own run.
+
+    Args:
+        client: MLflow's.
+        experiment_id: Of the experiment that it is in.
+        sweep: The sweep.
+        store: Its store.
+        found: The run, if MLflow has it already; it must not be deleted.
+
+    Attributes:
+        id: Of the run.
+        files: Names and contents of the files that every run of the sweep has.
+    """
+
+    def __init__(
+        self, client: Any, experiment_id: str, sweep: SweepFile, store: SweepStore, found: Any
+    ) -> None:
+        self._client = client
+        self._sweep = sweep
+        self._store = store
+        self.files = {"sweep.yaml": redact(store.folder.read("sweep.yaml").decode())}
+        environment = read_environment(store.folder)  # not this machine's, which may just sync
+        if environment is not None:
+            self.files["environment.json"] = json.dumps(environment, indent=1)
+        identity = read_identity(store.folder)
+        run = found or self._make(experiment_id, environment or {})
+        self.id = str(run.info.run_id)
+        self._began = run.info.start_time
+        self._describe(run, identity)
+        self._has_answer = store.load_answer() is not None
+        if run.info.status != "RUNNING" and not self._has_answer:
+            client.update_run(self.id, status="RUNNING")
+
+    def _make(self, experiment_id: str, environment: Mapping[str, Any]) -> Any:
+        commit = str(environment.get("commit") or "").removesuffix("-dirty")
+        return self._client.create_run(
+            experiment_id,
+            run_name=self._sweep.name,
+            tags={
+                "calsweep.sweep": self._sweep.name,
+                "calsweep.sweep_id": self._store.sweep_id(),
+                "role": "sweep",
+                "mlflow.source.name": "calsweep",
+                PLACE: f"{0:>5} sweep",
+                _DESCRIPTION: running_description(self._sweep),
+                **({_COMMIT: commit} if commit else {}),
+            },
+        )
+
+    def _describe(self, run: Any, identity: Identity | None) -> None:
+        """Parameters, files and data, as far as they are not there yet."""
+        from mlflow.entities import DatasetInput
+
+        parameters = sweep_parameters(self._sweep, identity.digest if identity else None)
+        log(self._client, self.id, params=missing(parameters, run.data.params))
+        skipped = read_skipped(self._store.folder)
+        for name, text in (self.files | ({SKIPPED: skipped} if skipped else {})).items():
+            self._client.log_text(self.id, text, name)
+        if identity is not None and not (run.inputs and run.inputs.dataset_inputs):
+            data = DatasetInput(dataset_entity(self._sweep, identity), [])
+            self._client.log_inputs(self.id, datasets=[data])
+
+    def progress(self, ranking: Ranking) -> None:
+        """Describe how far the sweep is, unless it has finished.
+
+        Args:
+            ranking: Of its trials that have ended.
+        """
+        if self._has_answer:
+            return
+        text = running_description(self._sweep, ranking)
+        log(self._client, self.id, tags={_DESCRIPTION: text})
+
+    def machines(self, samples: Sequence[MachineSample]) -> None:
+        """Write how busy the sweep's machines were.
+
+        Args:
+            samples: When, in seconds since the epoch, and what was measured.
+        """
+        metrics = [
+            (f"system/{name}", value, int(1000 * when), int(when - self._began / 1000))
+            for when, values in samples
+            for name, value in values.items()
+        ]
+        log(self._client, self.id, metrics=metrics)
+
+    def answer(self, ending: Ending) -> None:
+        """Write the result of the sweep."""
+        summary = finite(ending.answer)
+        chosen = summary.get("chosen") or {}
+        now = int(1000 * time.time())
+        metrics = [
+            (f"best_{split}_{name}", value, now, 0)
+            for split in ("val", "test")
+            for name, value in chosen.get(split, {}).items()
+            if value is not None
+        ]
+        tags = {_DESCRIPTION: description(self._sweep, ending.answer)}
+        if chosen:
+            tags["best_loss"] = chosen["loss"]
+        if summary.get("verdict"):
+            tags["verdict"] = summary["verdict"]
+        tags["candidates"] = str(summary["candidates"])
+        log(self._client, self.id, metrics=metrics, tags=tags)
+        self._client.log_dict(self.id, summary, "selection.json")
+
+    def end(self, ending: Ending) -> None:
+        """Add the report and the pictures, and end the run."""
+        for name, text in story_files(self._sweep, self._store, ending).items():
+            self._client.log_text(self.id, text, name)
+        ended = [int(1000 * record.ended) for record in ending.ranking.records if record.ended]
+        # Not now: `calsweep sync` may come days later.
+        self._client.set_terminated(self.id, ending.status, max([self._began, *ended]))
+
+
+def log(
+    client: Any,
+    run_id: str,
+    params: Mapping[str, str] | None = None,
+    metrics: Iterable[tuple[str, float, int, int]] = (),
+    tags: Mapping[str, str] | None = None,
+) -> None:
+    """Write parameters, metrics and tags of a run in one call, without credentials.
+
+    MLflow's client divides what is more than its server takes at once.
+
+    Args:
+        client: MLflow's.
+        run_id: Of the run.
+        params: Names and values, none of which the run has.
+        metrics: Name, value, time stamp in milliseconds and step. MLflow drops what it has.
+        tags: Names and values, in place of those that the run has.
+    """
+    from mlflow.entities import Metric, Param, RunTag
+
+    client.log_batch(
+        run_id,
+        [Metric(*metric) for metric in metrics],
+        [Param(name, redact(value)) for name, value in (params or {}).items()],
+        [RunTag(name, redact(value)) for name, value in (tags or {}).items()],
+    )
+
+
+def missing(values: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
+    """The parameters that a run does not have yet: MLflow refuses to change one."""
+    there = set(known)
+    return {name: value for name, value in values.items() if name not in there}

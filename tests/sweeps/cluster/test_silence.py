@@ -1,0 +1,109 @@
+"""What is said of trials that report nothing, with a clock and a load of the test's own."""
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sweeps.cluster.callback import QueueCallback
+from sweeps.cluster.silence import Silence
+from sweeps.search.trial_queue import TrialQueue
+from tests.builders import Noted, make_sweep, new_store, queue_of
+from trainables.contract.report import Progressed, to_tune
+
+
+class Scene:
+    """A queue with one trial running, watched; time passes as the test says."""
+
+    def __init__(self, folder: Path, load: float = 0.0, **sections: Any) -> None:
+        sweep = make_sweep("quiet", training={"epochs": 9}, **sections)
+        self.queue: TrialQueue = queue_of(sweep, new_store(folder, sweep))
+        self.said: list[str] = []
+        self.now, self.load = 0.0, load
+        self.silence = Silence(self.queue, self.said.append, lambda: self.now, lambda: self.load)
+        self.callback = QueueCallback(self.queue, reporter=Noted(self.said))
+        self.callback._silence = self.silence
+        record = self.queue.next()
+        assert record is not None
+        self.trial: Any = SimpleNamespace(config={"number": record.number}, last_result={})
+
+    def wait(self, seconds: float) -> list[str]:
+        """What is said meanwhile."""
+        before = len(self.said)
+        for _ in range(round(seconds)):
+            self.now += 1
+            self.callback.on_step_end(0, [])
+        return self.said[before:]
+
+    def start(self) -> None:
+        self.callback.on_trial_start(0, [], self.trial)
+
+    def report(self, epoch: int) -> None:
+        entry = {"epoch": epoch, "timestamp": 1.0, "val_nll": 1.0, "val_error": 0.5}
+        result = to_tune(Progressed((entry,), done=False))
+        self.callback.on_trial_result(0, [], self.trial, result)
+
+
+def test_a_trial_without_a_process_is_reported_after_a_minute(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    assert scene.wait(59) == []
+    (said,) = scene.wait(10)
+    assert said.startswith("trial 0 (cross_entropy) has reported nothing for 6")
+    assert said.endswith(" s: it is waiting for its process, which starts and imports PyTorch")
+    assert scene.wait(50) == []
+    (again,) = scene.wait(20)  # twice as long by now
+    assert "nothing for 12" in again or "nothing for 13" in again
+
+
+def test_a_silent_trial_is_reported_with_its_epoch(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.wait(50)
+    scene.start()
+    assert scene.wait(50) == []  # the process was there in time, and the epoch may take a minute
+    scene.report(1)
+    (said,) = scene.wait(160)
+    assert "it is training epoch 2 of 9" in said
+
+
+def test_long_epochs_are_no_silence(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.start()
+    scene.wait(200)
+    scene.report(1)
+    assert scene.wait(590) == []  # three times as long as the longest
+    assert len(scene.wait(20)) == 1
+
+
+def test_a_trial_whose_process_died_waits_for_another(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.start()
+    scene.wait(30)
+    scene.callback.on_trial_error(0, [], scene.trial)
+    assert scene.wait(100) == []  # it does not run
+    scene.queue.next()
+    (said,) = scene.wait(70)
+    assert "it is waiting for its process" in said
+
+
+def test_several_workers_may_be_starting(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, scaling={"num_workers": 2})
+    scene.start()
+    (said,) = scene.wait(70)
+    assert said.endswith("it is starting its workers, or training epoch 1 of 9")
+
+
+@pytest.mark.parametrize("each", [0.5, 3.0])
+def test_a_busy_machine_is_reported_once(tmp_path: Path, each: float) -> None:
+    cpus = os.cpu_count() or 1
+    scene = Scene(tmp_path, load=each * cpus)
+    said = scene.wait(70)
+    if each < 1:
+        assert len(said) == 1
+        assert "busy" not in said[0]
+    else:
+        busy = f"load {each * cpus:.1f} on {cpus} CPUs"
+        assert said[0] == f"This machine is busy ({busy}): trials may take longer"
+        assert said[1].endswith(f"imports PyTorch; this machine is busy ({busy})")
+        assert len(said) == 2

@@ -1,0 +1,567 @@
+"""A sweep without Ray: the order of trials, and a crash at every step of it."""
+
+import math
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.errors import UserError
+from sweeps.search.record import TrialRecord
+from sweeps.search.remaining import epochs_left
+from sweeps.search.trial_queue import TrialQueue
+from sweeps.store.sweep_store import SweepStore, check_storage
+from sweeps.sweep_file.schema import SweepFile
+from tests.builders import make_sweep, new_store, queue_of
+
+EPOCHS = 2
+
+
+def simulated(sections: dict[str, object] | None = None, **search: object) -> SweepFile:
+    return make_sweep(
+        "simulated",
+        training={"epochs": EPOCHS},
+        search={"trials": 14, **search},
+        selection={"finalists": 2, "seeds": 2},
+        **(sections or {}),
+    )
+
+
+def metrics(record: TrialRecord, epoch: int) -> dict[str, float]:
+    """A landscape with an optimum inside, that depends on the seed a little."""
+    x = sum(record.hyperparameters.values()) / 20
+    ece = 0.02 + 0.1 * (x - 0.3) ** 2 + 0.001 * math.sin(7 * record.seed + x) + 0.01 / epoch
+    return {
+        "epoch": epoch,
+        "timestamp": 1000.0 + epoch,
+        "val_error": 0.1 + 0.02 * x,
+        "val_nll": 0.3 + x / 10,
+        "val_ece": ece,
+        "val_ece_calibrated_high": 0.0265,
+    }
+
+
+def steps(queue: TrialQueue) -> Iterator[None]:
+    """Run a sweep with one slot, yielding after everything that changes the store."""
+    while not queue.exhausted:
+        record = queue.next()
+        assert record is not None
+        yield
+        if record.role == "encoder":
+            queue.end(record.number, "finished")
+        elif record.number == 4:
+            queue.end(record.number, "failed", "diverged")
+        else:
+            last = 1 if record.number % 5 == 3 and record.role != "finalist" else EPOCHS
+            for epoch in range(1, last + 1):
+                queue.result(record.number, metrics(record, epoch))
+            queue.end(record.number, "finished" if last == EPOCHS else "stopped")
+        yield
+
+
+def settings(records: list[TrialRecord]) -> list[tuple[object, ...]]:
+    return [(r.number, r.role, r.setting, r.seed, r.state, r.epochs) for r in records]
+
+
+def test_the_order_and_the_plan(tmp_path: Path) -> None:
+    sweep = simulated()
+    queue = queue_of(sweep, new_store(tmp_path, sweep))
+    planned = queue.planned
+    for _ in steps(queue):
+        pass
+    roles = [record.role for record in queue.records]
+    assert roles == ["baseline"] + ["published"] * 6 + ["search"] * 7 + ["finalist"] * 6
+    assert planned == len(queue.records) == queue.planned
+    assert queue.next() is None
+
+
+def test_the_epochs_that_are_left(tmp_path: Path) -> None:
+    sweep = simulated()
+    queue = queue_of(sweep, new_store(tmp_path, sweep))
+    assert epochs_left(queue) == (14 + 6) * EPOCHS  # it is unknown yet how many will be stopped
+    for last in (EPOCHS, EPOCHS, 1):  # the baseline, and two of the search
+        record = queue.next()
+        assert record is not None
+        for epoch in range(1, last + 1):
+            queue.result(record.number, metrics(record, epoch))
+        queue.end(record.number, "finished" if last == EPOCHS else "stopped")
+    usual = (EPOCHS + 1) / 2
+    assert epochs_left(queue) == pytest.approx(11 * usual + 6 * EPOCHS)
+    running = queue.next()
+    assert running is not None
+    queue.result(running.number, metrics(running, 1))
+    there = usual * (1 - 1 / EPOCHS)
+    assert epochs_left(queue) == pytest.approx(10 * usual + there + 6 * EPOCHS)
+    for epoch in range(2, EPOCHS + 1):
+        queue.result(running.number, metrics(running, epoch))
+    queue.end(running.number, "finished")
+    for _ in steps(queue):
+        pass
+    assert epochs_left(queue) == 0
+
+
+def test_what_is_on_disk_is_what_is_in_memory(tmp_path: Path) -> None:
+    sweep = simulated()
+    store = new_store(tmp_path, sweep)
+    queue = queue_of(sweep, store)
+    for _ in steps(queue):
+        on_disk = store.load_records()
+        assert settings(on_disk) == settings(queue.records)
+    assert store.load_records() == queue.records
+
+
+TWO_STAGES = {"encoder": {"training": {"epochs": 5}}}
+
+
+def trained(store: SweepStore) -> set[int]:
+    """The seeds whose encoders are there, where the trials' records say so."""
+    records = store.load_records()
+    return {r.seed for r in records if r.role == "encoder" and r.state == "finished"}
+
+
+DISCRETE = {"losses": [{"name": "focal", "space": {"gamma": {"choices": [1, 2, 4, 8, 16]}}}]}
+
+
+def test_a_finite_space_is_searched_once_and_then_the_search_ends(tmp_path: Path) -> None:
+    sweep = simulated(DISCRETE, trials=20)
+    queue = queue_of(sweep, new_store(tmp_path, sweep))
+    planned = queue.planned
+    for _ in steps(queue):
+        pass
+    searched = [r for r in queue.records if r.searched]
+    gammas = sorted(r.hyperparameters["gamma"] for r in searched if r.role != "baseline")
+    assert gammas == [1, 2, 4, 8, 16]
+    assert planned == len(queue.records) == queue.planned
+    assert {r.role for r in queue.records} == {"baseline", "published", "search", "finalist"}
+
+
+@pytest.mark.parametrize(
+    ("sections", "search"),
+    [
+        ({}, {}),
+        (TWO_STAGES, {}),
+        (DISCRETE, {}),
+        ({}, {"max_epochs": 30, "objective": ["val_ece", "val_nll"]}),
+        ({}, {"stop_at_noise": True}),
+    ],
+    ids=[
+        "one stage",
+        "two stages",
+        "finite space",
+        "a budget of epochs, two objectives",
+        "until it is at noise",
+    ],
+)
+def test_a_crash_at_any_step_changes_nothing(
+    tmp_path: Path, sections: dict[str, object], search: dict[str, object]
+) -> None:
+    sweep = simulated(sections, **search)
+    whole = queue_of(sweep, new_store(tmp_path / "whole", sweep))
+    count = sum(1 for _ in steps(whole))
+    assert count == 2 * len(whole.records)
+    crashing = new_store(tmp_path / "crashing", sweep)
+    queue = queue_of(sweep, crashing)
+    for step, _ in enumerate(steps(queue)):
+        copy = tmp_path / f"copy{step}"
+        shutil.copytree(tmp_path / "crashing", copy)
+        store = SweepStore(str(copy), sweep.name)
+        finished = {r.number: r.ended for r in store.load_records() if r.state != "running"}
+        encoders = trained(store)
+        resumed = queue_of(sweep, store, trained_encoders=encoders)
+        for _ in steps(resumed):
+            pass
+        assert settings(resumed.records) == settings(whole.records), f"crash after step {step}"
+        assert {n: resumed.records[n].ended for n in finished} == finished
+        shutil.rmtree(copy)
+
+
+def test_encoders_come_first_and_their_heads_wait(tmp_path: Path) -> None:
+    sweep = simulated(TWO_STAGES)
+    queue = queue_of(sweep, new_store(tmp_path, sweep))
+    encoders = [queue.next() for _ in range(3)]
+    assert [(r.role, r.loss, r.seed) for r in encoders if r] == [
+        ("encoder", "supcon", seed) for seed in (0, 1, 2)
+    ]
+    assert queue.next() is None  # every head waits
+    assert not queue.exhausted
+    queue.end(0, "finished")
+    baseline = queue.next()  # while the encoders of the fresh seeds continue
+    assert baseline is not None
+    assert (baseline.number, baseline.role) == (3, "baseline")
+
+
+def test_an_encoder_that_is_there_is_not_trained_again(tmp_path: Path) -> None:
+    sweep = simulated(TWO_STAGES)
+    queue = queue_of(sweep, new_store(tmp_path, sweep), trained_encoders={0, 2})
+    planned = queue.planned
+    for _ in steps(queue):
+        pass
+    encoders = [(r.role, r.seed) for r in queue.records if r.role == "encoder"]
+    assert encoders == [("encoder", 1)]
+    assert planned == len(queue.records) == queue.planned
+
+
+def test_without_the_encoder_of_the_search_nothing_goes_on(tmp_path: Path) -> None:
+    sweep = simulated(TWO_STAGES)
+    store = new_store(tmp_path, sweep)
+    queue = queue_of(sweep, store, trained_encoders={1})
+    for _ in range(2):
+        record = queue.next()
+        assert record is not None
+        queue.end(record.number, "failed", "diverged")
+    assert queue.next() is None
+    assert queue.exhausted
+    assert queue_of(sweep, store, trained_encoders={1}).exhausted
+
+
+def test_without_an_encoder_of_a_new_seed_the_finalists_do_without_that_seed(
+    tmp_path: Path,
+) -> None:
+    sweep = simulated(TWO_STAGES)
+    queue = queue_of(sweep, new_store(tmp_path, sweep), trained_encoders={0, 1})
+    record = queue.next()
+    assert record is not None
+    queue.end(record.number, "failed", "diverged")
+    for _ in steps(queue):
+        pass
+    assert {r.seed for r in queue.records if r.role == "finalist"} == {1}
+    assert queue.planned == len(queue.records)
+
+
+def test_suggestions_follow_the_seed(tmp_path: Path) -> None:
+    found = []
+    for number, seed in enumerate((0, 0, 1)):
+        sweep = simulated(seed=seed)
+        queue = queue_of(sweep, new_store(tmp_path / str(number), sweep))
+        for _ in steps(queue):
+            pass
+        found.append([record.setting for record in queue.records if record.role == "search"])
+    assert found[0] == found[1]
+    assert found[0] != found[2]
+    assert len(set(found[0])) == len(found[0])
+
+
+class Clock:
+    """Stands still, but when it is reported to continue."""
+
+    def __init__(self) -> None:
+        self.now = 1e9
+
+    def time(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    for module in ("trial_queue", "budget"):
+        monkeypatch.setattr(f"sweeps.search.{module}.time", clock)
+    return clock
+
+
+def trials_of_an_hour(queue: TrialQueue, clock: Clock) -> None:
+    """Run a sweep whose trials take an hour each, one after the other."""
+    for step, _ in enumerate(steps(queue)):
+        clock.now += 3600.0 * (step % 2 == 0)
+
+
+def test_the_search_ends_in_time_for_the_finals(tmp_path: Path, clock: Clock) -> None:
+    sweep = simulated(max_hours=17.5, trials=100)
+    queue = queue_of(sweep, new_store(tmp_path, sweep))
+    trials_of_an_hour(queue, clock)
+    roles = [record.role for record in queue.records]
+    assert roles == ["baseline"] + ["published"] * 6 + ["search"] * 4 + ["finalist"] * 6
+    assert queue.ended_by == "max_hours"
+    assert not queue.cut_short
+
+
+@pytest.mark.parametrize("sections", [{}, TWO_STAGES], ids=["one stage", "two stages"])
+def test_when_the_hours_are_spent_nothing_begins_and_a_resume_has_no_more(
+    tmp_path: Path, clock: Clock, sections: dict[str, object]
+) -> None:
+    sweep = simulated(sections, max_hours=2.5)
+    store = new_store(tmp_path, sweep)
+    queue = queue_of(sweep, store)
+    begun = queue.next()
+    assert begun is not None
+    clock.now += 2 * 3600
+    epoch = metrics(begun, 1) | {"timestamp": clock.now + 9e5, "run_seconds": 7200.0}
+    clock.now += 24 * 3600  # in which no one is there
+    cut_off(store, [epoch], clock.now)
+    resumed = queue_of(sweep, store)
+    again = resumed.next()
+    assert again is not None
+    assert again.number == begun.number
+    assert resumed.budget.spent["max_hours"] == (pytest.approx(2.0), 2.5)
+    clock.now += 1800
+    assert resumed.exhausted  # published settings and encoders are bound too
+    assert resumed.cut_short
+    assert resumed.next() is None
+    assert queue_of(simulated(sections, max_hours=4), store).next() is not None
+
+
+def cut_off(store: SweepStore, history: list[dict[str, float]], now: float) -> None:
+    """What a resume does with the one trial that ran when the driver was killed."""
+    (record,) = store.load_records()
+    record.cut_off(history, now)
+    store.save(record)
+
+
+@pytest.mark.parametrize("ahead", [-7200.0, 0.0, 7200.0])
+def test_a_workers_clock_costs_no_hours(tmp_path: Path, clock: Clock, ahead: float) -> None:
+    sweep = simulated(max_hours=1.0)
+    store = new_store(tmp_path, sweep)
+    begun = queue_of(sweep, store).next()
+    assert begun is not None
+    first = metrics(begun, 1) | {"timestamp": clock.now + ahead + 300, "run_seconds": 300.0}
+    clock.now += 5 * 3600
+    cut_off(store, [first], clock.now)
+    resumed = queue_of(sweep, store)
+    assert resumed.budget.spent["max_hours"] == (pytest.approx(300 / 3600), 1.0)
+    # A second run, of which no epoch is known: the first one's epoch does not count again.
+    assert resumed.next() is not None
+    clock.now += 3600
+    cut_off(store, [first], clock.now)
+    assert queue_of(sweep, store).budget.spent["max_hours"][0] == pytest.approx(300 / 3600)
+
+
+def test_old_records_whose_worker_was_ahead_cost_no_more_than_the_time_that_passed(
+    tmp_path: Path, clock: Clock
+) -> None:
+    sweep = simulated(max_hours=1.0)
+    store = new_store(tmp_path, sweep)
+    begun = queue_of(sweep, store).next()
+    assert begun is not None
+    epoch = metrics(begun, 1) | {"timestamp": clock.now + 7500}
+    clock.now += 600
+    cut_off(store, [epoch], clock.now)
+    assert queue_of(sweep, store).budget.spent["max_hours"][0] == pytest.approx(600 / 3600)
+
+
+def test_a_resume_knows_how_many_trials_ran_at_once(tmp_path: Path, clock: Clock) -> None:
+    sweep = make_sweep(
+        "simulated",
+        training={"epochs": EPOCHS},
+        search={"trials": 100, "max_hours": 6},
+        selection={"finalists": 2, "seeds": 4},
+    )
+    store = new_store(tmp_path, sweep)
+    queue = queue_of(sweep, store)
+    running = [queue.next() for _ in range(8)]
+    clock.now += 3600
+    for record in running:
+        assert record is not None
+        queue.result(record.number, metrics(record, EPOCHS))
+        queue.end(record.number, "finished")
+    # Twelve trials of the finals take two hours, eight at once; one after the other twelve.
+    resumed = queue_of(sweep, store)
+    begun = [resumed.next(), resumed.next()]
+    assert [record.role for record in begun if record is not None] == ["search", "search"]
+
+
+def test_hours_of_trials_side_by_side_count_once_and_those_of_their_gpus_each(
+    tmp_path: Path, clock: Clock
+) -> None:
+    quarter = {"scaling": {"gpus_per_worker": 0.25}}
+    sweep = simulated(quarter, max_hours=100, max_gpu_hours=100)
+    store = new_store(tmp_path, sweep)
+    queue = queue_of(sweep, store)
+    first = queue.next()
+    clock.now += 3600
+    second = queue.next()
+    assert first is not None
+    assert second is not None
+    clock.now += 3600
+    for record in (first, second):
+        queue.result(record.number, metrics(record, EPOCHS))
+        queue.end(record.number, "finished")
+    clock.now += 1800  # the driver's own
+    assert queue.budget.spent == {"max_hours": (2.5, 100), "max_gpu_hours": (0.75, 100)}
+    resumed = queue_of(sweep, store)
+    assert resumed.budget.spent == {"max_hours": (2.0, 100), "max_gpu_hours": (0.75, 100)}
+
+
+def test_gpu_hours_end_the_search_in_time_for_the_finals(tmp_path: Path, clock: Clock) -> None:
+    sweep = simulated({"scaling": {"gpus_per_worker": 0.5}}, max_gpu_hours=8.5, trials=100)
+    queue = queue_of(sweep, new_store(tmp_path, sweep))
+    trials_of_an_hour(queue, clock)
+    roles = [record.role for record in queue.records]
+    assert roles == ["baseline"] + ["published"] * 6 + ["search"] * 4 + ["finalist"] * 6
+    assert queue.ended_by == "max_gpu_hours"
+    assert not queue.cut_short
+
+
+@given(
+    max_epochs=st.integers(EPOCHS, 60),
+    finalists=st.integers(0, 3),
+    seeds=st.integers(0, 3),
+    at_once=st.integers(1, 4),
+)
+def test_epochs_bind_every_phase_and_leave_what_the_finalists_need(
+    max_epochs: int, finalists: int, seeds: int, at_once: int
+) -> None:
+    sweep = make_sweep(
+        training={"epochs": EPOCHS},
+        search={"trials": 14, "sampler": "random", "max_epochs": max_epochs},
+        selection={"finalists": finalists, "seeds": seeds},
+    )
+    queue = TrialQueue(sweep, lambda record: None, 10)
+    running: list[TrialRecord] = []
+    while not queue.exhausted:
+        while len(running) < at_once and (record := queue.next()) is not None:
+            running.append(record)
+        record = running.pop(0)
+        last = 1 if record.number % 3 == 2 and record.role != "finalist" else EPOCHS
+        for epoch in range(1, last + 1):
+            queue.result(record.number, metrics(record, epoch))
+        queue.end(record.number, "finished" if last == EPOCHS else "stopped")
+    assert not running
+    spent = sum(record.epochs for record in queue.records)
+    assert queue.budget.spent["max_epochs"] == (spent, max_epochs)
+    assert spent <= max_epochs
+    finals = [record for record in queue.records if record.role == "finalist"]
+    searched = sum(record.searched for record in queue.records)
+    if searched > 1 and finalists and seeds:  # the baseline's trial alone may take it all
+        whole = {r.setting for r in queue.records if r.searched and r.state == "finished"}
+        assert len(finals) >= seeds * min(finalists, len(whole))
+    assert (queue.ended_by == "max_epochs") is (searched < 14)
+    assert not queue.cut_short
+
+
+def test_the_search_ends_where_nothing_further_could_be_told_apart(tmp_path: Path) -> None:
+    sweep = simulated(stop_at_noise=True)
+    queue = queue_of(sweep, new_store(tmp_path, sweep))
+    for _ in steps(queue):
+        pass
+    searched = [record for record in queue.records if record.searched]
+    assert 2 < len(searched) < sweep.search.trials
+    assert searched[-1].outcome["val_ece"] <= 0.0265 < searched[0].outcome["val_ece"]
+    assert [r.role for r in queue.records[len(searched) :]] == ["finalist"] * 6
+    assert queue.ended_by == "stop_at_noise"
+    assert queue.planned == len(queue.records)
+
+
+def test_names_and_storage(tmp_path: Path) -> None:
+    sweep = simulated()
+    store = new_store(tmp_path, sweep)
+    assert store.load_sweep() == sweep
+    with pytest.raises(UserError, match=r"a sweep of this name exists.*calsweep resume simulated"):
+        store.create(sweep)
+    with pytest.raises(UserError, match=r"no sweep named 'simulatd'.*did you mean 'simulated'"):
+        SweepStore(str(tmp_path), "simulatd").load_sweep()
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"storage = .*cannot be used"):
+        check_storage(str(tmp_path / "file" / "below"))
+    with pytest.raises(UserError, match=r"storage = 'nope://x'"):
+        check_storage("nope://x")
+    check_storage(str(tmp_path / "new" / "folder"))
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_sweep_is_run_by_one_process(tmp_path: Path) -> None:
+    store = new_store(tmp_path, simulated())
+    refused = pytest.raises(UserError, match=r"being run by process \d+")
+    with store.locked(), refused, store.locked():
+        pass
+    with store.locked():
+        pass
+
+
+def test_a_sweep_cut_off_in_its_finals_does_not_search_again(tmp_path: Path, clock: Clock) -> None:
+    limited = simulated(max_hours=13.5)
+    store = new_store(tmp_path, limited)
+    queue = queue_of(limited, store)
+    for step, _ in enumerate(steps(queue)):
+        clock.now += 3600.0 * (step % 2 == 0)
+        if queue.records[-1].role == "finalist":
+            break
+    # It has more hours now, which the search must not take up.
+    resumed = queue_of(simulated(max_hours=100.0), store)
+    for _ in steps(resumed):
+        pass
+    roles = [record.role for record in resumed.records]
+    assert roles == ["baseline"] + ["published"] * 6 + ["finalist"] * 6
+    finals = [(r.setting, r.seed) for r in resumed.records if r.role == "finalist"]
+    assert len(set(finals)) == 6
+
+
+def test_a_crash_in_a_long_sweep_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many trials Optuna is shown some only: the same ones after a resume."""
+    monkeypatch.setattr("sweeps.search.internals.LATEST", 8)
+    monkeypatch.setattr("sweeps.search.internals.BEST", 3)
+    sweep = simulated(trials=40)
+    whole = queue_of(sweep, new_store(tmp_path / "whole", sweep))
+    for _ in steps(whole):
+        pass
+    for cut in (21, 48, 66):
+        folder = tmp_path / f"cut{cut}"
+        queue = queue_of(sweep, new_store(folder, sweep))
+        for step, _ in enumerate(steps(queue)):
+            if step == cut:
+                break
+        store = SweepStore(str(folder), sweep.name)
+        resumed = queue_of(sweep, store)
+        for _ in steps(resumed):
+            pass
+        assert settings(resumed.records) == settings(whole.records), f"crash after step {cut}"
+
+
+def test_a_trial_whose_process_dies_comes_again_as_long_as_it_gets_further(tmp_path: Path) -> None:
+    sweep = simulated()
+    queue = queue_of(sweep, new_store(tmp_path, sweep))
+    lively, stuck = queue.next(), queue.next()
+    assert lively is not None
+    assert stuck is not None
+    for epoch in range(1, EPOCHS + 1):
+        for _ in range(3):
+            queue.died(lively.number)
+            assert queue.next() is lively
+        queue.result(lively.number, metrics(lively, epoch))
+    assert lively.state == "running"
+    for _ in range(3):
+        queue.died(stuck.number)
+        assert queue.next() is stuck
+    queue.died(stuck.number)
+    assert stuck.state == "failed"
+    assert stuck.reason == "its process died 4 times in epoch 1, see driver.log"
+    assert queue.live == 1
+
+
+def test_the_last_trial_too_comes_again(tmp_path: Path) -> None:
+    sweep = simulated()
+    queue = queue_of(sweep, new_store(tmp_path, sweep))
+    for _ in steps(queue):
+        last = queue.records[-1]
+        if len(queue.records) == queue.planned and last.state == "running":
+            queue.died(last.number)
+            assert not queue.exhausted
+            assert queue.next() is last
+    assert last.role == "finalist"
+    assert last.state == "finished"
+
+
+@pytest.mark.parametrize("damaged", [0, 1, 4, 9])
+def test_a_sweep_goes_on_without_the_records_that_are_damaged(tmp_path: Path, damaged: int) -> None:
+    sweep = simulated()
+    store = new_store(tmp_path, sweep)
+    queue = queue_of(sweep, store)
+    initial = list(queue._initial)
+    for _ in zip(range(24), steps(queue), strict=False):
+        pass
+    store.trial_folder(damaged).write("trial.json", b"")
+    resumed = queue_of(sweep, store)
+    for _ in steps(resumed):
+        pass
+    assert resumed.exhausted
+    numbers = [record.number for record in resumed.records]
+    assert numbers == sorted(set(numbers))
+    searched = [record for record in resumed.records if record.searched]
+    assert len(searched) == sweep.search.trials
+    assert {record.setting for record in searched} >= set(initial)
+    assert [record.role for record in searched].count("baseline") == 1
+    assert all(resumed.record(n).number == n for n in numbers)

@@ -1,0 +1,70 @@
+"""A job that is killed with its cluster and created again, as by Kubernetes: nothing is lost."""
+
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from sweeps.store.sweep_store import SweepStore
+from tests.builders import facts
+from tests.harness.command import start_calsweep
+from tests.harness.ray_cluster import RayCluster
+
+SWEEP = """
+name: recreated
+dataset: {name: digits, train_samples: 400}
+model: {name: small_cnn, width: 8}
+losses: [focal]
+training: {epochs: 6, batch_size: 64}
+search: {trials: 8}
+scheduler: {name: none}
+selection: {finalists: 0}
+"""
+
+
+def start(folder: Path, cluster: RayCluster) -> subprocess.Popen[bytes]:
+    """The entry point of deploy/rayjob.yaml."""
+    place = ("--address", cluster.address, "--storage", str(folder / "store"))
+    with (folder / "said.txt").open("ab") as said:
+        return start_calsweep(
+            folder, "run", "sweep.yaml", "--or-resume", *place, stdout=said, stderr=said
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_a_recreated_job_resumes_on_a_fresh_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    (tmp_path / "sweep.yaml").write_text(SWEEP)
+    store = SweepStore(str(tmp_path / "store"), "recreated")
+    cluster = RayCluster(head_cpus=2)
+    try:
+        driver = start(tmp_path, cluster)
+        until = time.monotonic() + 400
+        while not (before := [r for r in store.load_records() if r.state == "finished"]):
+            assert driver.poll() is None, (tmp_path / "said.txt").read_text()
+            assert time.monotonic() < until
+            time.sleep(0.2)
+        driver.terminate()  # then its cluster is gone, as when the job's pods are deleted
+        assert driver.wait(120) == 130, (tmp_path / "said.txt").read_text()
+    finally:
+        cluster.stop()
+        shutil.rmtree(cluster.temporary, ignore_errors=True)
+    assert "`calsweep resume recreated" in (tmp_path / "said.txt").read_text()
+    assert len(before) < 8
+    cluster = RayCluster(head_cpus=2)
+    try:
+        for _ in range(2):  # the second time everything is there
+            assert start(tmp_path, cluster).wait(400) == 0, (tmp_path / "said.txt").read_text()
+            after = {record.number: record for record in store.load_records()}
+            assert [record.state for record in after.values()] == ["finished"] * 8
+            assert all(facts(after[record.number]) == facts(record) for record in before)
+            assert all(after[record.number].ended == record.ended for record in before)
+    finally:
+        cluster.stop()
+        shutil.rmtree(cluster.temporary, ignore_errors=True)
+    assert store.load_answer() is not None

@@ -1,0 +1,60 @@
+"""A sweep is resumed on what it was started with, or says what is other."""
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from sweeps.errors import UserError
+from sweeps.inspect_sweeps import write_report
+from sweeps.runner import resume_sweep, run_sweep
+from sweeps.store.identity import read_environment
+from sweeps.store.sweep_store import SweepStore
+from tests.builders import facts, make_sweep
+
+OWN_DATA = """
+from pathlib import Path
+from trainables.data import Dataset, load_dataset
+
+def few_digits(*, seed) -> Dataset:
+    return load_dataset("digits", seed=seed, train_samples=int(Path("samples").read_text()))
+"""
+
+
+@pytest.mark.slow
+def test_other_data_are_refused_and_other_code_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "own_data.py").write_text(OWN_DATA)
+    (tmp_path / "samples").write_text("200")
+    sweep = make_sweep(
+        dataset="own_data:few_digits",
+        losses=["brier"],
+        training={"epochs": 1},
+        selection={"finalists": 0},
+    )
+    storage = str(tmp_path / "store")
+    records = run_sweep(sweep, storage, console=Console(quiet=True)).records
+    assert records[0].state == "finished"
+    environment = read_environment(SweepStore(storage, "small").folder)
+    assert environment is not None
+
+    (tmp_path / "samples").write_text("300")
+    with pytest.raises(UserError, match=r"expected 200 train, .*; found 300 train, "):
+        resume_sweep("small", storage, console=Console(quiet=True))
+    kept = SweepStore(storage, "small").load_records()
+    assert [facts(record) for record in kept] == [facts(record) for record in records]
+
+    (tmp_path / "samples").write_text("200")
+    with (tmp_path / "own_data.py").open("a") as file:
+        file.write("# other\n")
+    with (tmp_path / "said").open("w") as said:
+        resume_sweep("small", storage, console=Console(file=said, width=300))
+    assert (
+        "since sweep 'small' was started own_data.py has changed" in (tmp_path / "said").read_text()
+    )
+    assert "own_data.py has changed" in (tmp_path / "store/sweeps/small/driver.log").read_text()
+    page = Path(write_report("small", storage, str(tmp_path / "page.html"))).read_text()
+    assert environment["platform"] in page

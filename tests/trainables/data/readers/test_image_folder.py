@@ -1,0 +1,146 @@
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from trainables.data import load_dataset
+
+WriteFolder = Callable[..., Path]
+
+
+def test_two_trees(write_folder: WriteFolder) -> None:
+    write_folder("train", {"b": 20, "a": 30})
+    root = write_folder("test", {"b": 4, "a": 3})
+    dataset = load_dataset("image_folder", root=root, validation=10, seed=0)
+    assert dataset.classes == ("a", "b")
+    assert [len(dataset.train), len(dataset.validation)] == [40, 10]
+    np.testing.assert_array_equal(dataset.test.labels, [0, 0, 0, 1, 1, 1, 1])
+    with Image.open(root / "test" / "b" / "002.png") as image:
+        np.testing.assert_array_equal(dataset.test.inputs[5, 0], np.asarray(image))
+
+
+def test_one_tree_is_split_in_proportion(write_folder: WriteFolder) -> None:
+    root = write_folder("", {"a": 40, "b": 60})
+    dataset = load_dataset("image_folder", root=root, test_size=0.1, validation=0.5, seed=0)
+    np.testing.assert_array_equal(np.bincount(dataset.test.labels), [4, 6])
+    np.testing.assert_array_equal(np.bincount(dataset.validation.labels), [18, 27])
+
+
+def test_a_class_may_be_absent_from_the_test_tree(write_folder: WriteFolder) -> None:
+    write_folder("train", {"a": 20, "b": 20})
+    root = write_folder("test", {"b": 4})
+    dataset = load_dataset("image_folder", root=root, seed=0)
+    np.testing.assert_array_equal(dataset.test.labels, [1, 1, 1, 1])
+
+
+def test_other_files_and_hidden_ones_are_passed_over(write_folder: WriteFolder) -> None:
+    root = write_folder("", {"a": 10, "b/deeper": 10, ".cache": 2})
+    (root / "readme.txt").write_text("hello")
+    (root / "a" / "notes.txt").write_text("hello")
+    (root / "a" / "._000.png").write_bytes(b"what another system leaves behind")
+    shutil.copytree(root / "a", root / "b" / "deeper" / ".ipynb_checkpoints")
+    dataset = load_dataset("image_folder", root=root, validation=4, seed=0)
+    assert dataset.classes == ("a", "b")
+    assert len(dataset.train) + len(dataset.validation) + len(dataset.test) == 20
+
+
+def test_images_of_different_sizes(write_folder: WriteFolder) -> None:
+    write_folder("train", {"a": 10, "b": 10}, size=(9, 12))
+    root = write_folder("test", {"a": 3, "b": 3}, size=(7, 5))
+    with pytest.raises(
+        ValueError, match=r"6 of 6 samples .*\n\S+a/000.png: 7x5 pixels, while other images"
+    ):
+        load_dataset("image_folder", root=root, seed=0, validation=2)
+    dataset = load_dataset("image_folder", root=root, image_size=6, seed=0, validation=2)
+    assert dataset.input_shape == (1, 6, 6)
+
+
+def test_missing_root(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"root=\S+none is not a folder"):
+        load_dataset("image_folder", root=tmp_path / "none", seed=0)
+
+
+@pytest.mark.parametrize(("there", "missing"), [("train", "test"), ("test", "train")])
+def test_half_of_two_trees(write_folder: WriteFolder, there: str, missing: str) -> None:
+    root = write_folder(there, {"a": 3, "b": 3})
+    with pytest.raises(FileNotFoundError, match=f"has no folder '{missing}'; both or none"):
+        load_dataset("image_folder", root=root, seed=0)
+
+
+def test_one_class_is_not_enough(write_folder: WriteFolder) -> None:
+    root = write_folder("", {"a": 3})
+    with pytest.raises(ValueError, match=r"root=\S+ has images of 'a' only; two classes"):
+        load_dataset("image_folder", root=root, seed=0)
+
+
+def test_an_empty_root(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"\S+ has no folder of images"):
+        load_dataset("image_folder", root=tmp_path, seed=0)
+
+
+def test_a_folder_without_images_is_left_out(write_folder: WriteFolder) -> None:
+    root = write_folder("", {"a": 20, "b": 0, "c": 20})
+    dataset = load_dataset("image_folder", root=root, seed=0)
+    assert dataset.classes == ("a", "c")
+    assert dataset.notes == (f"{root / 'b'} has no image and is left out",)
+
+
+def test_a_class_of_the_test_tree_only(write_folder: WriteFolder) -> None:
+    write_folder("train", {"a": 3, "b": 3})
+    root = write_folder("test", {"a": 3, "c": 3})
+    with pytest.raises(
+        ValueError, match=r"/test has class 'c', which \S+/train has not; known: a, b"
+    ):
+        load_dataset("image_folder", root=root, seed=0)
+
+
+def test_corrupt_image(write_folder: WriteFolder) -> None:
+    root = write_folder("", {"a": 10, "b": 10})
+    (root / "b" / "004.png").write_bytes(b"broken")
+    with pytest.raises(ValueError, match=r"b/004.png: not a readable image"):
+        load_dataset("image_folder", root=root, seed=0)
+
+
+def test_a_rare_class(write_folder: WriteFolder) -> None:
+    root = write_folder("", {"a": 10, "b": 1})
+    with pytest.raises(ValueError, match="class 'b' has only one sample; three are needed"):
+        load_dataset("image_folder", root=root, seed=0)
+
+
+def test_imagenet_needs_both_folders_and_enough_memory(
+    imagenet_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sysconf", lambda name: 1000)  # a machine of one megabyte
+    with pytest.raises(ValueError, match=r"63 images of 224 x 224 pixels take .* smaller image_si"):
+        load_dataset("imagenet", root=imagenet_root, storage="memory", seed=0)
+    shutil.rmtree(imagenet_root / "val")
+    with pytest.raises(FileNotFoundError, match="has no folder 'val'"):
+        load_dataset("imagenet", root=imagenet_root, seed=0)
+
+
+@pytest.mark.parametrize("storage", ["memory", "stream"])
+def test_most_images_decide_the_size(write_folder: WriteFolder, storage: str) -> None:
+    root = write_folder("", {"a": 20, "b": 20})
+    with Image.open(root / "a" / "000.png") as image:
+        image.resize((30, 31)).save(root / "a" / "000.png")
+    (root / "b" / "003.png").write_bytes(b"no image")
+    options = {"root": root, "seed": 0, "storage": storage, "cache": root / ".cache"}
+    for _ in range(2):  # the second time from the cache
+        dataset = load_dataset("image_folder", on_bad_sample="skip", **options)
+        assert dataset.input_shape == (1, 9, 8)
+        assert len(dataset.train) + len(dataset.validation) + len(dataset.test) == 38
+        assert "a/000.png: 31x30 pixels, while other images have 9x8" in dataset.notes[0]
+        assert dataset.train.rows(slice(2)).shape == (2, 1, 9, 8)
+    with pytest.raises(ValueError, match=r"^2 of 40 samples cannot be used"):
+        load_dataset("image_folder", **options)
+
+
+def test_unreadable_images_are_passed_over_on_request(write_folder: WriteFolder) -> None:
+    root = write_folder("", {"a": 20, "b": 20})
+    (root / "a" / "007.png").write_bytes(b"no image")
+    dataset = load_dataset("image_folder", root=root, seed=0, on_bad_sample="skip")
+    assert len(dataset.train) + len(dataset.validation) + len(dataset.test) == 39
+    assert f"{root}/a/007.png: not a readable image" in dataset.notes[0]

@@ -1,0 +1,215 @@
+"""What only a GPU can show: `pytest -m gpu`, or `python -m benchmarks.gpu` for all of it."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from timm.layers import BatchNormAct2d
+from torch import Tensor, nn
+
+from trainables import metrics as M
+from trainables.contract.config import TrainingConfig, TrialSetup
+from trainables.contract.report import TIMES, Progressed, TrialConfig
+from trainables.data import load_dataset
+from trainables.data.core.base import Dataset
+from trainables.data.kinds.augmentation import augment
+from trainables.engine.batch_norm import synchronised
+from trainables.engine.training import Trainer
+from trainables.losses import available_losses, make_loss
+from trainables.models import make_model
+from trainables.trials.runs import make_run
+from trainables.trials.trial import TrialRun
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"),
+]
+GPU, CPU = torch.device("cuda"), torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def digits() -> Dataset:
+    return load_dataset("digits", seed=0, train_samples=600)
+
+
+def make_trainer(dataset: Dataset, device: torch.device, **recipe: Any) -> Trainer:
+    torch.manual_seed(0)
+    model = make_model(
+        "small_cnn", input_shape=dataset.samples.shape, num_classes=10, samples=dataset.samples
+    )
+    config = TrainingConfig(**{"epochs": 4, "batch_size": 64, "lr": 0.05, **recipe})
+    loss = make_loss(recipe.pop("loss", "cross_entropy"), num_classes=10)
+    return Trainer(model, loss, dataset, config, seed=0, device=device)
+
+
+def logits_and_targets(count: int = 64, classes: int = 10) -> tuple[Tensor, Tensor]:
+    draw = torch.Generator().manual_seed(0)
+    logits = 3 * torch.randn(count, classes, generator=draw, dtype=torch.float64)
+    return logits, torch.randint(classes, (count,), generator=draw)
+
+
+def test_all_of_a_trial_lies_on_its_gpu(digits: Dataset) -> None:
+    trainer = make_trainer(digits, GPU)
+    trainer.train_epoch()
+    state = [*trainer.model.parameters(), *trainer.model.buffers(), *trainer.loss.buffers()]
+    state += [
+        value
+        for slot in trainer.optimizer.state.values()
+        for value in slot.values()
+        if isinstance(value, Tensor) and value.dim() > 0
+    ]
+    assert {value.device.type for value in state} == {"cuda"}
+    assert trainer.predict(digits.test)[0].device.type == "cpu"
+
+
+def test_a_gpu_trains_as_a_cpu_does(digits: Dataset) -> None:
+    recipe: dict[str, Any] = {"precision": "float32", "augmentation": "none"}
+    one, other = (make_trainer(digits, device, **recipe) for device in (GPU, CPU))
+    for _ in range(2):
+        first, second = one.train_epoch(), other.train_epoch()
+        assert first["train_loss"] == pytest.approx(second["train_loss"], rel=1e-2)
+    found, expected = (M.evaluate(*t.predict(digits.test), names=("nll",)) for t in (one, other))
+    assert found["nll"] == pytest.approx(expected["nll"], rel=0.05)
+
+
+def test_bfloat16_trains_and_float32_judges(digits: Dataset) -> None:
+    full, half = (make_trainer(digits, GPU, precision=p) for p in ("float32", "bfloat16"))
+    one, other = full.train_epoch(), half.train_epoch()
+    assert other["train_loss"] != one["train_loss"]
+    assert other["train_loss"] == pytest.approx(one["train_loss"], rel=0.05)
+    assert all(p.dtype == torch.float32 for p in half.model.parameters())
+    logits, _ = half.predict(digits.test)
+    rows = torch.from_numpy(digits.test.inputs.copy())
+    with torch.no_grad():
+        expected = half.model.cpu().eval()(digits.samples.prepare(rows))
+    torch.testing.assert_close(logits, expected, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["crop", "crop_flip"])
+def test_augmentation_is_seeded_on_the_gpu(digits: Dataset, kind: str) -> None:
+    images = torch.from_numpy(digits.train.inputs[:32].copy()).to(GPU)
+    first, again = (augment(images, kind, torch.Generator(GPU).manual_seed(1)) for _ in range(2))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, images)
+
+
+@pytest.mark.parametrize("name", [n for n in available_losses() if n != "supcon"])
+def test_losses_give_on_a_gpu_what_they_give_on_a_cpu(name: str) -> None:
+    logits, targets = logits_and_targets()
+    found = []
+    for device in (CPU, GPU):
+        loss = make_loss(name, num_classes=10).to(device)
+        loss.on_train_begin(64)
+        own = logits.to(device).requires_grad_()
+        value = loss(own, targets.to(device), indices=torch.arange(64, device=device))
+        (gradient,) = torch.autograd.grad(value, own)
+        found.append((value.detach().cpu(), gradient.cpu()))
+    torch.testing.assert_close(found[1], found[0], atol=1e-8, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", [n for n in available_losses() if n != "supcon"])
+def test_a_repeated_step_on_a_gpu_gives_equal_bits(name: str) -> None:
+    logits, targets = (each.to(GPU) for each in logits_and_targets(4096))
+    found = []
+    for _ in range(3):
+        loss = make_loss(name, num_classes=10).to(GPU)
+        loss.on_train_begin(4096)
+        loss.on_validation_end(logits.float(), targets)
+        own = logits.float().requires_grad_()
+        loss(own, targets, indices=torch.arange(4096, device=GPU)).backward()
+        found.append(own.grad)
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+
+
+BROKEN = """
+import torch
+from trainables.runtime.devices import has_failed
+device = torch.device("cuda", 0)
+assert not has_failed(device, KeyError("the GPU works"))
+try:
+    torch.ones(3, device=device)[torch.tensor([7], device=device)].sum().item()
+except Exception as error:
+    assert has_failed(device, error)
+    assert has_failed(device, KeyError("raised later"))
+    print("failed")
+"""
+
+
+def test_a_device_side_assertion_is_recognised() -> None:
+    """In a process of its own, which can use no GPU afterwards."""
+    command = [sys.executable, "-c", BROKEN]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "failed\n", done.stderr
+
+
+def test_metrics_and_intervals_give_on_a_gpu_what_they_give_on_a_cpu() -> None:
+    logits, labels = logits_and_targets(2000)
+    here, there = M.evaluate(logits, labels), M.evaluate(logits.to(GPU), labels.to(GPU))
+    assert there == pytest.approx(here, rel=1e-6, abs=1e-9)
+    probs = logits.softmax(1)
+    intervals = [
+        M.bootstrap(M.expected_calibration_error, probs.to(device), labels.to(device), 200)
+        for device in (CPU, GPU)
+    ]
+    assert intervals[1] == pytest.approx(intervals[0], rel=1e-6)
+
+
+def test_a_trial_cut_off_on_a_gpu_ends_the_same(tmp_path: Path, digits: Dataset) -> None:
+    def run(folder: str) -> TrialRun:
+        setup = TrialSetup(
+            model="small_cnn",
+            model_options={"dropout": 0.2},
+            training=TrainingConfig(epochs=3, batch_size=64, augmentation="crop"),
+            trials_uri=str(tmp_path / folder),
+            outcome_epochs=(3,),
+        )
+        return TrialRun(digits, setup, TrialConfig(0, "search", "focal", {}, 1), GPU)
+
+    def last(trial: TrialRun, reports: int) -> dict[str, float]:
+        for _ in range(reports):
+            report = trial.advance()
+        assert isinstance(report, Progressed)
+        return {k: v for k, v in report.entries[-1].items() if k not in TIMES}
+
+    whole = last(run("whole"), 3)
+    last(run("cut"), 1)
+    assert last(run("cut"), 3) == whole  # the first report repeats the first epoch
+
+
+@pytest.mark.parametrize("device", [GPU, torch.device("cuda", 0)])
+@pytest.mark.parametrize("loss", ["focal", "adafocal", "kde_xe"])
+def test_a_loop_of_ones_own_trains_and_goes_on_on_a_gpu(
+    tmp_path: Path,
+    digits: Dataset,
+    monkeypatch: pytest.MonkeyPatch,
+    device: torch.device,
+    loss: str,
+) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[3] / "examples/own_loop")
+    setup = TrialSetup(
+        model="plain:train",
+        model_options={"width": 8},
+        training=TrainingConfig(epochs=3),
+        trials_uri=str(tmp_path),
+        outcome_epochs=(3,),
+        own_loop=True,
+    )
+    config = TrialConfig(0, "search", loss, {}, 1)
+    run = make_run(digits, setup, config, device)
+    assert isinstance(run.advance(), Progressed)
+    run.close()
+    again = make_run(digits, setup, config, device)
+    reports = [again.advance() for _ in range(3)]
+    again.close()
+    assert [r.done for r in reports if isinstance(r, Progressed)] == [False, False, True]
+
+
+def test_synchronised_batch_norms_keep_their_activations() -> None:
+    net = nn.Sequential(nn.Conv2d(2, 3, 3), BatchNormAct2d(3), nn.BatchNorm2d(3)).to(GPU)
+    images = torch.randn(4, 2, 8, 8, device=GPU)
+    before = net.eval()(images)
+    torch.testing.assert_close(synchronised(net, GPU).eval()(images), before)

@@ -1,0 +1,58 @@
+"""Which hardware computes in bfloat16, and which models gain by it."""
+
+import platform
+from pathlib import Path
+
+import pytest
+import torch
+from sklearn.datasets import load_breast_cancer
+
+from trainables.data import load_dataset
+from trainables.engine.precision import autocast, cpu_has_bfloat16, gains_on_cpus
+from trainables.engine.workload import measure
+
+CPUINFO = Path("/proc/cpuinfo")
+
+
+class Emulating:
+    """A GPU that has bfloat16 by emulation only."""
+
+    @staticmethod
+    def is_bf16_supported(including_emulation: bool = True) -> bool:
+        return including_emulation
+
+
+def test_emulated_bfloat16_is_not_taken_for_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", Emulating.is_bf16_supported)
+    assert not isinstance(autocast(torch.device("cuda"), "auto"), torch.autocast)
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype"),
+    [("auto", torch.float32), ("float32", torch.float32), ("bfloat16", torch.bfloat16)],
+)
+def test_what_a_cpu_computes_in(precision: str, dtype: torch.dtype) -> None:
+    with autocast(torch.device("cpu"), precision):
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == dtype
+
+
+@pytest.mark.skipif(
+    platform.machine() != "x86_64" or not CPUINFO.exists(), reason="Linux on x86 tells its flags"
+)
+def test_the_cpu_is_known_as_linux_knows_it() -> None:
+    flags = CPUINFO.read_text().split()
+    assert cpu_has_bfloat16() == bool({"avx512_bf16", "amx_bf16"} & set(flags))
+
+
+def test_models_that_gain() -> None:
+    digits = load_dataset("digits", seed=0)
+    assert not gains_on_cpus(measure("small_cnn", {}, digits), 128)  # 1.04 times as fast
+    assert gains_on_cpus(measure("resnet18_cifar", {}, digits), 32)
+
+
+def test_a_table_gains_in_large_batches_only(tmp_path: Path) -> None:
+    load_breast_cancer(as_frame=True).frame.to_csv(tmp_path / "cancer.csv", index=False)
+    table = load_dataset("csv", seed=0, train=tmp_path / "cancer.csv", label="target")
+    found = measure("table_mlp", {}, table)
+    assert not gains_on_cpus(found, 32)  # 0.97 times as fast
+    assert gains_on_cpus(found, 128)  # 1.15

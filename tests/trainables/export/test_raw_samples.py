@@ -1,0 +1,53 @@
+"""New samples that cannot be used: refused, or skipped on request."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from PIL import Image
+
+from trainables.data import Arrays, Images, TableRows
+from trainables.data.kinds.table import Columns
+from trainables.export.raw_samples import read_raw
+
+
+def test_unreadable_images_are_skipped_on_request(tmp_path: Path) -> None:
+    samples = Images((1, 4, 4), (0.5,), (0.5,))
+    for number in range(3):
+        Image.fromarray(np.full((4, 4), number, np.uint8)).save(tmp_path / f"{number}.png")
+    (tmp_path / "1.png").write_bytes(b"no image")
+    with pytest.raises(ValueError, match=r"1\.png: not a readable image"):
+        read_raw(samples, tmp_path)
+    rows, names, (note,) = read_raw(samples, tmp_path, on_bad_sample="skip")
+    assert rows[:, 0, 0, 0].tolist() == [0, 2]
+    assert names == [str(tmp_path / "0.png"), str(tmp_path / "2.png")]
+    head, line = note.splitlines()
+    assert head == "1 of 3 samples are skipped:"
+    assert line.startswith(f"{tmp_path}/1.png: not a readable image")
+    for number in (0, 2):
+        (tmp_path / f"{number}.png").unlink()
+    with pytest.raises(ValueError, match=r"1\.png: not a readable image"):  # nothing is left
+        read_raw(samples, tmp_path, on_bad_sample="skip")
+
+
+def test_rows_with_numbers_that_are_none_are_skipped_on_request(tmp_path: Path) -> None:
+    rows = np.ones((4, 3), np.float32)
+    rows[1, 2], rows[3, 0] = np.nan, np.inf
+    np.save(tmp_path / "rows.npy", rows)
+    samples = Arrays.unscaled((3,))
+    with pytest.raises(ValueError, match=r"^2 of 4 samples cannot be used"):
+        read_raw(samples, tmp_path / "rows.npy")
+    found, names, _ = read_raw(samples, tmp_path / "rows.npy", on_bad_sample="skip")
+    assert found.tolist() == [[1, 1, 1]] * 2
+    assert names == ["0", "2"]
+
+
+def test_a_missing_number_of_a_table_is_no_fault(tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text("a,b\n1,2\n,3\ninf,4\n")
+    trained = Columns(pa.table({"a": [1.0, None, 3.0], "b": [1.0, 2.0, 3.0]}))
+    samples = TableRows.measured(trained, numeric=["a", "b"], categorical=[])
+    found, names, (note,) = read_raw(samples, tmp_path / "new.csv", on_bad_sample="skip")
+    assert names == ["0", "1"]
+    assert np.isnan(found[1, 0])
+    assert "row 2 (from 0): a number is infinite" in note

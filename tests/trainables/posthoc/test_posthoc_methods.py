@@ -1,0 +1,438 @@
+"""The methods of calibration after training behind one interface, and cross-fitting."""
+
+import json
+import math
+from functools import partial
+from pathlib import Path
+from typing import ClassVar, Self
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor
+
+from tests.golden import make_posthoc as make_posthoc_values
+from trainables import metrics as M
+from trainables.posthoc import (
+    DirichletCalibration,
+    HistogramBinning,
+    IsotonicCalibration,
+    PostHoc,
+    SelectedScaling,
+    StructuredMatrixScaling,
+    StructuredVectorScaling,
+    TemperatureScaling,
+    VectorScaling,
+    available_posthoc,
+    cross_fitted,
+    make_posthoc,
+    table,
+)
+from trainables.posthoc.structured import scalings
+
+NAMES = (
+    *("temperature", "vector", "structured_vector", "structured_matrix", "selected"),
+    *("dirichlet", "isotonic", "histogram", "meta_calibration"),
+)
+
+
+def make_predictions(
+    num_samples: int = 4000, num_classes: int = 5, seed: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Float64 logits that are too large and favour the first class, and labels."""
+    generator = torch.Generator().manual_seed(seed)
+    truth = torch.randn(num_samples, num_classes, generator=generator, dtype=torch.float64)
+    labels = torch.multinomial(torch.softmax(1.5 * truth, dim=1), 1, generator=generator)[:, 0]
+    logits = 3 * truth
+    logits[:, 0] += 1
+    return logits, labels
+
+
+@pytest.fixture(scope="module")
+def logits() -> Tensor:
+    return make_predictions()[0]
+
+
+@pytest.fixture(scope="module")
+def labels() -> Tensor:
+    return make_predictions()[1]
+
+
+def test_all_methods_are_known() -> None:
+    assert available_posthoc() == NAMES
+    for name in NAMES:
+        assert isinstance(make_posthoc(name), PostHoc)
+        assert make_posthoc(name).name == name
+    scaler = make_posthoc("temperature", criterion="ece")
+    assert isinstance(scaler, TemperatureScaling)
+    assert scaler.criterion == "ece"
+
+
+def test_unknown_names_and_options() -> None:
+    with pytest.raises(
+        ValueError, match=r"unknown post-hoc method 'vektor' \(did you mean 'vector'"
+    ):
+        make_posthoc("vektor")
+    with pytest.raises(TypeError, match="temperature"):
+        make_posthoc("vector", temperature=1.0)
+    with pytest.raises(ValueError, match=r"regularisation must be in \[0, inf\), got -1"):
+        make_posthoc("vector", regularisation=-1)
+    with pytest.raises(ValueError, match="intercept"):
+        DirichletCalibration(intercept=math.nan)
+    with pytest.raises(ValueError, match="num_bins must be an integer of at least 1, got 0"):
+        make_posthoc("histogram", num_bins=0)
+    with pytest.raises(ValueError, match="binning must be one of equal_mass, equal_width, got 'x'"):
+        make_posthoc("histogram", binning="x")
+
+
+def test_a_new_method_is_one_class_and_one_line(
+    monkeypatch: pytest.MonkeyPatch, logits: Tensor, labels: Tensor
+) -> None:
+    class Prior:
+        name: ClassVar[str] = "prior"
+
+        def fit(self, logits: Tensor, labels: Tensor) -> Self:
+            self.shares = torch.bincount(labels, minlength=logits.shape[1]) / len(labels)
+            return self
+
+        def __call__(self, logits: Tensor) -> Tensor:
+            return self.shares.log().expand_as(logits)
+
+    monkeypatch.setitem(table._METHODS, "prior", Prior)
+    assert available_posthoc()[-1] == "prior"
+    fitted = make_posthoc("prior").fit(logits, labels)
+    assert M.evaluate(fitted(logits), labels, ["classwise_ece"])["classwise_ece"] < 1e-6
+    cross_fitted(logits, labels, partial(make_posthoc, "prior"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_fresh_predictions_are_better_calibrated(name: str, logits: Tensor, labels: Tensor) -> None:
+    method = make_posthoc(name).fit(logits, labels)
+    fresh, fresh_labels = make_predictions(seed=1)
+    before = M.evaluate(fresh, fresh_labels, ["ece", "nll"])
+    after = M.evaluate(method(fresh), fresh_labels, ["ece", "nll"])
+    assert after["ece"] < before["ece"] / 2
+    assert after["nll"] < before["nll"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("vector", "structured_vector", "structured_matrix", "selected"),
+        *("dirichlet", "isotonic", "histogram"),
+    ],
+)
+def test_maps_with_an_offset_mend_a_class_that_is_favoured(
+    name: str, logits: Tensor, labels: Tensor
+) -> None:
+    fresh, fresh_labels = make_predictions(seed=1)
+    errors = {
+        each: M.evaluate(
+            make_posthoc(each).fit(logits, labels)(fresh), fresh_labels, ["classwise_ece"]
+        )["classwise_ece"]
+        for each in ("temperature", name)
+    }
+    assert errors[name] < 0.75 * errors["temperature"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_dtype_and_shape_are_kept_and_inputs_left_alone(
+    name: str, dtype: torch.dtype, logits: Tensor, labels: Tensor
+) -> None:
+    rough, before = logits.to(dtype), logits.to(dtype).clone()
+    scaled = make_posthoc(name).fit(rough, labels)(rough)
+    assert (scaled.dtype, scaled.shape) == (dtype, logits.shape)
+    assert scaled.isfinite().all()
+    assert torch.equal(rough, before)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_use_before_fit_and_bad_logits(name: str, logits: Tensor, labels: Tensor) -> None:
+    with pytest.raises(RuntimeError, match="call fit first"):
+        make_posthoc(name)(logits)
+    with pytest.raises(ValueError, match="logits must be finite"):
+        make_posthoc(name).fit(logits * math.nan, labels)
+    with pytest.raises(TypeError, match="labels must be a tensor of integers"):
+        make_posthoc(name).fit(logits, labels.float())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_classes_that_are_ruled_out_stay_unlikely(
+    name: str, logits: Tensor, labels: Tensor
+) -> None:
+    few = logits[:150, :3]  # the steep column takes Dirichlet calibration a thousand steps
+    ruled_out = torch.cat([few, torch.full((len(few), 1), -math.inf)], dim=1)
+    method = make_posthoc(name).fit(ruled_out, labels[:150] % 3)
+    probs = torch.softmax(method(ruled_out), dim=1)
+    assert probs.isfinite().all()
+    if name == "meta_calibration":  # answers the uniform distribution where it abstains
+        probs = probs[method.covers(ruled_out)]  # type: ignore[attr-defined]
+    assert probs[:, 3].max() < 1e-3
+
+
+def test_vector_scaling_is_the_minimum(logits: Tensor, labels: Tensor) -> None:
+    scaler = VectorScaling(regularisation=0).fit(logits, labels)
+    weights = scaler.weights.clone().requires_grad_()
+    offsets = scaler.offsets.clone().requires_grad_()
+    loss = torch.nn.functional.cross_entropy(logits * weights + offsets, labels)
+    gradients = torch.autograd.grad(loss, (weights, offsets))
+    assert max(float(g.abs().max()) for g in gradients) < 1e-6
+    assert scaler.weights.mean() == pytest.approx(0.5, abs=0.05)
+    assert scaler.offsets[0] - scaler.offsets[1:].mean() == pytest.approx(-0.5, abs=0.1)
+
+
+def test_separable_data_keep_the_factors_finite() -> None:
+    scaler = VectorScaling().fit(10 * torch.eye(3), torch.arange(3))
+    assert scaler.weights.isfinite().all()
+    assert torch.softmax(scaler(10 * torch.eye(3)), dim=1).diagonal().min() > 0.99
+
+
+def test_dirichlet_calibration_without_penalty_is_logistic_regression(
+    logits: Tensor, labels: Tensor
+) -> None:
+    method = DirichletCalibration(off_diagonal=0, intercept=0).fit(logits, labels)
+    features = torch.log_softmax(logits, dim=1).numpy()
+    model = LogisticRegression(C=np.inf, tol=1e-10, max_iter=5000).fit(features, labels.numpy())
+    expected = torch.from_numpy(model.predict_proba(features))
+    torch.testing.assert_close(torch.softmax(method(logits), dim=1), expected, atol=2e-4, rtol=0)
+
+
+def test_dirichlet_penalty_draws_towards_a_diagonal_matrix(logits: Tensor, labels: Tensor) -> None:
+    free, strict = (
+        DirichletCalibration(w, w).fit(logits[:1000], labels[:1000]) for w in (0.0, 1e4)
+    )
+    off = ~torch.eye(5, dtype=torch.bool)
+    assert strict.weights[off].abs().max() < 1e-3 < free.weights[off].abs().max()
+    assert strict.offsets.abs().max() < 1e-3 < free.offsets.abs().max()
+
+
+def test_isotonic_calibration_is_scikit_learns(logits: Tensor, labels: Tensor) -> None:
+    fresh = make_predictions(300, seed=1)[0]
+    probs, points = (torch.softmax(z, dim=1).numpy() for z in (logits, fresh))
+    shares = np.stack(
+        [
+            IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip")
+            .fit(probs[:, k], (labels == k).numpy())
+            .predict(points[:, k])
+            for k in range(5)
+        ],
+        axis=1,
+    )
+    expected = torch.from_numpy(shares / shares.sum(axis=1, keepdims=True))
+    found = torch.softmax(IsotonicCalibration().fit(logits, labels)(fresh), dim=1)
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+
+
+LIBRARIES = json.loads((Path(make_posthoc_values.__file__).parent / "posthoc.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("recorded", "method", "tolerance"),
+    [
+        ("netcal temperature", TemperatureScaling(), 2e-4),  # their search stops early
+        ("probmetrics temperature", TemperatureScaling(), 1e-6),
+        ("probmetrics vector", VectorScaling(regularisation=0), 1e-4),  # likewise
+        ("probmetrics structured vector", StructuredVectorScaling(), 2e-4),
+        ("probmetrics structured matrix", StructuredMatrixScaling(), 2e-4),
+        ("netcal isotonic", IsotonicCalibration(), 1e-6),
+        ("netcal histogram, equal width", HistogramBinning(8, "equal_width"), 1e-9),
+        ("probmetrics histogram, equal mass", HistogramBinning(8, "equal_mass"), 1e-9),
+    ],
+)
+def test_methods_agree_with_other_libraries(
+    recorded: str, method: PostHoc, tolerance: float
+) -> None:
+    # tests/golden/make_posthoc.py wrote what they give. They take probabilities, of which vector
+    # scaling, which the paper fits on logits, takes the logarithm.
+    (first, targets), (second, _) = (make_posthoc_values.make_inputs(seed) for seed in (0, 1))
+    logits = torch.log_softmax(torch.from_numpy(first), dim=1)
+    fresh = torch.log_softmax(torch.from_numpy(first if "mass" in recorded else second), dim=1)
+    labels = torch.from_numpy(targets)
+    expected = torch.tensor(LIBRARIES[recorded], dtype=torch.float64)
+    found = torch.softmax(method.fit(logits, labels)(fresh), dim=1)[: len(expected)]
+    torch.testing.assert_close(found, expected, atol=tolerance, rtol=0)
+
+
+def test_dirichlet_calibration_is_the_minimum_of_its_penalised_loss(
+    logits: Tensor, labels: Tensor
+) -> None:
+    off_diagonal, intercept = 0.5, 0.2
+    method = DirichletCalibration(off_diagonal, intercept).fit(logits, labels)
+    log_probs = torch.log_softmax(logits, dim=1).numpy()
+    rows = np.arange(len(labels))
+
+    def loss(weights: np.ndarray, offsets: np.ndarray) -> float:
+        """Kull et al. 2019, section 3: K (K - 1) weights off the diagonal, K intercepts."""
+        scores = log_probs @ weights.T + offsets
+        likelihood = scores[rows, labels.numpy()] - np.log(np.exp(scores).sum(axis=1))
+        off = weights[~np.eye(5, dtype=bool)]
+        penalty = off_diagonal * (off**2).sum() / 20 + intercept * (offsets**2).sum() / 5
+        return float(penalty - likelihood.mean())
+
+    weights, offsets = method.weights.numpy(), method.offsets.numpy()
+    least = loss(weights, offsets)
+    random = np.random.default_rng(0)
+    for _ in range(20):
+        step = 1e-3 * random.standard_normal((5, 6))
+        ahead, behind = (loss(weights + s * step[:, :5], offsets + s * step[:, 5]) for s in (1, -1))
+        assert min(ahead, behind) > least
+        assert abs(ahead - behind) < 1e-2 * (ahead + behind - 2 * least)
+
+
+@pytest.mark.parametrize("binning", ["equal_mass", "equal_width"])
+def test_histogram_bins_hold_the_share_of_members(
+    binning: str, logits: Tensor, labels: Tensor
+) -> None:
+    probs = torch.softmax(logits, dim=1).numpy()
+    method = HistogramBinning(8, binning).fit(logits, labels)  # type: ignore[arg-type]
+    shares = np.empty_like(probs)
+    for k in range(5):
+        if binning == "equal_width":
+            cell = np.maximum(np.ceil(probs[:, k] * 8).astype(int) - 1, 0)
+        else:
+            cell = probs[:, k].argsort().argsort() * 8 // len(probs)
+        for b in np.unique(cell):
+            shares[cell == b, k] = (labels.numpy()[cell == b] == k).mean()
+    expected = torch.from_numpy(shares / shares.sum(axis=1, keepdims=True))
+    torch.testing.assert_close(torch.softmax(method(logits), dim=1), expected, atol=1e-6, rtol=0)
+
+
+def test_histogram_bins_without_samples_keep_their_middle() -> None:
+    logits = torch.tensor([[2.0, 0.0], [2.1, 0.0], [2.2, 0.0]])
+    method = HistogramBinning(2, "equal_width").fit(logits, torch.tensor([0, 0, 1]))
+    shares = torch.softmax(method(torch.tensor([[-3.0, 3.0]])), dim=1)
+    assert shares[0, 0] == pytest.approx(0.25 / (0.25 + 0.75))
+
+
+@settings(max_examples=10)
+@given(st.integers(20, 60), st.integers(2, 4), st.integers(0, 2**32), st.sampled_from(NAMES[:-1]))
+def test_no_label_takes_part_in_its_own_calibration(
+    num_samples: int, num_classes: int, seed: int, name: str
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(num_samples, num_classes, generator=generator, dtype=torch.float64)
+    labels = torch.randint(num_classes, (num_samples,), generator=generator)
+    fits: list[tuple[Tensor, Tensor]] = []
+
+    class Spy:
+        name: ClassVar[str] = "spy"
+
+        def __init__(self) -> None:
+            self.method = make_posthoc(name)
+
+        def fit(self, logits: Tensor, labels: Tensor) -> Self:
+            self.method.fit(logits, labels)
+            fits.append((logits, labels))
+            return self
+
+        def __call__(self, logits: Tensor) -> Tensor:
+            seen = fits[-1][0]
+            # No row is judged that took part in the fit (rows of noise are all different).
+            assert not (logits[:, None] == seen).all(dim=2).any()
+            assert len(logits) + len(seen) == num_samples
+            return self.method(logits)
+
+    scaled = cross_fitted(logits, labels, Spy, seed=seed % 100)
+    assert scaled.isfinite().all()
+    assert len(fits) == 2
+    for _, half in fits:  # stratified: a class differs by at most one between the halves
+        counts = torch.bincount(half, minlength=num_classes)
+        assert (2 * counts - torch.bincount(labels, minlength=num_classes)).abs().max() <= 1
+
+
+def test_crossfitting_gives_no_reward_for_learning_the_labels_by_heart() -> None:
+    # Labels are noise: what is fitted and judged on the same samples looks better than chance.
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(300, 10, generator=generator, dtype=torch.float64)
+    labels = torch.randint(10, (300,), generator=generator)
+    method = partial(make_posthoc, "isotonic")
+    leaking = M.evaluate(method().fit(logits, labels)(logits), labels, ["nll"])["nll"]
+    honest = M.evaluate(cross_fitted(logits, labels, method), labels, ["nll"])["nll"]
+    assert leaking < math.log(10) - 0.05
+    assert honest > math.log(10)
+
+
+def test_crossfitted_temperature_scales_each_half_by_the_others(
+    logits: Tensor, labels: Tensor
+) -> None:
+    scaled = cross_fitted(logits, labels, seed=3)
+    ratios = (scaled / logits)[:, 1]
+    temperatures = ratios.round(decimals=9).unique()
+    assert len(temperatures) == 2
+    for ratio in temperatures:
+        half = (ratios - ratio).abs() < 1e-8
+        assert abs(int(half.sum()) - len(labels) / 2) <= 1
+        scaler = TemperatureScaling().fit(logits[~half], labels[~half])
+        assert 1 / scaler.temperature == pytest.approx(float(ratio))
+    assert torch.equal(scaled, cross_fitted(logits, labels, seed=3))
+    assert not torch.equal(scaled, cross_fitted(logits, labels, seed=4))
+
+
+def test_crossfitting_needs_two_samples() -> None:
+    with pytest.raises(ValueError, match="labels must hold at least 2 samples, got 1"):
+        cross_fitted(torch.zeros(1, 2), torch.tensor([0]))
+
+
+def test_the_matrix_is_selected_where_classes_are_confused_in_one_direction() -> None:
+    """Class 0 leaks into class 1 alone: no temperature and no factor per class mends that."""
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(num_samples: int) -> tuple[Tensor, Tensor]:
+        logits = torch.randn(num_samples, 4, generator=generator, dtype=torch.float64) * 2
+        truth = logits.clone()
+        truth[:, 1] += 0.8 * logits[:, 0]
+        labels = torch.multinomial(truth.softmax(1), 1, generator=generator)[:, 0]
+        return logits, labels
+
+    logits, labels = draw(4000)
+    method = SelectedScaling().fit(logits, labels)
+    assert isinstance(method.selected, StructuredMatrixScaling)
+    fresh, truth = draw(4000)
+    nll = {
+        name: M.evaluate(make_posthoc(name).fit(logits, labels)(fresh), truth, ["nll"])["nll"]
+        for name in ("temperature", "structured_vector", "selected")
+    }
+    assert nll["selected"] < nll["structured_vector"] < nll["temperature"]
+
+
+def test_a_temperature_is_selected_where_it_is_all_that_is_wrong() -> None:
+    generator = torch.Generator().manual_seed(0)
+    kept = 0
+    for _ in range(20):
+        truth = torch.randn(300, 8, generator=generator, dtype=torch.float64)
+        labels = torch.multinomial(truth.softmax(1), 1, generator=generator)[:, 0]
+        selected = SelectedScaling().fit(3 * truth, labels).selected
+        kept += isinstance(selected, TemperatureScaling)
+    assert kept >= 18  # chance exceeds two standard errors 1 time in 40
+
+
+def test_the_matrix_is_not_tried_where_it_would_take_minutes() -> None:
+    assert StructuredMatrixScaling in scalings(torch.empty(50_000, 100, device="meta"))
+    assert StructuredMatrixScaling not in scalings(torch.empty(50_000, 1000, device="meta"))
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_structured_scaling_is_the_minimum_of_its_penalised_loss(
+    full: bool, logits: Tensor, labels: Tensor
+) -> None:
+    few, truth = logits[:500], labels[:500]
+    method = (StructuredMatrixScaling if full else StructuredVectorScaling)().fit(few, truth)
+    probs = torch.softmax(few / TemperatureScaling().fit(few, truth).temperature, dim=1)
+    scores = (probs * 500 / 501 + 0.2 / 501).log()
+    weights, offsets = (t.clone().requires_grad_() for t in (method.weights, method.offsets))
+    scaled = (scores @ weights.T if full else scores * weights) + offsets
+    loss = torch.nn.functional.cross_entropy(scaled, truth)
+    loss += (
+        5
+        / 500
+        * (offsets.square().sum() + ((weights.diagonal() if full else weights) - 1).square().sum())
+    )
+    if full:
+        loss += 20 / 500 * weights[~torch.eye(5, dtype=torch.bool)].square().sum()
+    gradients = torch.autograd.grad(loss, (weights, offsets))
+    assert max(float(g.abs().max()) for g in gradients) < 1e-6

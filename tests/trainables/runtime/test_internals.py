@@ -1,0 +1,13 @@
+"""What :mod:`trainables.runtime.internals` leans on in PyTorch."""
+
+from pathlib import Path
+
+from tests.harness.workers import run_workers
+from trainables.runtime.internals import lost_a_peer
+
+
+def test_a_lost_peer_is_no_fault(tmp_path: Path) -> None:
+    script = Path(__file__).with_name("dying_worker.py")
+    (survivor,) = run_workers(script, tmp_path).values()
+    assert survivor["lost a peer"]
+    assert not lost_a_peer(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))

@@ -1,0 +1,119 @@
+"""What the workers of a trial tell, without Ray."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from trainables.contract.report import Failed, Progressed, Report, TrialConfig, Waiting, from_tune
+from trainables.runtime.devices import DeviceFailedError
+from trainables.wrappers import one_process, worker
+from trainables.wrappers.one_process import TuneTrial
+from trainables.wrappers.worker import Order, TrialFailedError, Work, run_worker
+
+FIRST, SECOND = (Order(trial, TrialConfig(trial, "search", "focal", {}, 0)) for trial in (1, 2))
+DONE = Progressed(({"epoch": 1.0},), done=True)
+
+
+class Mailed:
+    """In place of the actor: orders of one worker, and what it tells."""
+
+    def __init__(self, *orders: Order | None) -> None:
+        self.told: list[Report | None] = []
+        left = iter(orders)
+        self.next_order = SimpleNamespace(remote=lambda rank: next(left))
+        self.tell = SimpleNamespace(remote=self.told.append)
+
+
+def work(
+    monkeypatch: pytest.MonkeyPatch, mail: Mailed, runs: dict[int, list[Any]], rank: int = 0
+) -> list[int]:
+    """Have a worker do what is ordered; the numbers of trials whose runs it made, and closed."""
+    made: list[int] = []
+
+    def make_run(dataset: Any, setup: Any, config: TrialConfig, device: torch.device) -> Any:
+        made.append(config.number)
+        reports = iter(runs[config.number])
+        return SimpleNamespace(
+            advance=lambda: r() if callable(r := next(reports)) else r,
+            close=lambda: made.append(-config.number),
+        )
+
+    monkeypatch.setattr("trainables.trials.runs.make_run", make_run)
+    monkeypatch.setattr("torch.distributed.get_rank", lambda: rank)
+    monkeypatch.setattr("torch.distributed.destroy_process_group", lambda: None)
+    monkeypatch.setattr(worker.ray, "get", lambda reference: reference)
+    monkeypatch.setattr(worker, "SECONDS_BETWEEN_TRIES", 0.0)
+    setup: Any = None
+    run_worker({"work": Work(None, setup, False, mail)})
+    return made
+
+
+def test_a_worker_trains_one_trial_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    mail = Mailed(FIRST, FIRST, SECOND, None)
+    assert work(monkeypatch, mail, {1: [DONE, DONE], 2: [DONE]}) == [1, -1, 2, -2]
+    assert mail.told == [DONE] * 3
+
+
+def test_a_worker_that_cannot_write_says_so_and_tries_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    full = Waiting("the disk is full")
+    mail = Mailed(FIRST, None)
+    work(monkeypatch, mail, {1: [full, full, DONE]})
+    assert mail.told == [full, full, DONE]
+    mail = Mailed(FIRST, None)
+    work(monkeypatch, mail, {1: [full, DONE]}, rank=1)
+    assert mail.told == [full]  # of epochs the first worker tells
+
+
+def test_a_worker_whose_device_failed_counts_as_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost() -> Report:
+        raise DeviceFailedError("device-side assert")
+
+    mail = Mailed(FIRST)
+    with pytest.raises(DeviceFailedError, match="device-side assert"):
+        work(monkeypatch, mail, {1: [lost]})
+
+
+def actor(monkeypatch: pytest.MonkeyPatch, *advances: Any) -> TuneTrial:
+    """The process of trials on a GPU, whose runs end as they are reported to."""
+    left = iter(advances)
+    runs = SimpleNamespace(advance=lambda: next(left)(), close=lambda: None)
+    monkeypatch.setattr(one_process, "make_run", lambda *_: runs)
+    monkeypatch.setattr(one_process.ray, "get_gpu_ids", lambda: ["3"])
+    made = TuneTrial.__new__(TuneTrial)
+    made.setup(FIRST.config.to_tune(), dataset=object(), trial_setup=object())  # type: ignore[arg-type]
+    return made
+
+
+def test_a_process_whose_device_failed_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(error: Exception) -> Any:
+        raise error
+
+    made = actor(
+        monkeypatch,
+        lambda: fail(KeyError("a bug")),
+        lambda: fail(DeviceFailedError("device-side assert")),
+    )
+    assert isinstance(from_tune(made.step()), Failed)
+    with pytest.raises(DeviceFailedError):
+        made.step()
+
+
+def test_memory_is_released_between_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    released: list[str] = []
+    made = actor(monkeypatch)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: released.append("yes"))
+    assert made._device == torch.device("cuda", 0)
+    made.reset_config(SECOND.config.to_tune())
+    assert released == ["yes"]
+
+
+def test_all_workers_end_where_one_cannot_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    mail = Mailed(FIRST, FIRST)
+    with pytest.raises(TrialFailedError) as failed:
+        work(monkeypatch, mail, {1: [Failed("diverged")]})
+    assert Failed(*failed.value.args) == Failed("diverged")
+    assert mail.told == []

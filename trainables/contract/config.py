@@ -1,0 +1,184 @@
+"""How one trial is trained: plain data, free of torch and Ray, so that anything may import it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+from trainables.contract.report import TrialConfig
+from trainables.files.digests import digest_of
+from trainables.plugins.components import Range
+
+OptimizerName = Literal["sgd", "adam", "adamw"]
+ScheduleName = Literal["constant", "step", "cosine"]
+Precision = Literal["auto", "float32", "bfloat16"]
+Layout = Literal["auto", "channels_last", "contiguous"]
+AugmentationName = Literal["none", "crop", "crop_flip"]
+LARGEST: Final = 1e6
+"""Beyond it no number of a recipe or range makes sense, and some break what is computed."""
+Epochs = Annotated[int, Range(0, 100_000, open_low=True)]
+Fraction = Annotated[float, Range(0, 1, open_low=True, open_high=True)]
+Share = Annotated[float, Range(0, 1, open_high=True)]
+Positive = Annotated[float, Range(0, LARGEST, open_low=True)]
+ClassWeights = Literal["balanced"] | tuple[Positive, ...]
+ARCHIVE = "own.tar"  # of a loop's folder, in a storage that is no local path
+_OWN = "own-"
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """The `training` section of a sweep file; the defaults are the papers' recipe for CIFAR.
+
+    Attributes:
+        epochs: Passes over the training split.
+        batch_size: Samples per step over all workers of a trial. An epoch is cut into
+            ``ceil(n / batch_size)`` batches as equal in size as they come, so no batch is tiny.
+        optimizer: ``sgd`` (with ``momentum`` and ``nesterov``), ``adam`` or ``adamw``.
+        lr: Learning rate at the start (after warm-up).
+        momentum: Momentum of SGD.
+        nesterov: Whether SGD looks ahead.
+        weight_decay: L2 penalty (decoupled for ``adamw``).
+        schedule: ``constant``, ``step`` (times ``lr_decay`` at each of ``milestones``) or
+            ``cosine`` (to zero at the last step).
+        milestones: Fractions of ``epochs`` at which ``step`` decays.
+        lr_decay: The factor of one decay.
+        warmup_epochs: Epochs over which the learning rate rises linearly from zero.
+        clip_grad_norm: Largest gradient norm, or None for no clipping.
+        augmentation: ``none``, ``crop``, ``crop_flip``; None takes the dataset's own.
+        precision: ``auto`` is bfloat16 autocast on a GPU that has it, float32 elsewhere; a sweep
+            settles it when it starts, and also takes bfloat16 where its CPUs have it and the model
+            is large enough to gain. Losses, batch statistics and evaluation are float32 always.
+        layout: How images lie in memory: ``auto`` is channels last for models with convolutions.
+        fused_optimizer: Whether one kernel updates all weights.
+        eval_batch_size: Samples per step where no gradient is needed; on a CPU 128 at the most, as
+            its cache has no room for more.
+        adapt_share: Share of the validation split that is kept for what adapts to it (the losses
+            that do so after each epoch, the temperature) and judges nothing; 0, the whole split
+            does both.
+        sync_batch_norm: Whether batch statistics are shared by the workers of a trial.
+        class_weights: How much the samples of each class count in the gradient: ``balanced``, as
+            much as there are few of them, or a list, a weight for each class. For losses that are
+            means over samples; None counts all alike.
+    """
+
+    epochs: Epochs = 200
+    batch_size: Annotated[int, Range(2, 1_000_000)] = 128
+    optimizer: OptimizerName = "sgd"
+    lr: Positive = 0.1
+    momentum: Share = 0.9
+    nesterov: bool = False
+    weight_decay: Annotated[float, Range(0, LARGEST)] = 5e-4
+    schedule: ScheduleName = "cosine"
+    milestones: tuple[Fraction, ...] = (0.43, 0.71)
+    lr_decay: Fraction = 0.1
+    warmup_epochs: Annotated[float, Range(0, 100_000)] = 0.0
+    clip_grad_norm: Positive | None = None
+    augmentation: AugmentationName | None = None
+    precision: Precision = "auto"
+    layout: Layout = "auto"
+    fused_optimizer: bool = True
+    eval_batch_size: Annotated[int, Range(0, 1_000_000, open_low=True)] = 1024
+    adapt_share: Share = 0.0
+    sync_batch_norm: bool = False
+    class_weights: ClassWeights | None = None
+
+
+@dataclass(frozen=True)
+class EncoderSetup:
+    """The first of two stages (RefCal): an encoder that is trained once for each seed.
+
+    Attributes:
+        training: Its recipe.
+        uri: Folder (path or URI) of the trained encoders, one folder for each seed.
+    """
+
+    training: TrainingConfig
+    uri: str
+
+
+@dataclass(frozen=True)
+class TrialSetup:
+    """What all trials of a sweep share, besides the data.
+
+    Attributes:
+        model: Name of the model, or of a training loop of the user's own.
+        model_options: Its options.
+        training: The recipe.
+        trials_uri: Folder (path or URI) that holds one folder per trial.
+        outcome_epochs: Epochs after which a trial may end: the scheduler's rungs and the last
+            one. There the trial writes its predictions before it reports; one that is never
+            stopped does so after the last alone.
+        rung_metrics: What the outcome at a rung has besides the metrics of every epoch. All
+            metrics are computed at the last epoch only: a trial that is stopped early would spend
+            much of its time on them.
+        own_metrics: Paths of metrics of the user's own, that outcomes have besides.
+        threads: CPU threads a worker may use.
+        user_paths: Folders to put on ``sys.path`` for the user's own losses and models.
+        encoder: Given, trials train a linear head on the features of this frozen encoder.
+        marker: Given, the folder of the sweep and what its file ``sweep_id`` holds. By that a
+            worker knows that it sees the sweep's storage, and not a folder of its own machine
+            where that storage should be.
+        own_loop: Whether ``model`` is a training loop.
+        gpu_share: How much of a GPU each worker has, as ``scaling.gpus_per_worker``.
+    """
+
+    model: str
+    model_options: dict[str, object]
+    training: TrainingConfig
+    trials_uri: str
+    outcome_epochs: tuple[int, ...]
+    rung_metrics: tuple[str, ...] = ()
+    own_metrics: tuple[str, ...] = ()
+    threads: int = 1
+    user_paths: tuple[str, ...] = ()
+    encoder: EncoderSetup | None = None
+    marker: tuple[str, str] | None = None
+    own_loop: bool = False
+    gpu_share: float = 1.0
+
+
+def check_shares(num_samples: int, batch_size: int, num_workers: int) -> None:
+    """Make sure that every worker gets a sample of every batch.
+
+    Raises:
+        ValueError: The smallest batch has fewer samples than there are workers.
+    """
+    smallest = num_samples // math.ceil(num_samples / batch_size)
+    if smallest < num_workers:
+        raise ValueError(
+            f"batch_size = {batch_size} cuts {num_samples} training samples into batches of down "
+            f"to {smallest}, fewer than num_workers = {num_workers}; each worker needs a sample "
+            f"of each batch: allowed: a batch_size of {2 * num_workers} or more"
+            + ("" if num_samples >= num_workers else ", and as many samples as workers")
+        )
+
+
+def trial_setting(model: str, model_options: Mapping[str, object], config: TrialConfig) -> str:
+    """What a trial's checkpoint must agree with, as JSON; equal for equal trials only."""
+    parts = {
+        "model": model,
+        "model_options": dict(model_options),
+        "stage": "encoder" if config.role == "encoder" else "classifier",
+        "loss": config.loss,
+        "hyperparameters": config.hyperparameters,
+        "seed": config.seed,
+    }
+    return json.dumps(parts, sort_keys=True, default=str)
+
+
+def own_folder(setting: str) -> str:
+    """Name of the folder that a loop of the user's own has in a trial's checkpoints."""
+    return _OWN + digest_of(setting.encode())
+
+
+def is_own_folder(name: str) -> bool:
+    """Whether :func:`own_folder` gave this name."""
+    return name.startswith(_OWN)
+
+
+def trial_folder(number: int) -> str:
+    """Name of a trial's folder: five digits or more, so that names sort as numbers do."""
+    return f"{number:05d}"

@@ -1,0 +1,44 @@
+"""How the numbers of a trial's outcome are called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+SplitName = Literal["", "val", "test"]
+Statistic = Literal["", "low", "high", "calibrated", "calibrated_high"]
+
+
+@dataclass(frozen=True)
+class MetricName:
+    """Which number of an outcome: ``val_ece``, ``test_nll_scaled``, ``val_ece_calibrated_high``.
+
+    Attributes:
+        metric: ``ece``, ``nll`` ..., or the name of a user's own function.
+        split: Of the samples; empty where that is said elsewhere.
+        scaled: Whether it is measured after temperature scaling.
+        statistic: Empty for the value itself; ``low`` and ``high`` are the ends of its 95%
+            interval. ``calibrated`` is what a calibrated model would show in the mean, and
+            ``calibrated_high`` in 97.5 of 100 cases at most.
+    """
+
+    metric: str
+    split: SplitName = ""
+    scaled: bool = False
+    statistic: Statistic = ""
+
+    def __str__(self) -> str:
+        parts = (self.split, self.metric, "scaled" if self.scaled else "", self.statistic)
+        return "_".join(part for part in parts if part)
+
+    @classmethod
+    def parse(cls, text: str) -> MetricName:
+        """The name of a value, such as an objective; its end is never taken for a statistic."""
+        splits: tuple[SplitName, ...] = ("val", "test")
+        split: SplitName = next((each for each in splits if text.startswith(f"{each}_")), "")
+        metric = text.removeprefix(f"{split}_") if split else text
+        return cls(metric.removesuffix("_scaled"), split, metric.endswith("_scaled"))
+
+    def with_statistic(self, statistic: Statistic) -> str:
+        """The name of a statistic of this value."""
+        return str(replace(self, statistic=statistic))

@@ -1,0 +1,274 @@
+"""What a dataset is: three splits in plain numpy arrays, and what belongs to them."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from trainables.data.core.samples import Samples
+from trainables.data.core.tasks import OneClass, Task
+from trainables.data.core.types import Inputs, Stored, Streamed
+from trainables.files.digests import digest_of, new_digest
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What N samples are labelled with.
+
+    Attributes:
+        labels: (N,), int64, from 0; or (N, L), 0 and 1, of several labels; or masks (N, H, W),
+            uint8, of the class of each pixel, 255 where it counts nowhere.
+        soft: (N, K), the probability of each class; None where the labels are certain. ``labels``
+            are then drawn from them.
+        weights: (N,), how much each sample counts in training; None where all count alike.
+    """
+
+    labels: npt.NDArray[Any]
+    soft: npt.NDArray[np.float32] | None = None
+    weights: npt.NDArray[np.float32] | None = None
+
+    def __getitem__(self, rows: npt.NDArray[np.intp]) -> "Targets":
+        """Those of some of the samples."""
+        return Targets(
+            self.labels[rows],
+            None if self.soft is None else self.soft[rows],
+            None if self.weights is None else self.weights[rows],
+        )
+
+
+@dataclass(frozen=True)
+class Split:
+    """Samples and their labels.
+
+    Only numpy arrays, so that a split goes through shared memory (pickle protocol 5, out-of-band
+    buffers) without a copy. The arrays are read-only, because trials share them.
+    Images that do not fit into memory stay encoded on the disk.
+
+    Attributes:
+        inputs: (N, ...), C-contiguous, of the dtype and shape that the kind of sample asks for; or
+            what stands for such an array. :meth:`rows` reads both.
+        labels: As of :class:`Targets`.
+        soft: (N, K), float32, the probability of each class, rows summing to 1; None where labels
+            are certain. ``labels`` are then drawn from them: what measures knows no others.
+        weights: (N,), float32, at least 0: how much each sample counts in training; None where all
+            count alike.
+
+    Raises:
+        TypeError: It is no array, or has another dtype.
+        ValueError: Shapes do not fit, or there is no sample.
+    """
+
+    inputs: Stored
+    labels: npt.NDArray[Any]
+    soft: npt.NDArray[np.float32] | None = None
+    weights: npt.NDArray[np.float32] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.inputs, np.ndarray | Streamed):
+            raise TypeError(f"inputs must be a numpy array, not {type(self.inputs).__name__}")
+        if not isinstance(self.labels, np.ndarray) or not _are_labels(self.labels):
+            found = getattr(self.labels, "dtype", type(self.labels).__name__)
+            raise TypeError(f"labels must be a numpy array of int64, not {found}")
+        if self.inputs.ndim < 2 or self.labels.shape[:1] != self.inputs.shape[:1]:
+            raise ValueError(
+                "inputs must be (N, ...) and labels (N,), "
+                f"not {self.inputs.shape} and {self.labels.shape}"
+            )
+        if self.inputs.size == 0:
+            raise ValueError(f"a split needs samples; inputs have shape {self.inputs.shape}")
+        self._check_more("soft", self.soft, 2)
+        self._check_more("weights", self.weights, 1)
+        for name in ("inputs", "labels", "soft", "weights"):
+            if isinstance(getattr(self, name), np.ndarray):
+                object.__setattr__(self, name, _read_only(getattr(self, name)))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def targets(self) -> npt.NDArray[Any]:
+        """What a loss gets: labels (N,), or class probabilities (N, K) where there are any."""
+        return self.labels if self.soft is None else self.soft
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether the samples stay on the disk."""
+        return not isinstance(self.inputs, np.ndarray)
+
+    def rows(self, numbers: npt.NDArray[np.integer[Any]] | slice) -> Inputs:
+        """A copy of some of the samples, (n, ...)."""
+        some = self.inputs[numbers]
+        if not isinstance(some, np.ndarray):
+            return some.read()
+        return some.copy() if isinstance(numbers, slice) else some
+
+    def _check_more(self, name: str, array: Any, axes: int) -> None:
+        if array is None:
+            return
+        if not isinstance(array, np.ndarray) or array.dtype != np.float32:
+            found = getattr(array, "dtype", type(array).__name__)
+            raise TypeError(f"{name} must be a numpy array of float32, not {found}")
+        if array.ndim != axes or len(array) != len(self.labels):
+            shape = "(N, K)" if axes == 2 else "(N,)"
+            raise ValueError(
+                f"{name} must be {shape} of {len(self.labels)} samples, not of shape {array.shape}"
+            )
+
+
+ElsewhereKind = Literal["shift", "ood"]
+
+
+@dataclass(frozen=True)
+class EvaluationSets:
+    """Data that a finished classifier is tried on besides the test split.
+
+    Attributes:
+        kind: ``shift``, or ``ood``, whose labels mean nothing.
+        name: As the user wrote it.
+        severity: How far it is shifted, where that is known.
+        split: Its samples and labels.
+    """
+
+    kind: ElsewhereKind
+    name: str
+    severity: int | None
+    split: Split
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A dataset that is ready for training.
+
+    Attributes:
+        name: Its name, as the user wrote it.
+        train: For the gradient.
+        validation: For every choice: hyperparameters, epochs, temperature.
+        test: For the final numbers only.
+        classes: Class names; the label is the index.
+        samples: What a sample is.
+        notes: What the user should know about the data: which samples are skipped, one note for
+            each part; how many in its first line.
+        elsewhere: What finalists are tried on besides the test split.
+        task: What is predicted for a sample.
+
+    Raises:
+        TypeError: A split holds another kind of sample.
+        ValueError: The splits do not fit each other, the classes or the kind of sample.
+    """
+
+    name: str
+    train: Split
+    validation: Split
+    test: Split
+    classes: tuple[str, ...]
+    samples: Samples
+    notes: tuple[str, ...] = ()
+    elsewhere: tuple[EvaluationSets, ...] = ()
+    task: Task = field(default_factory=OneClass)
+
+    def __post_init__(self) -> None:
+        for name in ("train", "validation", "test"):
+            split = getattr(self, name)
+            try:
+                self.samples.check(split.inputs)
+                self.task.check(split.labels, self.samples)
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"dataset {self.name!r}: {name}: {error}") from None
+            occurring = self.task.occurring(split.labels)
+            low, high = occurring.min(), occurring.max()
+            if not 0 <= low <= high < self.num_classes:
+                raise ValueError(
+                    f"dataset {self.name!r}: {name} labels run from {low} to {high}; "
+                    f"{self.num_classes} classes allow 0 to {self.num_classes - 1}"
+                )
+            if split.soft is not None and split.soft.shape[1] != self.num_classes:
+                raise ValueError(
+                    f"dataset {self.name!r}: {name} has probabilities of {split.soft.shape[1]} "
+                    f"classes; there are {self.num_classes}"
+                )
+
+    @property
+    def num_classes(self) -> int:
+        """The number of classes, K."""
+        return len(self.classes)
+
+    @property
+    def num_outputs(self) -> int:
+        """How many logits a model gives of a sample."""
+        return self.task.num_outputs(self.num_classes)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one sample as the model gets it."""
+        return self.samples.shape
+
+    def digest(self) -> str:
+        """A digest of all inputs and targets, in their order: equal for equal data only."""
+        return _digest_of(self.train, self.validation, self.test)
+
+    def test_digest(self) -> str:
+        """A digest of the test split alone."""
+        return _digest_of(self.test)
+
+
+def _digest_of(*splits: Split) -> str:
+    digest = new_digest()
+    for split in splits:
+        digest.update(repr(split.inputs.shape).encode())
+        if isinstance(split.inputs, np.ndarray):
+            digest.update(split.inputs.data)
+        else:
+            for image in split.inputs.each():
+                digest.update(image.data)
+        digest.update(split.labels.data)
+        for more in (split.soft, split.weights):
+            if more is not None:
+                digest.update(more.data)
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class OwnData:
+    """What is known of data that a training loop of the user's own reads itself.
+
+    Attributes:
+        name: What they are called, by which they differ from others.
+        num_classes: The number of classes, K.
+        notes: As of a :class:`Dataset`.
+    """
+
+    name: str
+    num_classes: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def task(self) -> Task:
+        """Such a loop reports one class per sample."""
+        return OneClass()
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes by number: their names are not known."""
+        return tuple(str(k) for k in range(self.num_classes))
+
+    def digest(self) -> str:
+        """A digest of the name and the number of classes; the data themselves are not seen."""
+        return digest_of(repr((self.name, self.num_classes)).encode())
+
+    def test_digest(self) -> str:
+        """The same: data of one name are taken to have one test split."""
+        return self.digest()
+
+
+Data: TypeAlias = Dataset | OwnData
+
+
+def _are_labels(labels: npt.NDArray[Any]) -> bool:
+    return labels.dtype == np.int64 or (labels.dtype == np.uint8 and labels.ndim == 3)
+
+
+def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,228 @@
+"""Stratified, seeded splits, and the one way from labelled samples to a :class:`Dataset`."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, TypeAlias
+
+import numpy as np
+
+from trainables.data.core.base import Dataset, Split, Targets
+from trainables.data.core.samples import Samples
+from trainables.data.core.tasks import NO_OR_YES, OneClass, SeveralLabels, Task
+from trainables.data.core.types import Indices, Labels, Masks
+from trainables.plugins.components import Range
+
+HeldOut: TypeAlias = (
+    Annotated[float, Range(0, 1, open_low=True, open_high=True)] | Annotated[int, Range(1)]
+)
+"""How much to hold out: a fraction, or a number of samples."""
+
+SampleCount: TypeAlias = Annotated[int, Range(1)] | None
+"""How many samples to keep; ``None`` keeps all."""
+
+Imbalance: TypeAlias = Annotated[float, Range(0, 1, open_low=True)] | None
+"""Size of the rarest class over that of the most frequent one."""
+
+_NEEDED = {
+    "test_size": "three are needed, one each for training, validation and test",
+    "validation": "two are needed, one for training and one for validation",
+    "adapt_share": "two are needed in the validation split, one to judge and one to adapt",
+}
+
+Given: TypeAlias = Labels | Masks | Targets
+
+
+def stratified_split(
+    labels: Labels,
+    held_out: float | int,
+    *,
+    seed: int,
+    classes: Sequence[str] | None = None,
+    option: str = "validation",
+    needed: int = 2,
+) -> tuple[Indices, Indices]:
+    """Divides samples in two, each class in proportion and in both parts.
+
+    Args:
+        labels: (N,), integers.
+        held_out: Size of the second part: a fraction of N (float) or a count (int).
+        seed: Equal seeds give equal parts.
+        classes: Class names, for messages.
+        option: What the user calls ``held_out``, for messages.
+        needed: How many samples each class needs: one to hold out, the others stay in the first
+            part, which may be divided once more.
+
+    Returns:
+        Sorted indices of the first and of the second part.
+
+    Raises:
+        ValueError: A class has too few samples, or a part is too small to hold each class.
+    """
+    counts = np.unique_counts(labels)
+    if (fewest := counts.counts.min()) < needed:
+        rare = counts.values[counts.counts.argmin()]
+        raise ValueError(
+            f"class {rare if classes is None else repr(classes[rare])} has only "
+            f"{'one sample' if fewest == 1 else f'{fewest} samples'}; {_NEEDED[option]}"
+        )
+    size = held_out if isinstance(held_out, int) else round(held_out * len(labels))
+    least, most = len(counts.values), len(labels) - (needed - 1) * len(counts.values)
+    if not least <= size <= most:
+        raise ValueError(
+            f"{option}={held_out} holds out {size} of {len(labels)} samples; with {least} "
+            f"classes it must be {least} to {most}, so that each class is in all parts"
+        )
+    second = _draw(labels, size, seed=seed, spare=needed - 1)
+    return np.setdiff1d(np.arange(len(labels)), second), second
+
+
+def stratified_sample(labels: Labels, size: int, *, seed: int) -> Indices:
+    """Draws ``size`` samples without replacement, each class in proportion and at least once.
+
+    Args:
+        labels: (N,), integers.
+        size: From the number of classes to N.
+        seed: Equal seeds give equal samples.
+
+    Returns:
+        Sorted indices, shape (size,).
+
+    Raises:
+        ValueError: ``size`` is out of range.
+    """
+    num_classes = len(np.unique(labels))
+    if not num_classes <= size <= len(labels):
+        raise ValueError(
+            f"train_samples={size} must be {num_classes} (one for each class) to {len(labels)} "
+            "(all that validation leaves)"
+        )
+    return _draw(labels, size, seed=seed, spare=0)
+
+
+def long_tailed(labels: Labels, imbalance: float, *, seed: int) -> Indices:
+    """Draws a long-tailed part of balanced samples: class k of K keeps the share μ^(k/(K−1)).
+
+    Source: K. Cao et al., Learning Imbalanced Datasets with Label-Distribution-Aware Margin Loss,
+    2019, section 4: an exponential profile from the first class to the last.
+
+    Args:
+        labels: (N,), integers from 0.
+        imbalance: μ, the size of the last class over that of the first, above 0 and at most 1.
+        seed: Equal seeds give equal parts.
+
+    Returns:
+        Sorted indices.
+
+    Raises:
+        ValueError: Fewer than two samples of a class would be left.
+    """
+    counts = np.bincount(labels)
+    generator = np.random.default_rng(seed)
+    last = max(len(counts) - 1, 1)
+    sizes = [int(counts.max() * imbalance ** (k / last)) for k in range(len(counts))]
+    if min(sizes) < 2:
+        least = math.ceil(2000 / counts.max()) / 1000
+        raise ValueError(
+            f"imbalance={imbalance:g} leaves {sizes[-1]} of {counts[-1]} samples of the last "
+            f"class; {_NEEDED['validation']}: allowed: {least:g} to 1"
+        )
+    drawn = [
+        generator.choice(np.flatnonzero(labels == k), size=min(size, int(counts[k])), replace=False)
+        for k, size in enumerate(sizes)
+    ]
+    return np.sort(np.concatenate(drawn))
+
+
+def join_halves(classes: Sequence[str]) -> tuple[str, str]:
+    """One name for the first half of the classes, and one for the others."""
+    half = len(classes) // 2
+    return "/".join(classes[:half]), "/".join(classes[half:])
+
+
+def build_dataset(
+    name: str,
+    *,
+    train: tuple[Any, Given],
+    test: tuple[Any, Given],
+    classes: tuple[str, ...],
+    measure: Callable[[Any], Samples],
+    validation: float | int,
+    train_samples: int | None,
+    seed: int,
+    notes: tuple[str, ...] = (),
+    imbalance: float | None = None,
+    task: Task | None = None,
+) -> Dataset:
+    """Holds out validation data and thins the rest to ``train_samples``.
+
+    Validation samples depend on ``seed`` and ``validation`` alone, not on ``train_samples``.
+
+    Args:
+        name: Of the dataset.
+        train: Samples as read, to be indexed by an array of rows, and labels (N, ...) or
+            :class:`~trainables.data.core.base.Targets`, to train and validate on.
+        test: The same, of M samples.
+        classes: Class names; or those of the labels, of which each sample may have several.
+        measure: Says what the samples are, given those that are left for training; that encodes
+            those of all splits.
+        validation: How much to hold out: a fraction, or a number of samples.
+        train_samples: How many to keep for training; None keeps all that are left.
+        seed: Chooses both.
+        notes: See :class:`~trainables.data.core.base.Dataset`.
+        imbalance: Thins ``train`` before anything is held out, so that validation samples are
+            long-tailed too; see :func:`long_tailed`. None leaves it as it is.
+        task: What is predicted for a sample; None for one class, or for several labels where
+        there
+            are (N, L).
+
+    Raises:
+        ValueError: See :func:`stratified_split` and :func:`stratified_sample`.
+    """
+    inputs, targets = train[0], _targets(train[1])
+    if task is None:
+        task = SeveralLabels(classes) if targets.labels.ndim == 2 else OneClass()
+    if imbalance is not None:
+        tail = long_tailed(targets.labels, imbalance, seed=0)  # for every seed, as a dataset is
+        inputs, targets = inputs[tail], targets[tail]
+    labels, names = task.strata(targets.labels, classes)
+    split_seed, sample_seed = np.random.SeedSequence(seed).generate_state(2).tolist()
+    kept, held = stratified_split(labels, validation, seed=split_seed, classes=names)
+    if train_samples is not None:
+        kept = kept[stratified_sample(labels[kept], train_samples, seed=sample_seed)]
+    samples = measure(inputs[kept])
+
+    def split(raw: Any, of: Targets) -> Split:
+        return Split(samples.encode(raw), of.labels, of.soft, of.weights)
+
+    return Dataset(
+        name=name,
+        train=split(inputs[kept], targets[kept]),
+        validation=split(inputs[held], targets[held]),
+        test=split(test[0], _targets(test[1])),
+        classes=NO_OR_YES if task.names else classes,
+        samples=samples,
+        task=task,
+        notes=notes,
+    )
+
+
+def _targets(given: Given) -> Targets:
+    return given if isinstance(given, Targets) else Targets(given)
+
+
+def _draw(labels: Labels, size: int, *, seed: int, spare: int) -> Indices:
+    """Draws ``size`` indices in proportion, at least one and all but ``spare`` of each class."""
+    values, inverse, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    exact = size * counts / len(labels)
+    quota = np.clip(np.floor(exact).astype(np.intp), 1, counts - spare)
+    # Hand out (or take back) what rounding left, where it hurts proportion least.
+    while (missing := size - quota.sum()) != 0:
+        free = quota < counts - spare if missing > 0 else quota > 1
+        step = 1 if missing > 0 else -1
+        quota[np.argmax(np.where(free, step * (exact - quota), -np.inf))] += step
+    generator = np.random.default_rng(seed)
+    drawn = [
+        generator.choice(np.flatnonzero(inverse == index), size=quota[index], replace=False)
+        for index in range(len(values))
+    ]
+    return np.sort(np.concatenate(drawn))

@@ -1,0 +1,346 @@
+"""What is predicted for a sample, and all that belongs to it: labels, outputs, decisions.
+
+A dataset carries one object of a subclass of :class:`Task`. The training loop asks it and knows no
+kind of task by name.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+
+from trainables.data.core.samples import Samples
+from trainables.data.core.types import Labels
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+Names = tuple[str, ...] | None
+
+NO_OR_YES: Final = ("no", "yes")
+"""The classes of a dataset of several labels."""
+
+IGNORED: Final = 255
+"""The class of pixels that count nowhere."""
+
+
+class Task(ABC):
+    """What is predicted for a sample.
+
+    Losses and metrics are of *decisions*, choices of one of the dataset's classes. A sample asks
+    for one or more of them, which are rows next to each other: those of the first sample, then
+    those of the second ...
+
+    Attributes:
+        names: What each decision of a sample is about; none where there is only one.
+        cluster_size: How many decisions of a sample that are about the same are judged. More than
+            one are not independent of each other.
+        attribute: What a loss says of itself where it means something here, if not all do.
+    """
+
+    names: tuple[str, ...] = ()
+    cluster_size: int = 1
+    attribute: ClassVar[str] = ""
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """What data have of such a task, for messages."""
+
+    @property
+    def decisions(self) -> int:
+        """How many decisions a sample asks for."""
+        return max(1, len(self.names))
+
+    @abstractmethod
+    def check(self, labels: Any, samples: Samples) -> None:
+        """Makes sure that an array (N, ...) holds such labels of such samples.
+
+        Raises:
+            TypeError: It has another dtype, or the samples are of another kind.
+            ValueError: It has another shape.
+        """
+
+    def occurring(self, labels: Any) -> Labels:
+        """The classes that labels are of, each once or more often."""
+        return np.asarray(labels)
+
+    def strata(self, labels: Any, names: Names) -> tuple[Labels, Names]:
+        """What a split keeps in proportion.
+
+        Args:
+            labels: (N, ...).
+            names: Of classes or labels.
+
+        Returns:
+            (N,), and what each is called; None where they have no name.
+        """
+        return strata(labels, names)
+
+    def drawn(self, labels: Any) -> Labels | None:
+        """Which of a sample's decisions are judged, the same ones each time.
+
+        Args:
+            labels: (N, ...), of the samples.
+
+        Returns:
+            Their places (N, P) among those of each sample; None for all.
+        """
+        return None
+
+    @abstractmethod
+    def num_outputs(self, num_classes: int) -> int:
+        """How many logits the model gives of a sample, where there are so many classes."""
+
+    @abstractmethod
+    def accepts(self, loss: type[nn.Module]) -> bool:
+        """Whether a loss means something here."""
+
+    @abstractmethod
+    def decisions_of(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits and targets of decisions.
+
+        Args:
+            logits: (N, outputs), of the model.
+            targets: (N, ...), of the samples.
+
+        Returns:
+            (N · decisions, K), and targets of as many.
+        """
+
+    @abstractmethod
+    def samples_of(self, rows: Tensor, targets: Tensor) -> Tensor:
+        """The sample of each decision of :meth:`decisions_of`.
+
+        Args:
+            rows: (N,), of the samples.
+            targets: (N, ...), likewise.
+        """
+
+    @abstractmethod
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Of logits (N, outputs) of the model the probabilities that a person wants, of one shape.
+
+        Of each class, or of yes for each label.
+        """
+
+    @abstractmethod
+    def as_outputs(self, probs: Tensor) -> Tensor:
+        """Of probabilities (N · decisions, K) of decisions those of :meth:`probabilities`."""
+
+
+def at_places(outputs: Tensor, places: Tensor) -> Tensor:
+    """What a model gives of some pixels.
+
+    Args:
+        outputs: (N, K, H, W).
+        places: (N, P), row by row, of each image.
+
+    Returns:
+        (N, K, P).
+    """
+    flat = outputs.flatten(2)
+    return flat.gather(2, places.unsqueeze(1).expand(-1, flat.shape[1], -1))
+
+
+@dataclass(frozen=True)
+class OneClass(Task):
+    """Each sample is of one class: labels (N,)."""
+
+    def __str__(self) -> str:
+        return "one class of each sample"
+
+    def check(self, labels: Any, samples: Samples) -> None:
+        _check_dtype(labels, "int64")
+        if labels.ndim != 1:
+            raise ValueError(f"labels must be (N,), not of shape {labels.shape}")
+
+    def num_outputs(self, num_classes: int) -> int:
+        return num_classes
+
+    def accepts(self, loss: type[nn.Module]) -> bool:
+        """See :meth:`Task.accepts`: all of them."""
+        return True
+
+    def decisions_of(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """See :meth:`Task.decisions_of`: they are decisions already."""
+        return logits, targets
+
+    def samples_of(self, rows: Tensor, targets: Tensor) -> Tensor:
+        return rows
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        return logits.softmax(dim=1)
+
+    def as_outputs(self, probs: Tensor) -> Tensor:
+        return probs
+
+
+@dataclass(frozen=True)
+class SeveralLabels(Task):
+    """Each of several labels is there or not: labels (N, L) of 0 and 1, classes no and yes.
+
+    The model gives a logit z for each label; the logits of its decision are 0 and z, so that the
+    probability of yes is the sigmoid of z.
+
+    Attributes:
+        names: Of the labels.
+    """
+
+    names: tuple[str, ...]
+    attribute: ClassVar[str] = "several_labels"
+
+    def __str__(self) -> str:
+        return "several labels of each sample"
+
+    def check(self, labels: Any, samples: Samples) -> None:
+        _check_dtype(labels, "int64")
+        if labels.ndim != 2 or labels.shape[1] != len(self.names) or len(self.names) < 2:
+            raise ValueError(
+                f"labels must be (N, {len(self.names)}), two labels or more, not of shape "
+                f"{labels.shape}"
+            )
+
+    def num_outputs(self, num_classes: int) -> int:
+        return len(self.names)
+
+    def accepts(self, loss: type[nn.Module]) -> bool:
+        """See :meth:`Task.accepts`: those that say so."""
+        return getattr(loss, self.attribute, False)
+
+    def decisions_of(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        import torch
+
+        yes = logits.flatten()
+        return torch.stack([torch.zeros_like(yes), yes], 1), targets.flatten()
+
+    def samples_of(self, rows: Tensor, targets: Tensor) -> Tensor:
+        return rows.repeat_interleave(self.decisions)
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        return logits.sigmoid()
+
+    def as_outputs(self, probs: Tensor) -> Tensor:
+        return probs[:, 1].reshape(-1, len(self.names))
+
+
+@dataclass(frozen=True)
+class EachPixel(Task):
+    """Each pixel of an image is of one class: masks (N, H, W), uint8, :data:`IGNORED` somewhere.
+
+    The model gives logits (N, K, H, W). Training takes all pixels that count; so many of each image
+    are judged, drawn from those (of an image with fewer, some twice).
+
+    Attributes:
+        cluster_size: How many.
+    """
+
+    cluster_size: int = 100
+    attribute: ClassVar[str] = "each_pixel"
+
+    def __str__(self) -> str:
+        return "a class of each pixel"
+
+    def check(self, labels: Any, samples: Samples) -> None:
+        _check_dtype(labels, "uint8")
+        if labels.ndim != 3 or labels.shape[1:] != samples.shape[1:] or not samples.each_pixel:
+            raise ValueError(
+                f"a class of each pixel is for SegmentedImages, and masks (N, H, W) as large; not "
+                f"for {samples}, and masks of shape {labels.shape}"
+            )
+        for row, mask in enumerate(labels):
+            if (mask == IGNORED).all():
+                raise ValueError(f"no pixel of image {row} (from 0) has a class")
+
+    def occurring(self, labels: Any) -> Labels:
+        there = np.zeros(IGNORED + 1, dtype=bool)
+        for mask in labels:
+            there[mask] = True
+        return np.flatnonzero(there[:IGNORED])
+
+    def strata(self, labels: Any, names: Names) -> tuple[Labels, Names]:
+        """See :meth:`Task.strata`: images, in which most classes are, are split by chance alone."""
+        return np.zeros(len(labels), np.int64), None
+
+    def drawn(self, labels: Any) -> Labels | None:
+        places = np.empty((len(labels), self.cluster_size), np.int64)
+        for row, mask in enumerate(labels):
+            random = np.random.default_rng([row, self.cluster_size])
+            known = np.flatnonzero(mask != IGNORED)
+            places[row] = random.choice(known, self.cluster_size, len(known) < self.cluster_size)
+        return places
+
+    def num_outputs(self, num_classes: int) -> int:
+        """See :meth:`Task.num_outputs`: of each pixel."""
+        return num_classes
+
+    def accepts(self, loss: type[nn.Module]) -> bool:
+        """See :meth:`Task.accepts`: those that say so, and leave batches as they are."""
+        from trainables.losses import CalibrationLoss
+
+        usual = CalibrationLoss.prepare_batch
+        leaves = getattr(loss, "prepare_batch", usual) is usual  # others would not move masks
+        return leaves and getattr(loss, self.attribute, False)
+
+    def decisions_of(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """See :meth:`Task.decisions_of`.
+
+        Args:
+            logits: (N, K, H, W), or (N, K, P) of some pixels.
+            targets: (N, H, W), or (N, P).
+
+        Returns:
+            (M, K) of the pixels that count, and targets (M,) int64. Where none does, one of no
+            effect, as losses need one.
+        """
+        rows, flat = logits.flatten(2).transpose(1, 2).flatten(0, 1), targets.flatten()
+        counts = flat != IGNORED
+        if not counts.any():
+            return rows[:1] * 0, flat[:1].long() * 0
+        return rows[counts], flat[counts].long()
+
+    def samples_of(self, rows: Tensor, targets: Tensor) -> Tensor:
+        counts = targets.flatten(1) != IGNORED
+        found = rows.unsqueeze(1).expand_as(counts)[counts]
+        return found if len(found) else rows[:1]
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """See :meth:`Task.probabilities`: (N, K, H, W)."""
+        return logits.softmax(dim=1)
+
+    def as_outputs(self, probs: Tensor) -> Tensor:
+        """See :meth:`Task.as_outputs`: of the pixels that are judged, (N, K, P)."""
+        return probs.reshape(-1, self.cluster_size, probs.shape[1]).transpose(1, 2)
+
+
+def _check_dtype(labels: Any, dtype: str) -> None:
+    if labels.dtype != dtype:
+        raise TypeError(f"labels must be {dtype}, not {labels.dtype}")
+
+
+def strata(labels: Labels, names: Names) -> tuple[Labels, Names]:
+    """What a split keeps in proportion: the class; of several labels the rarest that is there.
+
+    Args:
+        labels: (N,), or (N, L) of 0 and 1.
+        names: Of classes or labels.
+
+    Returns:
+        (N,), and what each is called; None where they have no name.
+    """
+    if labels.ndim == 1:
+        return labels, names
+    counts = labels.sum(0)
+    by_rarity = np.where(labels > 0, counts, len(labels) + 1)
+    found = np.where(labels.any(1), by_rarity.argmin(1), labels.shape[1])
+    sizes = np.bincount(found, minlength=labels.shape[1] + 1)
+    # One of a kind cannot be in both parts: it goes with the most.
+    return np.where(sizes[found] < 2, sizes.argmax(), found), None
+
+
+def each_label(array: Any, decisions: int) -> Sequence[Any]:
+    """Rows of decisions (N · decisions, ...) by what they are about: (N, ...) of each."""
+    return [array[place::decisions] for place in range(decisions)]

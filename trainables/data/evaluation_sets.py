@@ -1,0 +1,183 @@
+"""Data that a finished classifier is tried on besides the test split: shifted, or of other classes.
+
+A shift set has the dataset's classes, and the classifier should stay calibrated on it; an
+out-of-distribution set has others, and the classifier should not be sure of them.
+"""
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from trainables.data.core.base import Dataset, ElsewhereKind, EvaluationSets, Split
+from trainables.plugins.arguments import did_you_mean
+from trainables.plugins.components import Catalogue, check_options
+
+CATALOGUE: Final = Catalogue(
+    kind="shift set",
+    group="calsweep.shift_sets",
+    others="any dataset, whose test split is taken",
+    ours={
+        "cifar100_c": "trainables.data.evaluation_sets:load_cifar100_c",
+        "cifar10_c": "trainables.data.evaluation_sets:load_cifar10_c",
+    },
+)
+_SEVERITIES = 5
+
+
+def check_evaluation_sets(kind: ElsewhereKind, name: str, **options: Any) -> None:
+    """Checks names, types and ranges of a set's options without loading anything.
+
+    Raises:
+        ValueError: There is no such set, or its options are wrong; says what is allowed.
+    """
+    from trainables.data import check_dataset_options
+
+    if kind == "shift" and name in CATALOGUE.names():
+        check_options(f"shift set {name!r}", CATALOGUE.find(name), options, ())
+    else:
+        check_dataset_options(name, **options)
+
+
+def load_evaluation_sets(
+    kind: ElsewhereKind, name: str, dataset: Dataset, **options: Any
+) -> list[EvaluationSets]:
+    """Loads the sets behind a name, in the form in which the dataset holds its samples.
+
+    Args:
+        kind: What they are for.
+        name: A shift set's, or that of a dataset, whose test split is taken.
+        dataset: What the classifier is trained on.
+        **options: Of the set.
+
+    Raises:
+        FileNotFoundError: The data is not where the options say.
+        ValueError: The name, an option or the data is wrong, or they do not fit the dataset.
+    """
+    from trainables.data import load_dataset
+
+    check_evaluation_sets(kind, name, **options)
+    if dataset.samples.encodes:
+        raise ValueError(
+            f"{kind} set {name!r}: {dataset.samples} are numbered by what the training part holds, "
+            "so other data cannot be tried; this is possible for images and arrays"
+        )
+    if kind == "shift" and name in CATALOGUE.names():
+        found = [
+            EvaluationSets(kind, name, severity, split)
+            for severity, split in CATALOGUE.find(name)(**options)
+        ]
+    else:
+        other = load_dataset(name, seed=0, **options)
+        if kind == "shift" and other.classes != dataset.classes:
+            raise ValueError(
+                f"shift set {name!r} has the classes {_few(other.classes)}, while those of "
+                f"{dataset.name!r} are {_few(dataset.classes)}"
+            )
+        found = [EvaluationSets(kind, name, None, other.test)]
+    for each in found:
+        try:
+            dataset.samples.check(each.split.inputs)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"{kind} set {name!r} does not fit {dataset.name!r}: {error}"
+            ) from None
+        if kind == "shift" and each.split.labels.max() >= dataset.num_classes:
+            raise ValueError(
+                f"shift set {name!r} has label {each.split.labels.max()}; {dataset.name!r} has "
+                f"{dataset.num_classes} classes"
+            )
+    return found
+
+
+def load_cifar10_c(
+    *,
+    root: str | os.PathLike[str],
+    corruptions: tuple[str, ...] | None = None,
+    severities: tuple[int, ...] = (1, 2, 3, 4, 5),
+) -> list[tuple[int, Split]]:
+    """CIFAR-10-C: the test images under 19 corruptions of 5 severities, 10,000 of each.
+
+    Source: D. Hendrycks and T. Dietterich, Benchmarking Neural Network Robustness to Common
+    Corruptions and Perturbations, 2019.
+
+    Args:
+        root: Folder that holds ``CIFAR-10-C``, or that folder.
+        corruptions: Which, such as ``gaussian_noise``; all whose files are there by default.
+        severities: Which, from 1 to 5.
+    """
+    return _cifar_c(Path(root).expanduser(), "CIFAR-10-C", corruptions, severities)
+
+
+def load_cifar100_c(
+    *,
+    root: str | os.PathLike[str],
+    corruptions: tuple[str, ...] | None = None,
+    severities: tuple[int, ...] = (1, 2, 3, 4, 5),
+) -> list[tuple[int, Split]]:
+    """CIFAR-100-C: as CIFAR-10-C, of the test images of CIFAR-100.
+
+    Args:
+        root: Folder that holds ``CIFAR-100-C``, or that folder.
+        corruptions: Which, such as ``gaussian_noise``; all whose files are there by default.
+        severities: Which, from 1 to 5.
+    """
+    return _cifar_c(Path(root).expanduser(), "CIFAR-100-C", corruptions, severities)
+
+
+def _cifar_c(
+    root: Path, folder: str, corruptions: tuple[str, ...] | None, severities: tuple[int, ...]
+) -> list[tuple[int, Split]]:
+    place = root / folder if (root / folder).is_dir() else root
+    if not (place / "labels.npy").is_file():
+        raise FileNotFoundError(f"{place / 'labels.npy'} does not exist; set root to {folder}")
+    wrong = [severity for severity in severities if severity not in range(1, _SEVERITIES + 1)]
+    if wrong or not severities:
+        raise ValueError(f"severities={list(severities)} must be some of 1 to {_SEVERITIES}")
+    names = _corruptions(place, corruptions)
+    labels = _read(place / "labels.npy").astype(np.int64)
+    size = len(labels) // _SEVERITIES  # severity after severity
+    found = []
+    for severity in severities:
+        rows = slice((severity - 1) * size, severity * size)
+        for name in names:
+            images = _corrupted(place / f"{name}.npy", len(labels))
+            pixels = np.ascontiguousarray(images[rows].transpose(0, 3, 1, 2))
+            found.append((severity, Split(pixels, labels[rows])))
+    return found
+
+
+def _corruptions(place: Path, wanted: tuple[str, ...] | None) -> list[str]:
+    """Those that are expected, else all that there are."""
+    there = sorted(file.stem for file in place.glob("*.npy") if file.stem != "labels")
+    unknown = [name for name in wanted or () if name not in there]
+    if unknown or not there:
+        name = unknown[0] if unknown else ""
+        raise FileNotFoundError(
+            f"{place} has no corruption {name!r}{did_you_mean(name, there)}; there are: "
+            f"{', '.join(there) or 'none'}"
+        )
+    return list(wanted or there)
+
+
+def _corrupted(file: Path, count: int) -> Any:
+    """The images of a corruption in all severities, memory-mapped."""
+    images, wanted = _read(file), (count, 32, 32, 3)
+    if images.dtype != np.uint8 or images.shape != wanted:
+        raise ValueError(
+            f"{file} holds {images.dtype} of shape {images.shape}, while uint8 of shape {wanted} "
+            "is expected"
+        )
+    return images
+
+
+def _read(file: Path) -> Any:
+    try:
+        return np.load(file, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise ValueError(f"{file} is damaged: {error}") from error
+
+
+def _few(classes: tuple[str, ...]) -> str:
+    return ", ".join(classes[:5]) + (", ..." if len(classes) > 5 else "")

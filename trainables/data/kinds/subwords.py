@@ -1,0 +1,132 @@
+"""Texts as a kind of sample: rows of numbers as a tokenizer of Hugging Face's cuts them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from trainables.data.core.samples import Samples
+from trainables.data.core.types import Inputs, Stored
+from trainables.plugins.arguments import describe_error
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_AT_A_TIME = 1024
+_SHOWN_TOKENS = 60
+
+
+@dataclass(frozen=True)
+class Subwords(Samples):
+    """Texts of one length: int32, (N, L), the number of each token in turn.
+
+    Attributes:
+        shape: ``(L,)``.
+        tokenizer: Name on the hub of Hugging Face's, or folder.
+        num_tokens: How many numbers there are.
+        padding: The number that fills a short text up.
+    """
+
+    shape: tuple[int]
+    tokenizer: str
+    num_tokens: int
+    padding: int
+
+    in_words: ClassVar[str] = "texts cut by a tokenizer (dataset.tokenizer)"
+    model_dtype: ClassVar[str] = "int32"
+    mixable: ClassVar[bool] = False
+    encodes: ClassVar[bool] = True
+
+    @classmethod
+    def measured(cls, texts: Inputs, tokenizer: str, max_tokens: int) -> Subwords:
+        """Such samples, as long as the longest of the training texts.
+
+        Args:
+            texts: (N,) of ``str``.
+            tokenizer: Name on the hub, or folder.
+            max_tokens: L, unless the longest text is shorter.
+
+        Raises:
+            ValueError: There is no such tokenizer, or it has no token to fill texts up with.
+        """
+        place = resolved(tokenizer)
+        found = _tokenizer(place)
+        if found.pad_token_id is None:
+            raise ValueError(f"tokenizer={tokenizer} has no token to fill short texts up with")
+        longest = 1
+        for start in range(0, len(texts), _AT_A_TIME):
+            some = list(texts[start : start + _AT_A_TIME])
+            cut = found(some, truncation=True, max_length=max_tokens)
+            longest = max(longest, *map(len, cut["input_ids"]))
+        return cls((longest,), place, len(found), found.pad_token_id)
+
+    @property
+    def default_model(self) -> str:  # type: ignore[override]
+        """The encoder that the tokenizer is of."""
+        return f"huggingface/{self.tokenizer}"
+
+    def __str__(self) -> str:
+        return f"texts of {self.shape[0]} tokens of {self.tokenizer}"
+
+    def encode(self, raw: Inputs) -> Inputs:
+        """Texts (N,) of ``str`` as rows (N, L); the end of a long text is cut off."""
+        rows = np.empty((len(raw), *self.shape), np.int32)
+        for start in range(0, len(raw), _AT_A_TIME):
+            cut = _tokenizer(self.tokenizer)(
+                list(raw[start : start + _AT_A_TIME]),
+                truncation=True,
+                padding="max_length",
+                max_length=self.shape[0],
+            )
+            rows[start : start + _AT_A_TIME] = cut["input_ids"]
+        return rows
+
+    def check(self, inputs: Stored) -> None:
+        self.check_array(inputs, "int32")
+
+    def shown(self, row: Inputs) -> str:
+        """See :meth:`Samples.shown`: the first words."""
+        found = _tokenizer(self.tokenizer)
+        text: str = found.decode(row[:_SHOWN_TOKENS].tolist(), skip_special_tokens=True)
+        cut = len(row) > _SHOWN_TOKENS and row[_SHOWN_TOKENS] != self.padding
+        return f"{text} …" if cut else text
+
+    def normalise(self, batch: Tensor) -> Tensor:
+        """See :meth:`Samples.normalise`: the model gets the numbers as they are."""
+        return batch
+
+
+def resolved(place: str) -> str:
+    """A folder by its absolute path, as workers run in other folders; a name as it is."""
+    folder = Path(os.path.expanduser(place))
+    return str(folder.absolute()) if folder.is_dir() else place
+
+
+def require_transformers(what: str) -> None:
+    """Refuses what needs the extra ``huggingface`` where that is not installed.
+
+    Raises:
+        ValueError: It is not; says what installs it.
+    """
+    try:
+        import transformers  # noqa: F401
+    except ImportError:
+        raise ValueError(
+            f'{what} needs a package that is not installed: pip install "calsweep[huggingface]"'
+        ) from None
+
+
+@lru_cache(maxsize=4)
+def _tokenizer(place: str) -> Any:
+    require_transformers(f"tokenizer={place}")
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(place)
+    except Exception as error:  # of the hub, of its cache, of damaged files
+        raise ValueError(f"tokenizer={place} cannot be had: {describe_error(error)}") from error

@@ -1,0 +1,163 @@
+"""Rows of a table, numbers and categories, as a kind of sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trainables.data.core.samples import Samples
+from trainables.data.core.types import Inputs, Stored
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns as read from files.
+
+    Attributes:
+        table: Numeric columns are float64, the others strings; a missing value is null.
+    """
+
+    table: pa.Table
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __getitem__(self, rows: npt.NDArray[np.intp]) -> Columns:
+        """Some of the rows."""
+        return Columns(self.table.take(pa.array(rows)))
+
+
+@dataclass(frozen=True)
+class TableRows(Samples):
+    """Rows of numbers and categories: float32, (N, numeric + categorical).
+
+    Numbers are standardised by the training rows; a missing one is NaN. A category is its number
+    among the levels, from 1; 0 stands for a missing value and for every level that does not occur
+    in training.
+
+    The model gets, next to each other: the numbers, a missing one as 0, the mean; for each numeric
+    column that has missing values in training, whether it is missing here; the categories' numbers.
+
+    Attributes:
+        numeric: Names of the numeric columns.
+        mean: Of each, over the training rows where it is there.
+        std: Likewise, above 0.
+        has_missing: Whether it has missing values in training.
+        categorical: Names of the categorical columns.
+        levels: Of each, the values that occur in training, sorted.
+        shape: ``(width,)``, what the model gets.
+    """
+
+    numeric: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    has_missing: tuple[bool, ...]
+    categorical: tuple[str, ...]
+    levels: tuple[tuple[str, ...], ...]
+
+    default_model: ClassVar[str] = "table_mlp"
+    encodes: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        width = len(self.numeric) + sum(self.has_missing) + len(self.categorical)
+        object.__setattr__(self, "shape", (width,))
+
+    @classmethod
+    def measured(
+        cls, columns: Columns, *, numeric: Sequence[str], categorical: Sequence[str]
+    ) -> TableRows:
+        """Such samples, with the statistics and levels of training rows."""
+        values = np.stack([_numbers(columns, name) for name in numeric], 1) if numeric else None
+        mean, std, missing = ((), (), ()) if values is None else _statistics(values)
+        levels = [
+            tuple(sorted(pc.unique(columns.table[name]).drop_null().to_pylist()))
+            for name in categorical
+        ]
+        return cls(tuple(numeric), mean, std, missing, tuple(categorical), tuple(levels))
+
+    @property
+    def mixable(self) -> bool:  # type: ignore[override]
+        """There is nothing between two categories."""
+        return not self.categorical
+
+    def __str__(self) -> str:
+        return (
+            f"table rows of {len(self.numeric)} numeric and {len(self.categorical)} "
+            "categorical columns"
+        )
+
+    def encode(self, raw: Columns) -> Inputs:
+        """Columns as rows (N, numeric + categorical)."""
+        columns = [
+            (_numbers(raw, name) - mean) / std
+            for name, mean, std in zip(self.numeric, self.mean, self.std, strict=True)
+        ]
+        for name, levels in zip(self.categorical, self.levels, strict=True):
+            found = pc.index_in(raw.table[name], value_set=pa.array(levels, pa.string()))
+            columns.append(pc.fill_null(found, -1).to_numpy() + 1)
+        return np.stack(columns, 1).astype(np.float32)
+
+    def check(self, inputs: Stored) -> None:
+        width = len(self.numeric) + len(self.categorical)
+        self.check_array(inputs, "float32", (width,))
+
+    def normalise(self, batch: Tensor) -> Tensor:
+        import torch
+
+        from trainables.data.kinds.constants import constant
+
+        count = len(self.numeric)
+        numbers, categories = batch[:, :count], batch[:, count:]
+        missing = numbers.isnan()
+        # Places, no mask: what a mask gives has no size that an exported program could know.
+        places = tuple(place for place, has in enumerate(self.has_missing) if has)
+        flags = missing.index_select(1, constant(places, torch.int64, batch.device))
+        return torch.cat([numbers.nan_to_num(nan=0.0), flags.to(batch.dtype), categories], dim=1)
+
+
+def as_table(frame: Any) -> pa.Table:
+    """A data frame (pandas, polars, Arrow) as a table, without its index.
+
+    Raises:
+        TypeError: It is no data frame.
+        ValueError: A column cannot be read.
+    """
+    if isinstance(frame, pa.Table):
+        return frame
+    if hasattr(frame, "to_arrow"):
+        return frame.to_arrow()
+    if not hasattr(frame, "columns"):
+        raise TypeError(f"a data frame is expected, not a {type(frame).__name__}")
+    if not all(isinstance(name, str) for name in frame.columns):
+        frame = frame.rename(columns=str)
+    return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
+
+
+def _numbers(columns: Columns, name: str) -> npt.NDArray[np.float64]:
+    values = pc.fill_null(columns.table[name], float("nan"))
+    return np.asarray(values.to_numpy(), dtype=np.float64)
+
+
+def _statistics(
+    values: npt.NDArray[np.float64],
+) -> tuple[tuple[float, ...], tuple[float, ...], tuple[bool, ...]]:
+    there = ~np.isnan(values)
+    count = np.maximum(there.sum(0), 1)
+    mean = np.where(there, values, 0).sum(0) / count
+    std = np.sqrt(np.where(there, np.square(values - mean), 0).sum(0) / count)
+    # The deviation of a constant decimal column is rounding noise above 0, so its range decides.
+    # Such a column carries nothing; it becomes 0.
+    low, high = np.where(there, values, np.inf).min(0), np.where(there, values, -np.inf).max(0)
+    constant = high - low <= 1e-14 * np.maximum(np.abs(low), np.abs(high))
+    std = np.where(constant, 1, std)
+    missing: list[bool] = (there.sum(0) < len(values)).tolist()
+    return tuple(mean.tolist()), tuple(std.tolist()), tuple(missing)

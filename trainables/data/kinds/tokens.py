@@ -1,0 +1,120 @@
+"""Texts as a kind of sample: rows of numbers of words."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import numpy as np
+
+from trainables.data.core.samples import Samples
+from trainables.data.core.types import Inputs, Stored
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+PADDING: Final = 0
+"""Number of what fills a short text up at its end."""
+
+UNKNOWN: Final = 1
+"""Number of every word that is not in the vocabulary."""
+
+FIRST_WORD: Final = 2
+"""Number of the first word of the vocabulary."""
+
+_SHOWN_WORDS = 40
+
+_WORD = re.compile(r"\w+(?:'\w+)*")
+
+
+def split_words(text: str) -> list[str]:
+    """The words of a text: letters, digits and underscores, in lower case."""
+    return _WORD.findall(text.lower())
+
+
+@dataclass(frozen=True)
+class Tokens(Samples):
+    """Texts of one length: int32, (N, L), the number of each word in turn.
+
+    0 fills a short text up at its end, 1 stands for every word that is not in the vocabulary, and
+    word i of the vocabulary is i + 2.
+
+    Attributes:
+        shape: ``(L,)``.
+        vocabulary: Words, the most frequent in training first.
+    """
+
+    shape: tuple[int]
+    vocabulary: tuple[str, ...]
+
+    default_model: ClassVar[str] = "gpool_cnn"
+    model_dtype: ClassVar[str] = "int32"
+    mixable: ClassVar[bool] = False
+    encodes: ClassVar[bool] = True
+
+    @classmethod
+    def measured(cls, texts: Inputs, max_words: int, max_tokens: int) -> Tokens:
+        """Such samples, with the vocabulary of training texts.
+
+        Args:
+            texts: (N,) of ``str``.
+            max_words: Size of the vocabulary: the most frequent words, the first in the alphabet
+                of equally frequent ones.
+            max_tokens: L, unless the longest text is shorter.
+        """
+        counts: Counter[str] = Counter()
+        longest = 1
+        for text in texts:
+            words = split_words(text)
+            counts.update(words)
+            longest = max(longest, len(words))
+        ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        vocabulary = tuple(word for word, _ in ranked[:max_words])
+        return cls((min(longest, max_tokens),), vocabulary)
+
+    @property
+    def num_tokens(self) -> int:
+        """How many numbers there are: the vocabulary, the padding and the unknown word."""
+        return FIRST_WORD + len(self.vocabulary)
+
+    def __str__(self) -> str:
+        return f"texts of {self.shape[0]} tokens"
+
+    def encode(self, raw: Inputs) -> Inputs:
+        """Texts (N,) of ``str`` as rows (N, L); the end of a long text is cut off."""
+        length = self.shape[0]
+        rows = np.full((len(raw), length), PADDING, np.int32)
+        for row, text in zip(rows, raw, strict=True):
+            numbers = [self._numbers.get(word, UNKNOWN) for word in split_words(text)[:length]]
+            row[: len(numbers)] = numbers
+        return rows
+
+    def check(self, inputs: Stored) -> None:
+        self.check_array(inputs, "int32")
+        assert isinstance(inputs, np.ndarray)
+        low, high = inputs.min(), inputs.max()
+        if not 0 <= low <= high < self.num_tokens:
+            raise ValueError(
+                f"tokens run from {low} to {high}; {len(self.vocabulary)} words allow 0 to "
+                f"{self.num_tokens - 1}"
+            )
+
+    def shown(self, row: Inputs) -> str:
+        """See :meth:`Samples.shown`: the first words; those outside the vocabulary as dots."""
+        numbers = row[row != PADDING].tolist()
+        words = [
+            "…" if number == UNKNOWN else self.vocabulary[number - FIRST_WORD]
+            for number in numbers[:_SHOWN_WORDS]
+        ]
+        return " ".join([*words, "…"] if len(numbers) > _SHOWN_WORDS else words)
+
+    def normalise(self, batch: Tensor) -> Tensor:
+        """See :meth:`Samples.normalise`: the model gets the numbers as they are."""
+        return batch
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {word: number for number, word in enumerate(self.vocabulary, start=FIRST_WORD)}

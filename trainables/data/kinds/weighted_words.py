@@ -1,0 +1,130 @@
+"""Texts as a kind of sample: the words of a whole text, each with its TF-IDF weight."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from trainables.data.core.samples import Samples
+from trainables.data.core.types import Inputs, Stored
+from trainables.data.kinds.tokens import split_words
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+NO_WORD: Final = 0
+"""Number of the places that a short text leaves empty; their weight is 0."""
+
+FIRST_WORD: Final = 1
+"""Number of the first word of the vocabulary."""
+
+_SHOWN_WORDS = 20
+_RARE = 2  # texts that a word of the vocabulary must be in
+
+
+@dataclass(frozen=True)
+class WeightedWords(Samples):
+    """Texts without the order of their words: float32, (N, L, 2), a number and a weight per word.
+
+    A row holds the different words of a text, those with the largest weights first. The weight is
+    (1 + log count) · idf, divided by the Euclidean norm over all words of the text, with
+    idf = 1 + log((1 + texts) / (1 + texts with the word)), as scikit-learn's ``TfidfVectorizer``
+    computes it with ``sublinear_tf``. Words outside the vocabulary are left out.
+
+    Attributes:
+        shape: ``(L, 2)``.
+        vocabulary: Words, those in the most training texts first; word i has number i + 1.
+        idf: Of each.
+    """
+
+    shape: tuple[int, int]
+    vocabulary: tuple[str, ...]
+    idf: tuple[float, ...]
+
+    default_model: ClassVar[str] = "text_mlp"
+    in_words: ClassVar[str] = "texts as weighted words"
+    mixable: ClassVar[bool] = False
+    encodes: ClassVar[bool] = True
+
+    @classmethod
+    def measured(cls, texts: Inputs, max_words: int, max_tokens: int) -> WeightedWords:
+        """Such samples, with the vocabulary and the frequencies of training texts.
+
+        Args:
+            texts: (N,) of ``str``.
+            max_words: Size of the vocabulary, of words that are in two texts or more (if there are
+                any): those in the most texts, in alphabetical order where these are equally many.
+            max_tokens: L, unless the text with the most different words has fewer.
+        """
+        counts: Counter[str] = Counter()
+        for text in texts:
+            counts.update(set(split_words(text)))
+        ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        frequent = [item for item in ranked if item[1] >= _RARE] or ranked
+        vocabulary = tuple(word for word, _ in frequent[:max_words])
+        frequency = np.array([count for _, count in frequent[:max_words]], np.float64)
+        idf = 1 + np.log((1 + len(texts)) / (1 + frequency))
+        known = set(vocabulary)
+        longest = max((len(known.intersection(split_words(text))) for text in texts), default=1)
+        return cls((max(1, min(longest, max_tokens)), 2), vocabulary, tuple(idf.tolist()))
+
+    @property
+    def num_words(self) -> int:
+        """How many numbers there are: the vocabulary and :data:`NO_WORD`."""
+        return FIRST_WORD + len(self.vocabulary)
+
+    def __str__(self) -> str:
+        return f"texts of up to {self.shape[0]} weighted words"
+
+    def encode(self, raw: Inputs) -> Inputs:
+        """Texts (N,) of ``str`` as rows (N, L, 2); of a long text the largest weights are kept."""
+        length = self.shape[0]
+        rows = np.zeros((len(raw), *self.shape), np.float32)
+        for row, text in zip(rows, raw, strict=True):
+            numbers, weights = self._weighted(text)
+            order = np.argsort(-weights, kind="stable")[:length]
+            row[: len(order), 0] = numbers[order]
+            row[: len(order), 1] = weights[order]
+        return rows
+
+    def check(self, inputs: Stored) -> None:
+        self.check_array(inputs, "float32")
+        assert isinstance(inputs, np.ndarray)
+        low, high = inputs[..., 0].min(), inputs[..., 0].max()
+        if not 0 <= low <= high < self.num_words:
+            raise ValueError(
+                f"words run from {low:g} to {high:g}; {len(self.vocabulary)} words allow 0 to "
+                f"{self.num_words - 1}"
+            )
+
+    def shown(self, row: Inputs) -> str:
+        """See :meth:`Samples.shown`: the words with the largest weights."""
+        numbers = row[row[:, 0] != NO_WORD, 0].astype(int).tolist()
+        words = [self.vocabulary[number - FIRST_WORD] for number in numbers[:_SHOWN_WORDS]]
+        return ", ".join([*words, "…"] if len(numbers) > _SHOWN_WORDS else words)
+
+    def normalise(self, batch: Tensor) -> Tensor:
+        """See :meth:`Samples.normalise`: the model gets the rows as they are."""
+        return batch
+
+    def _weighted(self, text: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """Numbers and weights of the words of a text that are in the vocabulary."""
+        known = self._numbers
+        counts = Counter(known[word] for word in split_words(text) if word in known)
+        numbers = np.fromiter(counts.keys(), np.int64, len(counts))
+        times = np.fromiter(counts.values(), np.float64, len(counts))
+        weights = (1 + np.log(times)) * self._idf[numbers - FIRST_WORD]
+        return numbers, weights / max(float(np.linalg.norm(weights)), 1e-12)
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {word: number for number, word in enumerate(self.vocabulary, start=FIRST_WORD)}
+
+    @cached_property
+    def _idf(self) -> npt.NDArray[np.float64]:
+        return np.array(self.idf)

@@ -1,0 +1,145 @@
+"""What samples are labelled with: classes, class probabilities, weights."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from trainables.data.core.bad_samples import BadSamples
+from trainables.data.core.base import Targets
+from trainables.data.labelling.labels import Values, index_labels, place_among
+
+Floats: TypeAlias = npt.NDArray[np.float32]
+
+_TOLERANCE = 1e-3  # of the sum of a row, as that of probabilities in the metrics
+
+
+def index_targets(
+    train: Values,
+    test: Values,
+    names: tuple[str, ...] | None,
+    bad: tuple[BadSamples, BadSamples],
+) -> tuple[Targets, Targets, tuple[str, ...]]:
+    """Targets of labels and class probabilities as users store them.
+
+    A label is drawn from the probabilities of each sample, the same for every seed, to split by and
+    to measure by: in the mean over such draws, what is measured is what it would be of the truth.
+
+    Args:
+        train: (N,), integers from 0 or strings; (N, K) floats, class probabilities; or (N, L) truth
+            values, which of several labels are there.
+        test: Likewise, of M samples; certain labels beside probabilities will do.
+        names: Class names, or names of several labels; None takes the labels of training, or
+            numbers for what has two axes.
+        bad: The bad samples of both, as of
+            :func:`~trainables.data.labelling.labels.index_labels`; rows that are no probabilities
+            join them.
+
+    Returns:
+        Targets of both, where those of bad samples mean nothing, and the names.
+
+    Raises:
+        ValueError: The number of classes or labels differs, a label is in all or none of training;
+            or as ``index_labels``.
+    """
+    if "b" in (train.dtype.kind, test.dtype.kind):
+        return _several(train, test, names, bad)
+    soft = [part for part in (train, test) if part.ndim == 2]
+    if not soft:
+        train_labels, test_labels, known = index_labels(train, test, names, bad)
+        return Targets(train_labels), Targets(test_labels), known
+    if names is None:
+        names = tuple(str(k) for k in range(soft[0].shape[1]))
+    for part in soft:
+        if part.shape[1] != len(names) or len(names) < 2:
+            raise ValueError(
+                f"{bad[0].where(0)}: there are {part.shape[1]} probabilities of "
+                f"{len(names)} classes; each class needs one, and two classes are needed"
+            )
+    found = []
+    for part, faults in zip((train, test), bad, strict=True):
+        if part.ndim == 1:
+            found.append(Targets(place_among(names, part, faults)))
+        else:
+            found.append(_drawn(_probabilities(part, faults)))
+    return found[0], found[1], names
+
+
+def _several(
+    train: Values, test: Values, names: tuple[str, ...] | None, bad: tuple[BadSamples, BadSamples]
+) -> tuple[Targets, Targets, tuple[str, ...]]:
+    count = train.shape[-1]
+    names = names or tuple(str(k) for k in range(count))
+    if train.dtype != test.dtype or train.shape[1:] != test.shape[1:] or count < 2:
+        raise ValueError(
+            f"{bad[1].where(0)}: labels are of shape {test.shape}, those of training of shape "
+            f"{train.shape}; several labels are (N, L) truth values, L of at least 2, in both"
+        )
+    there = train[bad[0].good()]
+    constant = [name for name, column in zip(names, there.T, strict=True) if len({*column}) < 2]
+    if constant and bad[0].faults:
+        row = min(bad[0].faults)
+        raise ValueError(f"{bad[0].where(row)}: {bad[0].faults[row]}")
+    if constant:
+        raise ValueError(
+            f"{bad[0].where(0)}: all training samples are alike in {', '.join(constant)}: there is "
+            "nothing to be learnt of it; leave it out"
+        )
+    return Targets(train.astype(np.int64)), Targets(test.astype(np.int64)), names
+
+
+def check_weights(raw: Any, part: str, bad: BadSamples) -> Floats:
+    """Weights (N,) of samples; those that are none join the bad ones.
+
+    Args:
+        raw: (N,), numbers.
+        part: What the samples are called, for messages.
+        bad: The bad samples.
+
+    Raises:
+        TypeError: They are no numbers.
+        ValueError: There is not one for each sample, or all of them are 0.
+    """
+    weights = np.asarray(raw)
+    if weights.dtype.kind not in "biuf":
+        raise TypeError(f"{part}: weights must be numbers, not {weights.dtype}")
+    if weights.shape != (bad.count,):
+        raise ValueError(
+            f"{part}: there are {bad.count} samples, and weights of shape {weights.shape}"
+        )
+    weights = weights.astype(np.float32)
+    wrong = ~(np.isfinite(weights) & (weights >= 0))
+    for row in np.flatnonzero(wrong).tolist():
+        bad.add(row, f"weight {weights[row]} is not allowed; allowed: numbers of at least 0")
+    if not (weights[~wrong] > 0).any():
+        raise ValueError(f"{part}: no weight is above 0")
+    return weights
+
+
+def _probabilities(raw: Values, bad: BadSamples) -> Floats:
+    totals = raw.sum(1, dtype=np.float64)
+    with np.errstate(invalid="ignore"):
+        wrong = ~((raw >= 0).all(1) & (np.abs(totals - 1) <= _TOLERANCE))
+    for row in np.flatnonzero(wrong).tolist():
+        bad.add(
+            row,
+            f"class probabilities {_few(raw[row])} must be at least 0 and sum to 1; their sum is "
+            f"{totals[row]:g}",
+        )
+    share = 1 / raw.shape[1]  # stands in for what means nothing
+    return np.where(wrong[:, None], share, raw / np.where(wrong, 1, totals)[:, None]).astype(
+        np.float32
+    )
+
+
+def _drawn(soft: Floats) -> Targets:
+    edges = np.cumsum(soft, 1, dtype=np.float64)
+    edges /= edges[:, -1:]  # exactly 1 from the last possible class on
+    chance = np.random.default_rng(0).random((len(soft), 1))
+    return Targets((edges[:, :-1] <= chance).sum(1), soft)
+
+
+def _few(values: npt.NDArray[Any]) -> str:
+    return ", ".join(f"{value:g}" for value in values[:5]) + (", ..." if len(values) > 5 else "")

@@ -1,0 +1,70 @@
+"""STL-10."""
+
+import os
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from trainables.data.core.base import Dataset
+from trainables.data.core.splits import HeldOut, Imbalance, SampleCount, build_dataset, join_halves
+from trainables.data.core.types import Labels, Pixels
+from trainables.data.kinds.samples import Images
+from trainables.data.named.torchvision_files import open_splits
+
+
+def load_stl10(
+    *,
+    seed: int,
+    root: str | os.PathLike[str],
+    download: bool = False,
+    binary: bool = False,
+    imbalance: Imbalance = None,
+    validation: HeldOut = 0.1,
+    train_samples: SampleCount = None,
+) -> Dataset:
+    """5,000 training and 8,000 test photographs, 96x96 colour, 10 classes.
+
+    Source: A. Coates, A. Ng and H. Lee, An Analysis of Single Layer Networks in Unsupervised
+    Feature Learning, 2011. The unlabelled images are not used.
+
+    Args:
+        seed: Chooses the validation samples and the subset.
+        root: Folder that holds ``stl10_binary``.
+        download: Fetch the files if they are not there.
+        binary: Separate the first half of the classes from the second (Z. Yuan et al., Large-scale
+            Robust Deep AUC Maximization, 2021).
+        imbalance: Train and validate on a long-tailed part, whose last class has this share of the
+            first one's samples; the test split stays balanced.
+        validation: Fraction or number of training samples to hold out.
+        train_samples: Number of training samples to use.
+    """
+    from torchvision.datasets import STL10  # takes seconds to import
+
+    train, test = open_splits(
+        "stl10",
+        STL10,
+        root=root,
+        folder="stl10_binary",
+        download=download,
+        parts=({"split": "train"}, {"split": "test"}),
+    )
+    classes = tuple(train.classes)
+
+    def arrays(part: Any) -> tuple[Pixels, Labels]:
+        labels = np.asarray(part.labels, dtype=np.int64)
+        if binary:
+            labels = (labels >= len(classes) // 2).astype(np.int64)
+        return np.ascontiguousarray(part.data), labels
+
+    return build_dataset(
+        "stl10",
+        train=arrays(train),
+        test=arrays(test),
+        classes=join_halves(classes) if binary else classes,
+        measure=partial(Images.measured, augmentation="crop_flip"),
+        imbalance=imbalance,
+        validation=validation,
+        train_samples=train_samples,
+        seed=seed,
+    )

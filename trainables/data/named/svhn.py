@@ -1,0 +1,63 @@
+"""Street View House Numbers."""
+
+import os
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from trainables.data.core.base import Dataset
+from trainables.data.core.splits import HeldOut, Imbalance, SampleCount, build_dataset
+from trainables.data.core.types import Labels, Pixels
+from trainables.data.kinds.samples import Images
+from trainables.data.named.torchvision_files import open_splits
+
+
+def load_svhn(
+    *,
+    seed: int,
+    root: str | os.PathLike[str],
+    download: bool = False,
+    imbalance: Imbalance = None,
+    validation: HeldOut = 0.1,
+    train_samples: SampleCount = None,
+) -> Dataset:
+    """73,257 training and 26,032 test photographs of digits, 32x32 colour, 10 classes.
+
+    Source: Y. Netzer et al., Reading Digits in Natural Images with Unsupervised Feature Learning,
+    2011.
+
+    Args:
+        seed: Chooses the validation samples and the subset.
+        root: Folder that holds ``train_32x32.mat`` and ``test_32x32.mat``.
+        download: Fetch the files if they are not there.
+        imbalance: Train and validate on a long-tailed part, whose last class has this share of the
+            first one's samples; the test split stays balanced.
+        validation: Fraction or number of training samples to hold out.
+        train_samples: Number of training samples to use.
+    """
+    from torchvision.datasets import SVHN  # takes seconds to import
+
+    train, test = open_splits(
+        "svhn",
+        SVHN,
+        root=root,
+        folder="train_32x32.mat",
+        download=download,
+        parts=({"split": "train"}, {"split": "test"}),
+    )
+
+    def arrays(part: Any) -> tuple[Pixels, Labels]:
+        return np.ascontiguousarray(part.data), np.asarray(part.labels, dtype=np.int64)
+
+    return build_dataset(
+        "svhn",
+        train=arrays(train),
+        test=arrays(test),
+        classes=tuple("0123456789"),
+        measure=partial(Images.measured, augmentation="crop"),
+        imbalance=imbalance,
+        validation=validation,
+        train_samples=train_samples,
+        seed=seed,
+    )

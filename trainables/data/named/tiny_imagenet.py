@@ -1,0 +1,106 @@
+"""Tiny-ImageNet."""
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+
+from trainables.data.core.bad_samples import OnBadSample
+from trainables.data.core.base import Dataset
+from trainables.data.core.splits import HeldOut, Imbalance, SampleCount, build_dataset
+from trainables.data.core.types import Labels
+from trainables.data.kinds.samples import Images
+from trainables.data.readers.image_folder import read_images
+from trainables.data.readers.storing import Cache, Storage
+from trainables.plugins.components import Range
+
+
+def load_tiny_imagenet(
+    *,
+    seed: int,
+    root: str | os.PathLike[str],
+    image_size: Annotated[int, Range(1)] | None = None,
+    imbalance: Imbalance = None,
+    on_bad_sample: OnBadSample = "error",
+    storage: Storage = None,
+    cache: Cache = None,
+    validation: HeldOut = 10_000,
+    train_samples: SampleCount = None,
+) -> Dataset:
+    """100,000 images to train on and 10,000 for the test, 64x64 colour, 200 classes.
+
+    The published validation images, whose labels are known, are the test split; 50 images of each
+    class are held out for validation by default, as the calibration literature does.
+
+    Source: Y. Le and X. Yang, Tiny ImageNet Visual Recognition Challenge, 2015.
+
+    Args:
+        seed: Chooses the validation samples and the subset.
+        root: The unpacked ``tiny-imagenet-200``, or the folder that holds it.
+        image_size: Bring images to this height and width.
+        imbalance: Train and validate on a long-tailed part, whose last class has this share of the
+            first one's samples; the test split stays balanced.
+        on_bad_sample: ``skip`` passes over images that cannot be read, and counts them.
+        storage: Where they are held: decoded in ``memory``, or encoded on the disk to ``stream``
+            them; by default their size decides.
+        cache: Folder of what is streamed (``~/.cache/calsweep``).
+        validation: Fraction or number of training samples to hold out.
+        train_samples: Number of training samples to use.
+    """
+    place = Path(root).expanduser()
+    inner = place / "tiny-imagenet-200"
+    place = inner if inner.is_dir() else place
+    annotations = place / "val" / "val_annotations.txt"
+    if not annotations.is_file():
+        raise FileNotFoundError(
+            f"dataset 'tiny_imagenet': {annotations} does not exist; set root to the unpacked "
+            "tiny-imagenet-200"
+        )
+    codes = sorted(folder.name for folder in (place / "train").iterdir() if folder.is_dir())
+    train_files = [sorted((place / "train" / code / "images").glob("*.JPEG")) for code in codes]
+    train_labels = np.repeat(np.arange(len(codes)), [len(files) for files in train_files])
+    test_files, test_labels = _test_images(annotations, codes)
+    files = [[file for found in train_files for file in found], test_files]
+    images, kept, notes = read_images(
+        files,
+        image_size=image_size,
+        on_bad_sample=on_bad_sample,
+        storage=storage,
+        cache=cache,
+    )
+    return build_dataset(
+        "tiny_imagenet",
+        train=(images[0], train_labels[kept[0]]),
+        test=(images[1], test_labels[kept[1]]),
+        classes=_names(place / "words.txt", codes),
+        measure=partial(Images.measured, augmentation="crop_flip"),
+        imbalance=imbalance,
+        validation=validation,
+        train_samples=train_samples,
+        seed=seed,
+        notes=notes,
+    )
+
+
+def _test_images(annotations: Path, codes: list[str]) -> tuple[list[Path], Labels]:
+    """Files and labels of lines ``val_0.JPEG<tab>n03444034<tab>...``."""
+    files, labels = [], []
+    for number, line in enumerate(annotations.read_text().splitlines(), start=1):
+        name, code = line.split("\t")[:2]
+        if code not in codes:
+            raise ValueError(f"{annotations}, line {number}: train has no class {code!r}")
+        files.append(annotations.parent / "images" / name)
+        labels.append(codes.index(code))
+    return files, np.array(labels, dtype=np.int64)
+
+
+def _names(words: Path, codes: list[str]) -> tuple[str, ...]:
+    """The first word for each class, or its code where there is none or it is not the only one."""
+    lines = words.read_text().splitlines() if words.is_file() else []
+    known = dict(line.split("\t", 1) for line in lines if "\t" in line)
+    names = [known.get(code, code).split(",")[0] for code in codes]
+    return tuple(
+        name if names.count(name) == 1 else code for name, code in zip(names, codes, strict=True)
+    )

@@ -1,0 +1,237 @@
+"""Images whose every pixel has a class, in the form of PASCAL VOC."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Final
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from trainables.data.core.bad_samples import BadSamples, OnBadSample, settle
+from trainables.data.core.base import Dataset
+from trainables.data.core.splits import HeldOut, SampleCount, build_dataset
+from trainables.data.core.tasks import IGNORED, EachPixel
+from trainables.data.core.types import Pixels
+from trainables.data.kinds.samples import SegmentedImages
+from trainables.data.readers.images import Encoded
+from trainables.data.readers.storing import Cache, ImagePart, Storage, hold_images, origin_of
+from trainables.plugins.components import Range
+
+_CLASSES: Final = (
+    "background",
+    "aeroplane",
+    "bicycle",
+    "bird",
+    "boat",
+    "bottle",
+    "bus",
+    "car",
+    "cat",
+    "chair",
+    "cow",
+    "diningtable",
+    "dog",
+    "horse",
+    "motorbike",
+    "person",
+    "pottedplant",
+    "sheep",
+    "sofa",
+    "train",
+    "tvmonitor",
+)
+_SUFFIXES: Final = (".jpg", ".jpeg", ".png")
+
+
+def load_voc(
+    *,
+    seed: int,
+    root: str | os.PathLike[str],
+    classes: tuple[str, ...] | None = None,
+    image_size: Annotated[int, Range(8)] = 256,
+    pixels: Annotated[int, Range(1)] = 100,
+    on_bad_sample: OnBadSample = "error",
+    storage: Storage = None,
+    cache: Cache = None,
+    validation: HeldOut = 0.2,
+    train_samples: SampleCount = None,
+) -> Dataset:
+    """Segmentation: a class for each pixel. PASCAL VOC 2012, or your own data in its form.
+
+    ``JPEGImages/NAME.jpg`` (or ``.png``), ``SegmentationClass/NAME.png`` with the class of each
+    pixel (8 bits, of a palette or grey; 255 counts nowhere), and the names in
+    ``ImageSets/Segmentation/train.txt`` and ``val.txt``. The published validation images, whose
+    labels are known, are the test split; images, not pixels, are held out of the others.
+
+    Source: M. Everingham et al., The PASCAL Visual Object Classes Challenge: A Retrospective, 2015.
+
+    Args:
+        seed: Chooses the validation images and the subset.
+        root: Folder that holds these folders, or ``VOCdevkit/VOC2012`` with them.
+        classes: Names, in the order of the pixels' numbers; by default the 21 of PASCAL VOC.
+        image_size: Resize the shorter side to this and crop the centre; of a mask to the nearest
+            pixel.
+        pixels: How many pixels of each image, the same ones each time, are judged. Training takes
+            all.
+        on_bad_sample: ``skip`` passes over images that cannot be used, and counts them.
+        storage: Where images are held: decoded in ``memory``, or encoded on the disk to ``stream``
+            them; by default their size decides. Masks are in memory.
+        cache: Folder of what is streamed (``~/.cache/calsweep``).
+        validation: Fraction or number of training images to hold out.
+        train_samples: Number of training images to use.
+    """
+    place = _find(Path(root).expanduser())
+    names = _CLASSES if classes is None else tuple(classes)
+    if not 2 <= len(names) <= IGNORED:
+        raise ValueError(f"classes has {len(names)} names; allowed: 2 to {IGNORED}")
+    lists = [_Listed.read(place, part) for part in ("train", "val")]
+    bad = [BadSamples(len(each.names), each.where) for each in lists]
+    masks = [
+        _read_masks(listed, faults, image_size, len(names))
+        for listed, faults in zip(lists, bad, strict=True)
+    ]
+    parts = [
+        ImagePart(partial(_contents, each.images), faults, partial(origin_of, each.images))
+        for each, faults in zip(lists, bad, strict=True)
+    ]
+    images = hold_images(parts, image_size=image_size, storage=storage, cache=cache)
+    notes = settle(bad, on_bad_sample)
+    train, test = (
+        (held[faults.good()], mask[faults.good()])
+        for held, mask, faults in zip(images, masks, bad, strict=True)
+    )
+    return build_dataset(
+        "voc",
+        train=train,
+        test=test,
+        classes=names,
+        measure=partial(SegmentedImages.measured, augmentation="crop_flip"),
+        task=EachPixel(pixels),
+        validation=validation,
+        train_samples=train_samples,
+        seed=seed,
+        notes=notes,
+    )
+
+
+def _find(root: Path) -> Path:
+    for place in (root, root / "VOCdevkit" / "VOC2012"):
+        if (place / "SegmentationClass").is_dir():
+            return place
+    raise FileNotFoundError(
+        f"root={root} has no folder 'SegmentationClass', nor has its folder VOCdevkit/VOC2012"
+    )
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """The images that a file lists.
+
+    Attributes:
+        file: The file.
+        lines: Of each image, from 1.
+        names: Likewise.
+        images: Their files, which may not be there.
+        masks: Likewise.
+    """
+
+    file: Path
+    lines: list[int]
+    names: list[str]
+    images: list[Path]
+    masks: list[Path]
+
+    @classmethod
+    def read(cls, place: Path, part: str) -> "_Listed":
+        file = place / "ImageSets" / "Segmentation" / f"{part}.txt"
+        try:
+            lines = file.read_text(encoding="utf-8").splitlines()
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{file} cannot be read ({error}); it lists images by name") from None
+        found = [(n, line.strip()) for n, line in enumerate(lines, 1) if line.strip()]
+        if not found:
+            raise ValueError(f"{file} lists no image")
+        numbers, names = ([*each] for each in zip(*found, strict=True))
+        return cls(
+            file,
+            numbers,
+            names,
+            [_image_of(place, name) for name in names],
+            [place / "SegmentationClass" / f"{name}.png" for name in names],
+        )
+
+    def where(self, index: int) -> str:
+        return f"{self.file}, line {self.lines[index]}, {self.names[index]}"
+
+
+def _image_of(place: Path, name: str) -> Path:
+    places = [place / "JPEGImages" / f"{name}{suffix}" for suffix in _SUFFIXES]
+    return next((path for path in places if path.is_file()), places[0])
+
+
+def _contents(files: list[Path]) -> Iterator[Encoded]:
+    for file in files:
+        try:
+            yield file.read_bytes()
+        except OSError as error:
+            yield f"{file.parent.name}/{file.name} cannot be read: {error.strerror}"
+
+
+def _read_masks(listed: _Listed, bad: BadSamples, image_size: int, num_classes: int) -> Pixels:
+    """The classes of pixels, (N, H, W); a row of an image that cannot be used means nothing."""
+    masks = np.full((len(listed.names), image_size, image_size), IGNORED, np.uint8)
+    for row, (image, mask) in enumerate(zip(listed.images, listed.masks, strict=True)):
+        try:
+            masks[row] = _read_mask(image, mask, image_size, num_classes)
+        except ValueError as error:
+            bad.add(row, f"{mask.parent.name}/{mask.name}: {error}")
+    return masks
+
+
+def _read_mask(image: Path, mask: Path, image_size: int, num_classes: int) -> Pixels:
+    """(H, W), uint8.
+
+    Raises:
+        ValueError: It cannot be used.
+    """
+    if not mask.is_file():
+        raise ValueError("there is no such mask")
+    try:
+        with Image.open(mask) as opened:
+            opened.load()
+            found = opened.copy()
+    except Exception as error:  # of a damaged image: by its format, and where it is damaged
+        raise ValueError(f"not a readable image ({error})") from None
+    if found.mode not in ("P", "L"):
+        raise ValueError(
+            f"pixels of mode {found.mode!r}; allowed: 8 bits, of a palette (P) or grey (L)"
+        )
+    wanted = _size_of(image)
+    if wanted is not None and found.size != wanted:
+        raise ValueError(
+            f"{found.width}x{found.height} pixels, while the image has {wanted[0]}x{wanted[1]}"
+        )
+    values = np.unique(np.asarray(found))
+    if len(wrong := values[(values >= num_classes) & (values != IGNORED)]):
+        raise ValueError(
+            f"class {wrong[0]}; allowed: 0 to {num_classes - 1}, and {IGNORED} for what counts "
+            "nowhere"
+        )
+    if found.size != (image_size, image_size):
+        found = ImageOps.fit(found, (image_size, image_size), Image.Resampling.NEAREST)
+    pixels = np.asarray(found)
+    if (pixels == IGNORED).all():
+        raise ValueError("no pixel has a class")
+    return pixels
+
+
+def _size_of(image: Path) -> tuple[int, int] | None:
+    """Width and height; None of one that cannot be read, which is reported where it is decoded."""
+    try:
+        with Image.open(image) as opened:
+            return opened.size
+    except Exception:  # as above
+        return None

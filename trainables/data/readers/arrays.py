@@ -1,0 +1,339 @@
+"""The user's own arrays, from NumPy's files or from memory."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trainables.data.core.bad_samples import BadSamples, OnBadSample, settle
+from trainables.data.core.base import Dataset
+from trainables.data.core.samples import Samples
+from trainables.data.core.splits import HeldOut, SampleCount, build_dataset, stratified_split
+from trainables.data.core.tasks import strata
+from trainables.data.core.types import Inputs
+from trainables.data.kinds.samples import Arrays, Images
+from trainables.data.labelling.labels import Values
+from trainables.data.labelling.targets import check_weights, index_targets
+from trainables.data.readers.files import PathOrUri, find_files
+from trainables.plugins.arguments import did_you_mean
+
+Pair = tuple[Any, Any] | tuple[Any, Any, Any]
+"""Samples (N, ...), labels (N,) or (N, K), and weights (N,) where given."""
+
+
+def load_npz(
+    *,
+    seed: int,
+    train: PathOrUri,
+    test: PathOrUri | None = None,
+    inputs: str = "x",
+    label: str = "y",
+    weight: str | None = None,
+    test_size: HeldOut = 0.2,
+    on_bad_sample: OnBadSample = "error",
+    validation: HeldOut = 0.1,
+    train_samples: SampleCount = None,
+) -> Dataset:
+    """Arrays (spectrograms, signals ...) and labels in .npz files, as np.savez writes them.
+
+    Numbers of shape (N, C, ...) are standardised by channel, or (N, D) by feature; uint8 of shape
+    (N, H, W), (N, C, H, W) or (N, H, W, C) are images.
+
+    Args:
+        seed: Chooses the validation samples and the subset.
+        train: Path or URI (``s3://``, ``gs://`` ...) of a file, of a folder of such files, or a
+            pattern such as ``parts/*.npz``.
+        test: Likewise; without it ``test_size`` makes the test split of ``train``.
+        inputs: Name of the array of samples.
+        label: Name of the array of labels: words or integers from 0, (N,); class probabilities,
+            numbers (N, K), each row summing to 1; or truth values (N, L), whether each of several
+            labels is there.
+        weight: Name of the array of weights (N,): how much each sample counts in training.
+        test_size: Fraction or number of samples for the test split, the same for every seed.
+        on_bad_sample: ``skip`` passes over samples that cannot be used, and counts them.
+        validation: Fraction or number of training samples to hold out.
+        train_samples: Number of training samples to use.
+    """
+    keys = {"inputs": inputs, "label": label}
+    weighted = keys if weight is None else {**keys, "weight": weight}
+    return dataset_from_arrays(
+        "npz",
+        _read_npz("train", train, weighted),
+        None if test is None else _read_npz("test", test, keys),
+        where=(f"train={train}", f"test={test}"),
+        test_size=test_size,
+        on_bad_sample=on_bad_sample,
+        validation=validation,
+        train_samples=train_samples,
+        seed=seed,
+    )
+
+
+def load_npy(
+    *,
+    seed: int,
+    train: PathOrUri,
+    train_labels: PathOrUri,
+    test: PathOrUri | None = None,
+    test_labels: PathOrUri | None = None,
+    test_size: HeldOut = 0.2,
+    on_bad_sample: OnBadSample = "error",
+    validation: HeldOut = 0.1,
+    train_samples: SampleCount = None,
+) -> Dataset:
+    """Arrays and labels in .npy files of their own; else as ``npz``.
+
+    Args:
+        seed: Chooses the validation samples and the subset.
+        train: Path or URI of the samples: a file, a folder of such files, or a pattern.
+        train_labels: Of their labels, as of ``npz``, in the same order.
+        test: As ``train``; without it ``test_size`` makes the test split of ``train``.
+        test_labels: As ``train_labels``.
+        test_size: Fraction or number of samples for the test split, the same for every seed.
+        on_bad_sample: ``skip`` passes over samples that cannot be used, and counts them.
+        validation: Fraction or number of training samples to hold out.
+        train_samples: Number of training samples to use.
+    """
+    if (test is None) != (test_labels is None):
+        raise ValueError("test and test_labels are given together or not at all")
+    pairs = [(_read_npy("train", train), _read_npy("train_labels", train_labels))]
+    if test is not None and test_labels is not None:
+        pairs.append((_read_npy("test", test), _read_npy("test_labels", test_labels)))
+    return dataset_from_arrays(
+        "npy",
+        pairs[0],
+        pairs[1] if test is not None else None,
+        where=(f"train={train}", f"test={test}"),
+        test_size=test_size,
+        on_bad_sample=on_bad_sample,
+        validation=validation,
+        train_samples=train_samples,
+        seed=seed,
+    )
+
+
+def dataset_from_arrays(
+    name: str,
+    train: Pair,
+    test: Pair | None = None,
+    *,
+    seed: int,
+    where: tuple[str, str] = ("train", "test"),
+    classes: tuple[str, ...] | None = None,
+    test_size: float | int = 0.2,
+    on_bad_sample: OnBadSample = "error",
+    validation: float | int = 0.1,
+    train_samples: int | None = None,
+) -> Dataset:
+    """A dataset of arrays in memory.
+
+    Args:
+        name: Of the dataset.
+        train: Samples and labels to train and validate on. Samples: uint8 of shape (N, H, W),
+            (N, C, H, W) or (N, H, W, C), which are images; or numbers of any shape (N, ...).
+            Labels: (N,), integers from 0, truth values or words; (N, K) numbers, the probability
+            of each class; or (N, L) truth values, whether each of several labels is there. A third
+            array, (N,), has weights: how much each sample counts in training.
+        test: The same without weights; None holds out ``test_size`` of ``train``.
+        seed: Chooses the validation samples and the subset.
+        where: What both are called, for messages.
+        classes: Class names; labels are then some of them, or positions among them.
+        test_size: Fraction or number of samples for the test split, the same for every seed.
+        on_bad_sample: ``skip`` passes over samples that cannot be used, and counts them.
+        validation: Fraction or number of training samples to hold out.
+        train_samples: Number of training samples to use.
+
+    Raises:
+        TypeError: These are no arrays of numbers.
+        ValueError: Shapes, labels or numbers of samples are wrong.
+    """
+    pairs = [train] if test is None else [train, test]
+    if len(pairs[-1]) == 3 and test is not None:
+        raise ValueError(f"{where[1]}: weights are for samples to train on; leave them out")
+    inputs, labels = [], []
+    for pair, part in zip(pairs, where, strict=False):
+        samples, values = as_arrays(pair, part)
+        inputs.append(samples)
+        labels.append(values)
+    bad = []
+    for samples, part in zip(inputs, where, strict=False):
+        bad.append(BadSamples(len(samples), partial(_name_row, part)))
+        if samples.dtype == np.float32:
+            finite = np.isfinite(samples).reshape(len(samples), -1).all(1)
+            for row in np.flatnonzero(~finite).tolist():
+                bad[-1].add(row, "a number is infinite or not a number")
+    train_targets, test_targets, names = index_targets(
+        labels[0], labels[-1], classes, (bad[0], bad[-1])
+    )
+    if len(train) == 3:
+        weights = check_weights(train[2], where[0], bad[0])
+        train_targets = replace(train_targets, weights=weights)
+    notes = settle(bad, on_bad_sample)
+    kept = [each.good() for each in bad]
+    if test is None:
+        test_targets = train_targets
+        kinds, known = strata(train_targets.labels[kept[0]], names)
+        rest, held = stratified_split(
+            kinds, test_size, seed=0, classes=known, option="test_size", needed=3
+        )
+        kept = [kept[0][rest], kept[0][held]]
+    images = inputs[0].dtype == np.uint8
+    measure: Callable[[Inputs], Samples] = Images.measured if images else Arrays.measured
+    return build_dataset(
+        name,
+        train=(inputs[0][kept[0]], train_targets[kept[0]]),
+        test=(inputs[-1][kept[-1]], test_targets[kept[-1]]),
+        classes=names,
+        measure=measure,
+        validation=validation,
+        train_samples=train_samples,
+        seed=seed,
+        notes=notes,
+    )
+
+
+def as_arrays(pair: Pair, where: str) -> tuple[Inputs, Values]:
+    """Samples as uint8 (N, C, H, W) or float32 (N, ...); labels as int64 or text (N,), or (N, K).
+
+    Args:
+        pair: See :func:`dataset_from_arrays`.
+        where: What it is called, for messages.
+
+    Raises:
+        TypeError: These are no arrays of numbers, or no labels.
+        ValueError: Their shapes are wrong.
+    """
+    samples, labels = as_inputs(pair[0], where), as_labels(pair[1], where)
+    if labels.shape[:1] != samples.shape[:1]:
+        raise ValueError(
+            f"{where}: there are {samples.shape[0]} samples, and labels of shape {labels.shape}"
+        )
+    return samples, labels
+
+
+def _name_row(part: str, row: int) -> str:
+    return f"{part}, row {row} (from 0)"
+
+
+def as_inputs(raw: Any, part: str) -> Inputs:
+    """Samples as uint8 (N, C, H, W) or float32 (N, ...).
+
+    Args:
+        raw: Numbers (N, ...); uint8 of shape (N, H, W), (N, C, H, W) or (N, H, W, C).
+        part: What they are called, for messages.
+
+    Raises:
+        TypeError: They are no numbers.
+        ValueError: They have one axis only, or there are none.
+    """
+    array = np.asarray(raw)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{part}: samples must be numbers, not {array.dtype}")
+    if array.ndim < 2 or array.size == 0:
+        raise ValueError(f"{part}: samples must be (N, ...), not of shape {array.shape}")
+    if array.dtype == np.uint8 and array.ndim in (3, 4):
+        return _channels_first(array)
+    return array.astype(np.float32, copy=False)
+
+
+def _channels_first(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Images (N, H, W), (N, C, H, W) or, with 1 or 3 channels, (N, H, W, C) as (N, C, H, W)."""
+    if images.ndim == 3:
+        return images[:, np.newaxis]
+    channels = (1, 3)
+    if images.shape[3] in channels and images.shape[1] not in channels:
+        return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+    return images
+
+
+def as_labels(raw: Any, part: str) -> Values:
+    """Labels (N,) as int64 or text, class probabilities (N, K) as float64, or several labels.
+
+    Args:
+        raw: Integers, truth values or words; or, of two axes, numbers, or truth values.
+        part: What they are called, for messages.
+
+    Raises:
+        TypeError: They are something else.
+        ValueError: They have another number of axes.
+    """
+    labels = np.asarray(raw)
+    if labels.ndim == 2 and labels.dtype.kind in "biuf":
+        return labels if labels.dtype.kind == "b" else labels.astype(np.float64)
+    if labels.ndim != 1:
+        raise ValueError(
+            f"{part}: labels must be (N,), class probabilities (N, K) or several labels (N, L), "
+            f"not of shape {labels.shape}"
+        )
+    if labels.dtype.kind in "US":
+        return labels.astype(np.str_)
+    if labels.dtype.kind == "b":
+        return np.where(labels, "true", "false").astype(np.str_)
+    if labels.dtype.kind in "iu":
+        return labels.astype(np.int64)
+    if labels.dtype == object and all(isinstance(label, str) for label in labels.ravel()):
+        return labels.astype(np.str_)
+    raise TypeError(
+        f"{part}: labels must be integers from 0, words, or true and false, not {labels.dtype}"
+    )
+
+
+def _read_npz(option: str, path: PathOrUri, keys: Mapping[str, str]) -> Any:
+    """The arrays that ``keys`` names, by option."""
+    found = []
+    for place, content in _contents(option, path, ".npz"):
+        arrays = _load(f"{option}={place}", content)
+        if not isinstance(arrays, Mapping):
+            raise ValueError(f"{option}={place} is no .npz file")
+        for name, key in keys.items():
+            if key not in arrays:
+                raise ValueError(
+                    f"{option}={place} has no array {key!r} (option {name})"
+                    f"{did_you_mean(key, list(arrays))}; its arrays: {', '.join(arrays)}"
+                )
+        found.append([_member(f"{option}={place}", arrays, key) for key in keys.values()])
+    return tuple(_joined(option, parts) for parts in zip(*found, strict=True))
+
+
+def _member(where: str, arrays: Mapping[str, Any], key: str) -> Any:
+    try:
+        return arrays[key]
+    except (ValueError, OSError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{where}: array {key!r} cannot be read ({error})") from error
+
+
+def _read_npy(option: str, path: PathOrUri) -> Any:
+    parts = [
+        _load(f"{option}={place}", content) for place, content in _contents(option, path, ".npy")
+    ]
+    return _joined(option, parts)
+
+
+def _contents(option: str, path: PathOrUri, suffix: str) -> list[tuple[str, bytes]]:
+    source, places = find_files(option, path, (suffix,))
+    contents = []
+    for place in places:
+        with source.open_input_stream(place, compression=None) as stream:
+            contents.append((place, stream.read()))
+    return contents
+
+
+def _load(where: str, content: bytes) -> Any:
+    try:
+        return np.load(io.BytesIO(content), allow_pickle=False)
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{where} is no file of NumPy arrays, or damaged ({error})") from error
+
+
+def _joined(option: str, parts: Any) -> Any:
+    try:
+        return np.concatenate(parts) if len(parts) > 1 else parts[0]
+    except ValueError as error:
+        raise ValueError(f"{option}: arrays of the files do not fit each other: {error}") from error

@@ -1,0 +1,267 @@
+"""Images in one folder per class: the user's own, and ImageNet."""
+
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+from trainables.contract.config import AugmentationName
+from trainables.data.core.bad_samples import BadSamples, OnBadSample, settle
+from trainables.data.core.base import Dataset
+from trainables.data.core.splits import (
+    HeldOut,
+    Imbalance,
+    SampleCount,
+    build_dataset,
+    stratified_split,
+)
+from trainables.data.core.types import Indices, Labels, Stored
+from trainables.data.kinds.samples import Images
+from trainables.data.readers.images import Encoded
+from trainables.data.readers.storing import Cache, ImagePart, Storage, hold_images, origin_of
+from trainables.plugins.components import Range
+
+SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+
+
+def load_image_folder(
+    *,
+    seed: int,
+    root: str | os.PathLike[str],
+    test_size: HeldOut = 0.2,
+    image_size: Annotated[int, Range(1)] | None = None,
+    on_bad_sample: OnBadSample = "error",
+    storage: Storage = None,
+    cache: Cache = None,
+    validation: HeldOut = 0.1,
+    train_samples: SampleCount = None,
+) -> Dataset:
+    """Images in ``root/train/<class>/`` and ``root/test/<class>/``, or in ``root/<class>/``.
+
+    In the second form ``test_size`` makes the test split, the same for every seed. Class names are
+    the names of the folders, sorted; images may lie deeper. Files that are no images by their
+    suffix, and all that is hidden (``.ipynb_checkpoints``, say), are passed over.
+
+    Args:
+        seed: Chooses the validation samples and the subset.
+        root: A local folder.
+        test_size: Fraction or number of images for the test split, where there is no ``root/test``.
+        image_size: Resize the shorter side to this and crop the centre; needed if sizes differ.
+        on_bad_sample: ``skip`` passes over images that cannot be read, and counts them.
+        storage: Where they are held: decoded in ``memory``, or encoded on the disk to ``stream``
+            them; by default their size decides.
+        cache: Folder of what is streamed (``~/.cache/calsweep``).
+        validation: Fraction or number of training images to hold out.
+        train_samples: Number of training images to use.
+    """
+    place = Path(root).expanduser()
+    if not place.is_dir():
+        raise FileNotFoundError(f"root={os.fspath(root)} is not a folder")
+    own_test = (place / "test").is_dir()
+    if own_test != (place / "train").is_dir():
+        missing = "train" if own_test else "test"
+        raise FileNotFoundError(f"root={place} has no folder {missing!r}; both or none are needed")
+    return read_folders(
+        "image_folder",
+        place / "train" if own_test else place,
+        place / "test" if own_test else None,
+        image_size=image_size,
+        on_bad_sample=on_bad_sample,
+        storage=storage,
+        cache=cache,
+        test_size=test_size,
+        validation=validation,
+        train_samples=train_samples,
+        seed=seed,
+    )
+
+
+def load_imagenet(
+    *,
+    seed: int,
+    root: str | os.PathLike[str],
+    image_size: Annotated[int, Range(1)] = 224,
+    imbalance: Imbalance = None,
+    on_bad_sample: OnBadSample = "error",
+    storage: Storage = None,
+    cache: Cache = None,
+    validation: HeldOut = 50_000,
+    train_samples: SampleCount = None,
+) -> Dataset:
+    """ImageNet in folders: 1,281,167 images to train on, and 50,000 for the test, 1000 classes.
+
+    The published validation images, whose labels are known, are the test split. In memory
+    ``image_size: 64`` takes 16 GB.
+
+    Source: O. Russakovsky et al., ImageNet Large Scale Visual Recognition Challenge, 2015.
+
+    Args:
+        seed: Chooses the validation samples and the subset.
+        root: Folder that holds ``train/<class>/`` and ``val/<class>/``.
+        image_size: Resize the shorter side to this and crop the centre.
+        imbalance: Train and validate on a long-tailed part, whose last class has this share of the
+            first one's samples; the test split stays balanced.
+        on_bad_sample: ``skip`` passes over images that cannot be read, and counts them.
+        storage: Where they are held: decoded in ``memory``, or encoded on the disk to ``stream``
+            them; by default their size decides.
+        cache: Folder of what is streamed (``~/.cache/calsweep``).
+        validation: Fraction or number of training samples to hold out.
+        train_samples: Number of training samples to use.
+    """
+    place = Path(root).expanduser()
+    for part in ("train", "val"):
+        if not (place / part).is_dir():
+            raise FileNotFoundError(f"root={os.fspath(root)} has no folder {part!r}")
+    return read_folders(
+        "imagenet",
+        place / "train",
+        place / "val",
+        image_size=image_size,
+        on_bad_sample=on_bad_sample,
+        storage=storage,
+        cache=cache,
+        augmentation="crop_flip",
+        imbalance=imbalance,
+        validation=validation,
+        train_samples=train_samples,
+        seed=seed,
+    )
+
+
+def read_folders(
+    name: str,
+    train: Path,
+    test: Path | None,
+    *,
+    image_size: int | None,
+    on_bad_sample: OnBadSample,
+    storage: Storage,
+    cache: Cache,
+    test_size: float | int = 0.2,
+    augmentation: AugmentationName = "none",
+    **splitting: Any,
+) -> Dataset:
+    """A dataset of images in a folder for each class.
+
+    Args:
+        name: Of the dataset.
+        train: Folder of the classes' folders.
+        test: The same; None holds out ``test_size``.
+        image_size: See :func:`load_image_folder`.
+        on_bad_sample: Likewise.
+        storage: Likewise.
+        cache: Likewise.
+        test_size: Likewise.
+        augmentation: The usual training augmentation.
+        **splitting: See :func:`~trainables.data.core.splits.build_dataset`.
+
+    Raises:
+        ValueError: There are fewer than two classes, a test class is unknown, images differ in
+            size or cannot be read, or all of them would not fit into memory.
+    """
+    train_files, train_labels, classes, empty = _find(train)
+    if len(classes) < 2:
+        raise ValueError(f"root={train} has images of {classes[0]!r} only; two classes are needed")
+    files, labels = [train_files], [train_labels]
+    if test is not None:
+        test_files, found, test_classes, more = _find(test)
+        empty += more
+        unknown = sorted(set(test_classes) - set(classes))
+        if unknown:
+            raise ValueError(
+                f"{test} has class {unknown[0]!r}, which {train} has not; "
+                f"known: {', '.join(classes)}"
+            )
+        files.append(test_files)
+        labels.append(np.array([classes.index(name) for name in test_classes])[found])
+    images, kept, notes = read_images(
+        files,
+        image_size=image_size,
+        on_bad_sample=on_bad_sample,
+        storage=storage,
+        cache=cache,
+    )
+    labels = [each[rows] for each, rows in zip(labels, kept, strict=True)]
+    if test is None:
+        rest, held = stratified_split(
+            labels[0], test_size, seed=0, classes=classes, option="test_size", needed=3
+        )
+        images, labels = [images[0][rest], images[0][held]], [labels[0][rest], labels[0][held]]
+    return build_dataset(
+        name,
+        train=(images[0], labels[0]),
+        test=(images[1], labels[1]),
+        classes=classes,
+        measure=partial(Images.measured, augmentation=augmentation),
+        notes=(*(f"{place} has no image and is left out" for place in empty), *notes),
+        **splitting,
+    )
+
+
+def read_images(
+    files: list[list[Path]],
+    *,
+    image_size: int | None,
+    on_bad_sample: OnBadSample,
+    storage: Storage,
+    cache: Cache,
+) -> tuple[list[Stored], list[Indices], tuple[str, ...]]:
+    """The images of one or two lists of files.
+
+    Returns:
+        Those that can be used, of one size and number of channels; their places in each list; and
+        notes for the user.
+
+    Raises:
+        ValueError: Images differ in size, cannot be read, or would not fit into memory.
+    """
+    bad = [BadSamples(len(part), partial(_name_file, part)) for part in files]
+    parts = [
+        ImagePart(partial(_contents, part), faults, partial(origin_of, part))
+        for part, faults in zip(files, bad, strict=True)
+    ]
+    images = hold_images(parts, image_size=image_size, storage=storage, cache=cache)
+    notes = settle(bad, on_bad_sample)
+    kept = [each.good() for each in bad]
+    return [each[rows] for each, rows in zip(images, kept, strict=True)], kept, notes
+
+
+def _contents(files: list[Path]) -> Iterator[Encoded]:
+    for file in files:
+        try:
+            yield file.read_bytes()
+        except OSError as error:
+            yield f"it cannot be read: {error}"
+
+
+def _name_file(files: list[Path], index: int) -> str:
+    return str(files[index])
+
+
+def _find(folder: Path) -> tuple[list[Path], Labels, tuple[str, ...], list[Path]]:
+    """Images, their labels, the classes, and folders without an image."""
+    empty: list[Path] = []
+    files: list[Path] = []
+    labels: list[int] = []
+    classes: list[str] = []
+    for place in sorted(folder.iterdir()):
+        if not place.is_dir() or place.name.startswith("."):
+            continue
+        found = [
+            file
+            for file in sorted(place.rglob("*"))
+            if file.suffix.lower() in SUFFIXES
+            and not any(part.startswith(".") for part in file.relative_to(place).parts)
+        ]
+        if not found:
+            empty.append(place)
+            continue
+        files += found
+        labels += [len(classes)] * len(found)
+        classes.append(place.name)
+    if not classes:
+        raise ValueError(f"{folder} has no folder of images; known suffixes: {', '.join(SUFFIXES)}")
+    return files, np.array(labels, dtype=np.int64), tuple(classes), empty

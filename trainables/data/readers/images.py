@@ -1,0 +1,171 @@
+"""From encoded images (PNG, JPEG ...) to one array."""
+
+import io
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from typing import TypeAlias
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from trainables.data.core.types import Pixels
+from trainables.data.readers.ahead import in_order
+
+Encoded: TypeAlias = bytes | str | None
+"""A file's content, why it cannot be read, or None where there is none."""
+
+THREADS = len(os.sched_getaffinity(0))
+"""That decode, as many as there are CPUs for this process."""
+
+AHEAD = 4 * THREADS
+"""Of decoded images, which may be large."""
+
+_CHUNK = 64
+# Measured on two cores: below some 100x100 pixels threads wait for each other's Python code and
+# take longer than one thread (32x32 JPEG, 900 bytes: 64 against 46 us); above, they pay.
+_BYTES_WORTH_A_THREAD = 3_000
+
+
+class OtherSize(str):
+    """That an image has another size than the others.
+
+    Attributes:
+        size: Its height and width.
+    """
+
+    __slots__ = ("size",)
+    size: tuple[int, int]
+
+    def __new__(cls, text: str, size: tuple[int, int]) -> "OtherSize":
+        """Such a fault in words."""
+        fault = super().__new__(cls, text)
+        fault.size = size
+        return fault
+
+
+def decode_images(
+    encoded: Iterable[Encoded],
+    count: int,
+    *,
+    image_size: int | None,
+    where: Callable[[int], str],
+    size: tuple[int, int] | None = None,
+    on_bad: Callable[[int, str], None] | None = None,
+) -> Pixels:
+    """Decodes images into one array.
+
+    Grey images stay grey if all are; one in colour makes all of them RGB. Transparency is dropped,
+    16-bit grey is reduced to 8.
+
+    Args:
+        encoded: ``count`` files' contents; may be a generator, so that they are never all in
+            memory.
+        count: N, at least 1.
+        image_size: Resize the shorter side to this and crop the centre; ``None`` takes images as
+            they are.
+        where: Names the image at an index, for messages.
+        size: Height and width that all must have; by default those of the first image.
+        on_bad: Gets the index of each image that cannot be used, and why; its row of the array
+            means nothing. By default that is an error.
+
+    Returns:
+        uint8, (N, 1 or 3, H, W).
+
+    Raises:
+        ValueError: An image is missing or not readable, or sizes differ and ``image_size`` is
+            ``None``; names the image.
+    """
+    stack = np.empty((0, 1, 0, 0), np.uint8)
+    refuse = on_bad or partial(_refuse, where=where)
+    for position, (_, image) in enumerate(decoded(encoded, image_size=image_size, size=size)):
+        if isinstance(image, str):
+            refuse(position, image)
+            continue
+        if not stack.size:
+            stack = np.zeros((count, 1, *image.shape[:2]), np.uint8)
+        if image.ndim == 3 and stack.shape[1] == 1:
+            stack = np.repeat(stack, 3, axis=1)
+        # A grey image is copied to every channel.
+        stack[position] = channels_first(image)
+    return stack
+
+
+def decoded(
+    encoded: Iterable[Encoded], *, image_size: int | None, size: tuple[int, int] | None = None
+) -> Iterator[tuple[Encoded, Pixels | str]]:
+    """Decodes images one after the other, some at a time where that pays.
+
+    Args:
+        encoded: Files' contents; never many of them are in memory.
+        image_size: See :func:`decode_images`.
+        size: Likewise.
+
+    Yields:
+        Each with its pixels, (H, W) or (H, W, 3), or with what is wrong with it.
+    """
+    remaining = iter(encoded)
+    with ThreadPoolExecutor(THREADS) as pool:
+        while chunk := list(islice(remaining, _CHUNK)):
+            total = sum(len(data or b"") for data in chunk)
+            threads = total >= _BYTES_WORTH_A_THREAD * len(chunk)
+            work = partial(decode, image_size=image_size)
+            found = in_order(pool.submit, work, chunk, AHEAD) if threads else map(work, chunk)
+            for data, image in zip(chunk, found, strict=True):
+                if isinstance(image, str):
+                    yield data, image
+                    continue
+                size = size or (image.shape[0], image.shape[1])
+                if image.shape[:2] == size:
+                    yield data, image
+                    continue
+                said = (
+                    f"{_size(image.shape)} pixels, while other images have {_size(size)}; set "
+                    "image_size to bring all to one size"
+                )
+                yield data, OtherSize(said, (image.shape[0], image.shape[1]))
+
+
+def channels_first(image: Pixels) -> Pixels:
+    """An image (H, W) as (1, H, W), or (H, W, 3) as (3, H, W)."""
+    return image[np.newaxis] if image.ndim == 2 else image.transpose(2, 0, 1)
+
+
+def _refuse(index: int, fault: str, *, where: Callable[[int], str]) -> None:
+    raise ValueError(f"{where(index)}: {fault}")
+
+
+def decode(data: Encoded, *, image_size: int | None) -> Pixels | str:
+    """An image, (H, W) or (H, W, 3), or what is wrong with it."""
+    if data is None or isinstance(data, str):
+        return data or "there is no image"
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            image.load()
+            return _to_array(image, image_size)
+    # What a damaged image raises depends on its format and on where it is damaged.
+    except Exception as error:
+        return f"not a readable image ({error})"
+
+
+def _to_array(image: Image.Image, image_size: int | None) -> Pixels:
+    if image.mode.startswith("I;16"):
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    elif image.mode in ("I", "F"):
+        raise ValueError(f"pixels of mode {image.mode!r}; 8 or 16 bits per channel are supported")
+    elif image.mode == "P":
+        image = image.convert("RGBA")  # straight to RGB warns about transparent palettes
+    mode = "L" if image.mode in ("1", "L", "LA", "La") else "RGB"
+    if image.mode != mode:
+        image = image.convert(mode)
+    if image_size is not None and image.size != (image_size, image_size):
+        image = ImageOps.fit(image, (image_size, image_size), Image.Resampling.BILINEAR)
+    # A quarter faster than np.asarray(image) for small images.
+    pixels = np.frombuffer(image.tobytes(), np.uint8)
+    return pixels.reshape(image.height, image.width, *((3,) if mode == "RGB" else ()))
+
+
+def _size(shape: tuple[int, ...]) -> str:
+    return f"{shape[0]}x{shape[1]}"

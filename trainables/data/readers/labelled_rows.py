@@ -1,0 +1,508 @@
+"""The user's own images, texts or table, with labels, in CSV or Parquet files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, Any, Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from trainables.data.core.bad_samples import BadSamples, OnBadSample, settle
+from trainables.data.core.base import Dataset, Targets
+from trainables.data.core.samples import Samples
+from trainables.data.core.splits import HeldOut, SampleCount, build_dataset, stratified_split
+from trainables.data.core.tasks import strata
+from trainables.data.kinds.samples import Images
+from trainables.data.kinds.subwords import Subwords
+from trainables.data.kinds.table import Columns, TableRows
+from trainables.data.kinds.tokens import Tokens, split_words
+from trainables.data.kinds.weighted_words import WeightedWords
+from trainables.data.labelling.labels import Values
+from trainables.data.labelling.targets import check_weights, index_targets
+from trainables.data.readers.files import PathOrUri
+from trainables.data.readers.images import Encoded
+from trainables.data.readers.rows import Form, Rows, open_rows
+from trainables.data.readers.storing import Cache, ImagePart, Storage, hold_images
+from trainables.plugins.components import Range
+
+Count: TypeAlias = Annotated[int, Range(1)]
+Names: TypeAlias = tuple[str, ...] | None
+TextForm: TypeAlias = Literal["sequence", "weighted_words"]
+
+
+def _load(
+    form: Form,
+    *,
+    seed: int,
+    train: PathOrUri,
+    test: PathOrUri | None = None,
+    label: str = "label",
+    labels: Names = None,
+    separator: str | None = None,
+    soft_labels: Names = None,
+    weight: str | None = None,
+    text: str | None = None,
+    image: str | None = None,
+    features: Names = None,
+    exclude: Names = None,
+    categorical: Names = None,
+    test_size: HeldOut = 0.2,
+    image_size: Count | None = None,
+    max_words: Count | None = None,
+    max_tokens: Count | None = None,
+    tokenizer: str | None = None,
+    text_form: TextForm | None = None,
+    on_bad_sample: OnBadSample = "error",
+    storage: Storage = None,
+    cache: Cache = None,
+    validation: HeldOut = 0.1,
+    train_samples: SampleCount = None,
+) -> Dataset:
+    """A table, texts or images with labels, from CSV files with a header or from Parquet files.
+
+    Without ``text``, ``image`` and ``features`` a column ``image`` of Parquet files is taken for
+    images; without one the rows are those of a table: every column but those of labels and weights
+    is a feature, numeric if it holds numbers or true and false, else categorical. Unquoted in CSV,
+    an empty value, NA, N/A, NaN and null are missing.
+
+    A column of images holds their paths, from the folder of the file. In Parquet files it may also
+    hold encoded images (PNG, JPEG ...) as binary values or, as Hugging Face writes them, in structs
+    with a field ``bytes``; and class names are taken from the schema's metadata, if there: Hugging
+    Face's ``ClassLabel``, or a key ``classes`` with names between commas.
+
+    Args:
+        form: Of the files.
+        seed: Chooses the validation samples and the subset.
+        train: Path or URI (``s3://``, ``gs://`` ...) of a file, of a folder of such files, or a
+            pattern such as ``parts/*.csv``.
+        test: Likewise; without it ``test_size`` makes the test split of ``train``.
+        label: Column of the labels: words, integers from 0, or true and false.
+        labels: In place of it, a column for each of several labels: is it there (1, true) or not?
+        separator: What parts several labels in the column ``label``, such as ``|``; an empty value
+            has none. ``labels`` then names those that count.
+        soft_labels: In place of it, a column for each class with its probability; a test split may
+            have certain labels all the same.
+        weight: Column of numbers: how much each sample counts in training.
+        text: Column of the texts.
+        image: Column of the images.
+        features: Columns of a table to learn from; by default all but those of labels and weights.
+        exclude: Columns of a table that are no features; in place of ``features``.
+        categorical: Which of them are categories although they hold numbers.
+        test_size: Fraction or number of samples for the test split, the same for every seed.
+        image_size: Resize the shorter side to this and crop the centre; needed if sizes differ.
+        max_words: Size of the vocabulary: the most frequent words of the training texts (50,000;
+            of a sequence 20,000).
+        max_tokens: Number of words, or tokens, to keep of each text: those with the largest weights
+            (512), of a sequence the first ones (256).
+        tokenizer: Name on the hub of Hugging Face's, or folder, of what cuts texts into tokens for
+            its encoders; by default texts are cut into words.
+        text_form: ``weighted_words`` for which words are in a text, with their TF-IDF weights;
+            ``sequence`` for its words in turn. By default what the model of the sweep takes.
+        on_bad_sample: ``skip`` passes over samples that cannot be used, and counts them.
+        storage: Where images are held: decoded in ``memory``, or encoded on the disk to
+            ``stream`` them; by default their size decides.
+        cache: Folder of what is streamed (``~/.cache/calsweep``).
+        validation: Fraction or number of training samples to hold out.
+        train_samples: Number of training samples to use.
+    """
+    parts = [open_rows(form, "train", train)]
+    if test is not None:
+        parts.append(open_rows(form, "test", test))
+    kind = _kind(parts[0], text=text, image=image, features=features)
+    _check_belongs(kind, "text", max_words=max_words, max_tokens=max_tokens, tokenizer=tokenizer)
+    _check_belongs(kind, "text", text_form=text_form)
+    _check_belongs(kind, "image", image_size=image_size, storage=storage, cache=cache)
+    _check_belongs(kind, "features", categorical=categorical, exclude=exclude)
+    target = _Target(label, labels, separator, soft_labels)
+    measure: Callable[[Any], Samples]
+    if kind == "text":
+        assert text is not None
+        read = partial(_read_texts, column=text)
+        measure = _measure_texts(max_words, max_tokens, tokenizer, text_form)
+    elif kind == "image":
+        hold = partial(hold_images, image_size=image_size, storage=storage, cache=cache)
+        read, measure = partial(_read_images, column=image or "image", hold=hold), Images.measured
+    else:
+        names = _feature_names(parts[0], features, exclude, {*target.columns, weight})
+        numbers, words = _features(parts, names, categorical or ())
+        read = partial(_read_table, numeric=numbers, categorical=words)
+        measure = partial(TableRows.measured, numeric=numbers, categorical=words)
+    bad = [BadSamples(part.count, part.where) for part in parts]
+    train_targets, test_targets, classes = _targets(parts, bad, target, weight)
+    raw = read(parts, bad)
+    notes = settle(bad, on_bad_sample)
+    kept = [part.good() for part in bad]
+    if test is None:
+        test_targets = train_targets
+        kinds, known = strata(train_targets.labels[kept[0]], classes)
+        rest, held = stratified_split(
+            kinds, test_size, seed=0, classes=known, option="test_size", needed=3
+        )
+        kept = [kept[0][rest], kept[0][held]]
+    return build_dataset(
+        form,
+        train=(raw[0][kept[0]], train_targets[kept[0]]),
+        test=(raw[-1][kept[-1]], test_targets[kept[-1]]),
+        classes=classes,
+        measure=measure,
+        notes=notes,
+        validation=validation,
+        train_samples=train_samples,
+        seed=seed,
+    )
+
+
+load_csv = partial(_load, "csv")
+load_parquet = partial(_load, "parquet")
+
+
+@dataclass(frozen=True)
+class _Target:
+    """The options that say where labels are."""
+
+    label: str
+    labels: Names
+    separator: str | None
+    soft_labels: Names
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All that are none of the features."""
+        several = () if self.separator else self.labels or ()
+        return (self.label, *(self.soft_labels or several))
+
+
+_WORDS = {"text": "texts", "image": "images", "features": "a table"}
+
+
+def _kind(rows: Rows, **columns: object) -> str:
+    """What the samples are, a key of ``_WORDS``; ``columns`` are those options."""
+    named = [name for name, given in columns.items() if given is not None]
+    if len(named) > 1:
+        raise ValueError(f"{' and '.join(named)} are given; give one of them")
+    if not named and "image" in rows.names and _is_image(rows, "image"):
+        return "image"
+    return named[0] if named else "features"
+
+
+def _check_belongs(kind: str, to: str, **options: object) -> None:
+    for option, value in options.items():
+        if value is not None and kind != to:
+            raise ValueError(
+                f"{option} belongs to {_WORDS[to]}, while the rows are read as {_WORDS[kind]}"
+            )
+
+
+_SEQUENCE = 256  # words or tokens, from the start of a text
+_WEIGHTED = 512  # different words of a text
+
+
+def _measure_texts(
+    words: int | None, tokens: int | None, tokenizer: str | None, form: TextForm | None
+) -> Callable[[Any], Samples]:
+    """How texts are made samples of; see the options of :func:`_load`."""
+    if tokenizer is not None:
+        if words is not None:
+            raise ValueError("max_words and tokenizer are given; a tokenizer has a vocabulary")
+        if form == "weighted_words":
+            raise ValueError("text_form: weighted_words is not possible together with tokenizer")
+        return partial(Subwords.measured, tokenizer=tokenizer, max_tokens=tokens or _SEQUENCE)
+    if form == "weighted_words":
+        return partial(
+            WeightedWords.measured, max_words=words or 50_000, max_tokens=tokens or _WEIGHTED
+        )
+    return partial(Tokens.measured, max_words=words or 20_000, max_tokens=tokens or _SEQUENCE)
+
+
+def _targets(
+    parts: list[Rows], bad: list[BadSamples], target: _Target, weight: str | None
+) -> tuple[Targets, Targets, tuple[str, ...]]:
+    """What the samples of the first and of the last part are labelled with, and class names."""
+    names = _names(parts[0], target)
+    values = [_labels(*each, target, names) for each in zip(parts, bad, strict=True)]
+    train, test, classes = index_targets(values[0], values[-1], names, (bad[0], bad[-1]))
+    if weight is not None:
+        weights = check_weights(_column_of_numbers(parts[0], weight, "weight"), "train", bad[0])
+        train = replace(train, weights=weights)
+    return train, test, classes
+
+
+def _is_image(rows: Rows, column: str) -> bool:
+    return rows.content(column, "image") not in ("number", "truth")
+
+
+def _names(rows: Rows, target: _Target) -> Names:
+    """Names of classes or of several labels; None where they are what is found in the column."""
+    if target.soft_labels is not None and (target.labels, target.separator) != (None, None):
+        raise ValueError("soft_labels are of one class of each sample; leave labels and separator")
+    if target.soft_labels is not None or target.labels is not None:
+        return tuple(target.soft_labels or target.labels or ())
+    if target.separator is None:
+        return _class_names(rows, target.label)
+    return tuple(sorted({name for each in _separated(rows, target) for name in each}))
+
+
+def _labels(rows: Rows, bad: BadSamples, target: _Target, names: Names) -> Values:
+    """Labels (N,), class probabilities (N, K), or which of several labels are there (N, L)."""
+    if target.separator is not None:
+        assert names is not None
+        return np.array([[name in each for name in names] for each in _separated(rows, target)])
+    if target.labels is not None:
+        return np.stack([_yes_or_no(rows, bad, each) for each in target.labels], 1)
+    columns, certain = target.soft_labels, target.label in rows.names
+    if columns is None or (rows.option == "test" and certain and columns[0] not in rows.names):
+        return _certain_labels(rows, bad, target.label)
+    return np.stack([_column_of_numbers(rows, each, "soft_labels") for each in columns], 1)
+
+
+def _separated(rows: Rows, target: _Target) -> list[set[str]]:
+    """The labels of each row."""
+    if rows.content(target.label, "label") not in ("text", "nothing"):
+        raise ValueError(
+            f"{rows.option}={rows.files[0].path}: column {target.label!r} holds "
+            f"{rows.type(target.label)}, not words that separator={target.separator!r} could part"
+        )
+    parted = ((value or "").split(target.separator) for value in rows.values(target.label))
+    return [{name for each in names if (name := each.strip())} for names in parted]
+
+
+def _yes_or_no(rows: Rows, bad: BadSamples, column: str) -> Values:
+    """Whether a label is there, (N,)."""
+    if rows.content(column, "labels") == "truth":
+        values = rows.column(column, pa.bool_()).cast(pa.uint8()).cast(pa.float64()).to_numpy()
+    else:
+        values = _column_of_numbers(rows, column, "labels")
+    for row in np.flatnonzero(~np.isin(values, (0, 1))).tolist():
+        found = "missing" if np.isnan(values[row]) else f"{values[row]:g}"
+        bad.add(row, f"{column} is {found}; allowed: 0 and 1, or true and false")
+    there: Values = values == 1
+    return there
+
+
+def _column_of_numbers(rows: Rows, column: str, option: str) -> Values:
+    """Numbers (N,), NaN where there is none."""
+    if rows.content(column, option) not in ("number", "nothing"):
+        raise ValueError(
+            f"{rows.option}={rows.files[0].path}: column {column!r} (option {option}) holds "
+            f"{rows.type(column)}, not numbers"
+        )
+    values: Values = rows.column(column, pa.float64()).to_numpy()
+    return values
+
+
+def _certain_labels(rows: Rows, bad: BadSamples, column: str) -> Values:
+    content = rows.content(column, "label")
+    kind = rows.type(column)
+    whole = content == "number" and not (pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+    if content not in ("text", "truth", "nothing") and not whole:
+        raise ValueError(
+            f"{rows.option}={rows.files[0].path}: column {column!r} holds {kind}; labels must be "
+            "integers, words, or true and false"
+        )
+    values = list(rows.values(column))
+    fill: Any = "" if content == "text" else 0
+    for row, value in enumerate(values):
+        if value is None:
+            bad.add(row, "there is no label (null)")
+            values[row] = fill
+        elif content == "truth":
+            values[row] = str(value).lower()
+    if content == "truth":
+        return np.array(list(map(str, values)), np.str_)
+    return np.array(values, np.str_ if content == "text" else np.int64)
+
+
+def _class_names(rows: Rows, label: str) -> tuple[str, ...] | None:
+    if b"classes" in rows.metadata:
+        return tuple(rows.metadata[b"classes"].decode().split(","))
+    described = json.loads(rows.metadata.get(b"huggingface", b"{}"))
+    names = described.get("info", {}).get("features", {}).get(label, {}).get("names")
+    return None if names is None else tuple(names)
+
+
+def _read_texts(parts: list[Rows], bad: list[BadSamples], *, column: str) -> list[Any]:
+    raw = []
+    for rows, faults in zip(parts, bad, strict=True):
+        content = rows.content(column, "text")
+        if content not in ("text", "nothing"):
+            raise ValueError(
+                f"{rows.option}={rows.files[0].path}: column {column!r} holds {rows.type(column)}, "
+                "not texts"
+            )
+        texts = np.array(list(rows.values(column)), dtype=object)
+        for row, text in enumerate(texts):
+            if text is None or not split_words(text):
+                faults.add(row, "there is no text" if not text else "there is no word in the text")
+        raw.append(texts)
+    return raw
+
+
+def _read_images(
+    parts: list[Rows],
+    bad: list[BadSamples],
+    *,
+    column: str,
+    hold: Callable[[list[ImagePart]], list[Any]],
+) -> list[Any]:
+    found = []
+    for rows, faults in zip(parts, bad, strict=True):
+        content = rows.content(column, "image")
+        if content not in ("bytes", "text", "nothing"):
+            raise ValueError(
+                f"{rows.option}={rows.files[0].path}: column {column!r} holds {rows.type(column)}; "
+                "images must be encoded files (PNG, JPEG ...) as binary values, structs with a "
+                "binary field 'bytes', or paths"
+            )
+        paths = content == "text"
+        contents = partial(_files if paths else _values, rows, column)
+        found.append(ImagePart(contents, faults, partial(_origin, rows, column, paths)))
+    return hold(found)
+
+
+def _values(rows: Rows, column: str) -> Iterator[Encoded]:
+    """The encoded images in a column."""
+    values = rows.values(column)
+    if pa.types.is_struct(rows.type(column)):
+        return (value and value["bytes"] for value in values)
+    return values
+
+
+def _files(rows: Rows, column: str) -> Iterator[Encoded]:
+    """The files at the paths of a column."""
+    for path, place in zip(rows.values(column), _places(rows, column), strict=True):
+        if place is None:
+            yield None
+            continue
+        try:
+            with rows.source.open_input_stream(place, compression=None) as stream:
+                yield stream.read()
+        except OSError as error:
+            yield f"{column}={path} cannot be read: {error}"
+
+
+def _places(rows: Rows, column: str) -> Iterator[str | None]:
+    """Paths in the file system: those of a column start at the folder of the file they are in."""
+    for row, path in enumerate(rows.values(column)):
+        inside = path is None or path.startswith("/")
+        yield path if inside else f"{rows.folder(row)}/{path}"
+
+
+def _origin(rows: Rows, column: str, paths: bool) -> object:
+    """Names, sizes and times of the files that images are in."""
+    files = [file.path for file in rows.files]
+    if paths:
+        files += [place for place in _places(rows, column) if place is not None]
+    found = rows.source.get_file_info(files)
+    return column, [(info.path, info.size, info.mtime_ns) for info in found]
+
+
+def _feature_names(
+    rows: Rows, features: Names, exclude: Names, targets: set[str | None]
+) -> list[str]:
+    """The columns to learn from."""
+    if features and exclude:
+        raise ValueError("features and exclude are given; give one of them")
+    if unknown := [name for name in exclude or () if name not in rows.names]:
+        raise ValueError(
+            f"exclude names {', '.join(unknown)}, no column of {rows.option}={rows.files[0].path}; "
+            f"its columns: {', '.join(rows.names)}"
+        )
+    out = {*targets, *(exclude or ())}
+    names = list(features or [name for name in rows.names if name not in out])
+    if targets & set(names) or not names:
+        raise ValueError(
+            f"features={names}: give one or more columns, without that of the labels or weights"
+        )
+    return names
+
+
+def _features(
+    parts: list[Rows], names: list[str], categorical: tuple[str, ...]
+) -> tuple[list[str], list[str]]:
+    """Numeric and categorical columns; complains about all columns that are neither."""
+    for name in categorical:
+        if name not in names:
+            raise ValueError(f"categorical names {name!r}, which is none of the features: {names}")
+    words, faults, bad = set(categorical), [], []
+    for name in names:
+        try:
+            if _holds_words(name, parts):
+                words.add(name)
+        except ValueError as error:
+            faults.append(str(error))
+            bad.append(name)
+    _refuse_columns(faults, bad)
+    return [n for n in names if n not in words], [n for n in names if n in words]
+
+
+def _refuse_columns(faults: list[str], names: list[str]) -> None:
+    """One message about all columns that cannot be features."""
+    if faults:
+        left_out = f"to leave them out: exclude: [{', '.join(names)}]"
+        raise ValueError("\n".join([*faults, left_out]))
+
+
+def _holds_words(name: str, parts: list[Rows]) -> bool:
+    """Whether a column holds words rather than numbers, in all parts alike."""
+    contents: dict[str, str] = {}
+    for rows in parts:
+        found = rows.content(name, "features")
+        if found in ("bytes", "other"):
+            raise ValueError(
+                f"{rows.option}={rows.files[0].path}: column {name!r} holds {rows.type(name)}; "
+                "features must be numbers, words, or true and false; if these are images, set "
+                f"image: {name}"
+            )
+        if found != "nothing":
+            contents[rows.option] = found
+    if "text" in contents.values() and len(set(contents.values())) > 1:
+        raise ValueError(
+            f"column {name!r} holds "
+            + ", ".join(f"{found} in {option}" for option, found in contents.items())
+            + "; it must hold the same in both"
+        )
+    return "text" in contents.values()
+
+
+def _read_table(
+    parts: list[Rows],
+    bad: list[BadSamples],
+    *,
+    numeric: list[str],
+    categorical: list[str],
+) -> list[Any]:
+    raw = []
+    for rows, faults in zip(parts, bad, strict=True):
+        columns = {name: _numbers(rows, name) for name in numeric}
+        columns |= {name: rows.column(name, pa.string()) for name in categorical}
+        for name in numeric:
+            for row in np.flatnonzero(np.isinf(columns[name].to_numpy())).tolist():
+                faults.add(row, f"{name} is infinite")
+        raw.append(Columns(pa.table(columns)))
+    _check_categories(parts[0], raw[0], categorical)
+    return raw
+
+
+def _numbers(rows: Rows, name: str) -> pa.ChunkedArray:
+    if rows.content(name, "features") == "truth":
+        return rows.column(name, pa.bool_()).cast(pa.uint8()).cast(pa.float64())
+    return rows.column(name, pa.float64())
+
+
+def _check_categories(rows: Rows, columns: Columns, categorical: list[str]) -> None:
+    """Texts and identifiers are no categories: nothing could be learnt from them."""
+    faults, bad = [], []
+    for name in categorical:
+        count = len(columns.table[name].unique())
+        if count > 100 and count > len(columns) / 2:
+            bad.append(name)
+            faults.append(
+                f"{rows.option}={rows.files[0].path}: column {name!r} holds {count:,} different "
+                f"values in {len(columns):,} rows, too many for categories; if these are the texts "
+                f"to classify, set text: {name}"
+            )
+    _refuse_columns(faults, bad)

@@ -1,0 +1,279 @@
+"""Rows of CSV and Parquet files: one file or many, read by column, each named for messages."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from trainables.data.readers.files import PathOrUri, find_files
+from trainables.plugins.arguments import did_you_mean
+
+Content = Literal["number", "text", "truth", "bytes", "nothing", "other"]
+"""What a column holds; ``nothing`` where every value is missing."""
+
+Form = Literal["csv", "parquet"]
+
+MISSING: Final = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
+"""What stands for a missing value in a CSV file, unless it is quoted."""
+
+_BUFFER: Final = 2**23
+"""Bytes read at a time; without, all that a row group has of a column, maybe all that there is."""
+
+
+def open_rows(form: Form, option: str, path: PathOrUri) -> Rows:
+    """Opens the files that a path names.
+
+    Args:
+        form: Of the files.
+        option: What the user calls the path, for messages.
+        path: See :func:`~trainables.data.readers.files.find_files`.
+
+    Raises:
+        FileNotFoundError: There is no file.
+        ValueError: A file cannot be read, or there are no rows.
+    """
+    kind = _CsvRows if form == "csv" else _ParquetRows
+    source, paths = find_files(option, path, (f".{form}",))
+    files = tuple(kind.open_file(option, source, name) for name in paths)
+    count = sum(file.count for file in files)
+    if count == 0:
+        raise ValueError(f"{option}={path} has no rows")
+    starts = tuple(accumulate((file.count for file in files[:-1]), initial=0))
+    return kind(option, source, files, starts, count)
+
+
+@dataclass(frozen=True)
+class File:
+    """One of the files.
+
+    Attributes:
+        path: In its file system.
+        schema: Names and types of its columns.
+        count: Number of its rows.
+        table: All of them, where it had to be read whole to be understood.
+    """
+
+    path: str
+    schema: pa.Schema
+    count: int
+    table: pa.Table | None = None
+
+
+@dataclass(frozen=True)
+class Rows(ABC):
+    """The rows of one or more files, numbered on from file to file.
+
+    Attributes:
+        option: What the user calls them, for messages.
+        source: Where the files are.
+        files: The files.
+        starts: Number of the first row of each.
+        count: Number of all rows.
+    """
+
+    option: str
+    source: fs.FileSystem
+    files: tuple[File, ...]
+    starts: tuple[int, ...]
+    count: int
+
+    @property
+    def names(self) -> list[str]:
+        """Columns of the first file."""
+        return list(self.files[0].schema.names)
+
+    @property
+    def metadata(self) -> dict[bytes, bytes]:
+        """What the first file says of itself."""
+        return self.files[0].schema.metadata or {}
+
+    def where(self, row: int) -> str:
+        """Names a row, for messages."""
+        file = bisect_right(self.starts, row) - 1
+        return f"{self.option}={self.files[file].path}, row {row - self.starts[file]} (from 0)"
+
+    def folder(self, row: int) -> str:
+        """The folder of the file that a row is in."""
+        return self.files[bisect_right(self.starts, row) - 1].path.rpartition("/")[0]
+
+    def content(self, column: str, option: str) -> Content:
+        """What a column holds, the same in all files.
+
+        Args:
+            column: Its name.
+            option: What the user named it by, for messages.
+
+        Raises:
+            ValueError: A file has no such column, or files differ in what it holds.
+        """
+        found: Content = "nothing"
+        for file in self.files:
+            schema = file.schema
+            if column not in schema.names:
+                raise ValueError(
+                    f"{self.option}={file.path} has no column {column!r} (option {option})"
+                    f"{did_you_mean(column, schema.names)}; its columns: {', '.join(schema.names)}"
+                )
+            here = _content(schema.field(column).type)
+            if here != "nothing" and found not in ("nothing", here):
+                raise ValueError(
+                    f"{self.option}={file.path}: column {column!r} holds {here}, while in "
+                    f"{self.files[0].path} it holds {found}"
+                )
+            found = here if here != "nothing" else found
+        return found
+
+    def type(self, column: str) -> pa.DataType:
+        """The type of a column in the first file."""
+        return self.files[0].schema.field(column).type
+
+    def column(self, name: str, kind: pa.DataType) -> pa.ChunkedArray:
+        """A whole column as one type.
+
+        Raises:
+            ValueError: A value does not fit the type.
+        """
+        chunks: list[pa.Array] = []
+        for file in self.files:
+            for chunk in self._read(file, name):
+                coded = pa.types.is_dictionary(chunk.type)
+                try:
+                    chunks.append((chunk.dictionary_decode() if coded else chunk).cast(kind))
+                except pa.ArrowInvalid as error:
+                    raise ValueError(
+                        f"{self.option}={file.path}: column {name!r}: {error}"
+                    ) from error
+        return pa.chunked_array(chunks, kind)
+
+    def values(self, name: str) -> Iterator[Any]:
+        """The values of a column as Python objects, never all of them in memory."""
+        for file in self.files:
+            for chunk in self._read(file, name):
+                yield from chunk.to_pylist()
+
+    @abstractmethod
+    def _read(self, file: File, column: str) -> Iterator[pa.Array]:
+        """The values of a column of one file, piece by piece."""
+
+    @classmethod
+    @abstractmethod
+    def open_file(cls, option: str, source: fs.FileSystem, path: str) -> File:
+        """Reads what a file holds, or all of it.
+
+        Raises:
+            ValueError: It cannot be read.
+        """
+
+
+class _ParquetRows(Rows):
+    def _read(self, file: File, column: str) -> Iterator[pa.Array]:
+        with _open_parquet(self.option, self.source, file.path) as opened:
+            try:
+                large = _content(file.schema.field(column).type) == "bytes"
+                size = 64 if large else 1024
+                for batch in opened.iter_batches(batch_size=size, columns=[column]):
+                    yield batch.column(0)
+            except (pa.ArrowException, OSError) as error:
+                raise ValueError(
+                    f"{self.option}={file.path}: column {column!r} cannot be read: the file is "
+                    f"truncated or damaged ({error})"
+                ) from error
+
+    @classmethod
+    def open_file(cls, option: str, source: fs.FileSystem, path: str) -> File:
+        with _open_parquet(option, source, path) as file:
+            return File(path, file.schema_arrow, file.metadata.num_rows)
+
+
+class _CsvRows(Rows):
+    """Read whole when opened, as only then the types of its columns are known."""
+
+    def _read(self, file: File, column: str) -> Iterator[pa.Array]:
+        assert file.table is not None
+        yield from file.table[column].chunks
+
+    @classmethod
+    def open_file(cls, option: str, source: fs.FileSystem, path: str) -> File:
+        table = _read_csv(option, source, path)
+        return File(path, table.schema, table.num_rows, table)
+
+
+def _open_parquet(option: str, source: fs.FileSystem, path: str) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path, filesystem=source, buffer_size=_BUFFER, pre_buffer=False)
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"{option}={path} is not a Parquet file ({error})") from error
+
+
+def _read_csv(option: str, source: fs.FileSystem, path: str) -> pa.Table:
+    faults: list[pa_csv.InvalidRow] = []
+
+    def note(row: pa_csv.InvalidRow) -> str:
+        faults.append(row)
+        return "skip"
+
+    try:
+        with source.open_input_stream(path) as stream:
+            table = pa_csv.read_csv(
+                stream,
+                parse_options=pa_csv.ParseOptions(
+                    newlines_in_values=True,
+                    invalid_row_handler=note,
+                ),
+                read_options=pa_csv.ReadOptions(use_threads=False),  # rows keep their numbers
+                convert_options=pa_csv.ConvertOptions(
+                    null_values=MISSING, strings_can_be_null=True, quoted_strings_can_be_null=False
+                ),
+            )
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"{option}={path} is not a readable CSV file ({error})") from error
+    if faults:
+        first = faults[0]
+        raise ValueError(
+            f"{option}={path}, row {first.number - 2} (from 0): {first.actual_columns} values, "
+            f"while the header names {first.expected_columns} columns: {first.text[:80]!r}"
+        )
+    _check_csv(f"{option}={path}", table)
+    return table
+
+
+def _check_csv(where: str, table: pa.Table) -> None:
+    names = table.column_names
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"{where}: two columns are called {twice[0]!r}")
+    mark = next((mark for mark in ";\t|" if len(names) == 1 and mark in names[0]), None)
+    if mark is not None:
+        raise ValueError(f"{where}: columns are parted by {mark!r}, while commas are expected")
+    for name in names:
+        if pa.types.is_binary(table[name].type):  # what Arrow makes of text that it cannot read
+            for row, value in enumerate(table[name].to_pylist()):
+                try:
+                    (value or b"").decode("utf-8")
+                except UnicodeDecodeError:
+                    raise ValueError(
+                        f"{where}, row {row} (from 0): {name} is not in UTF-8: {value[:80]!r}"
+                    ) from None
+
+
+def _content(kind: pa.DataType) -> Content:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
+        kind = kind.field("bytes").type  # an image as Hugging Face writes it
+    tests: dict[Content, Sequence[Any]] = {
+        "number": (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal),
+        "text": (pa.types.is_string, pa.types.is_large_string),
+        "truth": (pa.types.is_boolean,),
+        "bytes": (pa.types.is_binary, pa.types.is_large_binary),
+        "nothing": (pa.types.is_null,),
+    }
+    return next((name for name, each in tests.items() if any(t(kind) for t in each)), "other")

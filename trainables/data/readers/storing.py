@@ -1,0 +1,174 @@
+"""Where images are held: decoded in memory, or encoded on the disk."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import numpy as np
+from PIL import Image
+
+from trainables.data.core.bad_samples import BadSamples
+from trainables.data.core.types import Stored
+from trainables.data.readers.images import Encoded, OtherSize, decode_images
+from trainables.data.readers.streamed import keep_images
+from trainables.files.digests import digest_of
+
+Storage: TypeAlias = Literal["memory", "stream"] | None
+"""Where images are held; ``None`` leaves it to their size."""
+
+Cache: TypeAlias = str | os.PathLike[str] | None
+"""Folder of what is streamed; ``None`` is ``~/.cache/calsweep``."""
+
+# Arrays are held by the process that reads them and, for its trials, by Ray, and while they are
+# split once more.
+_SHARE_IN_MEMORY = 0.25
+_MOST_IN_MEMORY = 0.9
+
+
+@dataclass(frozen=True)
+class ImagePart:
+    """The images of a part of a dataset, where they were found.
+
+    Attributes:
+        contents: Gives the encoded images, one after the other, from the first.
+        bad: Takes those that cannot be used.
+        origin: Distinguishes them from other images, and from what was in their files before.
+    """
+
+    contents: Callable[[], Iterable[Encoded]]
+    bad: BadSamples
+    origin: Callable[[], object]
+
+
+def origin_of(files: Iterable[Path]) -> object:
+    """Names, sizes and times of those files that are there, for an :class:`ImagePart`."""
+    found = [(file, file.stat()) for file in files if file.is_file()]
+    return [(str(file.absolute()), stat.st_size, stat.st_mtime_ns) for file, stat in found]
+
+
+def hold_images(
+    parts: list[ImagePart], *, image_size: int | None, storage: Storage, cache: Cache
+) -> list[Stored]:
+    """The images of one or two parts, of one size and number of channels.
+
+    Args:
+        parts: Of the dataset.
+        image_size: See :func:`~trainables.data.readers.images.decode_images`.
+        storage: ``memory``, ``stream``, or None: streamed if decoded they would take more than a
+            quarter of this machine's memory.
+        cache: Folder of what is streamed.
+
+    Raises:
+        ValueError: They are to be held in memory, and would not fit; or the folder cannot be
+            written.
+    """
+    hold: Callable[..., Stored] = _decode
+    if _is_streamed(parts, image_size, storage):
+        hold = partial(_keep, folder=_folder(cache))
+    held: list[Stored] = []
+    for part in parts:
+        size: tuple[int, int] | None = tuple(held[0].shape[2:]) if held else None
+        faults = dict(part.bad.faults)
+        images = hold(part, image_size=image_size, size=size)
+        if size is None and (usual := _usual_size(part.bad)) is not None:
+            part.bad.faults = faults
+            images = hold(part, image_size=image_size, size=usual)
+        held.append(images)
+    return match_channels(*held)
+
+
+def _usual_size(bad: BadSamples) -> tuple[int, int] | None:
+    """The size that more images have than that of the first, if there is one."""
+    others = Counter(fault.size for fault in bad.faults.values() if isinstance(fault, OtherSize))
+    if not others:
+        return None
+    usual, count = others.most_common(1)[0]
+    return usual if count > bad.count - len(bad.faults) else None
+
+
+def _is_streamed(parts: list[ImagePart], image_size: int | None, storage: Storage) -> bool:
+    if storage == "stream":
+        return True
+    count = sum(part.bad.count for part in parts)
+    width, height = _size(parts[0].contents, image_size)
+    needed, available = 3 * count * width * height, _memory()
+    if storage is None:
+        return needed > _SHARE_IN_MEMORY * available
+    if needed > _MOST_IN_MEMORY * available:
+        raise ValueError(
+            f"storage=memory: {count:,} images of {width} x {height} pixels take "
+            f"{needed / 1e9:,.0f} GB; this machine has {available / 1e9:,.0f} GB; set a smaller "
+            "image_size, or storage to stream"
+        )
+    return False
+
+
+def _size(contents: Callable[[], Iterable[Encoded]], image_size: int | None) -> tuple[int, int]:
+    """Width and height of the images, as the first one that can be read has them."""
+    if image_size is not None:
+        return image_size, image_size
+    for data in islice(contents(), 64):
+        # What a damaged image raises depends on its format and on where it is damaged.
+        with suppress(Exception), Image.open(io.BytesIO(data)) as image:  # type: ignore[arg-type]
+            return image.size
+    return 0, 0
+
+
+def _memory() -> int:
+    """Bytes that the processes of this machine, or of this container, may have."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with suppress(OSError, ValueError):  # there is no such file, or it says "max"
+        return min(machine, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return machine
+
+
+def _folder(cache: Cache) -> Path:
+    if cache is not None:
+        return Path(cache).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "calsweep"
+
+
+def _decode(part: ImagePart, *, image_size: int | None, size: tuple[int, int] | None) -> Stored:
+    return decode_images(
+        part.contents(),
+        part.bad.count,
+        image_size=image_size,
+        where=part.bad.where,
+        size=size,
+        on_bad=part.bad.add,
+    )
+
+
+def _keep(
+    part: ImagePart, *, image_size: int | None, size: tuple[int, int] | None, folder: Path
+) -> Stored:
+    return keep_images(
+        part.contents(),
+        folder=folder,
+        key=digest_of(repr((part.origin(), image_size, size)).encode()),
+        image_size=image_size,
+        size=size,
+        on_bad=part.bad.add,
+    )
+
+
+def match_channels(*held: Stored) -> list[Stored]:
+    """Makes grey images RGB if others are RGB."""
+    channels = max(images.shape[1] for images in held)
+    matched: list[Stored] = []
+    for images in held:
+        if not isinstance(images, np.ndarray):
+            matched.append(images.with_channels(channels))
+        else:
+            grey = images.shape[1] < channels
+            matched.append(np.repeat(images, channels, axis=1) if grey else images)
+    return matched

@@ -1,0 +1,249 @@
+"""Images that stay encoded on the disk: data larger than memory.
+
+An Arrow file holds the encoded images of a part of a dataset, and what is known of each of them
+since all were decoded once, when it was written. It is memory-mapped: the processes of a machine
+share its pages, and the system takes back those that no one reads.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from trainables.data.core.types import Indices, Pixels
+from trainables.data.kinds.samples import channel_sums
+from trainables.data.readers.ahead import in_order
+from trainables.data.readers.images import (
+    AHEAD,
+    THREADS,
+    Encoded,
+    OtherSize,
+    channels_first,
+    decode,
+    decoded,
+)
+
+_SCHEMA = pa.schema(
+    [
+        ("image", pa.large_binary()),
+        ("fault", pa.string()),  # what is wrong with it
+        ("shape", pa.list_(pa.int32(), 3)),  # height, width, channels
+        ("sums", pa.list_(pa.int64(), 6)),  # of each channel's values, and of their squares
+    ]
+)
+_BATCH_ROWS, _BATCH_BYTES = 256, 2**22
+_DAMAGED = "{} is damaged; delete it, and it is written again: {}"
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedImages:
+    """Images of one size in a file, some of its rows: what stands in a split for their array.
+
+    It takes no more memory than the numbers of its rows, in any process that it is sent to.
+
+    Attributes:
+        path: Of the Arrow file, the same on every machine.
+        rows: (N,), of that file.
+        sample_shape: Channels, height and width of each.
+        image_size: See :func:`~trainables.data.readers.images.decode_images`.
+    """
+
+    path: str
+    rows: Indices
+    sample_shape: tuple[int, int, int]
+    image_size: int | None
+
+    dtype: ClassVar[Any] = np.dtype(np.uint8)
+    ndim: ClassVar[int] = 4
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the array that they stand for: (N, C, H, W)."""
+        return (len(self.rows), *self.sample_shape)
+
+    @property
+    def size(self) -> int:
+        """Values in that array."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of that array."""
+        return self.size
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, rows: Any) -> EncodedImages:
+        """Some of the images, still encoded."""
+        return replace(self, rows=self.rows[rows])
+
+    def with_channels(self, channels: int) -> EncodedImages:
+        """The same images; grey ones in each of so many channels."""
+        return replace(self, sample_shape=(channels, *self.sample_shape[1:]))
+
+    def read(self) -> Pixels:
+        """All of them decoded: uint8, (N, C, H, W).
+
+        Raises:
+            ValueError: The file is not on this machine, or it is damaged.
+        """
+        pixels = np.empty(self.shape, np.uint8)
+        for place, data in zip(pixels, self._encoded(), strict=True):
+            place[:] = self._decode(data)
+        return pixels
+
+    def each(self) -> Iterator[Pixels]:
+        """One after the other decoded, (C, H, W), by as many threads as there are CPUs.
+
+        Raises:
+            ValueError: See :meth:`read`.
+        """
+        with ThreadPoolExecutor(THREADS) as pool:
+            for image in in_order(pool.submit, self._decode, self._encoded(), AHEAD):
+                yield np.ascontiguousarray(np.broadcast_to(image, self.sample_shape))
+
+    def sums(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Sums over all images of the values of each channel, and of their squares: twice (C,)."""
+        values = _numbers(self.path, "sums")[self.rows].sum(axis=0)
+        channels = self.sample_shape[0]
+        return values[:channels], values[3 : 3 + channels]
+
+    def _encoded(self) -> Iterator[bytes]:
+        reader, starts = _opened(self.path)
+        batches = np.searchsorted(starts, self.rows, side="right") - 1
+        for row, batch in zip(self.rows.tolist(), batches.tolist(), strict=True):
+            column = reader.get_batch(batch).column("image")
+            yield column[row - int(starts[batch])].as_py()
+
+    def _decode(self, data: bytes) -> Pixels:
+        image = decode(data, image_size=self.image_size)
+        if isinstance(image, str):
+            raise ValueError(_DAMAGED.format(self.path, image))
+        return channels_first(image)
+
+
+def keep_images(
+    encoded: Iterable[Encoded],
+    *,
+    folder: Path,
+    key: str,
+    image_size: int | None,
+    size: tuple[int, int] | None,
+    on_bad: Callable[[int, str], None],
+) -> EncodedImages:
+    """Images of a part of a dataset, kept encoded in a file.
+
+    Args:
+        encoded: Files' contents, looked at only where the file is not there yet.
+        folder: Where it is kept.
+        key: Distinguishes the file from that of other images, or of these with other options.
+        image_size: See :func:`~trainables.data.readers.images.decode_images`.
+        size: Likewise.
+        on_bad: Gets the index of each image that cannot be used, and why.
+
+    Raises:
+        ValueError: The folder cannot be written, or the file there is damaged.
+    """
+    path = folder.absolute() / f"images-{key}.arrow"
+    if not path.exists():
+        _write(path, decoded(encoded, image_size=image_size, size=size))
+    shapes = _numbers(str(path), "shape")
+    height, width, _ = next((shape for shape in shapes.tolist() if all(shape)), (0, 0, 1))
+    for row, fault in _faults(str(path)):
+        found: tuple[int, int] = tuple(shapes[row, :2].tolist())
+        on_bad(row, OtherSize(fault, found) if all(found) else fault)
+    channels = int(shapes[:, 2].max())
+    everything = np.arange(len(shapes))
+    return EncodedImages(str(path), everything, (channels, height, width), image_size)
+
+
+def _write(path: Path, images: Iterable[tuple[Encoded, Pixels | str]]) -> None:
+    """Write the file whole or not at all; who writes the same at the same time does no harm."""
+    temporary = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(temporary, "xb") as file:
+            with pa.ipc.new_file(file, _SCHEMA) as writer:
+                for batch in _batches(images):
+                    writer.write_batch(batch)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise ValueError(
+            f"cache={path.parent} cannot be written: {error}; set cache to another folder"
+        ) from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _batches(images: Iterable[tuple[Encoded, Pixels | str]]) -> Iterator[pa.RecordBatch]:
+    rows: list[dict[str, Any]] = []
+    total = 0
+    for data, image in images:
+        rows.append(_row(data, image))
+        total += len(rows[-1]["image"])
+        if len(rows) == _BATCH_ROWS or total >= _BATCH_BYTES:
+            yield pa.RecordBatch.from_pylist(rows, _SCHEMA)
+            rows, total = [], 0
+    if rows:
+        yield pa.RecordBatch.from_pylist(rows, _SCHEMA)
+
+
+def _row(data: Encoded, image: Pixels | str) -> dict[str, Any]:
+    if isinstance(image, str):
+        size = image.size if isinstance(image, OtherSize) else (0, 0)
+        return {"image": b"", "fault": image, "shape": [*size, 0], "sums": [0] * 6}
+    sums = [np.broadcast_to(each, 3) for each in channel_sums(channels_first(image)[np.newaxis])]
+    shape = [*image.shape[:2], 1 if image.ndim == 2 else 3]
+    return {"image": data, "fault": None, "shape": shape, "sums": np.concatenate(sums)}
+
+
+def _numbers(path: str, column: str) -> npt.NDArray[Any]:
+    """A column of lists of all rows, (N, length of the lists)."""
+    chunks = [batch.column(column) for batch in _all_batches(path)]
+    return np.concatenate([np.asarray(c.flatten()).reshape(len(c), -1) for c in chunks])
+
+
+def _faults(path: str) -> Iterator[tuple[int, str]]:
+    """Rows whose images cannot be used, and why."""
+    for start, batch in zip(_opened(path)[1].tolist(), _all_batches(path), strict=True):
+        faults = batch.column("fault")
+        for row, fault in enumerate(faults.to_pylist() if faults.null_count < len(faults) else ()):
+            if fault is not None:
+                yield start + row, fault
+
+
+def _all_batches(path: str) -> Iterator[pa.RecordBatch]:
+    reader, _ = _opened(path)
+    return map(reader.get_batch, range(reader.num_record_batches))
+
+
+@lru_cache(maxsize=16)
+def _opened(path: str) -> tuple[Any, npt.NDArray[np.int64]]:
+    """The file, memory-mapped, and the first row of each of its record batches."""
+    try:
+        reader = pa.ipc.open_file(pa.memory_map(path))
+        counts = [reader.get_batch(index).num_rows for index in range(reader.num_record_batches)]
+    except FileNotFoundError:
+        raise ValueError(
+            f"{socket.gethostname()} has no {path}, from which images are streamed; set the "
+            "dataset's cache to a folder that all machines reach"
+        ) from None
+    except pa.ArrowInvalid as error:
+        raise ValueError(_DAMAGED.format(path, error)) from error
+    return reader, np.cumsum([0, *counts[:-1]])

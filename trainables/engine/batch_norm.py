@@ -1,0 +1,176 @@
+"""Batch normalisation over the workers of a trial, and as part of convolutions in evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch import distributed as dist
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from trainables.runtime.distributed import world_size
+
+_BatchNorm: TypeAlias = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm
+_PLAIN = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+_KNOWN = ("torch.nn.", "trainables.models.")  # modules' packages
+
+
+@contextmanager
+def folded(model: nn.Module) -> Iterator[None]:
+    """Within it, a batch norm behind a convolution is part of that: eval mode only.
+
+    The outputs are the same but for rounding; a small network takes half the time on a CPU. A
+    network with layers of others is left as it is, as they might look between the two.
+    """
+    modules = list(model.modules())
+    known = all(type(module).__module__.startswith(_KNOWN) for module in modules)
+    pairs = [
+        (layers, place, first, second)
+        for layers in modules
+        if known and type(layers) is nn.Sequential
+        for place, (first, second) in enumerate(pairwise(layers))
+        if type(first) is nn.Conv2d
+        and type(second) is nn.BatchNorm2d
+        and second.track_running_stats
+    ]
+    try:
+        for layers, place, first, second in pairs:
+            layers[place], layers[place + 1] = fuse_conv_bn_eval(first, second), nn.Identity()
+        yield
+    finally:
+        for layers, place, first, second in pairs:
+            layers[place], layers[place + 1] = first, second
+
+
+def synchronised(model: nn.Module, device: torch.device) -> nn.Module:
+    """The model with batch statistics taken over all workers; its parameters stay the same ones.
+
+    On a GPU by torch's ``SyncBatchNorm``, which runs there only; on a CPU by the one here. timm's
+    ``BatchNormAct2d`` keeps its activation and its dropout.
+
+    Raises:
+        ValueError: A layer is another kind of batch normalisation, of which it is not known what
+            else it does.
+    """
+    for parent, name, layer in _batch_norms(model):
+        on_gpu = device.type == "cuda"
+        setattr(parent, name, _on_gpu(layer) if on_gpu else _SynchronisedBatchNorm(layer))
+    return model
+
+
+def _batch_norms(model: nn.Module) -> list[tuple[nn.Module, str, _BatchNorm]]:
+    found = [
+        (parent, name, layer)
+        for parent in model.modules()
+        for name, layer in parent.named_children()
+        if isinstance(layer, _PLAIN)
+    ]
+    for _, name, layer in found:
+        if type(layer) not in _PLAIN and not _has_activation(layer):
+            kind = type(layer)
+            raise ValueError(
+                f"sync_batch_norm: layer {name!r} is a {kind.__module__}.{kind.__qualname__}, of "
+                "which it is not known what it does besides; allowed: torch.nn's own batch norms "
+                "and timm's BatchNormAct2d; set training.sync_batch_norm to false"
+            )
+    return found
+
+
+def _has_activation(layer: _BatchNorm) -> bool:
+    """Whether it is timm's batch norm with dropout and an activation behind it."""
+    kind = type(layer)
+    return kind.__name__ == "BatchNormAct2d" and kind.__module__.startswith("timm.")
+
+
+def _on_gpu(layer: _BatchNorm) -> nn.Module:
+    if _has_activation(layer):
+        from timm.layers import convert_sync_batchnorm
+
+        return convert_sync_batchnorm(layer)  # type: ignore[no-any-return]
+    return nn.SyncBatchNorm.convert_sync_batchnorm(layer)  # type: ignore[no-any-return,no-untyped-call]
+
+
+class _SynchronisedBatchNorm(nn.Module):
+    """As ``torch.nn.SyncBatchNorm``, on any device and for shares of any size.
+
+    Statistics are float32 at least, whatever autocast makes of the input.
+
+    Args:
+        single: The layer that it takes the place of, with its parameters and buffers.
+    """
+
+    weight: nn.Parameter | None
+    bias: nn.Parameter | None
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    num_batches_tracked: Tensor | None
+
+    def __init__(self, single: _BatchNorm) -> None:
+        super().__init__()
+        self.eps, self.momentum = single.eps, single.momentum
+        for name in ("weight", "bias"):
+            self.register_parameter(name, getattr(single, name))
+        for name in ("running_mean", "running_var", "num_batches_tracked"):
+            self.register_buffer(name, getattr(single, name))
+        for name, layer in single.named_children():  # "drop" and "act" of timm's
+            self.add_module(name, layer)
+        self.train(single.training)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Of shape (n, C, ...), normalised; n may differ between workers."""
+        if self.training:
+            normed = self._normalise(input)
+        else:
+            mean, variance = self.running_mean, self.running_var
+            normed = F.batch_norm(
+                input, mean, variance, self.weight, self.bias, mean is None, eps=self.eps
+            )
+        for layer in self.children():
+            normed = layer(normed)
+        return normed
+
+    def _normalise(self, input: Tensor) -> Tensor:
+        dtype = input.dtype
+        input = input.to(torch.promote_types(dtype, torch.float32))
+        dims = [dim for dim in range(input.dim()) if dim != 1]
+        shape = [1, -1] + [1] * (input.dim() - 2)
+        count: Tensor = _AllReduce.apply(input.new_tensor(float(input.numel() // input.shape[1])))
+        mean = _AllReduce.apply(input.sum(dims)) / count
+        centred = input - mean.view(shape)
+        variance = _AllReduce.apply(centred.square().sum(dims)) / count
+        if self.running_mean is not None:
+            self._track(mean.detach(), variance.detach() * (count / (count - 1)))
+        normed: Tensor = centred * torch.rsqrt(variance + self.eps).view(shape)
+        if self.weight is not None and self.bias is not None:
+            normed = normed * self.weight.view(shape) + self.bias.view(shape)
+        return normed.to(dtype)
+
+    def _track(self, mean: Tensor, variance: Tensor) -> None:
+        assert self.num_batches_tracked is not None
+        assert self.running_mean is not None and self.running_var is not None
+        self.num_batches_tracked.add_(1)
+        share = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        self.running_mean.lerp_(mean, share)
+        self.running_var.lerp_(variance, share)
+
+
+class _AllReduce(torch.autograd.Function):
+    """The sum over workers; its gradient is the sum of theirs."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor) -> Tensor:
+        total = tensor.clone()
+        if world_size() > 1:
+            dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        total = grad.clone()
+        dist.all_reduce(total)
+        return total

@@ -1,0 +1,101 @@
+"""Batches of the training split as the model gets them: augmented, mixed, this worker's share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainables.contract.config import AugmentationName
+from trainables.data.core.samples import Samples
+from trainables.engine.feed import Batch, Feed
+from trainables.losses import CalibrationLoss
+from trainables.runtime.distributed import rank, world_size
+
+
+@dataclass(frozen=True)
+class TrainingBatch:
+    """What one worker trains on in one step.
+
+    Attributes:
+        inputs: (M, ...), for the model.
+        targets: Labels (M, ...), int64 or uint8; or class probabilities (M, K).
+        rows: (M,) int64, the number of each input's sample in the training split.
+        size: Samples of the batch over all workers.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    rows: Tensor
+    size: int
+
+
+class TrainingBatches:
+    """Prepares batches so that neither chance nor the result depends on the number of workers.
+
+    A worker reads its share of each batch only, but draws chance for all of it. A loss that
+    prepares batches itself may look across samples, so it gets the whole batch on every worker.
+
+    Args:
+        feed: Of the training split.
+        samples: What its samples are.
+        loss: Its ``prepare_batch`` is called if it has its own.
+        augmentation: Of the training.
+    """
+
+    def __init__(
+        self, feed: Feed, samples: Samples, loss: CalibrationLoss, augmentation: AugmentationName
+    ) -> None:
+        self._feed = feed
+        self._samples = samples
+        self._loss = loss
+        self._augmentation = augmentation
+
+    def __call__(
+        self, rows: Sequence[np.ndarray], generator: torch.Generator
+    ) -> Iterator[TrainingBatch]:
+        """Batches of these rows, in order.
+
+        Args:
+            rows: Row numbers of each batch over all workers.
+            generator: Of augmentation and mixing, on the device; equal on all workers.
+        """
+        if type(self._loss).prepare_batch is CalibrationLoss.prepare_batch:
+            read, prepare = [numbers[share_of(len(numbers))] for numbers in rows], self._share
+        else:
+            read, prepare = list(rows), self._by_loss
+        for numbers, batch in zip(rows, self._feed.batches(read), strict=True):
+            yield prepare(batch, len(numbers), generator)
+
+    def _share(self, batch: Batch, size: int, generator: torch.Generator) -> TrainingBatch:
+        stored, labels, rows = batch
+        start = share_of(size).start
+        inputs, targets = self._samples.prepare_with(
+            stored, labels, self._augmentation, generator, start, size
+        )
+        return TrainingBatch(inputs, targets, rows, size)
+
+    def _by_loss(self, batch: Batch, size: int, generator: torch.Generator) -> TrainingBatch:
+        stored, labels, rows = batch
+        inputs, targets = self._loss.prepare_batch(
+            stored,
+            labels,
+            augment=lambda each: self._samples.prepare(each, self._augmentation, generator),
+            generator=generator,
+        )
+        rows = rows.repeat(len(inputs) // size)  # of each view
+        if world_size() > 1:
+            places = torch.arange(len(inputs), device=inputs.device).view(-1, size)
+            mine = places[:, share_of(size)].flatten()
+            inputs, targets, rows = inputs[mine], targets[mine], rows[mine]
+        return TrainingBatch(inputs, targets, rows, size)
+
+
+def share_of(count: int) -> slice:
+    """This worker's part of a batch: parts differ by one sample at most, the larger ones first."""
+    each, more = divmod(count, world_size())
+    start = rank() * each + min(rank(), more)
+    return slice(start, start + each + (rank() < more))

@@ -1,0 +1,142 @@
+"""Weights of classes and of samples in training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from trainables.contract.config import ClassWeights
+from trainables.data.core.base import Dataset
+from trainables.losses import CalibrationLoss
+from trainables.runtime.distributed import all_gather
+
+_AT_ONCE = 2**22  # of labels, which are copied as larger numbers to be counted
+
+
+def class_weights(given: ClassWeights, labels: np.ndarray, num_classes: int) -> Tensor:
+    """The weight of each class.
+
+    Args:
+        given: A weight for each class; or ``balanced``, N / (K n_k), by which all classes count
+            alike (King and Zeng 2001; as in scikit-learn).
+        labels: int64, (N,) or, of several labels, (N, L); or masks (N, H, W), uint8; or class
+            probabilities (N, K); of the training split.
+        num_classes: K.
+
+    Returns:
+        (K,) float32; 0 for a class of which there is no sample.
+
+    Raises:
+        ValueError: There is not one weight for each class.
+    """
+    if given == "balanced":
+        soft = labels.dtype.kind == "f"
+        counts = labels.sum(0) if soft else _counts(labels, num_classes)
+        shares = np.divide(counts.sum(), num_classes * counts, where=counts > 0, out=0.0 * counts)
+        return torch.from_numpy(shares).float()
+    if len(given) != num_classes:
+        raise ValueError(
+            f"class_weights has {len(given)} weights, and there are {num_classes} classes; "
+            "allowed: balanced, or one weight for each class, in their order"
+        )
+    return torch.tensor(given)
+
+
+def _counts(labels: np.ndarray, num_classes: int) -> np.ndarray:
+    """How often each class is there; what is of none, as ignored pixels, is not counted."""
+    flat = labels.ravel()
+    parts = (flat[i : i + _AT_ONCE] for i in range(0, len(flat), _AT_ONCE))
+    counts = [np.bincount(part, minlength=num_classes)[:num_classes] for part in parts]
+    return np.asarray(np.sum(counts, 0))
+
+
+def can_be_weighted(loss: type[nn.Module]) -> bool:
+    """Whether a loss is a mean of terms of single samples of one class each."""
+    return (
+        issubclass(loss, CalibrationLoss)
+        and not loss.looks_across_batch
+        and not loss.mixes_inputs
+        and loss.trains_classifier
+    )
+
+
+def weighted(
+    logits: Tensor, targets: Tensor, weights: Tensor | None, of_samples: Tensor | None = None
+) -> Tensor:
+    """Logits whose loss has the gradient of a weighted mean, Σ w_i l_i / Σ w_i, not of the mean.
+
+    The loss's value stays the plain mean. Under ``torch.distributed`` the sums are over all
+    workers.
+
+    Args:
+        logits: (N, K), the worker's share of the batch.
+        targets: (N,) int64, or class probabilities (N, K).
+        weights: (K,), of the classes; None where they count alike.
+        of_samples: (N,); likewise. A sample's weight is the product of both.
+    """
+    own = logits.new_ones(len(logits)) if of_samples is None else of_samples
+    if weights is not None:
+        own = own * (targets @ weights if targets.is_floating_point() else weights[targets])
+    everyones = all_gather(own)
+    total = everyones.sum()
+    # Without any weight in the batch the gradient is 0.
+    scale = own / torch.where(total > 0, total, 1.0) * len(everyones)
+    scaled: Tensor = _ScaledGradient.apply(logits, scale.unsqueeze(1))
+    return scaled
+
+
+class Weights:
+    """How much classes and samples count in the training of one classifier.
+
+    Args:
+        given: ``training.class_weights``; None where classes count alike.
+        dataset: What it is trained on; its training split may have weights of samples.
+        device: Where it is trained.
+
+    Raises:
+        ValueError: There is not one weight for each class.
+    """
+
+    def __init__(self, given: ClassWeights | None, dataset: Dataset, device: torch.device) -> None:
+        train = dataset.train
+        self._of_classes = self._of_samples = None
+        if given is not None:
+            found = class_weights(given, train.targets, dataset.num_classes)
+            self._of_classes = found.to(device)
+        if train.weights is not None:
+            self._of_samples = torch.from_numpy(train.weights.copy()).to(device)
+
+    def applied(self, logits: Tensor, targets: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits and targets whose loss has the gradient of the weighted mean.
+
+        Args:
+            logits: (n, K), the worker's share of the batch.
+            targets: (n,) int64, or class probabilities (n, K).
+            rows: (n,) int64, number of each sample in the training split.
+        """
+        of_classes = self._of_classes
+        if of_classes is None and self._of_samples is None:
+            return logits, targets
+        of_samples = None if self._of_samples is None else self._of_samples[rows]
+        logits = weighted(logits, targets, of_classes, of_samples)
+        if of_classes is not None and targets.is_floating_point():
+            # Each possible label counts by its class; the sample as all of them together.
+            tilted = targets * of_classes
+            least = torch.finfo(tilted.dtype).tiny
+            targets = tilted / tilted.sum(1, keepdim=True).clamp_min(least)
+        return logits, targets
+
+
+class _ScaledGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, scale: Tensor) -> Tensor:
+        ctx.save_for_backward(scale)
+        return logits.view_as(logits)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (scale,) = ctx.saved_tensors
+        return gradient * scale.to(gradient.dtype), None

@@ -1,0 +1,119 @@
+"""Batches of a split, on the device where they are needed, without waiting for them there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from operator import methodcaller
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainables.data.core.base import Split
+from trainables.data.readers.ahead import in_order
+
+_RESIDENT = 2**30  # bytes of a split that lie on a GPU as they are; larger ones are read ahead
+_AHEAD = 3  # batches
+_PIECE = 32  # images that a process decodes at a time
+_PIECES_AHEAD = 4  # for each process
+_SECONDS_IDLE = 60  # after which a process that decodes ends
+
+Batch = tuple[Tensor, Tensor, Tensor]
+"""Inputs as stored, targets (labels (n,) int64, or class probabilities), row numbers (n,) int64."""
+
+
+class Feed:
+    """Gives rows of a split, batch by batch.
+
+    On a GPU a split of up to a gibibyte is copied there once, as it is stored (uint8 for images),
+    and an epoch's row numbers in one piece: no step waits for a transfer. Rows of a larger one are
+    gathered ahead by a thread, into memory that the GPU copies from by itself.
+
+    Images that stay encoded on the disk are decoded ahead, by as many processes as the trial has
+    threads; or, where it has but one thread and no GPU, by itself.
+
+    Args:
+        split: The split; its arrays may be read-only.
+        device: Where the batches are expected.
+        resident: Bytes up to which a split is copied there.
+    """
+
+    def __init__(self, split: Split, device: torch.device, resident: int = _RESIDENT) -> None:
+        self._split = split
+        self._device = device
+        self._there: tuple[Tensor, Tensor] | None = None
+        if device.type != "cpu" and not split.is_streamed and split.inputs.nbytes <= resident:
+            self._there = self._send(split.rows(slice(None))), self._send(split.targets)
+
+    def batches(self, rows: Sequence[np.ndarray]) -> Iterator[Batch]:
+        """The batches of these rows, in order.
+
+        Args:
+            rows: Row numbers of each batch.
+        """
+        if self._split.is_streamed and (self._device.type != "cpu" or torch.get_num_threads() > 1):
+            yield from self._decode_ahead(rows)
+        elif self._device.type == "cpu":
+            for numbers in rows:
+                yield self._gather(numbers)
+        elif self._there is not None:
+            inputs, targets = self._there
+            order = self._send(np.concatenate(rows))
+            for part in torch.split(order, [len(numbers) for numbers in rows]):
+                yield inputs[part], targets[part], part
+        else:
+            yield from self._read_ahead(rows)
+
+    def _read_ahead(self, rows: Sequence[np.ndarray]) -> Iterator[Batch]:
+        with ThreadPoolExecutor(1) as thread:
+            work = self._gather_pinned
+            yield from map(self._sent, in_order(thread.submit, work, rows, _AHEAD))
+
+    def _decode_ahead(self, rows: Sequence[np.ndarray]) -> Iterator[Batch]:
+        from loky import get_reusable_executor
+
+        images = self._split.inputs
+        processes = torch.get_num_threads()
+        pool = get_reusable_executor(processes, timeout=_SECONDS_IDLE)
+        counts = [math.ceil(len(numbers) / _PIECE) for numbers in rows]
+        pieces = (
+            images[piece]
+            for numbers, count in zip(rows, counts, strict=True)
+            for piece in np.array_split(numbers, count)
+        )
+        decoded = in_order(pool.submit, methodcaller("read"), pieces, _PIECES_AHEAD * processes)
+        for numbers, count in zip(rows, counts, strict=True):
+            inputs = np.concatenate([next(decoded) for _ in range(count)])
+            yield self._sent(self._pinned(self._batch(inputs, numbers)))
+
+    def _gather(self, numbers: np.ndarray) -> Batch:
+        return self._batch(self._split.rows(numbers), numbers)
+
+    def _gather_pinned(self, numbers: np.ndarray) -> Batch:
+        return self._pinned(self._gather(numbers))
+
+    def _batch(self, inputs: np.ndarray, numbers: np.ndarray) -> Batch:
+        return (
+            torch.from_numpy(inputs),
+            torch.from_numpy(self._split.targets[numbers]),
+            torch.from_numpy(numbers),
+        )
+
+    def _pinned(self, batch: Batch) -> Batch:
+        if self._device.type != "cuda":
+            return batch
+        inputs, targets, rows = batch
+        return inputs.pin_memory(), targets.pin_memory(), rows.pin_memory()
+
+    def _sent(self, batch: Batch) -> Batch:
+        inputs, targets, rows = batch
+        return (
+            inputs.to(self._device, non_blocking=True),
+            targets.to(self._device, non_blocking=True),
+            rows.to(self._device, non_blocking=True),
+        )
+
+    def _send(self, array: np.ndarray) -> Tensor:
+        return torch.from_numpy(np.array(array)).to(self._device)

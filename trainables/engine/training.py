@@ -1,0 +1,337 @@
+"""The training loop: plain PyTorch, one process or several, repeatable by seed.
+
+Everything random is drawn from generators seeded by (seed, epoch), so a trial that continues
+from a checkpoint takes the same steps as one that was never interrupted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from trainables.contract.config import TrainingConfig, check_shares
+from trainables.data.core.base import Dataset, Split
+from trainables.data.core.tasks import at_places
+from trainables.engine.batch_norm import folded, synchronised
+from trainables.engine.batches import TrainingBatch, TrainingBatches
+from trainables.engine.class_weights import Weights
+from trainables.engine.feed import Feed
+from trainables.engine.optimizers import make_optimizer
+from trainables.engine.precision import autocast, exact_arithmetic
+from trainables.losses import CalibrationLoss
+from trainables.models import Classifier
+from trainables.runtime.devices import is_out_of_memory, release_memory
+from trainables.runtime.distributed import all_gather, average_gradients, rank, world_size
+
+# So many stay in a CPU's cache: small_cnn judges 12,000 images of 28x28 pixels a second on a core,
+# and 6,500 with 1,024 at once.
+_CPU_EVAL_BATCH = 128
+
+
+class DivergedError(RuntimeError):
+    """The loss or the validation logits stopped being finite."""
+
+
+class Trainer:
+    """Trains one classifier with one loss.
+
+    Under ``torch.distributed`` every worker holds a Trainer over the same dataset; a global
+    batch is split over the workers, so that the result does not depend on their number.
+
+    Args:
+        model: A classifier whose weights are initialised.
+        loss: The loss to train with.
+        dataset: The data; its arrays may be read-only.
+        config: The recipe.
+        seed: Seed of shuffling, augmentation and dropout.
+        device: Where to train.
+
+    Attributes:
+        epoch: Number of epochs completed.
+    """
+
+    def __init__(
+        self,
+        model: Classifier,
+        loss: CalibrationLoss,
+        dataset: Dataset,
+        config: TrainingConfig,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        self._memory_format = _memory_format(model, config)
+        self.model: Classifier = model.to(  # type: ignore[call-overload]
+            device, memory_format=self._memory_format
+        )
+        self.loss = loss.to(device)
+        self.model.head.requires_grad_(loss.trains_classifier)
+        self.dataset = dataset
+        self.config = config
+        self.seed = seed
+        self.device = device
+        self.epoch = 0
+        self._eval_batch_size = config.eval_batch_size
+        if device.type == "cpu":
+            self._eval_batch_size = min(self._eval_batch_size, _CPU_EVAL_BATCH)
+        self.loss.on_train_begin(len(dataset.train.labels))
+        self._feeds: dict[str, Feed] = {}
+        self._drawn: dict[str | None, Tensor | None] = {}
+        self._weights = Weights(config.class_weights, dataset, device)
+        self.optimizer = make_optimizer(self.model, self.loss, config)
+        self._parallel = self._wrap_for_workers()
+        self._steps_per_epoch = math.ceil(len(dataset.train.labels) / config.batch_size)
+        check_shares(len(dataset.train.labels), config.batch_size, world_size())
+
+    def train_epoch(self) -> dict[str, float]:
+        """Train for one epoch; evaluation and :meth:`adapt_loss` are the caller's to call.
+
+        Returns:
+            ``train_loss`` (mean over samples), ``lr`` (of the last step).
+
+        Raises:
+            DivergedError: The loss is not finite any more.
+        """
+        self._parallel.train()
+        self.loss.train()
+        generator = self._seed_epoch()
+        total = torch.zeros((), device=self.device)
+        lr = 0.0
+        for step, batch in enumerate(self._batches(generator)):
+            lr = self._set_learning_rate(self.epoch + step / self._steps_per_epoch)
+            total += self._train_step(batch) * batch.size
+        self.loss.on_epoch_end()
+        self.epoch += 1
+        for buffer in self.model.buffers() if world_size() > 1 else ():
+            torch.distributed.broadcast(buffer, 0)  # batch statistics: all evaluate the same net
+        train_loss = total.item() / len(self.dataset.train.labels)
+        if not math.isfinite(train_loss):
+            raise DivergedError(f"diverged: training loss is {train_loss} in epoch {self.epoch}")
+        return {"train_loss": train_loss, "lr": lr}
+
+    def adapt_loss(self, val_logits: Tensor, val_labels: Tensor) -> None:
+        """Give the loss the decisions on the validation split after the epoch, (N, K) and (N,)."""
+        with torch.no_grad():
+            self.loss.on_validation_end(val_logits.to(self.device), val_labels.to(self.device))
+
+    def predict(self, split: Split) -> tuple[Tensor, Tensor]:
+        """Logits and labels of a split, in its order, on the CPU.
+
+        Returns:
+            Logits (N, outputs) float32 and labels (N, ...) int64, the same on every worker; of
+            pixels those that are judged, (N, K, P) and (N, P).
+
+        Raises:
+            DivergedError: A logit is not finite.
+        """
+        places = self._places(split)
+        logits = self._infer(split, "logits", places)
+        labels = torch.from_numpy(np.array(split.labels))
+        return logits, labels if places is None else labels.flatten(1).gather(1, places).long()
+
+    def features(self, split: Split) -> Tensor:
+        """What the classifier's head gets for a split, in its order, on the CPU.
+
+        Returns:
+            (N, D) float32, the same on every worker.
+
+        Raises:
+            DivergedError: A feature is not finite.
+        """
+        return self._infer(split, "features")
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that is needed to continue after the epochs completed so far."""
+        return {
+            "epoch": self.epoch,
+            "seed": self.seed,
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "loss": self.loss.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a state that :meth:`state_dict` gave."""
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.loss.load_state_dict(state["loss"])
+        self.epoch = state["epoch"]
+
+    # In float32 whatever the precision of the training: bfloat16 rounds the confidences, and moves
+    # calibration errors by as much as good losses differ.
+    @torch.no_grad()
+    def _infer(
+        self, split: Split, what: Literal["logits", "features"], places: Tensor | None = None
+    ) -> Tensor:
+        self.model.eval()
+        mine = np.array_split(np.arange(len(split.labels)), world_size())[rank()]
+        width = {"logits": self.model.head.out_features, "features": self.model.head.in_features}
+        # In one piece: small tensors kept one by one lie between the large ones, whose memory is
+        # then not used again.
+        shape = (width[what],) if places is None else (width[what], places.shape[1])
+        places = None if places is None else places.to(self.device)
+        found = torch.empty(len(mine), *shape, device=self.device)
+        while not self._fills(found, split, mine, what, places):
+            self._eval_batch_size = math.ceil(self._eval_batch_size / 2)
+            release_memory(self.device)
+        values = all_gather(found).cpu()
+        if not torch.isfinite(values).all():
+            raise DivergedError(f"diverged: {what} are not finite after epoch {self.epoch}")
+        return values
+
+    def _fills(
+        self,
+        found: Tensor,
+        split: Split,
+        mine: np.ndarray,
+        what: Literal["logits", "features"],
+        places: Tensor | None,
+    ) -> bool:
+        """Whether memory suffices to write the rows ``mine`` of a split into ``found``."""
+        rows = list(_chunks(mine, self._eval_batch_size))
+        parts = torch.split(found, [len(numbers) for numbers in rows])
+        try:
+            self._fill(parts, rows, split, what, places)
+        except Exception as error:
+            if self._eval_batch_size > 1 and is_out_of_memory(error):
+                return False
+            raise
+        return True
+
+    def _fill(
+        self,
+        parts: Sequence[Tensor],
+        rows: list[np.ndarray],
+        split: Split,
+        what: Literal["logits", "features"],
+        places: Tensor | None,
+    ) -> None:
+        with folded(self.model), exact_arithmetic():
+            for part, (stored, _, numbers) in zip(
+                parts, self._feed(split).batches(rows), strict=True
+            ):
+                inputs = self._laid_out(self.dataset.samples.prepare(stored))
+                logits, features = self.model(inputs, return_features=True)
+                if places is not None:
+                    logits = at_places(logits, places[numbers])
+                part.copy_(logits if what == "logits" else features)
+
+    def _wrap_for_workers(self) -> nn.Module:
+        if world_size() == 1:
+            return self.model
+        from torch.nn.parallel import DistributedDataParallel
+
+        if self.config.sync_batch_norm:
+            synchronised(self.model, self.device)
+        return DistributedDataParallel(self.model)
+
+    def _seed_epoch(self) -> torch.Generator:
+        """Seed dropout and the like; return the generator of augmentation and mixing."""
+        torch.manual_seed(_mix(self.seed, self.epoch, rank()))
+        # The same on all workers: each draws for the whole batch and takes its share.
+        return torch.Generator(self.device).manual_seed(_mix(self.seed, self.epoch))
+
+    def _batches(self, generator: torch.Generator) -> Iterator[TrainingBatch]:
+        """The batches of an epoch, in an order of the seed and the epoch."""
+        train = self.dataset.train
+        order = np.random.default_rng([self.seed, self.epoch]).permutation(len(train.labels))
+        augmentation = self.config.augmentation or self.dataset.samples.augmentation
+        prepared = TrainingBatches(self._feed(train), self.dataset.samples, self.loss, augmentation)
+        return prepared(np.array_split(order, self._steps_per_epoch), generator)
+
+    def _train_step(self, batch: TrainingBatch) -> Tensor:
+        logits, features = self._forward(self._parallel, self._laid_out(batch.inputs))
+        task = self.dataset.task
+        rows = task.samples_of(batch.rows, batch.targets)
+        logits, targets = task.decisions_of(logits, batch.targets)
+        logits, targets = self._weights.applied(logits, targets, rows)
+        value: Tensor = self.loss(
+            logits,
+            targets,
+            indices=rows,
+            features=features if self.loss.needs_features else None,
+        )
+        self.optimizer.zero_grad(set_to_none=True)
+        value.backward()  # type: ignore[no-untyped-call]
+        average_gradients(self.loss.parameters())
+        if self.config.clip_grad_norm is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_grad_norm)
+        self.optimizer.step()
+        self.loss.on_step_end()
+        return value.detach()
+
+    def _forward(self, model: nn.Module, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        with autocast(self.device, self.config.precision):
+            logits, features = model(inputs, return_features=True)
+        return logits, features
+
+    def _feed(self, split: Split) -> Feed:
+        name = self._name_of(split)
+        if name is None:
+            return Feed(split, self.device, resident=0)  # predicted once
+        if name not in self._feeds:
+            self._feeds[name] = Feed(split, self.device)
+        return self._feeds[name]
+
+    def _name_of(self, split: Split) -> str | None:
+        """What the dataset calls a split; None of one that is not the dataset's."""
+        names = ("train", "validation", "test")
+        return next((name for name in names if split is getattr(self.dataset, name)), None)
+
+    def _laid_out(self, inputs: Tensor) -> Tensor:
+        if inputs.dim() != 4:
+            return inputs
+        return inputs.contiguous(memory_format=self._memory_format)
+
+    def _places(self, split: Split) -> Tensor | None:
+        """Which decisions of each sample are judged; drawn once of what is predicted each epoch."""
+        name = self._name_of(split)
+        if name in self._drawn:
+            return self._drawn[name]
+        drawn = self.dataset.task.drawn(split.labels)
+        places = None if drawn is None else torch.from_numpy(drawn)
+        if name is not None:
+            self._drawn[name] = places
+        return places
+
+    def _set_learning_rate(self, epochs_done: float) -> float:
+        factor = learning_rate_factor(self.config, epochs_done)
+        for group in self.optimizer.param_groups:
+            group["lr"] = group["initial_lr"] * factor
+        return self.config.lr * factor
+
+
+def learning_rate_factor(config: TrainingConfig, epochs_done: float) -> float:
+    """The learning rate over its start value, a given (fractional) number of epochs in."""
+    if epochs_done < config.warmup_epochs:
+        return min((epochs_done + 1e-3) / config.warmup_epochs, 1.0)
+    if config.schedule == "step":
+        passed = sum(epochs_done >= fraction * config.epochs for fraction in config.milestones)
+        return config.lr_decay**passed
+    if config.schedule == "cosine":
+        span = max(config.epochs - config.warmup_epochs, 1e-9)
+        progress = min((epochs_done - config.warmup_epochs) / span, 1.0)
+        return 0.5 * (1 + math.cos(math.pi * progress))
+    return 1.0
+
+
+def _memory_format(model: nn.Module, config: TrainingConfig) -> torch.memory_format:
+    """The memory layout of images: channels last, which is fastest, unless set otherwise."""
+    dimensions = {p.dim() for p in model.parameters()}
+    fits = 4 in dimensions and 5 not in dimensions  # volumes have a layout of their own
+    channels_last = config.layout == "channels_last" or (config.layout == "auto" and fits)
+    return torch.channels_last if channels_last else torch.contiguous_format
+
+
+def _chunks(indices: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    for start in range(0, len(indices), size):
+        yield indices[start : start + size]
+
+
+def _mix(*numbers: int) -> int:
+    """One 63-bit seed from several numbers."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -1,0 +1,119 @@
+"""What a model asks of a device: its size, the memory and the arithmetic of a training step."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from trainables.data.core.base import Dataset
+from trainables.models import make_model, without_weights
+from trainables.runtime.devices import CONTEXT_MEMORY
+
+_SAMPLES = 2  # that are passed through the model to measure what one of them takes
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What training takes, in bytes of float32 and floating-point operations.
+
+    Attributes:
+        parameters: Bytes of the weights.
+        saved: Bytes per sample that the forward pass keeps for the backward pass.
+        largest: Bytes per sample of the largest layer's output.
+        operations: Per sample, of the forward pass (convolutions, products of matrices, attention).
+        layers: How many layers hold no others: each starts some kernels at every step.
+        data: Bytes of all splits as they are stored.
+    """
+
+    parameters: int
+    saved: float
+    largest: float
+    operations: float
+    layers: int
+    data: int
+
+
+def measure(name: str, options: dict[str, object], dataset: Dataset) -> Workload:
+    """Measure a model by passing two samples of the dataset through it, on the CPU.
+
+    Pretrained weights are not fetched for it.
+    """
+    with torch.random.fork_rng(devices=[]):
+        model = make_model(
+            name,
+            input_shape=dataset.samples.shape,
+            num_classes=dataset.num_outputs,
+            samples=dataset.samples,
+            **without_weights(name, options),
+        )
+        rows = torch.from_numpy(dataset.train.rows(slice(_SAMPLES)))
+        return _measure(model, dataset.samples.prepare(rows), len(rows), _bytes_of(dataset))
+
+
+def _measure(model: nn.Module, inputs: Tensor, count: int, data: int) -> Workload:
+    own = {p.data_ptr() for p in model.parameters()}
+    saved: dict[int, int] = {}
+    layers = [module for module in model.modules() if not list(module.children())]
+    largest = 0.0
+
+    def keep(tensor: Tensor) -> Tensor:
+        if tensor.data_ptr() not in own:
+            saved[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    def look(layer: nn.Module, _: Any, output: Any) -> None:
+        nonlocal largest
+        if isinstance(output, Tensor):
+            largest = max(largest, output.nbytes)
+
+    hooks = [layer.register_forward_hook(look) for layer in layers]
+    counter = FlopCounterMode(display=False)
+    with counter, torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        model.train()(inputs)
+    for hook in hooks:
+        hook.remove()
+    return Workload(
+        parameters=sum(p.nbytes for p in model.parameters()),
+        saved=sum(saved.values()) / count,
+        largest=largest / count,
+        operations=counter.get_total_flops() / count,
+        layers=len(layers),
+        data=data,
+    )
+
+
+def _bytes_of(dataset: Dataset) -> int:
+    """What lies on the device as it is stored; what is streamed comes in batches."""
+    return sum(
+        split.targets.nbytes + (0 if split.is_streamed else split.inputs.nbytes)
+        for split in (dataset.train, dataset.validation, dataset.test)
+    )
+
+
+def device_memory(workload: Workload, batch_size: int, eval_batch_size: int) -> float:
+    """Bytes of GPU memory that a trial needs, estimated on the safe side.
+
+    ``batch_size`` counts each view of a sample.
+
+    The driver's context, weights with their gradients and an optimiser's two moments, the larger
+    of a training and an evaluation step, and the data; a quarter more for what the allocator and
+    the libraries take.
+    """
+    step = max(batch_size * workload.saved, 3 * eval_batch_size * workload.largest)
+    return CONTEXT_MEMORY + 1.25 * (4 * workload.parameters + step + workload.data)
+
+
+def busy_share(workload: Workload, batch_size: int) -> float:
+    """Which part of the time one trial keeps a GPU busy, from 0 to 1, roughly.
+
+    Its arithmetic at 30 teraflops, against the time in which one process can start the kernels:
+    some six for each layer and step, 5 µs each.
+    """
+    arithmetic = 3 * workload.operations * batch_size / 30e12
+    starting = 6 * workload.layers * 5e-6
+    return min(1.0, arithmetic / max(arithmetic, starting, math.ulp(0.0)))

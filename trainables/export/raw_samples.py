@@ -1,0 +1,166 @@
+"""New samples, as they lie in files, as rows of a kind of sample that a model was trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from trainables.data.core.bad_samples import BadSamples, OnBadSample, settle
+from trainables.data.core.samples import Samples
+from trainables.data.core.types import Inputs
+from trainables.data.kinds.samples import Arrays, Images, SegmentedImages
+from trainables.data.kinds.subwords import Subwords
+from trainables.data.kinds.table import Columns, TableRows
+from trainables.data.kinds.tokens import Tokens
+from trainables.data.kinds.weighted_words import WeightedWords
+from trainables.data.readers.image_folder import SUFFIXES
+from trainables.data.readers.images import Encoded, decode_images
+from trainables.data.readers.rows import Rows, open_rows
+
+_KINDS: Final[dict[str, Any]] = {
+    kind.__name__: kind
+    for kind in (Images, SegmentedImages, Arrays, Tokens, Subwords, WeightedWords, TableRows)
+}
+
+
+def describe_samples(samples: Samples) -> dict[str, Any]:
+    """What samples are, for JSON; of a kind that is none of ours its name and shape alone."""
+    kind = type(samples).__name__
+    if kind not in _KINDS:
+        return {"kind": kind, "shape": list(samples.shape)}
+    return {"kind": kind, **asdict(samples)}  # type: ignore[call-overload]
+
+
+def samples_of(described: dict[str, Any]) -> Samples:
+    """What :func:`describe_samples` described.
+
+    Raises:
+        ValueError: It is none of our kinds.
+    """
+    values = dict(described)
+    kind = values.pop("kind")
+    if kind not in _KINDS:
+        raise ValueError(f"samples are {kind}, which only the user's own code can read")
+    samples: Samples = _KINDS[kind](**{name: _tuples(value) for name, value in values.items()})
+    return samples
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def read_raw(
+    samples: Samples,
+    path: Path,
+    column: str | None = None,
+    on_bad_sample: OnBadSample = "error",
+) -> tuple[Inputs, list[str], tuple[str, ...]]:
+    """Rows for a model, with what each is called, and notes about those that are skipped.
+
+    Args:
+        samples: What it was trained on.
+        path: Images: a file or a folder of them. Arrays (also uint8 images): ``.npy``, samples
+            along the first axis. Texts and tables: ``.csv`` or ``.parquet``.
+        column: Of the texts.
+        on_bad_sample: ``skip`` leaves out samples that cannot be used.
+
+    Raises:
+        OSError: There is nothing, or it cannot be read.
+        ValueError: It does not fit what the model was trained on; says what does.
+        TypeError: Likewise.
+    """
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: there is no such file or folder")
+    if isinstance(samples, Images) and path.suffix != ".npy":
+        rows, names, bad = _images(samples, path)
+    else:
+        rows = (
+            _array(samples, path)
+            if isinstance(samples, Images | Arrays)
+            else _encoded(samples, _table(samples, path, column))
+        )
+        names = [str(row) for row in range(len(rows))]
+        bad = BadSamples(len(rows), lambda row: f"{path}, row {row} (from 0)")
+        if rows.dtype == np.float32:
+            # In a table NaN stands for a missing number.
+            wrong = ~np.isfinite(rows) if isinstance(samples, Arrays) else np.isinf(rows)
+            for row in np.flatnonzero(wrong.reshape(len(rows), -1).any(1)).tolist():
+                bad.add(row, "a number is infinite or not a number")
+    notes = settle([bad], on_bad_sample)
+    good = bad.good()
+    return rows[good], [names[row] for row in good], notes
+
+
+def _encoded(samples: Samples, raw: Any) -> Inputs:
+    rows = samples.encode(raw)
+    assert isinstance(rows, np.ndarray)
+    samples.check(rows)
+    return rows
+
+
+def _images(samples: Images, path: Path) -> tuple[Inputs, list[str], BadSamples]:
+    files = [path]
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)
+    if not files or files[0].suffix.lower() not in SUFFIXES:
+        raise ValueError(f"{path}: no image; allowed: {', '.join(SUFFIXES)} and .npy")
+    channels, height, width = samples.shape
+    bad = BadSamples(len(files), lambda index: str(files[index]))
+    images = decode_images(
+        (_content(file) for file in files),
+        len(files),
+        image_size=height if height == width else None,
+        where=bad.where,
+        size=(height, width),
+        on_bad=bad.add,
+    )
+    if len(images) and images.shape[1] < channels:
+        images = np.repeat(images, channels, axis=1)
+    if len(images) and images.shape[1] > channels:
+        raise ValueError(f"{path}: {samples} are expected, not of shape {images.shape[1:]}")
+    return images, list(map(str, files)), bad
+
+
+def _content(file: Path) -> Encoded:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        return f"it cannot be read: {error}"
+
+
+def _array(samples: Samples, path: Path) -> Inputs:
+    if path.suffix != ".npy":
+        raise ValueError(f"{path}: {samples} are read from .npy files")
+    rows: Inputs = np.ascontiguousarray(np.load(path, allow_pickle=False))
+    if isinstance(samples, Arrays):
+        rows = rows.astype(np.float32, copy=False)
+    samples.check(rows)
+    return rows
+
+
+def _table(samples: Samples, path: Path, column: str | None) -> Any:
+    import pyarrow as pa
+
+    if path.suffix not in (".csv", ".parquet"):
+        raise ValueError(f"{path}: {samples} are read from .csv and .parquet files")
+    rows = open_rows("csv" if path.suffix == ".csv" else "parquet", "data", str(path))
+    if isinstance(samples, TableRows):
+        _check_columns(rows, path, (*samples.numeric, *samples.categorical))
+        columns = {name: rows.column(name, pa.float64()) for name in samples.numeric}
+        columns |= {name: rows.column(name, pa.string()) for name in samples.categorical}
+        return Columns(pa.table(columns))
+    assert column is not None
+    _check_columns(rows, path, (column,))
+    texts = rows.column(column, pa.string()).to_pylist()
+    return np.array([text or "" for text in texts], dtype=object)
+
+
+def _check_columns(rows: Rows, path: Path, wanted: Sequence[str]) -> None:
+    known = rows.files[0].schema.names
+    missing = [name for name in wanted if name not in known]
+    if missing:
+        raise ValueError(f"{path}: no column {', '.join(missing)}; its columns: {', '.join(known)}")

@@ -1,0 +1,77 @@
+"""The file of a trial's predictions on a split, with NumPy alone.
+
+Torch takes longer to import than a whole report takes to be drawn from such files.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+Array = npt.NDArray[Any]
+
+
+_DECISIONS, _CLUSTER_SIZE = b"decisions", b"cluster_size"
+
+
+def encode_predictions(
+    logits: Array, labels: Array, decisions: int = 1, cluster_size: int = 1
+) -> bytes:
+    """A Parquet file: columns ``label`` int64, ``logits`` list<float>[K].
+
+    Args:
+        logits: (N, K) float32.
+        labels: (N,) int64.
+        decisions: How many rows a sample has, next to each other, each about something else.
+        cluster_size: How many it has that are about the same: pixels of an image.
+    """
+    columns = {
+        "label": labels,
+        "logits": pa.FixedSizeListArray.from_arrays(logits.reshape(-1), logits.shape[1]),
+    }
+    buffer = io.BytesIO()
+    table = pa.table(columns)
+    if max(decisions, cluster_size) > 1:
+        about = {_DECISIONS: str(decisions), _CLUSTER_SIZE: str(cluster_size)}
+        table = table.replace_schema_metadata(about)
+    pq.write_table(table, buffer)
+    return buffer.getvalue()
+
+
+def decode_predictions(data: bytes) -> tuple[Array, Array]:
+    """Logits (N, K) float32 and labels (N,) int64 of such a file.
+
+    Raises:
+        ValueError: It is damaged.
+        KeyError: It is another kind of file.
+    """
+    table = pq.ParquetFile(io.BytesIO(data)).read()  # pq.read_table would import its datasets
+    columns = table["label"].combine_chunks(), table["logits"].combine_chunks().flatten()
+    try:
+        labels, flat = map(np.from_dlpack, columns)  # their to_numpy would import pandas
+    except TypeError as error:  # there are nulls among them
+        raise ValueError(str(error)) from error
+    logits = flat.reshape(len(labels), -1)
+    if not np.isfinite(logits.max(axis=1)).all():
+        raise ValueError("the logits are not numbers")
+    return logits, labels
+
+
+def decisions_of(data: bytes) -> int:
+    """How many rows of such a file a sample has, next to each other, each about something else."""
+    return _noted(data, _DECISIONS)
+
+
+def cluster_size_of(data: bytes) -> int:
+    """How many rows of such a file a sample has, next to each other, that are about the same."""
+    return _noted(data, _CLUSTER_SIZE)
+
+
+def _noted(data: bytes, key: bytes) -> int:
+    metadata = pq.ParquetFile(io.BytesIO(data)).schema_arrow.metadata or {}
+    return int(metadata.get(key, b"1"))

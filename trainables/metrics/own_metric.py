@@ -1,0 +1,59 @@
+"""A metric of the user's own to aim at: ``search.objective: package.module:function``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from trainables.metrics import METRIC_NAMES
+from trainables.plugins.arguments import describe_error
+from trainables.plugins.components import Catalogue
+
+OwnMetric = Callable[[Tensor, Tensor], float]
+CATALOGUE: Final = Catalogue(kind="objective", group="calsweep.objectives", ours={})
+_SAMPLES: Final = 64
+
+
+def metric_name(path: str) -> str:
+    """What an outcome calls it: the function's name."""
+    return path.rpartition(":")[2]
+
+
+def own_metric(path: str) -> OwnMetric:
+    """The function behind ``package.module:function``.
+
+    Raises:
+        ValueError: There is none, or it is called as a metric of calsweep.
+    """
+    if (name := metric_name(path)) in METRIC_NAMES:
+        raise ValueError(
+            f"objective {path!r} is called as a metric of calsweep, {name}; give it another name"
+        )
+    return CATALOGUE.find(path)  # type: ignore[no-any-return]
+
+
+def check_own_metric(path: str, num_classes: int) -> None:
+    """Call it once, with random predictions.
+
+    Args:
+        path: ``package.module:function``.
+        num_classes: Of the data.
+
+    Raises:
+        ValueError: It cannot be called as it will be, or returns no number.
+    """
+    function = own_metric(path)
+    draw = torch.Generator().manual_seed(0)
+    logits = torch.randn(_SAMPLES, num_classes, generator=draw, dtype=torch.float64)
+    labels = torch.arange(_SAMPLES) % num_classes
+    try:
+        float(function(logits.softmax(dim=1), labels))
+    except Exception as error:  # whatever the user's function does
+        raise ValueError(
+            f"objective {path!r} failed on random predictions ({describe_error(error)}); it is "
+            f"given probabilities (N, {num_classes}), float64, and labels (N,), int64, and returns "
+            "a number, the lower the better"
+        ) from error

@@ -1,0 +1,63 @@
+"""A small network for texts that sees which words are in them, not their order."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from trainables.data.kinds.weighted_words import NO_WORD, WeightedWords
+from trainables.models.base import Classifier
+from trainables.plugins.components import Range
+
+
+def text_mlp(
+    *,
+    samples: WeightedWords,
+    num_classes: int,
+    width: Annotated[int, Range(1)] = 128,
+    dropout: Annotated[float, Range(0, 1, open_high=True)] = 0.5,
+    word_dropout: Annotated[float, Range(0, 1, open_high=True)] = 0.5,
+) -> Classifier:
+    """The TF-IDF weighted sum of learnt word vectors, ReLU and the head.
+
+    With word vectors as wide as there are classes, and no ReLU, this would be logistic regression
+    on TF-IDF; dropping words in training keeps it from relying on single ones (deep averaging
+    networks: M. Iyyer et al., Deep Unordered Composition Rivals Syntactic Methods for Text
+    Classification, 2015).
+
+    Args:
+        samples: Texts as weighted words.
+        num_classes: Number of logits.
+        width: Numbers of a word's vector.
+        dropout: Probability of dropping a unit in front of the head.
+        word_dropout: Probability of dropping a word of a training text.
+    """
+    encoder = _Encoder(samples.num_words, width, dropout, word_dropout)
+    return Classifier(encoder, nn.Linear(width, num_classes))
+
+
+class _Encoder(nn.Module):
+    def __init__(self, num_words: int, width: int, dropout: float, word_dropout: float) -> None:
+        super().__init__()
+        self.vectors = nn.Embedding(num_words, width, padding_idx=NO_WORD)
+        with torch.no_grad():
+            self.vectors.weight.mul_(0.1)  # a text's vector then starts with entries of this size
+        self.bias = nn.Parameter(torch.zeros(width))
+        self.dropout = nn.Dropout(dropout)
+        self.word_dropout = nn.Dropout(word_dropout)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """From (N, L, 2), see WeightedWords, to (N, width)."""
+        words, weights = rows.unbind(dim=2)
+        summed = F.embedding_bag(
+            words.long(),
+            self.vectors.weight,
+            per_sample_weights=self.word_dropout(weights),
+            mode="sum",
+            padding_idx=NO_WORD,
+        )
+        features: Tensor = self.dropout(F.relu(summed + self.bias))
+        return features

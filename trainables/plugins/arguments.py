@@ -1,0 +1,112 @@
+"""Checks of arguments, with messages that name the argument, the value and what is allowed.
+
+Not by pydantic's ``TypeAdapter``: losses, metrics and the training loop need PyTorch alone, and
+importing pydantic takes half a second, in each process, for four short functions.
+"""
+
+import difflib
+import math
+from collections.abc import Collection
+from numbers import Integral, Real
+from typing import NamedTuple
+
+_SELF_EXPLAINING = (
+    ImportError,
+    AttributeError,
+    NameError,
+    SyntaxError,
+    ValueError,
+    TypeError,
+)
+
+
+class Bounds(NamedTuple):
+    """The numbers that an argument may be: from ``low`` to ``high``."""
+
+    low: float
+    high: float
+    open_low: bool = False
+    """Whether ``low`` itself is excluded."""
+
+    def __str__(self) -> str:
+        return f"{'(' if self.open_low else '['}{self.low:g}, {self.high:g}]"
+
+
+def did_you_mean(name: str, known: Collection[str]) -> str:
+    """Returns ``" (did you mean 'x'?)"`` for the closest known name, or an empty string."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def describe_error(error: BaseException) -> str:
+    """The error of somebody's own code on one line; named by its type unless that adds nothing."""
+    text = (str(error).splitlines() or [""])[0]
+    return (
+        text
+        if text and isinstance(error, _SELF_EXPLAINING)
+        else f"{type(error).__name__}: {text}".removesuffix(": ")
+    )
+
+
+def check_number(
+    name: str,
+    value: float,
+    low: float = -math.inf,
+    high: float = math.inf,
+    *,
+    open_low: bool = False,
+    open_high: bool = False,
+) -> float:
+    """Returns ``value`` as a float if it is a finite number in the range.
+
+    Args:
+        name: The argument, for the message.
+        value: What was given.
+        low: Smallest value allowed.
+        high: Largest value allowed.
+        open_low: Whether ``low`` itself is excluded.
+        open_high: Whether ``high`` itself is excluded.
+
+    Raises:
+        TypeError: It is not a number.
+        ValueError: It is NaN, infinite or out of range.
+    """
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    above = low < value if open_low else low <= value
+    below = value < high if open_high else value <= high
+    if not (math.isfinite(value) and above and below):
+        left = "(" if open_low or low == -math.inf else "["
+        right = ")" if open_high or high == math.inf else "]"
+        raise ValueError(f"{name} must be in {left}{low:g}, {high:g}{right}, got {value!r}")
+    return float(value)
+
+
+def check_integer(name: str, value: int, low: int) -> int:
+    """Returns ``value`` if it is an integer of at least ``low``.
+
+    Raises:
+        TypeError: It is not an integer.
+        ValueError: It is below ``low``.
+    """
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise TypeError(f"{name} must be an integer, got {value!r}")
+    if value < low:
+        raise ValueError(f"{name} must be at least {low}, got {value!r}")
+    return int(value)
+
+
+def check_choice(name: str, value: str, known: Collection[str]) -> str:
+    """Returns ``value`` if it is one of the known words.
+
+    Raises:
+        TypeError: It is not a string.
+        ValueError: It is not known.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+    if value not in known:
+        raise ValueError(
+            f"{name} must be one of {', '.join(known)}, got {value!r}{did_you_mean(value, known)}"
+        )
+    return value

@@ -1,0 +1,217 @@
+"""Named components (losses, data loaders, model builders): finding them, checking their options.
+
+A loader or builder is one plain function. Its keyword arguments are its options: names, defaults,
+types and ranges are read from the signature, so that they are written down once.
+"""
+
+import importlib
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+
+from trainables.plugins.arguments import describe_error, did_you_mean
+from trainables.plugins.saved_objects import is_kept, load_kept
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "required"
+
+
+REQUIRED: Final = _Required()
+"""Stands in for the default of an option that has none."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers an option may take, as in ``Annotated[float, Range(0, 1, open_high=True)]``."""
+
+    low: float
+    high: float = float("inf")
+    open_low: bool = False
+    open_high: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        above = self.low < value if self.open_low else self.low <= value
+        return above and (value < self.high if self.open_high else value <= self.high)
+
+    def __str__(self) -> str:
+        if self.high == float("inf"):
+            return f"above {self.low}" if self.open_low else f"of at least {self.low}"
+        opening, closing = "(" if self.open_low else "[", ")" if self.open_high else "]"
+        return f"in {opening}{self.low}, {self.high}{closing}"
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        """The same limits for pydantic, which looks for this method."""
+        limits = {"gt" if self.open_low else "ge": self.low}
+        if self.high != float("inf"):
+            limits["lt" if self.open_high else "le"] = self.high
+        return {**handler(source), **limits}
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The components of one kind: ours, those of installed packages, the user's own by path.
+
+    Installed packages offer theirs by entry point, ``my_name = "my_package.my_module:thing"``;
+    none takes the place of one of ours.
+
+    Attributes:
+        kind: What they are, for messages: ``"dataset"``.
+        group: Entry point group of installed packages.
+        ours: Dotted path of each of our own, by name.
+        form: What a dotted path of the user's own leads to, for messages.
+        others: What else may be named, for messages.
+    """
+
+    kind: str
+    group: str
+    ours: Mapping[str, str]
+    form: str = "function"
+    others: str | None = None
+
+    def names(self) -> tuple[str, ...]:
+        """The names of :meth:`find`, sorted; dotted paths come on top."""
+        return tuple(sorted(self._paths()))
+
+    def find(self, name: str) -> Any:
+        """Imports what is behind a name or ``package.module:thing``, or reads what was kept.
+
+        Raises:
+            ValueError: The name is unknown, there is nothing at the path, or it cannot be called.
+        """
+        paths = self._paths()
+        if name not in paths and ":" not in name:
+            known = [*sorted(paths), *([self.others] if self.others else [])]
+            raise ValueError(
+                f"unknown {self.kind} {name!r}{did_you_mean(name, paths)}; available: "
+                f"{', '.join(known)}, or your own as package.module:{self.form}"
+            )
+        try:
+            found = load_kept(name) if is_kept(name) else _imported(paths.get(name, name))
+        except Exception as error:  # a module may fail in any way while it is imported
+            raise ValueError(
+                f"{self.kind} {name!r} cannot be imported: {describe_error(error)}"
+            ) from error
+        if not callable(found):
+            raise ValueError(f"{self.kind} {name!r} is a {type(found).__name__}, not a {self.form}")
+        return found
+
+    def _paths(self) -> Mapping[str, str]:
+        return {**_installed(self.group), **self.ours}
+
+
+def _imported(path: str) -> Any:
+    module_name, _, attribute = path.partition(":")
+    return getattr(importlib.import_module(module_name), attribute)
+
+
+@cache
+def _installed(group: str) -> Mapping[str, str]:
+    return {point.name: point.value for point in entry_points(group=group)}
+
+
+def options_of(function: Callable[..., Any], reserved: Collection[str]) -> dict[str, Any]:
+    """Returns each option's default (:data:`REQUIRED` where there is none), in signature order.
+
+    Args:
+        function: A component.
+        reserved: Arguments that the caller supplies and that are therefore no options.
+    """
+    return {
+        name: REQUIRED if parameter.default is parameter.empty else parameter.default
+        for name, parameter in inspect.signature(function).parameters.items()
+        if name not in reserved
+        and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    }
+
+
+def check_options(
+    what: str,
+    function: Callable[..., Any],
+    options: Mapping[str, Any],
+    reserved: Collection[str],
+) -> None:
+    """Checks names, types and ranges of options against a component's signature.
+
+    Args:
+        what: The component, for messages: ``"dataset 'digits'"``.
+        function: The component; it has to take every argument in ``reserved`` by keyword.
+        options: What it is about to be called with, besides ``reserved``.
+        reserved: Arguments that the caller supplies.
+
+    Raises:
+        ValueError: One message with everything that is wrong.
+    """
+    parameters = inspect.signature(function).parameters
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    known = options_of(function, reserved)
+    hints = type_hints(function)
+    faults = []
+    if not takes_any:
+        faults += [f"it does not take {name!r}" for name in reserved if name not in parameters]
+        faults += [
+            f"unknown option {name!r}{did_you_mean(name, known)}"
+            for name in options
+            if name not in known
+        ]
+    faults += [
+        f"option {name!r} is required"
+        for name, default in known.items()
+        if default is REQUIRED and name not in options
+    ]
+    faults += [
+        f"{name}={value!r}: expected {_describe(hints[name])}"
+        for name, value in options.items()
+        if name in known and name in hints and not _accepts(hints[name], value)
+    ]
+    if faults:
+        listed = ", ".join(f"{name} ({default!r})" for name, default in known.items()) or "none"
+        raise ValueError(f"{what}: {'; '.join(faults)}. Its options (and defaults): {listed}")
+
+
+def type_hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """The types of a function's arguments, or none of them where one is unknown."""
+    called = function.__init__ if inspect.isclass(function) else getattr(function, "func", function)
+    try:
+        return get_type_hints(called, include_extras=True)
+    except (NameError, TypeError):
+        # A user's function may name types that it imports for type checkers only.
+        return {}
+
+
+def _accepts(hint: Any, value: object) -> bool:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        ranges = [mark for mark in arguments[1:] if isinstance(mark, Range)]
+        return _accepts(arguments[0], value) and all(value in allowed for allowed in ranges)  # type: ignore[operator]
+    if origin in (Union, UnionType):
+        return any(_accepts(argument, value) for argument in arguments)
+    if origin is Literal:
+        return value in arguments
+    if hint in (int, float):
+        number = (int,) if hint is int else (int, float)
+        return isinstance(value, number) and not isinstance(value, bool)
+    target = origin or hint
+    if target is tuple:
+        return isinstance(value, (tuple, list))  # a configuration file only has lists
+    return not isinstance(target, type) or isinstance(value, target)
+
+
+def _describe(hint: Any) -> str:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        ranges = [str(mark) for mark in arguments[1:] if isinstance(mark, Range)]
+        return " ".join([_describe(arguments[0]), *ranges])
+    if origin in (Union, UnionType):
+        return " or ".join(_describe(argument) for argument in arguments)
+    if origin is Literal:
+        return " or ".join(repr(argument) for argument in arguments)
+    names = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
+    if hint is NoneType:
+        return "nothing (null)"
+    return names.get(hint, getattr(origin or hint, "__name__", str(hint)))

@@ -1,0 +1,118 @@
+"""Conformal prediction sets: classes that together hold the true one as often as asked."""
+
+import math
+from collections.abc import Callable
+from typing import Literal, Self, get_args
+
+import torch
+from torch import Tensor
+
+from trainables.metrics._inputs import check_level, check_probs
+
+SetMethod = Literal["lac", "aps", "raps"]
+
+_FREE_RANKS = 5  # RAPS: ranks without a penalty
+_PENALTY = 0.01  # RAPS: for each rank beyond them
+
+
+class PredictionSets:
+    """Sets of classes that hold the true class of a new sample with a given probability.
+
+    Split conformal prediction: the guarantee needs samples that the classifier, and its
+    temperature, were not fitted on, and that new samples are like them. It holds on average over
+    samples, not for each class or group.
+
+    - ``lac``: all classes with a probability above a threshold; the smallest sets on average
+      (Sadinle et al. 2019).
+    - ``aps``: the most likely classes up to a cumulative probability; sets grow more where a
+      sample is hard (Romano et al. 2020). Randomised, by a seed: otherwise they cover too often.
+    - ``raps``: the same, with a penalty of 0.01 for each class beyond the fifth (Angelopoulos et
+      al. 2021).
+
+    The most likely class is always in the set.
+
+    Args:
+        method: One of the three.
+        coverage: How often the set is to hold the true class, in (0, 1).
+        seed: Of the randomisation of APS and RAPS.
+
+    Attributes:
+        threshold: The largest score of a class in the set; infinite with too few samples.
+
+    Raises:
+        ValueError: If `method` is none of the three, or `coverage` not in (0, 1).
+    """
+
+    def __init__(self, method: SetMethod = "lac", coverage: float = 0.9, seed: int = 0) -> None:
+        """See the class."""
+        if method not in get_args(SetMethod):
+            allowed = ", ".join(get_args(SetMethod))
+            raise ValueError(f"method must be one of {allowed}, got {method!r}")
+        check_level(coverage)
+        self.method, self.coverage, self.seed = method, coverage, seed
+        self._threshold: float | None = None
+
+    @property
+    def threshold(self) -> float:
+        """The fitted threshold; RuntimeError before `fit`."""
+        if self._threshold is None:
+            raise RuntimeError("PredictionSets has no threshold yet: call fit first")
+        return self._threshold
+
+    def fit(self, probs: Tensor, labels: Tensor) -> Self:
+        """Find the threshold on samples that nothing else was fitted on.
+
+        Args:
+            probs: Calibrated probabilities, shape (N, K), rows sum to one.
+            labels: True classes, shape (N,), integers.
+
+        Returns:
+            The object itself.
+
+        Raises:
+            TypeError: If the arguments are not tensors of floats and of integers.
+            ValueError: If shapes or values are not as above.
+        """
+        probs, labels = check_probs(probs, labels)
+        scores = self._scores(probs, self.seed).gather(1, labels[:, None])[:, 0]
+        rank = math.ceil((len(labels) + 1) * self.coverage)
+        ascending = scores.sort().values
+        self._threshold = float(ascending[rank - 1]) if rank <= len(labels) else math.inf
+        return self
+
+    def __call__(self, probs: Tensor) -> Tensor:
+        """Whether a class is in the set of a sample, bool (N, K), of probabilities (N, K)."""
+        inside = self._scores(probs, self.seed + 1) <= self.threshold
+        return inside.scatter_(1, probs.argmax(dim=1, keepdim=True), value=True)
+
+    def _scores(self, probs: Tensor, seed: int) -> Tensor:
+        generator = torch.Generator().manual_seed(seed)
+        noise = torch.rand(len(probs), 1, generator=generator, dtype=torch.float64)
+        return SCORES[self.method](probs, noise.to(probs.device))
+
+
+def _lac(probs: Tensor, noise: Tensor) -> Tensor:
+    del noise
+    return 1 - probs.double()
+
+
+def _aps(probs: Tensor, noise: Tensor) -> Tensor:
+    """Sum of the probabilities above each class, and of its own a share drawn at random."""
+    values, order = probs.double().sort(dim=1, descending=True)
+    above = values.cumsum(dim=1) - values
+    return torch.zeros_like(values).scatter_(1, order, above + noise * values)
+
+
+def _raps(probs: Tensor, noise: Tensor) -> Tensor:
+    order = probs.argsort(dim=1, descending=True)
+    ranks = torch.arange(1, probs.shape[1] + 1, device=probs.device)
+    penalties = (_PENALTY * (ranks - _FREE_RANKS)).clamp(min=0).expand(probs.shape).double()
+    return _aps(probs, noise).scatter_add_(1, order, penalties)
+
+
+SCORES: dict[SetMethod, Callable[[Tensor, Tensor], Tensor]] = {
+    "lac": _lac,
+    "aps": _aps,
+    "raps": _raps,
+}
+"""The score (N, K) of each class by method, of noise (N, 1) in [0, 1]: lower is likelier."""

@@ -1,0 +1,237 @@
+"""Scaling with a parameter per class, or per pair of classes, drawn towards a temperature."""
+
+from collections.abc import Callable
+from typing import ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.optimize import minimize
+from torch import Tensor
+
+from trainables.metrics._inputs import check_logits, row_blocks
+from trainables.metrics.proper_scores import log_losses_of_logits
+from trainables.posthoc.base import PostHoc
+from trainables.posthoc.crossfit import cross_fitted
+from trainables.posthoc.temperature import TemperatureScaling
+
+_MAX_STEPS = 200
+_MAX_MATRIX_WORK = 5e8  # N · K²: about a second per step beyond it
+_STANDARD_ERRORS = 2.0
+
+
+class _StructuredScaling:
+    """softmax(W z + b) of z = log p, with W drawn towards 1 and b towards 0.
+
+    p is softmax(logits / T), mixed with 1 / (N + 1) of the uniform distribution so that no
+    log-probability is extreme. T is fitted first, then W and b: the mean negative log-likelihood
+    plus ridge penalties is convex. The weight of a penalty is the number of parameters that it is
+    on, divided by N (for the K diagonal entries and the K offsets K / N each, for the others
+    K (K - 1) / N), so there is nothing to choose. Berta et al. 2025, "Structured matrix scaling
+    for multi-class calibration", as their library `probmetrics` has it. Computed in the dtype of
+    the logits, sums in float64.
+    """
+
+    name: ClassVar[str]
+    is_full: ClassVar[bool]
+
+    def __init__(self) -> None:
+        """See the class."""
+        self._fitted: tuple[TemperatureScaling, int, Tensor, Tensor] | None = None
+
+    @property
+    def weights(self) -> Tensor:
+        """W, float64: the diagonal (K,), or all of it (K, K); RuntimeError before `fit`."""
+        return self._result()[2]
+
+    @property
+    def offsets(self) -> Tensor:
+        """The offsets b, float64 (K,); RuntimeError before `fit`."""
+        return self._result()[3]
+
+    def fit(self, logits: Tensor, labels: Tensor) -> Self:
+        """Find T, W and b on held-out data (never the test split).
+
+        Args:
+            logits: Shape (N, K), floats, finite, or -inf for classes that are ruled out.
+            labels: True classes, shape (N,), integers.
+
+        Returns:
+            The object itself.
+
+        Raises:
+            TypeError: If the arguments are not tensors of floats and of integers.
+            ValueError: If shapes or values are not as above, or a sample's own label is ruled out.
+        """
+        logits, labels = check_logits(logits, labels)
+        scaler = TemperatureScaling().fit(logits, labels)
+        num_samples, num_classes = logits.shape
+        penalty = torch.full((num_classes, num_classes), num_classes * (num_classes - 1.0))
+        penalty.fill_diagonal_(num_classes)
+        if not self.is_full:
+            penalty = penalty.diagonal()
+        penalty = penalty.to(logits.device, torch.float64) / num_samples
+        scores = _log_probs(scaler(logits), num_samples)
+        found = _minimum(scores, labels, penalty, num_classes / num_samples, self._apply)
+        self._fitted = scaler, num_samples, *found
+        return self
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """Calibrated logits of the same shape and dtype, not probabilities."""
+        scaler, num_samples, weights, offsets = self._result()
+        enough = logits if logits.dtype == torch.float64 else logits.float()
+        scores = _log_probs(scaler(enough), num_samples)
+        scaled = self._apply(scores, weights.to(scores), offsets.to(scores)).to(logits.dtype)
+        return torch.where(logits.isneginf(), logits, scaled)  # what is ruled out stays so
+
+    def _apply(self, scores: Tensor, weights: Tensor, offsets: Tensor) -> Tensor:
+        return (scores @ weights.T if self.is_full else scores * weights) + offsets
+
+    def _result(self) -> tuple[TemperatureScaling, int, Tensor, Tensor]:
+        if self._fitted is None:
+            raise RuntimeError(f"{type(self).__name__} has no weights yet: call fit first")
+        return self._fitted
+
+
+class StructuredVectorScaling(_StructuredScaling):
+    """A temperature, and a factor and an offset for each class, drawn towards 1 and 0."""
+
+    name: ClassVar[str] = "structured_vector"
+    is_full = False
+
+
+class StructuredMatrixScaling(_StructuredScaling):
+    """A temperature, and a matrix and an offset for each class, drawn towards 1 and 0.
+
+    Classes that are confused in one direction need the entries off the diagonal.
+    """
+
+    name: ClassVar[str] = "structured_matrix"
+    is_full = True
+
+
+class SelectedScaling:
+    """A temperature, or structured scaling where that is clearly better.
+
+    The methods are compared by their cross-fitted negative log-likelihood on the same samples.
+    From the simplest to the richest, a method replaces the one before it if its mean is lower by
+    more than two standard errors of the paired difference. What is selected is then fitted on all
+    samples. With few samples per class a temperature wins, as it should. The matrix is tried only
+    where N · K² is at most 5e8.
+
+    Attributes:
+        selected: The fitted method.
+    """
+
+    name: ClassVar[str] = "selected"
+
+    def __init__(self) -> None:
+        """See the class."""
+        self._selected: PostHoc | None = None
+
+    @property
+    def selected(self) -> PostHoc:
+        """The fitted method; RuntimeError before `fit`."""
+        if self._selected is None:
+            raise RuntimeError("SelectedScaling has selected nothing yet: call fit first")
+        return self._selected
+
+    def fit(self, logits: Tensor, labels: Tensor) -> Self:
+        """Select and fit on held-out data; arguments and errors as of :meth:`PostHoc.fit`."""
+        logits, labels = check_logits(logits, labels)
+        crossed = {make: cross_fitted(logits, labels, make) for make in scalings(logits)}
+        self._selected = simplest_good(crossed, labels)().fit(logits, labels)
+        return self
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """Calibrated logits of the same shape and dtype, not probabilities."""
+        return self.selected(logits)
+
+
+def scalings(logits: Tensor) -> tuple[type[PostHoc], ...]:
+    """The methods that can be fitted on logits (N, K) in reasonable time, the simplest first."""
+    num_samples, num_classes = logits.shape
+    found: tuple[type[PostHoc], ...] = (TemperatureScaling, StructuredVectorScaling)
+    feasible = num_samples * num_classes**2 <= _MAX_MATRIX_WORK
+    return (*found, StructuredMatrixScaling) if feasible else found
+
+
+def simplest_good(crossed: dict[type[PostHoc], Tensor], labels: Tensor) -> type[PostHoc]:
+    """The method to prefer, see :class:`SelectedScaling`.
+
+    Args:
+        crossed: Cross-fitted logits (N, K) of each method, the simplest first.
+        labels: True classes, shape (N,), integers.
+    """
+    (best, logits), *others = crossed.items()
+    lowest = log_losses_of_logits(logits, labels)
+    for make, theirs in others:
+        losses = log_losses_of_logits(theirs, labels)
+        difference = (losses - lowest).double()
+        error = float(difference.std()) / len(labels) ** 0.5
+        if float(difference.mean()) < -_STANDARD_ERRORS * error:
+            best, lowest = make, losses
+    return best
+
+
+def _log_probs(logits: Tensor, num_samples: int) -> Tensor:
+    """Logarithms of probabilities, mixed with a little of the uniform distribution."""
+    share = 1 / (num_samples + 1)
+    probs = torch.softmax(logits, dim=1)
+    return probs.mul_(1 - share).add_(share / logits.shape[1]).log_()
+
+
+def _minimum(
+    scores: Tensor,
+    labels: Tensor,
+    penalty: Tensor,
+    intercept_penalty: float,
+    apply: Callable[[Tensor, Tensor, Tensor], Tensor],
+) -> tuple[Tensor, Tensor]:
+    """Weights and offsets, float64, of the least penalised negative log-likelihood (L-BFGS).
+
+    With `penalty` of shape (K,) the weights are a diagonal, with (K, K) a matrix.
+    """
+    num_samples, num_classes = scores.shape
+    full = penalty.dim() == 2
+    one = torch.eye(num_classes).to(penalty) if full else torch.ones_like(penalty)
+
+    def unpacked(flat: npt.NDArray[np.float64]) -> tuple[Tensor, Tensor]:
+        point = torch.from_numpy(flat.copy()).to(penalty)
+        return point[:-num_classes].view_as(penalty), point[-num_classes:]
+
+    def value_and_gradient(
+        flat: npt.NDArray[np.float64],
+    ) -> tuple[float, npt.NDArray[np.float64]]:
+        change, offsets = unpacked(flat)
+        weights, shift = (one + change).to(scores), offsets.to(scores)
+        total = torch.zeros_like(penalty[..., 0].sum())
+        slope, slope_offsets = torch.zeros_like(penalty), torch.zeros_like(offsets)
+        for z, y in row_blocks(scores, labels):
+            scaled = apply(z, weights, shift)
+            errors = torch.log_softmax(scaled, dim=1)
+            total -= errors.gather(1, y[:, None]).double().sum()
+            errors.exp_()
+            errors[torch.arange(len(y), device=y.device), y] -= 1
+            slope_offsets += errors.sum(dim=0)
+            slope += errors.T @ z if full else errors.mul_(z).sum(dim=0)
+        value = total / num_samples + (penalty * change**2).sum()
+        value += intercept_penalty * (offsets**2).sum()
+        slope = slope / num_samples + 2 * penalty * change
+        slope_offsets = slope_offsets / num_samples + 2 * intercept_penalty * offsets
+        return float(value), torch.cat([slope.flatten(), slope_offsets]).cpu().numpy()
+
+    found = minimize(
+        value_and_gradient,
+        np.zeros(penalty.numel() + num_classes),
+        jac=True,
+        method="L-BFGS-B",
+        # A mean of float32 numbers is known to some 1e-9.
+        options={
+            "maxiter": _MAX_STEPS,
+            "ftol": torch.finfo(scores.dtype).eps / 100,
+            "gtol": 1e-7,
+        },
+    )
+    change, offsets = unpacked(found.x)
+    return one + change, offsets

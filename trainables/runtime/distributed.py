@@ -1,0 +1,128 @@
+"""What data-parallel workers exchange; without a process group there is one worker.
+
+The convention for gradients is that of ``DistributedDataParallel``, which averages them over the
+workers: every worker returns the loss of the *global* batch, and its backward pass gives the
+gradient of that loss with respect to the worker's own samples, times the number of workers.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch import distributed as dist
+
+T = TypeVar("T")
+
+
+def world_size() -> int:
+    """Number of workers; 1 without a process group."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def rank() -> int:
+    """Number of this worker, from 0; 0 without a process group."""
+    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+
+
+def from_first_worker(make: Callable[[], T], device: torch.device) -> T:
+    """What ``make`` gives on the first worker, on every worker.
+
+    Args:
+        make: Called on the first worker only; what it gives can be pickled.
+        device: On which the workers exchange tensors.
+    """
+    made = [make() if rank() == 0 else None]
+    if world_size() > 1:
+        dist.broadcast_object_list(made, src=0, device=device)
+    return made[0]  # type: ignore[return-value]
+
+
+def all_gather(tensor: Tensor) -> Tensor:
+    """Concatenates the tensors of all workers along dimension 0, in order of rank.
+
+    Differentiable, under the condition that every worker computes the same number from the
+    result: the gradient of the worker's own rows, times the number of workers, comes back (see
+    the module). The sizes of dimension 0 may differ; finding them out waits for the device.
+
+    Args:
+        tensor: (n, ...) of any dtype; n may differ between workers, and be 0.
+
+    Returns:
+        (sum of the n, ...); ``tensor`` itself where there is one worker.
+    """
+    if world_size() == 1:
+        return tensor
+    return _AllGather.apply(tensor)  # type: ignore[no-any-return]
+
+
+def global_mean(local_mean: Tensor, count: int) -> Tensor:
+    """Mean over the samples of all workers, from each worker's mean over its own samples.
+
+    Differentiable by the convention of the module: averaged over workers, the gradient is that
+    of the global mean, also where workers hold different numbers of samples.
+
+    Args:
+        local_mean: Scalar.
+        count: Number of samples it is the mean of.
+
+    Returns:
+        Scalar, the same on every worker; ``local_mean`` itself where there is one worker.
+    """
+    if world_size() == 1:
+        return local_mean
+    return _GlobalMean.apply(local_mean, count)  # type: ignore[no-any-return]
+
+
+def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
+    """Replace gradients by their average over the workers, as ``DistributedDataParallel`` does.
+
+    A parameter that has a gradient on some workers only counts as 0 on the others; one that has
+    none anywhere gets none.
+
+    Args:
+        parameters: The same ones on every worker, in the same order.
+    """
+    learnt = [each for each in parameters if each.requires_grad]
+    if world_size() == 1 or not learnt:
+        return
+    used = torch.tensor([each.grad is not None for each in learnt], device=learnt[0].device).int()
+    dist.all_reduce(used)
+    for parameter, count in zip(learnt, used.tolist(), strict=True):
+        if count:
+            gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            dist.all_reduce(gradient)
+            parameter.grad = gradient / world_size()
+
+
+class _AllGather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor) -> Tensor:
+        size = torch.tensor([len(tensor)], device=tensor.device)
+        sizes_out = [torch.empty_like(size) for _ in range(world_size())]
+        dist.all_gather(sizes_out, size)
+        sizes = torch.cat(sizes_out).tolist()
+        # Gloo gathers equal shapes only, so shorter parts are padded.
+        padded = tensor.new_zeros(max(sizes), *tensor.shape[1:])
+        padded[: len(tensor)] = tensor
+        parts = [torch.empty_like(padded) for _ in sizes]
+        dist.all_gather(parts, padded)
+        ctx.start, ctx.count = sum(sizes[: rank()]), len(tensor)
+        return torch.cat([part[:n] for part, n in zip(parts, sizes, strict=True)])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad[ctx.start : ctx.start + ctx.count] * world_size()
+
+
+class _GlobalMean(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, local_mean: Tensor, count: int) -> Tensor:
+        totals = torch.stack([local_mean * count, torch.full_like(local_mean, count)])
+        dist.all_reduce(totals)
+        ctx.scale = count * world_size() / totals[1]
+        return totals[0] / totals[1]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad * ctx.scale, None

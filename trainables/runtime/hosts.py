@@ -1,0 +1,27 @@
+"""Whether a library that we build on still has what we need of its private parts."""
+
+from __future__ import annotations
+
+import logging
+from functools import cache, reduce
+from importlib import import_module
+
+logger = logging.getLogger("calsweep")
+
+
+@cache
+def provides(purpose: str, *names: str) -> bool:
+    """Whether all of these names are there; if one is not, that is logged once.
+
+    Args:
+        purpose: What they are needed for, as the log says it.
+        names: Each ``package.module:attribute.attribute``.
+    """
+    for name in names:
+        module, _, attributes = name.partition(":")
+        try:
+            reduce(getattr, attributes.split("."), import_module(module))
+        except (ImportError, AttributeError):
+            logger.warning("%s is off: this version has no %s", purpose, name)
+            return False
+    return True

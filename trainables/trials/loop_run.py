@@ -1,0 +1,167 @@
+"""A trial that is trained by a loop of the user's own."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sysconfig
+import tarfile
+import tempfile
+import traceback
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+import torch
+
+from trainables.contract.config import ARCHIVE, own_folder
+from trainables.contract.report import Failed, Report
+from trainables.data.core.base import Dataset
+from trainables.files.storage import Folder
+from trainables.runtime.devices import DeviceFailedError
+from trainables.runtime.distributed import rank, world_size
+from trainables.runtime.internals import lost_a_peer
+from trainables.trials.own_loop import Loop, Reported, Trial, trainable_function
+from trainables.trials.trial import TrialRun
+
+_NOT_THE_USERS: Final = (
+    str(Path(__file__).parents[1]),
+    *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
+)
+
+
+class LoopRun(TrialRun):
+    """Asks the user's loop for one epoch after the other, and keeps the trial's folder.
+
+    What is known of the epochs lies in the trial's checkpoints, as of all trials. The loop has a
+    folder of its own beside them. In a storage that is no local path it is packed into one file
+    before each epoch is written.
+    """
+
+    _loop: Loop | None = None
+    _own: Path | None = None
+
+    def advance(self) -> Report:
+        """Have the loop train one more epoch; see :meth:`TrialRun.advance`."""
+        try:
+            return super().advance()
+        except DeviceFailedError:
+            raise
+        except Exception as error:
+            if lost_a_peer(error):
+                raise
+            return Failed(_told(error), "".join(traceback.format_exception(error)))
+
+    def close(self) -> None:
+        """End the loop where it waits, and clear away what it has on this machine."""
+        if self._loop is not None:
+            self._loop.close()
+            self._loop = None
+        if self._own is not None and not self.folder.is_local:
+            shutil.rmtree(self._own, ignore_errors=True)
+
+    @property
+    def _kept(self) -> Folder:
+        """Where the loop's folder is kept: another one for each setting."""
+        return self.folder / "checkpoints" / own_folder(self._setting)
+
+    def _begin(self) -> None:
+        self._prepare_process()
+        self._take_state()
+        if self.history and self.history[-1]["epoch"] >= self.training.epochs:
+            return
+        function = trainable_function(self.setup.model)
+        loss = self._make_loss().to(self.device)
+        own = self._own = self._own_folder()
+
+        def train(report: Any) -> None:
+            torch.set_num_threads(self.setup.threads)  # of a thread, as the device is
+            if self.device.type == "cuda":
+                torch.cuda.set_device(self.device)
+            trial = Trial(
+                loss=loss,
+                loss_name=self.config.loss,
+                hyperparameters=dict(self.config.hyperparameters),
+                seed=self.config.seed,
+                epochs=self.training.epochs,
+                data=self.data if isinstance(self.data, Dataset) else None,
+                num_classes=self.data.num_classes,
+                folder=own,
+                device=self.device,
+                rank=rank(),
+                num_workers=world_size(),
+                report=report,
+                needs_test=self._may_end,
+                adapts=lambda logits, labels: self._parts(logits, labels)[1],
+                epochs_known=len(self.history),
+            )
+            function(trial=trial, **self.setup.model_options)
+
+        self._loop = Loop(train)
+
+    def _train_epoch(self) -> None:
+        assert self._loop is not None
+        reported = self._ask(self._loop)
+        entry = {**self._entry(reported.epoch), **reported.metrics}
+        validation, adapting = self._parts(*reported.validation)
+        entry |= self._judge(reported.epoch, validation, adapting, reported.test)
+        if not self.folder.is_local:
+            self._unsaved.append(partial(self._kept.write, ARCHIVE, self._packed()))
+        self._keep(entry, {})
+
+    def _ask(self, loop: Loop) -> Reported:
+        """The next epoch; once that is the last one, the function has returned.
+
+        Raises:
+            ValueError: It returned before.
+        """
+        try:
+            reported = loop.next()
+            if reported is not None and reported.epoch == self.training.epochs:
+                loop.finish()
+        except Exception:
+            raise
+        except BaseException as error:  # sys.exit(), say: no reason to end this process
+            raise RuntimeError(f"{type(error).__name__}: {error}") from error
+        if reported is None:
+            raise ValueError(
+                f"the training loop returned after {len(self.history)} epochs; it has to train "
+                f"and report trial.epochs={self.training.epochs}"
+            )
+        return reported
+
+    def _own_folder(self) -> Path:
+        """The loop's folder on this machine, with what is kept of it."""
+        if self.folder.is_local:
+            own = Path(self._kept.path)
+            own.mkdir(parents=True, exist_ok=True)
+            return own
+        own = Path(tempfile.mkdtemp(prefix="calsweep-own-"))
+        if self._kept.exists(ARCHIVE):
+            with tarfile.open(fileobj=io.BytesIO(self._kept.read(ARCHIVE))) as archive:
+                archive.extractall(own, filter="data")
+        return own
+
+    def _packed(self) -> bytes:
+        assert self._own is not None
+        stream = io.BytesIO()
+        with tarfile.open(fileobj=stream, mode="w") as archive:
+            archive.add(self._own, arcname=".")
+        return stream.getvalue()
+
+
+def _told(error: BaseException) -> str:
+    """The error on one line, with the file and line of the user's code that it came from."""
+    place = _place(error.__traceback__) or _place(getattr(error.__cause__, "__traceback__", None))
+    said = (str(error).splitlines() or [""])[0]
+    return f"{type(error).__name__}: {said}{f' ({place})' if place else ''}"
+
+
+def _place(trace: TracebackType | None) -> str | None:
+    frames = [
+        frame
+        for frame in traceback.extract_tb(trace)
+        if not frame.filename.startswith((*_NOT_THE_USERS, "<"))
+    ]
+    return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else None

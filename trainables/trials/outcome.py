@@ -1,0 +1,217 @@
+"""The outcome of a trial: all metrics on validation and test, raw and after temperature scaling."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+
+import torch
+from torch import Tensor
+
+from trainables import metrics as M
+from trainables.contract.metric_names import MetricName, SplitName, Statistic
+from trainables.data.core.base import EvaluationSets
+from trainables.data.core.tasks import each_label
+from trainables.files.predictions import decode_predictions, encode_predictions
+from trainables.files.storage import Folder
+from trainables.metrics.own_metric import OwnMetric
+from trainables.posthoc import TemperatureScaling, cross_fitted
+
+Predictions = tuple[Tensor, Tensor]
+_RESAMPLES = 200  # of a function that may take its time
+
+
+def summarise(
+    validation: Predictions,
+    test: Predictions,
+    adapting: Predictions | None = None,
+    names: Sequence[str] | None = None,
+    intervals: Sequence[str] = (),
+    references: Sequence[str] = (),
+    own: Mapping[str, OwnMetric] | None = None,
+    decisions: int = 1,
+    cluster_size: int = 1,
+) -> dict[str, float]:
+    """The metrics of one trained classifier.
+
+    The temperature is fitted by NLL on the validation split, or on the part of it that is kept for
+    that; the test split chooses nothing. What it does to the validation split itself is judged by
+    cross-fitting: each half with a temperature of the other.
+
+    Args:
+        validation: Logits (N, K) and labels (N,) of the validation split.
+        test: The same of the test split.
+        adapting: The same of what the temperature is fitted on, if that is apart.
+        names: Which metrics; None for all of them.
+        intervals: Which of them get an interval; calibration errors among them a reference too.
+        references: Which calibration errors get a reference, besides.
+        own: Metrics of the user's own, by name; with intervals by the bootstrap where ``intervals``
+            has any.
+        decisions: How many rows a sample has, next to each other. All metrics are then means over
+        what
+            the decisions are about; so are the ends of intervals, which are as wide as if all
+            erred together.
+        cluster_size: How many rows a sample has that are about the same, as an image has pixels;
+            samples, not rows, are then independent.
+
+    Returns:
+        ``val_<metric>`` and ``test_<metric>`` for all names of :func:`trainables.metrics.evaluate`,
+        ``..._scaled`` for those after temperature scaling, ``temperature``,
+        ``temperature_at_bound`` (1.0 where the fit ran into a bound), and the ends of 95% intervals
+        (:func:`trainables.metrics.interval`) as ``val_ece_low``, ``val_ece_scaled_high`` and so
+        on; of calibration errors also what a calibrated model would show
+        (:func:`trainables.metrics.calibrated_reference`): ``val_ece_calibrated`` in the mean,
+        ``val_ece_calibrated_high`` in 97.5 of 100 cases at most. What is undefined is left out.
+    """
+    scaler = TemperatureScaling(criterion="nll").fit(*(adapting or validation))
+    values = {
+        "temperature": float(scaler.temperature),
+        "temperature_at_bound": float(scaler.at_bound),
+    }
+    splits: tuple[tuple[SplitName, Predictions], ...] = (("val", validation), ("test", test))
+    for split, (logits, labels) in splits:
+        calibrated = scaler(logits)
+        if split == "val" and adapting is None:  # no sample is judged by what it was fitted on
+            calibrated = cross_fitted(logits, labels, cluster_size=cluster_size)
+        for scaled, each in ((False, logits), (True, calibrated)):
+            found = _measured(
+                (each, labels), names, intervals, references, own or {}, decisions, cluster_size
+            )
+            values |= {
+                str(MetricName(metric, split, scaled, statistic)): value
+                for (metric, statistic), value in found.items()
+            }
+    return {name: value for name, value in values.items() if math.isfinite(value)}
+
+
+def _measured(
+    predictions: Predictions,
+    names: Sequence[str] | None,
+    intervals: Sequence[str],
+    references: Sequence[str],
+    own: Mapping[str, OwnMetric],
+    decisions: int,
+    cluster_size: int,
+) -> dict[tuple[str, Statistic], float]:
+    """The numbers of one split by metric and statistic; see :func:`summarise`."""
+    logits, labels = predictions
+    found: dict[tuple[str, Statistic], float] = {}
+    for name, value in evaluate(logits, labels, names, decisions).items():
+        found[name, ""] = value
+    probs = each_label(torch.softmax(logits.double(), dim=1), decisions)
+    parts = list(zip(probs, each_label(labels, decisions), strict=True))
+    for name, function in own.items():
+        found[name, ""] = _mean(float(function(*part)) for part in parts)
+        if intervals:
+            _, found[name, "low"], found[name, "high"] = _means(
+                M.bootstrap(function, *part, num_resamples=_RESAMPLES, cluster_size=cluster_size)
+                for part in parts
+            )
+    for name in intervals:
+        _, found[name, "low"], found[name, "high"] = _means(
+            M.interval(name, *part, cluster_size=cluster_size) for part in parts
+        )
+    for name in dict.fromkeys((*intervals, *references)):
+        if name in M.REFERENCED_METRICS:
+            found[name, "calibrated"], _, found[name, "calibrated_high"] = _means(
+                M.calibrated_reference(name, each, labels=truth, cluster_size=cluster_size)
+                for each, truth in parts
+            )
+    return found
+
+
+def evaluate(
+    logits: Tensor, labels: Tensor, names: Sequence[str] | None = None, decisions: int = 1
+) -> dict[str, float]:
+    """As :func:`trainables.metrics.evaluate`, in the mean over what the decisions are about.
+
+    Args:
+        logits: (N · decisions, K), those of a sample next to each other.
+        labels: (N · decisions,).
+        names: Which metrics; None for all of them.
+        decisions: How many rows a sample has.
+
+    Returns:
+        Name to value; what is undefined for a label (its AUROC, where it is never there) is left
+        out of the mean.
+    """
+    parts = zip(each_label(logits, decisions), each_label(labels, decisions), strict=True)
+    found = [M.evaluate(*part, names) for part in parts]
+    return {name: _mean(each[name] for each in found) for name in found[0]}
+
+
+def _means(found: Iterable[tuple[float, float, float]]) -> tuple[float, ...]:
+    return tuple(map(_mean, zip(*found, strict=True)))
+
+
+def _mean(values: Iterable[float]) -> float:
+    """Of those that are known."""
+    known = [value for value in values if not math.isnan(value)]
+    return fmean(known) if known else math.nan
+
+
+_SHIFT_METRICS = ("ece", "adaptive_ece", "nll", "error")
+
+
+def summarise_elsewhere(
+    sets: Sequence[tuple[EvaluationSets, Predictions]], test: Predictions, temperature: float
+) -> dict[str, float]:
+    """How a classifier does on data from elsewhere.
+
+    Args:
+        sets: Each with its logits (N, K) and labels (N,).
+        test: Logits and labels of the test split.
+        temperature: Of the classifier.
+
+    Returns:
+        For shift sets ``shift_<name>_<metric>``, or ``shift_<name>_<severity>_<metric>``, the mean
+        over the sets (corruptions) of a name and severity, for ECE, adaptive ECE, NLL and error;
+        for out-of-distribution sets ``ood_<name>_<metric>`` of
+        :func:`~trainables.metrics.ood_metrics`, by the largest probability, against the test
+        split. All of them also after temperature scaling, as ``..._scaled``. What is undefined is
+        left out.
+    """
+    found: dict[str, list[float]] = {}
+    for each, (logits, labels) in sets:
+        name = f"{each.kind}_{re.sub(r'[^0-9A-Za-z_]', '_', each.name)}"
+        name += f"_{each.severity}" if each.severity else ""
+        for ending, divisor in (("", 1.0), ("_scaled", temperature)):
+            if each.kind == "shift":
+                values = M.evaluate(logits / divisor, labels, names=_SHIFT_METRICS)
+            else:
+                inside, outside = (_confidence(some / divisor) for some in (test[0], logits))
+                values = M.ood_metrics(inside, outside)
+            for metric, value in values.items():
+                found.setdefault(f"{name}_{metric}{ending}", []).append(value)
+    means = {name: sum(values) / len(values) for name, values in found.items()}
+    return {name: mean for name, mean in means.items() if math.isfinite(mean)}
+
+
+def _confidence(logits: Tensor) -> Tensor:
+    return torch.softmax(logits.double(), dim=1).amax(dim=1)
+
+
+def write_predictions(
+    folder: Folder,
+    split: str,
+    predictions: Predictions,
+    decisions: int = 1,
+    cluster_size: int = 1,
+) -> None:
+    """Write ``predictions_<split>.parquet``, with so many rows of each sample."""
+    logits, labels = predictions
+    data = encode_predictions(logits.float().numpy(), labels.numpy(), decisions, cluster_size)
+    folder.write(f"predictions_{split}.parquet", data)
+
+
+def read_predictions(data: bytes) -> Predictions:
+    """Logits (N, K) float32 and labels (N,) int64 from such a file's content.
+
+    Raises:
+        ValueError: It is damaged.
+        KeyError: It is another kind of file.
+    """
+    logits, labels = (torch.from_numpy(array.copy()) for array in decode_predictions(data))
+    return logits, labels

@@ -1,0 +1,375 @@
+"""A training loop of the user's own: what it is given, and how its epochs are asked for.
+
+The loop is a function that trains to its end and reports each epoch by a call. A trial is asked
+for one epoch at a time. So the function runs in a thread, and waits in that call.
+"""
+
+from __future__ import annotations
+
+import math
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from trainables.contract.report import TIMES
+from trainables.engine.training import DivergedError
+from trainables.losses import CalibrationLoss
+from trainables.plugins.arguments import check_integer
+from trainables.plugins.components import Catalogue, check_options
+from trainables.plugins.saved_objects import is_kept
+
+if TYPE_CHECKING:
+    from trainables.data.core.base import Dataset, Split
+
+CATALOGUE: Final = Catalogue(kind="trainable", group="calsweep.trainables", ours={})
+_GIVEN: Final = ("trial",)
+_SECONDS_TO_END: Final = 60.0
+
+Predicted: TypeAlias = tuple[Any, Any]
+"""Logits (N, K) and labels (N,), tensors or arrays."""
+
+
+def trainable_function(name: str) -> Callable[..., object]:
+    """The function behind ``package.module:function``.
+
+    Raises:
+        ValueError: There is none.
+    """
+    if ":" not in name and not is_kept(name) and name not in CATALOGUE.names():
+        raise ValueError(
+            f"trainable {name!r} is not a path; allowed: package.module:function, of a function "
+            "that trains one trial"
+        )
+    return CATALOGUE.find(name)  # type: ignore[no-any-return]
+
+
+def check_trainable(name: str, **options: Any) -> None:
+    """Make sure that there is such a function, and that it takes a trial and these options.
+
+    Raises:
+        ValueError: There is not, or it does not.
+    """
+    check_options(f"trainable {name!r}", trainable_function(name), options, _GIVEN)
+
+
+class TrialStopped(BaseException):
+    """Raised out of :meth:`Trial.report` where a trial is not to continue.
+
+    Whatever the loop has open is closed on its way out, as by Ctrl-C; not an ``Exception``, so that
+    it is not taken for a fault.
+    """
+
+
+@dataclass(frozen=True)
+class Reported:
+    """An epoch as the loop reported it.
+
+    Attributes:
+        epoch: Its number, from 1.
+        validation: Logits (N, K) float32 and labels (N,) int64, on the CPU.
+        test: The same; None where the trial does not need it.
+        metrics: Its further numbers.
+    """
+
+    epoch: int
+    validation: tuple[Tensor, Tensor]
+    test: tuple[Tensor, Tensor] | None
+    metrics: dict[str, float]
+
+
+class Trial:
+    """One trial, as a training loop of one's own is given it.
+
+    Attributes:
+        loss: The loss to train with, on :attr:`device`: ``loss(logits, targets)`` is the mean over
+            the batch. What it learns or counts is in its ``state_dict()``, which belongs into your
+            checkpoints.
+        loss_name: Its name.
+        hyperparameters: Its hyperparameters.
+        seed: Of all that is random; ``torch.manual_seed`` has been called with it.
+        epochs: How many to train, and to report.
+        data: The sweep's dataset, three splits of arrays; None where the loop reads its own
+            (``dataset: {name: own, num_classes: 10, title: birds}``).
+        num_classes: Number K of classes.
+        folder: A folder of this trial's alone that survives the death of its process: what lies
+            there lies there again when the trial continues. With several workers it is one for all.
+        device: Where to train.
+        rank: Number of this worker, from 0.
+        num_workers: How many train this trial together, in a ``torch.distributed`` process group
+            if there are more than one.
+    """
+
+    def __init__(
+        self,
+        *,
+        loss: CalibrationLoss,
+        loss_name: str,
+        hyperparameters: Mapping[str, Any],
+        seed: int,
+        epochs: int,
+        data: Dataset | None,
+        num_classes: int,
+        folder: Path,
+        device: torch.device,
+        rank: int,
+        num_workers: int,
+        report: Callable[[Reported], None],
+        needs_test: Callable[[int], bool],
+        adapts: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
+        epochs_known: int,
+    ) -> None:
+        self.loss = loss
+        self.loss_name = loss_name
+        self.hyperparameters = hyperparameters
+        self.seed = seed
+        self.epochs = epochs
+        self.data = data
+        self.num_classes = num_classes
+        self.folder = folder
+        self.device = device
+        self.rank = rank
+        self.num_workers = num_workers
+        self._report = report
+        self._needs_test = needs_test
+        self._adapts = adapts
+        self._epochs_known = epochs_known
+        self._last: int | None = None
+        self._uncalled = _watched_hooks(loss)
+        self._parameters_before = [parameter.detach().clone() for parameter in loss.parameters()]
+
+    def tensors(self, split: Literal["train", "validation", "test"]) -> tuple[Tensor, Tensor]:
+        """A whole split of :attr:`data`, normalised as the models of calsweep get it, on the CPU.
+
+        Returns:
+            Inputs (N, ...) and labels (N,) int64.
+
+        Raises:
+            ValueError: The sweep names no dataset, or one that is streamed.
+        """
+        if self.data is None:
+            raise ValueError("the sweep names no dataset: the loop reads its own")
+        part: Split = getattr(self.data, split)
+        if part.is_streamed:
+            raise ValueError(
+                "the data are streamed, as they may not fit into memory: read batches by "
+                f"trial.data.{split}.rows(numbers), or set dataset.storage to memory"
+            )
+        inputs = self.data.samples.prepare(torch.from_numpy(part.rows(slice(None))))
+        return inputs, torch.from_numpy(part.labels.copy())
+
+    def report(
+        self,
+        epoch: int,
+        *,
+        validation: Predicted,
+        test: Predicted | Callable[[], Predicted],
+        **metrics: float,
+    ) -> None:
+        """Report the results of an epoch. Call it after each epoch, then save your checkpoint.
+
+        Metrics, temperature scaling, stopping and the selected setting of the winner come of it.
+        The loss is
+        notified of the end of the epoch (``on_epoch_end``, ``on_validation_end``). With several
+        workers all of them call it, each with the whole splits; the first one's are taken.
+
+        Args:
+            epoch: Its number, from 1. After an interruption continue from the checkpoint in
+                :attr:`folder`; epochs that were reported before may be reported again.
+            validation: Logits (N, K) and labels (N,), tensors or arrays. The samples are the same
+                ones in the same order in all trials: of :attr:`data` those of its split.
+            test: The same of the test split; or a function that gives it, which is called only
+                after epochs at which the trial may end.
+            **metrics: Other numbers to keep, such as ``train_loss=0.3``.
+
+        Raises:
+            TrialStopped: The trial is not to continue; let it pass.
+            ValueError: The report is not as above; says what is expected.
+            DivergedError: A number is not finite.
+        """
+        self._check_turn(epoch)
+        if self._trains_parameters_itself():
+            self._uncalled.discard("parameter_groups")
+        if self._uncalled:
+            calls = (f"trial.loss.{name}()" for name in sorted(self._uncalled))
+            raise ValueError(
+                f"the loss {self.loss_name} needs the training loop to call "
+                f"{', '.join(calls)}; see "
+                "the hooks in docs/own_losses.md, or take it off the sweep's losses"
+            )
+        kept = {name: _finite(name, value, epoch) for name, value in metrics.items()}
+        given = self._checked("validation", validation, epoch)
+        tested = None
+        if self._needs_test(epoch):
+            tested = self._checked("test", test() if callable(test) else test, epoch)
+        self._last = epoch
+        self.loss.on_epoch_end()
+        with torch.no_grad():
+            logits, labels = self._adapts(*given)
+            self.loss.on_validation_end(logits.to(self.device), labels.to(self.device))
+        if epoch > self._epochs_known:
+            self._report(Reported(epoch, given, tested, kept))
+
+    def _trains_parameters_itself(self) -> bool:
+        """Whether the loop gives the loss's parameters to its optimiser by ``parameters()``."""
+        if _overrides(self.loss, "parameter_groups"):  # they need more than that
+            return False
+        now = self.loss.parameters()
+        pairs = zip(self._parameters_before, now, strict=False)
+        return any(not torch.equal(before, each) for before, each in pairs)
+
+    def _check_turn(self, epoch: int) -> None:
+        check_integer("epoch", epoch, low=1)
+        if epoch > self.epochs:
+            raise ValueError(f"epoch {epoch} is reported; the trial has trial.epochs={self.epochs}")
+        if self._last is None and epoch > self._epochs_known + 1:
+            raise ValueError(
+                f"epoch {epoch} is reported, and of this trial epochs up to {self._epochs_known} "
+                "are known; report each epoch, and save its checkpoint after that"
+            )
+        if self._last is not None and epoch != self._last + 1:
+            raise ValueError(
+                f"epoch {epoch} is reported after epoch {self._last}; report each epoch, in order"
+            )
+
+    def _checked(self, split: str, predicted: Predicted, epoch: int) -> tuple[Tensor, Tensor]:
+        if not isinstance(predicted, tuple) or len(predicted) != 2:
+            raise ValueError(
+                f"{split} is a {type(predicted).__name__}; allowed: logits and labels, a tuple"
+            )
+        logits, labels = (torch.as_tensor(each).detach().cpu() for each in predicted)
+        if logits.dim() != 2 or logits.shape[1] != self.num_classes or not len(logits):
+            raise ValueError(
+                f"{split}: logits must have shape (N, {self.num_classes}), got "
+                f"{tuple(logits.shape)}"
+            )
+        if labels.shape != logits.shape[:1] or labels.is_floating_point():
+            raise ValueError(
+                f"{split}: labels must be integers of shape ({len(logits)},), got {labels.dtype} "
+                f"of shape {tuple(labels.shape)}"
+            )
+        low, high = (int(bound) for bound in torch.aminmax(labels))
+        if low < 0 or high >= self.num_classes:
+            raise ValueError(
+                f"{split}: labels must be classes in [0, {self.num_classes}), got "
+                f"{low if low < 0 else high}"
+            )
+        if not torch.isfinite(logits).all():
+            raise DivergedError(f"diverged: {split} logits are not finite after epoch {epoch}")
+        if self.data is not None:
+            expected = torch.from_numpy(getattr(self.data, split).labels.copy())
+            if not torch.equal(labels.long(), expected):
+                raise ValueError(
+                    f"{split}: the labels are not those of the {split} split in its order "
+                    f"({len(labels)} are given, it has {len(expected)}); predict the samples of "
+                    f"trial.data.{split} as they come, without shuffling"
+                )
+        return logits.float(), labels.long()
+
+
+class Loop:
+    """Runs a function that reports epochs in a thread, an epoch at a time.
+
+    Args:
+        function: Called with a function by which it hands over what it reports.
+    """
+
+    def __init__(self, function: Callable[[Callable[[Reported], None]], object]) -> None:
+        self._function = function
+        self._handed: queue.SimpleQueue[Reported | None] = queue.SimpleQueue()
+        self._continue = threading.Semaphore(0)
+        self._closed = False
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="own-loop", daemon=True)
+
+    def next(self) -> Reported | None:
+        """The next epoch that the function reports; None once it has returned.
+
+        Raises:
+            BaseException: What the function has raised.
+        """
+        if self._thread.ident is None:
+            self._thread.start()
+        else:
+            self._continue.release()
+        return self._result(self._handed.get())
+
+    def finish(self) -> None:
+        """Let the function return, now that the last epoch is reported.
+
+        Raises:
+            BaseException: What it has raised.
+        """
+        self._continue.release()
+        self._result(self._handed.get())
+
+    def close(self) -> None:
+        """End the function, which waits where it has reported, by :class:`TrialStopped`."""
+        self._closed = True
+        self._continue.release()
+        if self._thread.is_alive():
+            self._thread.join(_SECONDS_TO_END)
+
+    def _result(self, handed: Reported | None) -> Reported | None:
+        if handed is None:
+            self._thread.join()
+            error, self._error = self._error, None
+            if error is not None:
+                raise error
+        return handed
+
+    def _run(self) -> None:
+        try:
+            self._function(self._hand_over)
+        except TrialStopped:
+            pass
+        except BaseException as error:
+            self._error = error
+        self._handed.put(None)
+
+    def _hand_over(self, reported: Reported) -> None:
+        if self._closed:
+            raise TrialStopped
+        self._handed.put(reported)
+        self._continue.acquire()
+        if self._closed:
+            raise TrialStopped
+
+
+def _watched_hooks(loss: CalibrationLoss) -> set[str]:
+    """The hooks that a loss needs a training loop to call; those that are called leave the set."""
+    uncalled: set[str] = set()
+    for name in ("on_train_begin", "prepare_batch", "on_step_end", "parameter_groups"):
+        learns = name == "parameter_groups" and bool(loss.parameter_groups())
+        if learns or _overrides(loss, name):
+            uncalled.add(name)
+            setattr(loss, name, _watched(getattr(loss, name), name, uncalled))
+    return uncalled
+
+
+def _overrides(loss: CalibrationLoss, hook: str) -> bool:
+    return getattr(type(loss), hook) is not getattr(CalibrationLoss, hook)
+
+
+def _watched(hook: Callable[..., Any], name: str, uncalled: set[str]) -> Callable[..., Any]:
+    @wraps(hook)
+    def called(*arguments: Any, **options: Any) -> Any:
+        uncalled.discard(name)
+        return hook(*arguments, **options)
+
+    return called
+
+
+def _finite(name: str, value: Any, epoch: int) -> float:
+    if name in (*TIMES, "temperature") or name.startswith(("val_", "test_", "shift_", "ood_")):
+        raise ValueError(f"{name} is a name of calsweep's own; call yours otherwise")
+    number = float(value)
+    if not math.isfinite(number):
+        raise DivergedError(f"diverged: {name} is {number} in epoch {epoch}")
+    return number

@@ -1,0 +1,229 @@
+"""The simplest well-known models for a kind of data, from scikit-learn, on the same splits.
+
+A sweep compares losses of one network. Whether that network is worth its cost shows beside these.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from trainables.data.core.base import Dataset, Split
+from trainables.data.core.tasks import OneClass
+from trainables.data.core.types import Inputs
+from trainables.data.kinds.samples import Arrays, Images
+from trainables.data.kinds.subwords import Subwords
+from trainables.data.kinds.table import TableRows
+from trainables.data.kinds.tokens import PADDING, Tokens
+from trainables.data.kinds.weighted_words import NO_WORD, WeightedWords
+from trainables.metrics import EPOCH_METRICS
+from trainables.trials.outcome import summarise
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+_MOST_ROWS: Final = 20_000  # of the training split, drawn by chance; more would take minutes
+_MOST_IMAGES: Final = 5_000
+_LARGEST_SIDE: Final = 28  # pixels; larger images are averaged down
+_MOST_LEVELS: Final = 255  # that gradient boosting takes for categories
+_LEAST_PROBABILITY: Final = 1e-9
+_AT_A_TIME: Final = 4_096
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A model to compare the sweep's network with.
+
+    Attributes:
+        name: In words.
+        outcome: Its metrics, named as those of trials: ``val_error``, ``test_ece_scaled``,
+            ``temperature`` ...
+    """
+
+    name: str
+    outcome: dict[str, float]
+
+
+@dataclass(frozen=True)
+class _Model:
+    """A model and what it is fitted on."""
+
+    name: str
+    features: Callable[[Inputs], Any]
+    make: Callable[[], Any]
+    most_rows: int = _MOST_ROWS
+
+
+def reference_models(
+    dataset: Dataset, seed: int = 0, names: Sequence[str] = EPOCH_METRICS
+) -> list[Reference]:
+    """Fits the reference models of a dataset, in seconds; none where no such model is usual.
+
+    Texts: logistic regression on TF-IDF. Tables and vectors: gradient boosting of histograms, and
+    logistic regression. Images and other arrays: logistic regression on pixels or numbers. They are
+    fitted on at most 20,000 training samples (5,000 images), drawn by chance.
+
+    Args:
+        dataset: The data.
+        seed: Of the draw and of gradient boosting.
+        names: Which metrics.
+    """
+    if not isinstance(dataset.task, OneClass):
+        return []
+    rows = np.random.default_rng(seed).permutation(len(dataset.train))
+    found = []
+    for model in _models(dataset, seed):
+        chosen = np.sort(rows[: model.most_rows])
+        train = dataset.train
+        classifier = model.make()
+        weights = {} if train.weights is None else {"sample_weight": train.weights[chosen]}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it has not converged: it need not, quite
+            classifier.fit(model.features(train.rows(chosen)), train.labels[chosen], **weights)
+        validation, test = (
+            (_logits(classifier, model, split, dataset.num_classes), _labels(split))
+            for split in (dataset.validation, dataset.test)
+        )
+        outcome = summarise(validation, test, names=names)
+        found.append(Reference(model.name, outcome))
+    return found
+
+
+def _models(dataset: Dataset, seed: int) -> list[_Model]:
+    samples = dataset.samples
+    if isinstance(samples, WeightedWords):
+        return [_Model("TF-IDF + logistic regression", _weights_of_words(samples), _regression)]
+    if isinstance(samples, Tokens | Subwords):
+        padding = samples.padding if isinstance(samples, Subwords) else PADDING
+        features = _tf_idf(dataset.train.inputs, samples.num_tokens, padding)
+        return [_Model("TF-IDF + logistic regression", features, _regression)]
+    if isinstance(samples, TableRows):
+        return [
+            _Model("gradient boosting", lambda rows: rows, lambda: _boosting(seed, samples)),
+            _Model("logistic regression", _indicators(samples), _regression),
+        ]
+    if isinstance(samples, Images):
+        return [
+            _Model(
+                "logistic regression on pixels", _pixels, _scaled_regression, most_rows=_MOST_IMAGES
+            )
+        ]
+    if isinstance(samples, Arrays):
+        linear = _Model("logistic regression", _flat, _scaled_regression)
+        if len(samples.shape) > 1:
+            return [linear]
+        return [_Model("gradient boosting", _flat, lambda: _boosting(seed)), linear]
+    return []
+
+
+def _logits(classifier: Any, model: _Model, split: Split, num_classes: int) -> torch.Tensor:
+    """Logarithms of probabilities, (N, K) float32; a class without training samples is unlikely."""
+    logits = np.full((len(split), num_classes), math.log(_LEAST_PROBABILITY), np.float32)
+    for numbers in _pieces(len(split)):
+        probs = classifier.predict_proba(model.features(split.rows(numbers)))
+        logits[numbers[:, None], classifier.classes_] = np.log(
+            np.maximum(probs, _LEAST_PROBABILITY)
+        )
+    return torch.from_numpy(logits)
+
+
+def _labels(split: Split) -> torch.Tensor:
+    return torch.from_numpy(np.array(split.labels))
+
+
+def _pieces(count: int) -> Iterator[npt.NDArray[np.intp]]:
+    for start in range(0, count, _AT_A_TIME):
+        yield np.arange(start, min(start + _AT_A_TIME, count))
+
+
+def _regression() -> Any:
+    from sklearn.linear_model import LogisticRegression
+
+    return LogisticRegression(tol=1e-3)
+
+
+def _scaled_regression() -> Any:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    # Standardised pixels of some thousand images are easily separated: strongly regularised.
+    return make_pipeline(StandardScaler(), LogisticRegression(C=0.01, tol=1e-3))
+
+
+def _boosting(seed: int, samples: TableRows | None = None) -> Any:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    categories = []
+    if samples is not None:
+        few = (len(levels) < _MOST_LEVELS for levels in samples.levels)
+        categories = [len(samples.numeric) + place for place, is_few in enumerate(few) if is_few]
+    return HistGradientBoostingClassifier(categorical_features=categories, random_state=seed)
+
+
+def _flat(rows: Inputs) -> Inputs:
+    return rows.reshape(len(rows), -1)
+
+
+def _pixels(rows: Inputs) -> Inputs:
+    """Pixels (N, C·h·w) of images (N, C, H, W), averaged down to at most 28 x 28."""
+    factor = math.ceil(max(rows.shape[2:]) / _LARGEST_SIDE)
+    if factor > 1:
+        small = torch.nn.functional.avg_pool2d(
+            torch.from_numpy(rows).float(), factor, ceil_mode=True
+        )
+        rows = small.numpy()
+    return _flat(rows).astype(np.float32)
+
+
+def _indicators(samples: TableRows) -> Callable[[Inputs], csr_matrix]:
+    """Numbers with missing ones at the mean, and an indicator for each level of a category."""
+    from scipy.sparse import csr_matrix, hstack
+
+    count = len(samples.numeric)
+
+    def features(rows: Inputs) -> csr_matrix:
+        parts = [csr_matrix(np.nan_to_num(rows[:, :count])), csr_matrix(np.isnan(rows[:, :count]))]
+        for place, levels in enumerate(samples.levels, start=count):
+            codes = rows[:, place].astype(int)
+            entries = (np.ones(len(rows)), (np.arange(len(rows)), codes))
+            parts.append(csr_matrix(entries, shape=(len(rows), len(levels) + 1)))
+        return hstack(parts, format="csr")
+
+    return features
+
+
+def _weights_of_words(samples: WeightedWords) -> Callable[[Inputs], csr_matrix]:
+    from scipy.sparse import csr_matrix
+
+    def features(rows: Inputs) -> csr_matrix:
+        places, columns = np.nonzero(rows[..., 0] != NO_WORD)
+        words = rows[places, columns]
+        entries = (words[:, 1], (places, words[:, 0].astype(int)))
+        return csr_matrix(entries, shape=(len(rows), samples.num_words))
+
+    return features
+
+
+def _tf_idf(train: Any, num_tokens: int, padding: int) -> Callable[[Inputs], csr_matrix]:
+    from scipy.sparse import csr_matrix
+    from sklearn.feature_extraction.text import TfidfTransformer
+
+    def counts(rows: Inputs) -> csr_matrix:
+        places, columns = np.nonzero(rows != padding)
+        entries = (np.ones(len(places)), (places, rows[places, columns]))
+        return csr_matrix(entries, shape=(len(rows), num_tokens))  # which adds up entries
+
+    weigh = TfidfTransformer(sublinear_tf=True).fit(counts(train))
+
+    def features(rows: Inputs) -> csr_matrix:
+        return weigh.transform(counts(rows))
+
+    return features

@@ -1,0 +1,372 @@
+"""One trial from start to end, epoch by epoch, resumable after any of them. Free of Ray."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from trainables import metrics as M
+from trainables.contract.config import (
+    TrainingConfig,
+    TrialSetup,
+    trial_folder,
+    trial_setting,
+)
+from trainables.contract.metric_names import MetricName
+from trainables.contract.report import (
+    NEVER_STOPPED,
+    Entry,
+    Failed,
+    OutOfMemory,
+    Progressed,
+    Report,
+    TrialConfig,
+    Waiting,
+)
+from trainables.data.core.base import Data, Dataset
+from trainables.data.core.splits import stratified_split
+from trainables.engine.training import DivergedError, Trainer
+from trainables.files.checkpoints import load_checkpoint, save_checkpoint
+from trainables.files.storage import Folder
+from trainables.losses import CalibrationLoss, make_loss
+from trainables.metrics.own_metric import OwnMetric, metric_name, own_metric
+from trainables.models import Classifier, make_model
+from trainables.runtime.devices import (
+    DeviceFailedError,
+    has_failed,
+    is_out_of_memory,
+    limit_memory,
+    numbered,
+)
+from trainables.runtime.distributed import from_first_worker, rank
+from trainables.trials.outcome import (
+    Predictions,
+    evaluate,
+    summarise,
+    summarise_elsewhere,
+    write_predictions,
+)
+
+CPU = torch.device("cpu")
+
+
+class StorageAwayError(OSError):
+    """What is where the sweep's storage should be is not that, or does not answer."""
+
+
+class TrialRun:
+    """Trains the classifier of one trial and keeps its folder.
+
+    Under ``torch.distributed`` every worker makes the same calls; the first one writes.
+
+    Args:
+        dataset: The data.
+        setup: What all trials of the sweep share.
+        config: This trial.
+        device: The one it was given. A GPU that is merely visible belongs to another trial.
+    """
+
+    def __init__(
+        self,
+        dataset: Data,
+        setup: TrialSetup,
+        config: TrialConfig,
+        device: torch.device = CPU,
+    ) -> None:
+        self.data = dataset
+        self.setup = setup
+        self.config = config
+        self.training = self._recipe()
+        self.device = numbered(device)
+        self.folder = Folder(setup.trials_uri) / trial_folder(config.number)
+        self.history: list[Entry] = []
+        self._setting = trial_setting(setup.model, setup.model_options, config)
+        self._state: dict[str, Any] | None = None  # of the checkpoint, on the first worker
+        self._trainer: Trainer | None = None
+        self._begun = False
+        self._unsaved: list[Callable[[], object]] = []
+        self._made = time.monotonic()
+
+    @property
+    def dataset(self) -> Dataset:
+        """The data, where they are known."""
+        assert isinstance(self.data, Dataset)
+        return self.data
+
+    def advance(self) -> Report:
+        """Train one more epoch.
+
+        The first call after an interruption reports the epochs of the checkpoint once more
+        instead: reports may have been lost with the processes that passed them on.
+
+        Returns:
+            The epoch's metrics (``epoch``, ``timestamp``, ``run_seconds``, ``train_loss``, ``lr``,
+            ``val_nll`` ...), after an epoch at which it may be stopped those of
+            :func:`~trainables.trials.outcome.summarise` too, all of them after the last. A trial
+            whose epoch could not be written (the storage is full, say) waits; the next call tries
+            again.
+            So does one that does not see the sweep's storage, or cannot read what it begins with.
+
+        Raises:
+            DeviceFailedError: The process can no longer use its accelerator.
+        """
+        try:
+            if not self._begun:
+                self._read_patiently()
+                self._begin()
+                self._begun = True
+                if self.history:
+                    return self._progressed(self.history)
+            if not self._unsaved:
+                self._train_epoch()
+        except DivergedError as error:
+            return Failed(str(error))
+        except StorageAwayError as error:
+            return Waiting(str(error))
+        except Exception as error:
+            if is_out_of_memory(error):
+                return self._out_of_memory(error)
+            if has_failed(self.device, error):
+                raise DeviceFailedError(f"{type(error).__name__}: {error}") from error
+            raise
+        try:
+            self._save()
+        except OSError as error:
+            return Waiting(f"{self.folder.uri} cannot be written: {error}")
+        return self._progressed(self.history[-1:])
+
+    def close(self) -> None:
+        """Release what the trial holds; it is not advanced any more."""
+        self._trainer = None
+
+    def _out_of_memory(self, error: Exception) -> Report:
+        """On a GPU of its own a trial would run out of memory again; on a shared one it may not."""
+        said = f"out of memory: {(str(error).splitlines() or ['no more is available'])[0]}"
+        return OutOfMemory(said) if 0 < self.setup.gpu_share < 1 else Failed(said)
+
+    @property
+    def _memory_share(self) -> float:
+        """How much of its GPU's memory the process may take."""
+        shared = 0 < self.setup.gpu_share < 1 and not self.config.unlimited
+        return self.setup.gpu_share if shared else 1.0
+
+    def _check_storage(self) -> None:
+        """Raises :class:`StorageAwayError` where this machine has not the sweep's storage."""
+        if self.setup.marker is None:
+            return
+        uri, sweep_id = self.setup.marker
+        try:
+            found = Folder(uri).read("sweep_id").decode()
+        except OSError as error:
+            found = str(error)
+        if found != sweep_id:
+            raise StorageAwayError(
+                f"{socket.gethostname()} does not see the sweep's storage, {uri} ({found}); is it "
+                "mounted there?"
+            )
+
+    def _read_patiently(self) -> None:
+        """Raises :class:`StorageAwayError` where the storage cannot be read now."""
+        self._check_storage()
+        try:
+            self._read()
+        except FileNotFoundError:  # it answers
+            raise
+        except OSError as error:
+            raise StorageAwayError(f"{self.folder.uri} cannot be read: {error}") from None
+
+    def _read(self) -> None:
+        """Read what the trial begins with; nothing is exchanged, so a worker may do so again.
+
+        The checkpoint is read by one worker, so that all continue from one epoch, whatever they see
+        of the storage.
+        """
+        if rank() == 0:
+            self._state = load_checkpoint(self.folder / "checkpoints", self._setting)
+
+    def _progressed(self, entries: list[Entry]) -> Progressed:
+        return Progressed(tuple(entries), done=entries[-1]["epoch"] >= self.training.epochs)
+
+    def _begin(self) -> None:
+        """Make all that the first epoch needs, and take up the checkpoint."""
+        self._prepare_process()
+        trainer = Trainer(
+            self._make_model(),
+            self._make_loss(),
+            self.dataset,
+            self.training,
+            seed=self.config.seed,
+            device=self.device,
+        )
+        state = self._take_state()
+        if state is not None:
+            trainer.load_state_dict(state["trainer"])
+        self._trainer = trainer
+
+    def _prepare_process(self) -> None:
+        torch.set_num_threads(self.setup.threads)
+        limit_memory(self.device, self._memory_share)
+        torch.backends.cudnn.deterministic = True
+        sys.path[:0] = [path for path in self.setup.user_paths if path not in sys.path]
+        torch.manual_seed(self.config.seed)
+
+    def _make_loss(self) -> CalibrationLoss:
+        return make_loss(
+            self.config.loss,
+            num_classes=self.data.num_classes,
+            **self.config.hyperparameters,
+        )
+
+    def _take_state(self) -> dict[str, Any] | None:
+        """What the checkpoint holds, on every worker; the history is taken up."""
+        state = from_first_worker(lambda: self._state, self.device)
+        self._state = None
+        if state is not None:
+            self.history = state["history"]
+        return state
+
+    def _recipe(self) -> TrainingConfig:
+        return self.setup.training
+
+    def _make_model(self) -> Classifier:
+        return make_model(
+            self.setup.model,
+            input_shape=self.dataset.input_shape,
+            num_classes=self.dataset.num_outputs,
+            samples=self.dataset.samples,
+            **self.setup.model_options,
+        )
+
+    def _train_epoch(self) -> None:
+        trainer = self._trainer
+        assert trainer is not None
+        train_metrics = trainer.train_epoch()
+        entry = {**self._entry(trainer.epoch), **train_metrics}
+        entry |= self._evaluate(trainer)
+        self._keep(entry, {"trainer": trainer.state_dict()})
+
+    def _entry(self, epoch: int) -> dict[str, float]:
+        """What is known of an epoch besides its metrics."""
+        seconds = time.monotonic() - self._made
+        return {"epoch": epoch, "timestamp": time.time(), "run_seconds": seconds}
+
+    def _keep(self, entry: Entry, state: dict[str, Any]) -> None:
+        """Take up an epoch, and have it written with what is needed to continue after it.
+
+        The checkpoint comes last: an epoch that is in it is complete with all its files.
+        """
+        self.history.append(entry)
+        whole = {"setting": self._setting, "history": self.history, **state}
+        epoch = int(entry["epoch"])
+        self._unsaved.append(partial(save_checkpoint, self.folder / "checkpoints", epoch, whole))
+
+    def _save(self) -> None:
+        """Write what the epoch left to be written; what fails stays to be written."""
+        while self._unsaved:
+            if rank() == 0:
+                self._check_storage()  # it may have gone since
+                self._unsaved[0]()
+            del self._unsaved[0]
+
+    def _may_end(self, epoch: int) -> bool:
+        stoppable = self.config.role not in NEVER_STOPPED
+        return epoch >= self.training.epochs or (stoppable and epoch in self.setup.outcome_epochs)
+
+    def _evaluate(self, trainer: Trainer) -> dict[str, float]:
+        """Metrics after an epoch; where the trial may end also its whole outcome."""
+        logits, labels = trainer.predict(self.dataset.validation)
+        validation, adapting = self._parts(logits, labels)
+        trainer.adapt_loss(*adapting)
+        test = None
+        if self._may_end(trainer.epoch):
+            test = self.dataset.task.decisions_of(*trainer.predict(self.dataset.test))
+        found = self._judge(trainer.epoch, validation, adapting, test)
+        last = trainer.epoch >= self.training.epochs
+        if test is not None and last and self.config.role == "finalist":
+            found |= self._try_elsewhere(trainer, test, found["temperature"])
+        return found
+
+    def _judge(
+        self,
+        epoch: int,
+        validation: Predictions,
+        adapting: Predictions,
+        test: Predictions | None,
+    ) -> dict[str, float]:
+        """The metrics of what was predicted after an epoch.
+
+        Args:
+            epoch: Its number.
+            validation: Logits and labels of decisions on the samples that judge.
+            adapting: Of those that the temperature is fitted on.
+            test: Of the test split; None where the trial cannot end here.
+        """
+        decisions, cluster_size = self.data.task.decisions, self.data.task.cluster_size
+        values = evaluate(*validation, M.EPOCH_METRICS, decisions)
+        found = {str(MetricName(name, "val")): value for name, value in values.items()}
+        if test is not None:
+            last = epoch >= self.training.epochs
+            finalist = self.config.role == "finalist"
+            names = tuple(dict.fromkeys((*M.EPOCH_METRICS, *self.setup.rung_metrics)))
+            found |= summarise(
+                validation,
+                test,
+                adapting if self.training.adapt_share else None,
+                names=None if last else names,
+                intervals=names if last else (),
+                # Of all calibration errors that costs as much as all metrics together.
+                references=M.REFERENCED_METRICS if last and finalist else (),
+                own=self._own_metrics(),
+                decisions=decisions,
+                cluster_size=cluster_size,
+            )
+            for split, predictions in (("validation", validation), ("test", test)):
+                self._unsaved.append(
+                    partial(
+                        write_predictions, self.folder, split, predictions, decisions, cluster_size
+                    )
+                )
+        return found
+
+    def _own_metrics(self) -> dict[str, OwnMetric]:
+        return {metric_name(path): own_metric(path) for path in self.setup.own_metrics}
+
+    def _try_elsewhere(
+        self, trainer: Trainer, test: Predictions, temperature: float
+    ) -> dict[str, float]:
+        sets = [(each, trainer.predict(each.split)) for each in self.dataset.elsewhere]
+        return summarise_elsewhere(sets, test, temperature)
+
+    def _parts(self, logits: torch.Tensor, labels: torch.Tensor) -> tuple[Predictions, Predictions]:
+        """Decisions on what judges of the validation split, and what adapts: the same, or apart."""
+        judging, adapting = adapting_parts(labels.numpy(), self.data, self.training.adapt_share)
+        first, second = (
+            self.data.task.decisions_of(logits[rows], labels[rows]) for rows in (judging, adapting)
+        )
+        return first, second
+
+
+def validation_parts(dataset: Dataset, adapt_share: float) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of the validation split that judge, and those that adapt; equal for all trials.
+
+    Raises:
+        ValueError: The split is too small to hold each class in both parts.
+    """
+    return adapting_parts(dataset.validation.labels, dataset, adapt_share)
+
+
+def adapting_parts(
+    labels: np.ndarray, data: Data, adapt_share: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """:func:`validation_parts` of a split with these labels."""
+    if adapt_share == 0:
+        return (everything := np.arange(len(labels))), everything
+    kinds, names = data.task.strata(labels, data.classes)
+    return stratified_split(kinds, adapt_share, seed=0, classes=names, option="adapt_share")

@@ -1,0 +1,185 @@
+"""RefCal's two stages: an encoder is trained and frozen, then a linear head on its features.
+
+The paper (Hebbalaguppe et al., section 4) calls them refinement and calibration. The features of
+all splits are computed once and kept, so that a head costs seconds; its training does not augment.
+The head sees them at unit length, as the supervised contrastive loss does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from trainables.data.core.base import Dataset
+from trainables.data.kinds.samples import Arrays
+from trainables.engine.training import Trainer
+from trainables.files.digests import digest_of, new_digest
+from trainables.files.storage import Folder
+from trainables.models import Classifier
+
+SPLITS: Final = ("train", "validation", "test")
+_INDEX: Final = "encoder.json"  # written last: an encoder that has it is complete
+
+
+class UnitLength(nn.Module):
+    """Scales each row of (N, ...) to unit Euclidean length, as (N, D)."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Returns (N, D)."""
+        return nn.functional.normalize(inputs.flatten(1), dim=1)
+
+
+def frozen_features(trainer: Trainer) -> Dataset:
+    """The trainer's dataset with its encoder's features in place of the images."""
+    dataset = trainer.dataset
+    features = {name: trainer.features(getattr(dataset, name)).numpy() for name in SPLITS}
+    return with_features(dataset, features)
+
+
+def with_features(dataset: Dataset, features: dict[str, np.ndarray]) -> Dataset:
+    """The dataset with features (N, D), float32, in place of the images of each split."""
+    splits = {name: replace(getattr(dataset, name), inputs=x) for name, x in features.items()}
+    return replace(
+        dataset,
+        train=splits["train"],
+        validation=splits["validation"],
+        test=splits["test"],
+        samples=Arrays.unscaled(features["train"].shape[1:]),
+    )
+
+
+def linear_head(dataset: Dataset) -> Classifier:
+    """A linear classifier of features scaled to unit length, its weights freshly drawn."""
+    return Classifier(UnitLength(), nn.Linear(dataset.input_shape[0], dataset.num_outputs))
+
+
+def whole(network: Classifier) -> Classifier:
+    """Both stages as one network, the head's weights still those that it was built with."""
+    return Classifier(nn.Sequential(network.encoder, UnitLength()), network.head)
+
+
+def encoder_folder(uri: str, seed: int) -> Folder:
+    """The folder of a seed's encoder among those of a sweep."""
+    return Folder(uri) / f"seed_{seed}"
+
+
+def is_trained(folder: Folder) -> bool:
+    """Whether a complete encoder lies there."""
+    return bool(_read_index(folder))
+
+
+def encoder_file(folder: Folder, name: str) -> str:
+    """The name under which a file of a complete encoder lies there: it carries its digest.
+
+    Args:
+        folder: The encoder's.
+        name: ``encoder.pt`` (a state dict) or ``features_<split>.npy`` (N, D) float32.
+
+    Raises:
+        FileNotFoundError: No complete encoder lies there.
+    """
+    index = _read_index(folder)
+    if not index:
+        raise FileNotFoundError(f"no complete encoder lies in {folder.uri}")
+    return _with_digest(name, index[name])
+
+
+def save_encoder(folder: Folder, encoder: nn.Module, frozen: Dataset) -> None:
+    """Write a trained encoder's weights and the features that it makes of the dataset.
+
+    Files: those of :func:`encoder_file`, and at the end ``encoder.json`` with the digest of each.
+    Several sweeps may train the same encoder next to each other: the first one that is complete
+    stays. Should two end at the same moment, each index names files that no one overwrites.
+
+    Raises:
+        OSError: The folder cannot be written.
+    """
+    if is_trained(folder):
+        return
+    digests = {}
+    for name, data in _files(encoder, frozen):
+        digests[name] = digest_of(data)
+        folder.write(_with_digest(name, digests[name]), data)
+    if not is_trained(folder):
+        folder.write(_INDEX, json.dumps(digests, indent=1).encode())
+
+
+def load_encoder(folder: Folder) -> dict[str, Tensor]:
+    """The weights in the folder of a trained encoder, on the CPU.
+
+    Raises:
+        FileNotFoundError: No complete encoder lies there.
+        ValueError: The file is damaged.
+    """
+    name = encoder_file(folder, "encoder.pt")
+    data = folder.read(name)
+    if name != _with_digest("encoder.pt", digest_of(data)):
+        raise ValueError(f"{folder.uri}/{name} is damaged; delete that folder")
+    weights: dict[str, Tensor] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    return weights
+
+
+def load_features(folder: Folder) -> dict[str, np.ndarray]:
+    """The features that lie in the folder of a trained encoder, (N, D) float32 for each split.
+
+    Local files are mapped into memory, so that the trials of a node share them.
+
+    Raises:
+        FileNotFoundError: No complete encoder lies there.
+        ValueError: A file is damaged.
+    """
+    index = _read_index(folder)
+    if not index:
+        raise FileNotFoundError(f"no complete encoder lies in {folder.uri}")
+    features = {}
+    for split in SPLITS:
+        digest = index[f"features_{split}.npy"]
+        name = _with_digest(f"features_{split}.npy", digest)
+        if folder.is_local:
+            path = Path(folder.path) / name
+            with open(path, "rb") as stream:
+                whole = hashlib.file_digest(stream, new_digest).hexdigest() == digest
+            array = np.load(path, mmap_mode="r", allow_pickle=False) if whole else None
+        else:
+            data = folder.read(name)
+            whole = digest_of(data) == digest
+            array = np.load(io.BytesIO(data), allow_pickle=False) if whole else None
+        if array is None:
+            raise ValueError(
+                f"{folder.uri}/{name} is damaged; delete that folder and the encoder is trained "
+                "again"
+            )
+        features[split] = array
+    return features
+
+
+def _files(encoder: nn.Module, frozen: Dataset) -> Any:
+    buffer = io.BytesIO()
+    torch.save(encoder.state_dict(), buffer)
+    yield "encoder.pt", buffer.getvalue()
+    for split in SPLITS:
+        buffer = io.BytesIO()
+        np.save(buffer, getattr(frozen, split).inputs)
+        yield f"features_{split}.npy", buffer.getvalue()
+
+
+def _read_index(folder: Folder) -> dict[str, str]:
+    """The digest of each file; empty where there is no encoder, or the index is damaged."""
+    try:
+        index = json.loads(folder.read(_INDEX))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return index if isinstance(index, dict) else {}
+
+
+def _with_digest(name: str, digest: str) -> str:
+    stem, _, ending = name.rpartition(".")
+    return f"{stem}-{digest}.{ending}"
