@@ -25,9 +25,9 @@ def test_what_the_autoscaler_may_start(monkeypatch: pytest.MonkeyPatch) -> None:
     for cpus, count in ((4, 2), (16, 1)):
         group = config.node_group_configs.add(max_count=count)
         group.resources["CPU"] = cpus
-    monkeypatch.setattr(state, "get_cluster_config", lambda: config)
+    monkeypatch.setattr(type(state), "get_cluster_config", lambda _: config)
     assert nodes_to_come() == [{"CPU": 4}, {"CPU": 4}, {"CPU": 16}]
-    monkeypatch.setattr(state, "get_cluster_config", lambda: None)
+    monkeypatch.setattr(type(state), "get_cluster_config", lambda _: None)
     assert nodes_to_come() == []
 
 
