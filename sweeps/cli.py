@@ -722,7 +722,8 @@ def _tracking_variable(uri: str, storage: str) -> str:
 
 
 def _print_answer(answer: dict[str, Any]) -> None:
-    from sweeps.terminal.answers import leaderboard_table, print_warnings
+    from sweeps.results.verdicts import basis, comparisons_of
+    from sweeps.terminal.answers import leaderboard_table, print_warnings, verdict_table
     from sweeps.terminal.console import plain_console
 
     console = plain_console()
@@ -732,6 +733,12 @@ def _print_answer(answer: dict[str, Any]) -> None:
     console.print()
     for line in answer["why"]:
         console.print(redact(line))
+    if comparisons := comparisons_of(answer):
+        console.print()
+        console.print(verdict_table(comparisons))
+        console.print()
+        for line in basis(comparisons):
+            console.print(line, style="dim")
     console.file.flush()  # it comes before MLflow is written, which may take long
 
 

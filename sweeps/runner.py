@@ -394,7 +394,7 @@ def _ending(
     ranking = Ranking(queue.records, rule_of(queue.sweep))
     judgement = _judge(ranking, store, progress)
     worse = reference_warnings(ranking, references)
-    judgement = replace(judgement, references=references, warnings=(*worse, *judgement.warnings))
+    judgement = replace(judgement, references=references, warnings=(*judgement.warnings, *worse))
     found = answer(ranking, queue.sweep, judgement)
     if (said := _on_budget(queue)) is not None:
         found["why"].append(said)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from sweeps.formatting import counted, metric_heading
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from trainables.contract.metric_names import MetricName
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from trainables.metrics import Difference
 
 SCALED = " + temperature scaling"
+ENSEMBLE = "ensemble"
 UNCHANGED_BY_TEMPERATURE = ("error",)  # it does not change which class is the most probable
 Verdict = Literal["supported", "not supported", "worse"]
 Split = Literal["validation", "test"]
@@ -280,35 +280,3 @@ def verdict(comparisons: Sequence[Comparison]) -> Verdict | None:
     """Whether the selected setting beats cross-entropy with a temperature, by :func:`deciding`."""
     found = deciding(comparisons)
     return None if found is None else found.verdict
-
-
-def in_words(comparisons: Sequence[Comparison]) -> list[str]:
-    """The comparisons, a sentence each, and what follows from them."""
-    said = {
-        "supported": "Yes, that is supported",
-        "not supported": "Not supported, it may be chance",
-        "worse": "No, it is worse",
-    }
-    lines = [
-        f"Better than {each.theirs}? {said[each.verdict]}: {metric_heading(each.metric)} "
-        f"{each.difference} {_basis(each)}."
-        for each in comparisons
-    ]
-    found = deciding(comparisons)
-    if found is not None and found.verdict != "supported":
-        lines.append(
-            f"No setting is shown to beat {found.theirs}: use that, unless a comparison on more "
-            "samples shows otherwise."
-        )
-    return lines
-
-
-def _basis(each: Comparison) -> str:
-    """What a verdict is based on, and what its interval is corrected for."""
-    seeds = f"over samples and {counted(each.seeds, 'seed')}"
-    if each.split == "validation":
-        among = f" among {each.corrected_for} settings" if each.corrected_for else ""
-        return f"on the validation split, {seeds}, corrected for the selection{among}"
-    several = each.corrected_for is not None and each.corrected_for > 1
-    sweeps = f", corrected for the {each.corrected_for} sweeps judged by it" if several else ""
-    return f"on the test split, which took no part in the selection, {seeds}{sweeps}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sweeps.formatting import counted
 from sweeps.results.columns import shown_metrics
-from sweeps.results.comparison import SCALED, Comparison
+from sweeps.results.comparison import ENSEMBLE, SCALED, Comparison
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from trainables.contract.metric_names import MetricName
@@ -24,11 +24,6 @@ Read = Callable[[str, int], bytes]
 
 _MOST_READ: Final = 40  # trials whose predictions are read, the best by themselves
 _LOSS: Final = "val_nll_scaled"
-_VERDICTS: Final = {
-    "supported": "Yes, that is supported",
-    "not supported": "Not supported, it may be chance",
-    "worse": "No, it is worse",
-}
 
 
 @dataclass(frozen=True)
@@ -165,7 +160,7 @@ def _comparisons(
         difference = M.difference("nll", [crossed.softmax(dim=1)], theirs, labels)
         comparisons.append(
             Comparison(
-                "ensemble",
+                ENSEMBLE,
                 name,
                 "nll",
                 difference.value,
@@ -198,7 +193,7 @@ def _row(ranking: Ranking, read: Read, crossed: Tensor, selected: Selected) -> d
         "scaled": M.evaluate(scaled, labels),
     }
     row: dict[str, Any] = {
-        "loss": "ensemble",
+        "loss": ENSEMBLE,
         "hyperparameters": {},
         "trials": {},
         "temperature": ensemble.temperature,
@@ -219,11 +214,6 @@ def _sentences(selected: Selected, comparisons: Sequence[Comparison], seeds: int
         f"Ensemble of {counted(selected.networks, 'network')} that this sweep has trained (each "
         f"prediction costs {counted(selected.networks, 'network')}): "
         f"{', '.join(dict.fromkeys(trial.label for trial in selected.trials))}."
-    ]
-    lines += [
-        f"Is the ensemble better than {each.theirs}? {_VERDICTS[each.verdict]}: NLL "
-        f"{each.difference} on the validation split, cross-fitted."
-        for each in comparisons
     ]
     if comparisons and seeds < selected.networks:
         lines.append(

@@ -11,10 +11,11 @@ from typing import Any, Final
 
 from sweeps.formatting import counted, format_hyperparameters, metric_heading
 from sweeps.results.columns import objective_metric
-from sweeps.results.comparison import Comparison, in_words, verdict
+from sweeps.results.comparison import verdict
 from sweeps.results.judgement import NOT_YET, Judgement
 from sweeps.results.leaderboard import front_rows, leaderboard
 from sweeps.results.reference import reference_rows
+from sweeps.results.verdicts import conclusion
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.sweep_file.schema import SweepFile
@@ -24,9 +25,16 @@ _SHIFT: Final = re.compile(r"shift_(.+?)(?:_(\d))?(?<!_adaptive)_ece$")
 _OOD: Final = re.compile(r"ood_(.+)_auroc$")
 
 
-def explain_choice(
-    ranking: Ranking, adapt_share: float = 0.0, comparisons: Sequence[Comparison] = ()
-) -> list[str]:
+def reasons(ranking: Ranking, adapt_share: float, judgement: Judgement) -> list[str]:
+    """The selection, what follows from the verdicts, and the ensemble, a sentence each."""
+    return [
+        *explain_choice(ranking, adapt_share),
+        *conclusion(judgement.all_comparisons),
+        *judgement.on_ensemble,
+    ]
+
+
+def explain_choice(ranking: Ranking, adapt_share: float = 0.0) -> list[str]:
     """Why the chosen setting was chosen, how sure that is, and what it does on the test split."""
     chosen, baseline, guard = ranking.chosen, ranking.baseline, ranking.rule.guard
     limits = [f", {limit}" for limit in ranking.rule.constraints]
@@ -60,7 +68,7 @@ def explain_choice(
             f"The cross-entropy baseline has {baseline.objective:.4f}, validation error "
             f"{baseline.val_error:.4f} (chosen: {chosen.val_error:.4f})."
         )
-    lines += [*_front(ranking), *_context(chosen, objective), *in_words(comparisons)]
+    lines += [*_front(ranking), *_context(chosen, objective)]
     if adapt_share:
         lines.append(
             f"{adapt_share:.0%} of the validation split is kept for what adapts to it (some "
@@ -194,10 +202,7 @@ def answer(
         "model": sweep.model_label,
         "objective": ranking.rule.objective,
         "warnings": list(judgement.warnings),
-        "why": [
-            *explain_choice(ranking, sweep.training.adapt_share, judgement.comparisons),
-            *judgement.on_ensemble,
-        ],
+        "why": reasons(ranking, sweep.training.adapt_share, judgement),
         "candidates": judgement.candidates or len(ranking.candidates),
         "comparisons": [asdict(each) for each in judgement.comparisons],
         "verdict": verdict(judgement.comparisons),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 
 from sweeps.formatting import (
     format_fraction,
     format_hyperparameters,
     format_loss,
-    metric_heading,
     objective_heading,
 )
 from sweeps.results.comparison import Comparison
@@ -293,27 +293,33 @@ def _across(rows: Mapping[int, Searched], sweeps: Sequence[Beside]) -> str:
     return chart.svg()
 
 
-def differences(comparisons: Sequence[Comparison]) -> str:
-    """The differences to cross-entropy with their intervals; nothing where there are none."""
-    if not comparisons:
-        return ""
-    metric = metric_heading(comparisons[0].metric)
-    ends = [end for c in comparisons for end in (c.low, c.high)]
-    chart = Chart(
-        f"Difference of the selected setting in {metric}; left of 0 it is better",
-        axis(f"difference in {metric}: left of 0 the selected setting is better", [0.0, *ends]),
-        Axis("", 0, len(comparisons) + 1, silent=True),
-        left=14,
-        height=70 + 44 * len(comparisons),
+def interval_bars(comparisons: Sequence[Comparison]) -> list[str]:
+    """A small picture of each interval beside 0, for a cell of a table.
+
+    Differences of the same metric share a scale.
+    """
+    furthest = {
+        metric: max(abs(end) for c in comparisons if c.metric == metric for end in (c.low, c.high))
+        for metric in {each.metric for each in comparisons}
+    }
+    return [_interval_bar(each, furthest[each.metric] or 1.0) for each in comparisons]
+
+
+def _interval_bar(each: Comparison, furthest: float) -> str:
+    width, height = 180, 18
+    low, value, high = (
+        round(width / 2 * (1 + 0.94 * end / furthest), 1)
+        for end in (each.low, each.value, each.high)
     )
-    chart.vertical(0.0, dash="")
-    for row, each in enumerate(comparisons):
-        height = float(len(comparisons) - row)
-        tip = f"{each.ours} less {each.theirs}: {each.difference}"
-        chart.line([each.low, each.high], [height, height], COLOURS[0], width=3, tip=tip)
-        chart.points([each.value], [height], Mark(COLOURS[1], size=5), [tip])
-        chart.text(each.low, height + 0.28, f"{each.split} split, against {each.theirs}")
-    return chart.svg()
+    middle = height / 2
+    tip = f"{each.ours} less {each.theirs}: {each.difference}"
+    return (
+        f'<svg class="interval" width="{width}" height="{height}" role="img">'
+        f"<title>{escape(tip)}</title>"
+        f'<path d="M{width / 2} 0V{height}" stroke="{GREY}"/>'
+        f'<path d="M{low} {middle}H{high}" stroke="{COLOURS[0]}" stroke-width="3"/>'
+        f'<circle cx="{value}" cy="{middle}" r="4.5" fill="{COLOURS[1]}"/></svg>'
+    )
 
 
 def _hyperparameter_axis(group: Searched, label: str) -> Axis:

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sweeps.formatting import (
-    counted,
     format_hyperparameters,
     format_loss,
     format_temperature,
-    metric_heading,
     objective_heading,
 )
 from sweeps.results.comparison import UNCHANGED_BY_TEMPERATURE, Comparison, verdict
+from sweeps.results.verdicts import ensemble_is_better, of_setting
 from sweeps.search.ranking import Candidate, Ranking
 from trainables.contract.metric_names import MetricName
 
@@ -37,7 +36,7 @@ def headline(ranking: Ranking, comparisons: Sequence[Comparison]) -> Headline:
 
     Args:
         ranking: Its trials.
-        comparisons: Of the selected setting with cross-entropy; empty before the sweep's end.
+        comparisons: Of the selected setting and of the ensemble; empty before the sweep's end.
     """
     chosen, baseline = ranking.chosen, ranking.baseline
     if chosen is None:
@@ -46,8 +45,12 @@ def headline(ranking: Ranking, comparisons: Sequence[Comparison]) -> Headline:
             (),
         )
     facts = [_how_far_off(chosen, baseline), _how_often_wrong(chosen, baseline)]
-    facts += [_supported(each) for each in comparisons]
-    advice = _advice(chosen, baseline, comparisons, ranking.rule.objective)
+    advice = _advice(chosen, baseline, of_setting(comparisons), ranking.rule.objective)
+    if ensemble_is_better(comparisons):
+        advice += (
+            " For the lowest NLL export the ensemble of this sweep's networks (calsweep export "
+            "--ensemble): it beats cross-entropy with a temperature, by more than chance."
+        )
     return Headline(advice, tuple(fact[0].upper() + fact[1:] for fact in facts if fact))
 
 
@@ -111,19 +114,6 @@ def _how_often_wrong(chosen: Candidate, baseline: Candidate | None) -> str:
     if baseline is not None and baseline != chosen:
         text += f", cross-entropy on {_of_100(baseline.mean('test_error'))}"
     return text + "."
-
-
-def _supported(each: Comparison) -> str:
-    said = {
-        "supported": "is better than {}, by more than chance",
-        "not supported": "is not shown to be better than {}: the difference may be chance",
-        "worse": "is worse than {}",
-    }[each.verdict]
-    return (
-        f"{_words(each.ours)} {said.format(_words(each.theirs))} "
-        f"({metric_heading(each.metric)} {each.difference} on {each.split} samples, "
-        f"over {counted(each.seeds, 'seed')})."
-    )
 
 
 def _words(loss: str) -> str:

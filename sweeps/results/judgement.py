@@ -32,6 +32,12 @@ class Judgement:
     ensemble: dict[str, Any] | None = None
 
     @property
+    def all_comparisons(self) -> list[Comparison]:
+        """Of the selected setting, then of the ensemble."""
+        of_ensemble = [] if self.ensemble is None else self.ensemble["comparisons"]
+        return [*self.comparisons, *(Comparison(**each) for each in of_ensemble)]
+
+    @property
     def rows(self) -> list[dict[str, Any]]:
         """What it adds to the leaderboard; what JSON could not hold of it is NaN again."""
         if self.ensemble is None:

@@ -19,7 +19,8 @@ from sweeps.formatting import counted, format_hyperparameters, format_loss, metr
 from sweeps.redaction import redact
 from sweeps.results import figures
 from sweeps.results.columns import one_line, shown_metrics
-from sweeps.results.explanation import evaluation_rows, explain_choice, failure_summary
+from sweeps.results.comparison import Comparison
+from sweeps.results.explanation import evaluation_rows, failure_summary, reasons
 from sweeps.results.headline import Headline, headline
 from sweeps.results.importance import importances
 from sweeps.results.judgement import Judgement
@@ -28,6 +29,7 @@ from sweeps.results.predictions import probabilities, top_label
 from sweeps.results.reference import reference_rows, reference_warnings
 from sweeps.results.refinement import refinement_rows
 from sweeps.results.side_by_side import Beside, best_by_loss
+from sweeps.results.verdicts import basis, short_name
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
@@ -89,13 +91,9 @@ def render_report(
             ),
             minutes=_minutes(records),
             headline=_headline(ranking, judgement) if records else None,
-            differences=Markup(figures.differences(judgement.comparisons)),
-            why=[
-                *explain_choice(ranking, sweep.training.adapt_share, judgement.comparisons),
-                *judgement.on_ensemble,
-            ]
-            if records
-            else [],
+            verdicts=_verdicts(judgement),
+            basis=basis(judgement.all_comparisons),
+            why=reasons(ranking, sweep.training.adapt_share, judgement) if records else [],
             warnings=_warnings(ranking, environment) if records else [],
             failures=failure_summary(records),
             rows=[
@@ -124,6 +122,12 @@ def render_report(
         )
     )
     return redact(page)
+
+
+def _verdicts(judgement: Judgement) -> list[tuple[Comparison, Markup]]:
+    """The comparisons, each with a picture of its interval."""
+    found = judgement.all_comparisons
+    return [(c, Markup(bar)) for c, bar in zip(found, figures.interval_bars(found), strict=True)]
 
 
 def render_side_by_side(sweeps: Sequence[Beside]) -> str:
@@ -157,6 +161,8 @@ def _templates() -> Environment:
     templates.filters["fraction"] = _fraction
     templates.filters["hyperparameters"] = format_hyperparameters
     templates.filters["loss"] = format_loss
+    templates.filters["metric"] = metric_heading
+    templates.filters["short"] = short_name
     return templates
 
 
@@ -255,7 +261,7 @@ def _headline(ranking: Ranking, judgement: Judgement) -> Headline:
     worse = reference_warnings(ranking, judgement.references)
     if any(warning not in worse for warning in judgement.warnings):
         return Headline(" ".join(judgement.warnings), ())
-    found = headline(ranking, judgement.comparisons)
+    found = headline(ranking, judgement.all_comparisons)
     return Headline(" ".join([*worse, found.advice]), found.facts)
 
 

@@ -190,12 +190,6 @@ class Chart:
                 f'text-anchor="{"end" if right else "start"}">{escape(label)}</text>'
             )
 
-    def text(self, x: float, y: float, text: str) -> None:
-        """Words that begin at a point, or as much further left as they need."""
-        across, down = self._at(x, y)
-        across = min(across, round(self.width - len(text) * _LETTER, 1))
-        self._parts.append(f'<text x="{across}" y="{down}">{escape(text)}</text>')
-
     def name_row(self, y: float, text: str) -> None:
         """Words at the vertical axis, cut to fit."""
         most = int((self.left - 8) / _LETTER)

@@ -29,8 +29,10 @@ from sweeps.formatting import (
 from sweeps.redaction import redact
 from sweeps.results.best import as_sweep_file
 from sweeps.results.columns import objective_metric, shown_metrics
+from sweeps.results.comparison import Comparison
 from sweeps.results.overview import Overview
 from sweeps.results.side_by_side import Beside, best_by_loss
+from sweeps.results.verdicts import short_name
 from sweeps.sweep_file.loading import FIRST_LINE, read_resolved, to_yaml
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.style import new_table
@@ -64,6 +66,28 @@ def leaderboard_table(rows: Sequence[dict[str, Any]], objective: str) -> Table:
             format_temperature(row["temperature"]),
             row["note"],
             style="bold green" if chosen else None if judged else "dim",
+        )
+    return table
+
+
+def verdict_table(comparisons: Sequence[Comparison]) -> Table:
+    """The verdicts for the terminal, a row each; fits into 80 columns."""
+    table = new_table(gap=1)
+    table.add_column("\ncompared", overflow="fold", min_width=24)
+    table.add_column("\nsplit", no_wrap=True)
+    table.add_column("difference and\nits 95% interval", no_wrap=True)
+    table.add_column("\nverdict", no_wrap=True)
+    before = None
+    for each in comparisons:
+        if each.ours != before:
+            table.add_row(f"{short_name(each.ours)} against", style="bold")
+            before = each.ours
+        table.add_row(
+            f"  {short_name(each.theirs)}",
+            {"validation": "val"}.get(each.split, each.split),
+            f"{metric_heading(each.metric)} {each.difference}",
+            each.verdict,
+            style={"supported": "green", "worse": "red"}.get(each.verdict),
         )
     return table
 

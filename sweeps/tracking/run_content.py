@@ -16,12 +16,15 @@ from sweeps.formatting import (
     format_fraction,
     format_hyperparameters,
     format_temperature,
+    metric_heading,
 )
 from sweeps.redaction import redact
 from sweeps.results.best import as_sweep_file
 from sweeps.results.columns import one_line, shown_metrics
+from sweeps.results.comparison import Comparison
 from sweeps.results.judgement import Judgement
 from sweeps.results.so_far import so_far
+from sweeps.results.verdicts import basis, comparisons_of
 from sweeps.search.ranking import Ranking
 from sweeps.store.identity import Identity, read_environment, read_identity
 from sweeps.store.mistakes import load_mistakes
@@ -95,7 +98,11 @@ def description(sweep: SweepFile, answer: dict[str, Any]) -> str:
         answer: See :func:`~sweeps.results.explanation.answer`.
     """
     warnings = [f"**Warning:** {_escaped(line)}" for line in answer["warnings"]]
-    parts = [*warnings, "\n\n".join(map(_escaped, answer["why"])), _table(sweep, answer["rows"])]
+    why = "\n\n".join(map(_escaped, answer["why"]))
+    comparisons = comparisons_of(answer)
+    parts = [*warnings, why, _table(sweep, answer["rows"])]
+    if comparisons:
+        parts += [_verdict_table(comparisons), " ".join(basis(comparisons))]
     if "chosen" in answer:
         parts.append(
             f"**Use it:** artifact `{BEST}` is a sweep file that trains just this setting: "
@@ -177,6 +184,17 @@ def _table(sweep: SweepFile, rows: Sequence[dict[str, Any]]) -> str:
         values = [format_fraction(row[name]) for name in fractions]
         values.append(f"{format_temperature(row[temperature])}&ensp;")
         lines.append([*wide, *values, _escaped(str(row["note"]))])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _verdict_table(comparisons: Sequence[Comparison]) -> str:
+    lines = [["compared&ensp;", "split&ensp;", "difference [95% interval]&ensp;", "verdict"]]
+    lines.append(["---"] * len(lines[0]))
+    for each in comparisons:
+        compared = f"{each.ours} against {each.theirs}"
+        found = f"{metric_heading(each.metric)} {each.difference}"
+        wide = [f"{_escaped(text)}&ensp;" for text in (compared, each.split, found)]
+        lines.append([*wide, each.verdict])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

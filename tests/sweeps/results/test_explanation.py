@@ -1,7 +1,10 @@
 """The reasons for the selected setting, in words."""
 
-from sweeps.results.comparison import Comparison
-from sweeps.results.explanation import answer, explain_choice, failure_summary
+from dataclasses import asdict, replace
+
+from sweeps.results.comparison import ENSEMBLE, SCALED, Comparison
+from sweeps.results.explanation import answer, explain_choice, failure_summary, reasons
+from sweeps.results.judgement import Judgement
 from sweeps.results.leaderboard import leaderboard
 from sweeps.search.ranking import Ranking
 from tests.builders import baseline, make_sweep, ranked, trial
@@ -11,14 +14,17 @@ def notes_by_loss(ranking: Ranking) -> dict[str, str]:
     return {row["loss"]: row["note"] for row in leaderboard(ranking)}
 
 
-def test_the_comparisons_are_told_after_the_baseline() -> None:
+def test_the_reasons_end_with_what_follows_from_the_verdicts() -> None:
     records = [baseline(val_ece=0.05), trial(1, "focal", val_ece=0.03)]
-    found = Comparison(
-        "focal", "cross_entropy", "ece", -0.02, -0.03, -0.01, verdict="supported", seeds=2
+    against = Comparison(
+        "focal", f"cross_entropy{SCALED}", "ece", -0.02, -0.05, 0.01, "not supported", 2
     )
-    lines = explain_choice(ranked(records), comparisons=[found])
+    ensemble = replace(against, ours=ENSEMBLE, metric="nll", high=-0.01, verdict="supported")
+    judgement = Judgement((against,), ensemble={"why": [], "comparisons": [asdict(ensemble)]})
+    lines = reasons(ranked(records), 0.0, judgement)
     assert "The cross-entropy baseline has 0.0500, validation error 0.1000" in lines[1]
-    assert "Better than cross_entropy? Yes, that is supported: ECE -0.0200" in lines[2]
+    assert lines[-2].startswith("No setting is shown to beat cross_entropy + temperature scaling")
+    assert lines[-1] == "The ensemble of this sweep's networks does beat it, by NLL."
 
 
 def test_what_a_calibrated_model_would_show_stands_beside() -> None:

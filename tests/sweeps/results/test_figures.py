@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -159,24 +160,18 @@ def test_importance_needs_trials_enough_and_finds_what_matters() -> None:
     assert sum(found["mbls"].values()) == pytest.approx(1)
 
 
-def test_the_differences_are_drawn_with_their_intervals() -> None:
-    assert figures.differences([]) == ""
-    each = Comparison("focal", "cross_entropy", "ece", -0.01, -0.03, 0.01, "not supported", 2)
-    root = ET.fromstring(figures.differences([each]))
-    assert "focal less cross_entropy: -0.0100 [-0.0300, +0.0100]" in "".join(root.itertext())
-
-
-def test_words_at_the_right_stay_in_the_picture() -> None:
-    wide = Comparison("focal", "cross_entropy", "ece", -0.06, -0.16, 0.03, "not supported", 2)
-    scaled = "cross_entropy + temperature scaling"
-    long = Comparison("focal", scaled, "ece", 0.04, -0.04, 0.1, "not supported", 2)
-    root = ET.fromstring(figures.differences([wide, long]))
-    left, right = (
-        next(e for e in root.iter(f"{SVG}text") if str(e.text).endswith(f"against {each.theirs}"))
-        for each in (wide, long)
-    )
-    assert float(left.attrib["x"]) < 60  # where its interval begins
-    assert float(right.attrib["x"]) + 6 * len(right.text or "") < float(root.attrib["width"])
+def test_intervals_of_differences_share_a_scale_by_metric() -> None:
+    assert figures.interval_bars([]) == []
+    narrow = Comparison("focal", "cross_entropy", "ece", -0.01, -0.03, 0.01, "not supported", 2)
+    wide = replace(narrow, low=-0.3, high=0.1)
+    nll = replace(narrow, metric="nll", low=-3, high=1)
+    bars = figures.interval_bars([narrow, wide, nll])
+    ends = [re.findall(r"M([\d.]+) 9.0H([\d.]+)", bar)[0] for bar in bars]
+    lengths = [float(right) - float(left) for left, right in ends]
+    assert lengths[1] == pytest.approx(10 * lengths[0], rel=0.02)
+    assert lengths[2] == pytest.approx(lengths[1])
+    assert all(0 <= float(end) <= 180 for pair in ends for end in pair)
+    assert "focal less cross_entropy: -0.0100 [-0.0300, +0.0100]" in bars[0]
 
 
 @pytest.fixture

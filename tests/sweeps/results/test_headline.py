@@ -1,10 +1,11 @@
 """The answer in words that a manager can repeat."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from sweeps.results.comparison import SCALED, Comparison, Verdict
+from sweeps.results.comparison import ENSEMBLE, SCALED, Comparison, Verdict
 from sweeps.results.headline import headline
 from tests.builders import baseline, ranked, trial
 
@@ -33,12 +34,21 @@ RECORDS = [
 def test_what_to_do_follows_the_verdict(verdict: Any, advice: str) -> None:
     found = headline(ranked(RECORDS), compared(verdict))
     assert found.advice.startswith(advice)
-    off, wrong, against, with_temperature = found.facts
+    off, wrong = found.facts
     assert "off by 2.1 percentage points on average (95% interval 0.0 to 4.0)" in off
     assert "cross-entropy by 6.1, with a temperature by 3.3" in off
     assert wrong == "It is wrong on 12.5 of 100 such samples, cross-entropy on 10."
-    assert "cross-entropy + temperature scaling" in with_temperature
-    assert "(ECE -0.0100 [-0.0300, +0.0100] on validation samples, over 2 seeds)" in against
+
+
+def test_a_better_ensemble_is_recommended() -> None:
+    worth = Comparison(
+        ENSEMBLE, f"cross_entropy{SCALED}", "nll", -0.03, -0.05, -0.01, "supported", 3
+    )
+    found = headline(ranked(RECORDS), [*compared("worse"), worth])
+    assert found.advice.startswith("Use plain cross-entropy")
+    assert "export the ensemble" in found.advice
+    level = replace(worth, high=0.01, verdict="not supported")
+    assert "ensemble" not in headline(ranked(RECORDS), [*compared("worse"), level]).advice
 
 
 def test_without_an_end_a_baseline_or_a_choice() -> None:

@@ -12,12 +12,13 @@ from rich.console import Console
 import sweeps
 from sweeps import cli
 from sweeps.cluster.jobs import Job
+from sweeps.results.comparison import Comparison
 from sweeps.results.explanation import answer
 from sweeps.results.leaderboard import leaderboard
 from sweeps.runner import SweepResult
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
-from sweeps.terminal.answers import leaderboard_table
+from sweeps.terminal.answers import leaderboard_table, verdict_table
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.job_tables import job_facts, jobs_table
 from sweeps.terminal.plan_tables import plan_tables
@@ -44,6 +45,15 @@ def test_tables() -> None:
     assert "[old]" in shown(board) and "birds" in shown(jobs_table([job]))
     assert flat(shown(job_facts(job, HOSTILE, "last"), width=400)).count(flat(HOSTILE)) == 4
     assert flat(HOSTILE) in flat(shown(*plan_tables(sweep), width=400))
+
+
+def test_a_verdict_is_one_line_of_80_characters() -> None:
+    names = "label_smoothing", "cross_entropy + temperature scaling", "ece"
+    each = Comparison(*names, -0.0634, -0.1337, -0.0037, "not supported", 2, "test", 4)
+    *_, heading, line = shown(verdict_table([each]), width=80).splitlines()
+    assert heading.split() == ["label_smoothing", "against"]
+    assert line.split()[:5] == ["cross_entropy", "+", "T", "test", "ECE"]
+    assert line.rstrip().endswith("-0.0634 [-0.1337, -0.0037] not supported")
 
 
 @pytest.mark.parametrize("terminal", [False, True])

@@ -1,0 +1,73 @@
+"""The verdicts of a sweep: what they rest on and what follows, for terminal, report and MLflow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sweeps.formatting import counted, metric_heading
+from sweeps.results.comparison import ENSEMBLE, SCALED, Comparison, deciding
+
+
+def comparisons_of(answer: dict[str, Any]) -> list[Comparison]:
+    """All comparisons of a sweep's answer: of the selected setting, then of the ensemble."""
+    ensemble = answer.get("ensemble") or {}
+    return [
+        Comparison(**each) for each in (*answer["comparisons"], *ensemble.get("comparisons", ()))
+    ]
+
+
+def basis(comparisons: Sequence[Comparison]) -> list[str]:
+    """What the intervals of comparisons rest on, a sentence each; none without comparisons."""
+    if not comparisons:
+        return []
+    first = comparisons[0]
+    lines = [
+        "A difference below 0 favours the setting above it; + T: after temperature scaling. "
+        f"Intervals are over samples and {counted(first.seeds, 'seed')}."
+    ]
+    for each in comparisons:
+        several = each.corrected_for is not None and each.corrected_for > 1
+        if each.split == "test":
+            shared = (
+                f"; corrected for the {each.corrected_for} sweeps judged by it" if several else ""
+            )
+            lines.append(f"The test split took no part in the selection{shared}.")
+        elif each.corrected_for:
+            lines.append(
+                "On the validation split intervals are corrected for the selection among "
+                f"{counted(each.corrected_for, 'setting')}."
+            )
+    return list(dict.fromkeys(lines))
+
+
+def conclusion(comparisons: Sequence[Comparison]) -> list[str]:
+    """What follows from the comparisons, where the selected setting is not shown to be better."""
+    found = deciding(of_setting(comparisons))
+    if found is None or found.verdict == "supported":
+        return []
+    lines = [
+        f"No setting is shown to beat {found.theirs}: use that, unless a comparison on more "
+        "samples shows otherwise."
+    ]
+    if ensemble_is_better(comparisons):
+        lines.append(
+            f"The ensemble of this sweep's networks does beat it, by {metric_heading('nll')}."
+        )
+    return lines
+
+
+def short_name(name: str) -> str:
+    """``cross_entropy + T`` of cross-entropy after temperature scaling."""
+    return name.replace(SCALED, " + T")
+
+
+def of_setting(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Those of the selected setting."""
+    return [each for each in comparisons if each.ours != ENSEMBLE]
+
+
+def ensemble_is_better(comparisons: Sequence[Comparison]) -> bool:
+    """Whether the ensemble is shown to beat cross-entropy with a temperature."""
+    found = deciding([each for each in comparisons if each.ours == ENSEMBLE])
+    return found is not None and found.verdict == "supported"
