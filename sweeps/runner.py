@@ -453,7 +453,7 @@ def _judge(ranking: Ranking, store: SweepStore, progress: Progress) -> Judgement
         ),
         tuple(_as_far_as_readable(learning_warnings, ranking, validation)),
         len(ranking.candidates) + earlier,
-        ensemble=next(iter(_as_far_as_readable(judge_ensemble, ranking, read)), None),
+        ensemble=next(iter(_as_far_as_readable(judge_ensemble, ranking, read, sweeps)), None),
     )
 
 

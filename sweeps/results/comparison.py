@@ -22,7 +22,7 @@ Verdict = Literal["supported", "not supported", "worse"]
 Split = Literal["validation", "test"]
 ReadPredictions = Callable[[int], bytes]
 
-_ERROR = 0.05  # the probability of an interval that misses, over all sweeps on a test split
+ERROR = 0.05  # the probability of an interval that misses, over all sweeps on a test split
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def compare_on_test_split(
             pair.ours,
             pair.theirs,
             pair.runs.labels,
-            confidence=1 - _ERROR / sweeps,
+            confidence=1 - ERROR / sweeps,
             candidates=finalists,
             finalists=finalists,
             fresh_samples=True,

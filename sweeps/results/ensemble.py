@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sweeps.formatting import counted
 from sweeps.results.columns import shown_metrics
-from sweeps.results.comparison import ENSEMBLE, SCALED, Comparison
+from sweeps.results.comparison import ENSEMBLE, ERROR, SCALED, Comparison, Split
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from trainables.contract.metric_names import MetricName
@@ -78,12 +78,12 @@ def select(ranking: Ranking, read: Read) -> Selected | None:
     return Selected(tuple(pool.trials[index] for index in found.members), found, pool)
 
 
-def judge_ensemble(ranking: Ranking, read: Read) -> list[dict[str, Any]]:
+def judge_ensemble(ranking: Ranking, read: Read, sweeps: int = 1) -> list[dict[str, Any]]:
     """What the ensemble is worth, as plain data: a row, sentences, members, comparisons.
 
     On the validation split everything is cross-fitted: members and temperatures of one half were
     selected on the other. One entry, or none where there is no ensemble of two networks. Arguments
-    and errors as of :func:`select`.
+    and errors as of :func:`select`; `sweeps` is how many sweeps have evaluated the test split.
     """
     from trainables.posthoc.ensembles import cross_fitted_ensemble
 
@@ -92,7 +92,7 @@ def judge_ensemble(ranking: Ranking, read: Read) -> list[dict[str, Any]]:
         return []
     pool = selected.pool
     crossed = cross_fitted_ensemble(pool.logits, pool.labels)
-    comparisons = _comparisons(ranking, read, crossed, selected)
+    comparisons = _comparisons(ranking, read, crossed, selected, sweeps)
     seeds = 0 if ranking.baseline is None else len(ranking.baseline.trials)
     found = {
         "members": [
@@ -136,41 +136,86 @@ def _predictions(data: bytes) -> tuple[Tensor, Tensor] | None:
 
 
 def _comparisons(
-    ranking: Ranking, read: Read, crossed: Tensor, selected: Selected
+    ranking: Ranking, read: Read, crossed: Tensor, selected: Selected, sweeps: int
 ) -> list[Comparison]:
-    """With cross-entropy and a temperature, and with the mean of as many seeds of it."""
-    from trainables import metrics as M
-    from trainables.posthoc import cross_fitted
-    from trainables.posthoc.ensembles import averaged
+    """With the best run of cross-entropy after a temperature, and the mean of as many runs of it.
 
-    baseline, labels = ranking.baseline, selected.pool.labels
-    if baseline is None:
-        return []
-    numbers = [trial.number for trial in baseline.trials]
-    found = [_predictions(read("validation", number)) for number in numbers]
-    runs = {number: each[0] for number, each in zip(numbers, found, strict=True) if each}
-    judged = [runs[trial.number] for trial in baseline.judged]
-    rivals = {f"{baseline.loss}{SCALED}": judged}
-    several = list(runs.values())[: selected.networks]
-    if len(several) > 1:
-        rivals[f"the mean of {len(several)} seeds of {baseline.loss}{SCALED}"] = [averaged(several)]
-    comparisons = []
-    for name, logits in rivals.items():
-        theirs = [cross_fitted(each, labels).softmax(dim=1) for each in logits]
-        difference = M.difference("nll", [crossed.softmax(dim=1)], theirs, labels)
-        comparisons.append(
+    All of them are networks that exist, so the intervals are over samples alone.
+    """
+    from trainables import metrics as M
+    from trainables.posthoc import TemperatureScaling, cross_fitted
+
+    pool = selected.pool
+    on_test, test_labels = _on_test(selected, read)
+    found = []
+    for name, (validation, test) in _rivals(ranking, read, selected.networks).items():
+        scaler = TemperatureScaling().fit(validation, pool.labels)
+        # On the test split the error is shared by the sweeps that are judged by it.
+        fresh = M.difference(
+            "nll",
+            [on_test.softmax(dim=1)],
+            [scaler(test).softmax(dim=1)],
+            test_labels,
+            confidence=1 - ERROR / sweeps,
+        )
+        again = M.difference(
+            "nll",
+            [crossed.softmax(dim=1)],
+            [cross_fitted(validation, pool.labels).softmax(dim=1)],
+            pool.labels,
+        )
+        of_split: dict[Split, Any] = {"test": (fresh, sweeps), "validation": (again, None)}
+        found += [
             Comparison(
                 ENSEMBLE,
                 name,
                 "nll",
-                difference.value,
-                difference.low,
-                difference.high,
-                difference.verdict,
-                len(theirs),
+                each.value,
+                each.low,
+                each.high,
+                each.verdict,
+                seeds=1,
+                split=split,
+                corrected_for=corrected_for,
             )
-        )
-    return comparisons
+            for split, (each, corrected_for) in of_split.items()
+        ]
+    return sorted(found, key=lambda each: each.split)
+
+
+def _rivals(ranking: Ranking, read: Read, networks: int) -> dict[str, tuple[Tensor, Tensor]]:
+    """Logits on the validation and the test split of what the ensemble is compared with."""
+    from trainables.posthoc.ensembles import averaged
+
+    baseline = ranking.baseline
+    if baseline is None:
+        return {}
+    runs = []
+    for trial in sorted(baseline.trials, key=lambda trial: trial.outcome.get(_LOSS, math.inf)):
+        on_both = [_predictions(read(split, trial.number)) for split in ("validation", "test")]
+        runs.append([each[0] for each in on_both if each is not None])
+    name = f"{baseline.loss}{SCALED}"
+    count = counted(len(runs), "seed")
+    best, *others = runs
+    rivals = {name if not others else f"the best of {count} of {name}": (best[0], best[1])}
+    several = runs[:networks]
+    if len(several) > 1:
+        validation, test = (averaged([run[split] for run in several]) for split in (0, 1))
+        rivals[f"the mean of {counted(len(several), 'seed')} of {name}"] = validation, test
+    return rivals
+
+
+def _on_test(selected: Selected, read: Read) -> tuple[Tensor, Tensor]:
+    """Calibrated logits of the ensemble on the test split, and labels."""
+    pool = selected.pool
+    place = {trial.number: index for index, trial in enumerate(pool.trials)}
+    logits: list[Any] = [None] * len(pool.trials)
+    labels = pool.labels
+    for number in {trial.number for trial in selected.trials}:
+        found = _predictions(read("test", number))
+        assert found is not None
+        logits[place[number]], labels = found
+    return selected.ensemble(logits), labels
 
 
 def _row(ranking: Ranking, read: Read, crossed: Tensor, selected: Selected) -> dict[str, Any]:
@@ -179,14 +224,7 @@ def _row(ranking: Ranking, read: Read, crossed: Tensor, selected: Selected) -> d
 
     shown = shown_metrics(ranking.rule.objective)
     ensemble, pool = selected.ensemble, selected.pool
-    place = {trial.number: index for index, trial in enumerate(pool.trials)}
-    on_test: list[Any] = [None] * len(pool.trials)
-    labels = pool.labels
-    for number in {trial.number for trial in selected.trials}:
-        found = _predictions(read("test", number))
-        assert found is not None
-        on_test[place[number]], labels = found
-    scaled = ensemble(on_test)
+    scaled, labels = _on_test(selected, read)
     measured = {
         "val": M.evaluate(crossed, pool.labels),
         "test": M.evaluate(scaled * ensemble.temperature, labels),

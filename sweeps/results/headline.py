@@ -13,7 +13,7 @@ from sweeps.formatting import (
     objective_heading,
 )
 from sweeps.results.comparison import UNCHANGED_BY_TEMPERATURE, Comparison, verdict
-from sweeps.results.verdicts import ensemble_is_better, of_setting
+from sweeps.results.verdicts import better_than_ensemble, ensemble_is_better, of_setting
 from sweeps.search.ranking import Candidate, Ranking
 from trainables.contract.metric_names import MetricName
 
@@ -46,7 +46,9 @@ def headline(ranking: Ranking, comparisons: Sequence[Comparison]) -> Headline:
         )
     facts = [_how_far_off(chosen, baseline), _how_often_wrong(chosen, baseline)]
     advice = _advice(chosen, baseline, of_setting(comparisons), ranking.rule.objective)
-    if ensemble_is_better(comparisons):
+    if rival := better_than_ensemble(comparisons):
+        advice += f" For a lower NLL average several networks: {_words(rival)}."
+    elif ensemble_is_better(comparisons):
         advice += (
             " For the lowest NLL export the ensemble of this sweep's networks (calsweep export "
             "--ensemble): it beats cross-entropy with a temperature, by more than chance."

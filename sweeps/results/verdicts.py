@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sweeps.formatting import counted, metric_heading
+from sweeps.formatting import counted
 from sweeps.results.comparison import ENSEMBLE, SCALED, Comparison, deciding
 
 
@@ -21,12 +21,13 @@ def basis(comparisons: Sequence[Comparison]) -> list[str]:
     """What the intervals of comparisons rest on, a sentence each; none without comparisons."""
     if not comparisons:
         return []
-    first = comparisons[0]
-    lines = [
-        "A difference below 0 favours the setting above it; + T: after temperature scaling. "
-        f"Intervals are over samples and {counted(first.seeds, 'seed')}."
-    ]
+    lines = ["A difference below 0 favours the setting above it; + T: after temperature scaling."]
     for each in comparisons:
+        lines.append(
+            "The networks of the ensemble and its rivals are given: intervals are over samples."
+            if each.ours == ENSEMBLE
+            else f"Intervals are over samples and {counted(each.seeds, 'seed')}."
+        )
         several = each.corrected_for is not None and each.corrected_for > 1
         if each.split == "test":
             shared = (
@@ -51,9 +52,9 @@ def conclusion(comparisons: Sequence[Comparison]) -> list[str]:
         "samples shows otherwise."
     ]
     if ensemble_is_better(comparisons):
-        lines.append(
-            f"The ensemble of this sweep's networks does beat it, by {metric_heading('nll')}."
-        )
+        rival = better_than_ensemble(comparisons)
+        but = "" if rival is None else f", and {rival} beats the ensemble"
+        lines.append(f"The ensemble of this sweep's networks beats it by NLL{but}.")
     return lines
 
 
@@ -71,3 +72,13 @@ def ensemble_is_better(comparisons: Sequence[Comparison]) -> bool:
     """Whether the ensemble is shown to beat cross-entropy with a temperature."""
     found = deciding([each for each in comparisons if each.ours == ENSEMBLE])
     return found is not None and found.verdict == "supported"
+
+
+def better_than_ensemble(comparisons: Sequence[Comparison]) -> str | None:
+    """What the ensemble is worse than on the test split: the mean of as many seeds, or nothing."""
+    worse = (
+        each.theirs
+        for each in comparisons
+        if each.ours == ENSEMBLE and each.split == "test" and each.verdict == "worse"
+    )
+    return next(worse, None)

@@ -66,12 +66,15 @@ def test_members_are_within_the_guard_and_it_is_better_than_each(tmp_path: Path)
 def test_what_is_said_of_it(tmp_path: Path) -> None:
     ranking, read = sweep(tmp_path, seeds=5)
     [found] = judge_ensemble(ranking, read)
-    first, second = found["comparisons"]
-    assert first["theirs"] == "cross_entropy + temperature scaling"
-    assert first["verdict"] == "supported"
-    assert second["theirs"].startswith("the mean of ")
-    assert second["verdict"] == "not supported"  # they are as good as each other
     networks = found["networks"]
+    by_split = [each["split"] for each in found["comparisons"]]
+    assert by_split == ["test", "test", "validation", "validation"]
+    for first, second in (found["comparisons"][:2], found["comparisons"][2:]):
+        assert first["theirs"] == "the best of 6 seeds of cross_entropy + temperature scaling"
+        assert first["verdict"] == "supported"
+        rival = f"the mean of {networks} seeds of cross_entropy + temperature scaling"
+        assert second["theirs"] == rival
+        assert abs(second["value"]) < 0.5 * abs(first["value"])  # about as good as each other
     assert found["row"]["note"] == f"{networks} networks"
     assert f"each prediction costs {networks} networks" in found["why"][0]
     selected = select(ranking, read)
@@ -81,6 +84,15 @@ def test_what_is_said_of_it(tmp_path: Path) -> None:
     expected = M.evaluate(selected.ensemble(logits), labels, ["ece", "error"])
     assert found["row"]["test_ece_scaled"] == pytest.approx(expected["ece"])
     assert found["row"]["test_error"] == pytest.approx(expected["error"])
+
+
+def test_its_test_verdicts_are_corrected_for_other_sweeps(tmp_path: Path) -> None:
+    ranking, read = sweep(tmp_path)
+    [alone], [one_of_20] = judge_ensemble(ranking, read), judge_ensemble(ranking, read, 20)
+    for once, often in zip(alone["comparisons"], one_of_20["comparisons"], strict=True):
+        wider = often["high"] - often["low"] > once["high"] - once["low"]
+        assert wider == (once["split"] == "test")
+        assert often["corrected_for"] == (20 if once["split"] == "test" else None)
 
 
 def test_its_row_survives_the_file_of_the_answer(tmp_path: Path) -> None:
@@ -96,7 +108,9 @@ def test_its_row_survives_the_file_of_the_answer(tmp_path: Path) -> None:
 def test_one_seed_of_cross_entropy_leaves_the_fair_rival_open(tmp_path: Path) -> None:
     ranking, read = sweep(tmp_path, seeds=0)
     [found] = judge_ensemble(ranking, read)
-    assert len(found["comparisons"]) == 1
+    assert {each["theirs"] for each in found["comparisons"]} == {
+        "cross_entropy + temperature scaling"
+    }
     assert "trained with 1 seed" in found["why"][-1]
 
 

@@ -24,7 +24,7 @@ def test_the_reasons_end_with_what_follows_from_the_verdicts() -> None:
     lines = reasons(ranked(records), 0.0, judgement)
     assert "The cross-entropy baseline has 0.0500, validation error 0.1000" in lines[1]
     assert lines[-2].startswith("No setting is shown to beat cross_entropy + temperature scaling")
-    assert lines[-1] == "The ensemble of this sweep's networks does beat it, by NLL."
+    assert lines[-1] == "The ensemble of this sweep's networks beats it by NLL."
 
 
 def test_what_a_calibrated_model_would_show_stands_beside() -> None:
