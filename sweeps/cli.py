@@ -64,6 +64,16 @@ Overrides = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Override one value, e.g. training.epochs=5."),
 ]
 NewName = Annotated[str | None, typer.Option("--name", help="Name of the sweep.")]
+Compared = Annotated[
+    str | None,
+    typer.Option(
+        "--compare", metavar="LOSS,LOSS", help="Search these losses and compare them in pairs."
+    ),
+]
+FreshSeeds = Annotated[
+    int | None,
+    typer.Option("--seeds", help="Fresh seeds of each finalist: selection.seeds."),
+]
 Address = Annotated[str | None, typer.Option(help="A Ray cluster, host:port or 'auto'.")]
 Url = Annotated[
     str | None,
@@ -147,16 +157,19 @@ def run(
     address: Address = None,
     overrides: Overrides = None,
     name: NewName = None,
+    compare: Compared = None,
+    seeds: FreshSeeds = None,
     or_resume: Annotated[
         bool,
         typer.Option("--or-resume", help="Resume the sweep if it exists, otherwise start it."),
     ] = False,
 ) -> None:
     """Run a sweep on this machine, or on the Ray cluster at --address."""
+    from sweeps.planning.compared_losses import with_comparison
     from sweeps.runner import run_or_resume, run_sweep
     from sweeps.sweep_file.loading import load_sweep
 
-    sweep = load_sweep(file, overrides or (), name)
+    sweep = with_comparison(load_sweep(file, overrides or (), name), compare, seeds)
     begin = run_or_resume if or_resume else run_sweep
     result = begin(sweep, storage, address, on_answer=_print_answer)
     _print_places(result, sweep.name, storage)

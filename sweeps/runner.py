@@ -23,7 +23,7 @@ from sweeps.planning.data import load_data
 from sweeps.planning.data_fit import fit_to_data
 from sweeps.planning.quick_checks import check_at_once_if_doubtful
 from sweeps.results.columns import objective_metric
-from sweeps.results.comparison import compare, compare_on_test_split
+from sweeps.results.comparison import compare, compare_losses, compare_on_test_split
 from sweeps.results.ensemble import judge_ensemble
 from sweeps.results.explanation import answer, failure_summary
 from sweeps.results.judgement import Judgement
@@ -392,7 +392,7 @@ def _ending(
 ) -> Ending:
     progress.stage("Comparing the selected setting with cross-entropy")
     ranking = Ranking(queue.records, rule_of(queue.sweep))
-    judgement = _judge(ranking, store, progress)
+    judgement = _judge(ranking, store, progress, queue.sweep.selection.per_loss)
     worse = reference_warnings(ranking, references)
     judgement = replace(judgement, references=references, warnings=(*judgement.warnings, *worse))
     found = answer(ranking, queue.sweep, judgement)
@@ -434,7 +434,7 @@ def _on_noise(queue: TrialQueue) -> str:
     )
 
 
-def _judge(ranking: Ranking, store: SweepStore, progress: Progress) -> Judgement:
+def _judge(ranking: Ranking, store: SweepStore, progress: Progress, in_pairs: bool) -> Judgement:
     """Judge the selected setting by the trials' predictions, where these can be read."""
 
     def read(split: str, number: int) -> bytes:
@@ -445,14 +445,16 @@ def _judge(ranking: Ranking, store: SweepStore, progress: Progress) -> Judgement
 
     sweeps = store.patiently(partial(sweeps_on_test_split, store), progress.fault)
     earlier = store.patiently(partial(read_earlier_candidates, store.folder), progress.fault)
-    validation = partial(read, "validation")
+    validation, test = partial(read, "validation"), partial(read, "test")
+    pairs = _as_far_as_readable(compare_losses, ranking, test, sweeps) if in_pairs else []
     return Judgement(
         (
-            *_as_far_as_readable(compare_on_test_split, ranking, partial(read, "test"), sweeps),
+            *_as_far_as_readable(compare_on_test_split, ranking, test, sweeps),
             *_as_far_as_readable(compare, ranking, validation, earlier),
         ),
         tuple(_as_far_as_readable(learning_warnings, ranking, validation)),
         len(ranking.candidates) + earlier,
+        pairs=tuple(pairs),
         ensemble=next(iter(_as_far_as_readable(judge_ensemble, ranking, read, sweeps)), None),
     )
 

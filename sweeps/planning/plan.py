@@ -62,7 +62,7 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
         **_trained_fact(sweep),
         **_encoder_facts(sweep),
         "trials": stages,
-        "finalists": f"at most {again} more: {counted(sweep.selection.finalists, 'setting')} and "
+        "finalists": f"at most {again} more: {_finalists(sweep)} and "
         f"the baseline, {counted(sweep.selection.new_seeds, 'fresh seed')} each"
         if again
         else "none",
@@ -83,6 +83,13 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
         "at once": "as many trials as there is room for"
         + (f", at most {scaling.max_concurrent}" if scaling.max_concurrent else ""),
     }
+
+
+def _finalists(sweep: SweepFile) -> str:
+    count = sweep.selection.finalists
+    if sweep.selection.per_loss:
+        return f"the best setting of each loss, at most {count},"
+    return counted(count, "setting")
 
 
 def _epoch_facts(sweep: SweepFile) -> dict[str, str]:

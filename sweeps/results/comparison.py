@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING, Literal
 
 from sweeps.search.ranking import Candidate, Ranking
@@ -156,10 +157,61 @@ def compare_on_test_split(
             cluster_size=pair.runs.cluster_size,
         )
 
-    def scale(logits: Tensor, trial: TrialRecord, runs: _Runs) -> Tensor:
-        return logits / trial.outcome["temperature"]
+    runs = _Runs(read_predictions, _by_own_temperature)
+    return _compared(ranking, runs, judge, "test", sweeps)
 
-    return _compared(ranking, _Runs(read_predictions, scale), judge, "test", sweeps)
+
+def compare_losses(
+    ranking: Ranking, read_predictions: ReadPredictions, sweeps: int = 1
+) -> list[Comparison]:
+    """Compare the finalists of the losses with each other, in pairs, on the test split.
+
+    No pair is selected by its result: the allowed error is shared by all pairs, and by all sweeps
+    that are judged by this split. Arguments, result and errors as of :func:`compare_on_test_split`;
+    none where fewer than two losses have a finalist.
+    """
+    from trainables.metrics import COMPARABLE, difference
+
+    objective = MetricName.parse(ranking.rule.objective)
+    metric = objective.metric
+    finalists = [c for c in ranking.candidates if c.seeds and c != ranking.baseline]
+    pairs = list(combinations(finalists, 2))
+    if metric not in COMPARABLE or not pairs:
+        return []
+    scaled = objective.scaled and metric not in UNCHANGED_BY_TEMPERATURE
+    runs = _Runs(read_predictions, _by_own_temperature)
+    found = []
+    for ours, theirs in pairs:
+        others = [runs.of(each, scaled) for each in finalists if each not in (ours, theirs)]
+        judged = difference(
+            metric,
+            runs.of(ours, scaled),
+            runs.of(theirs, scaled),
+            runs.labels,
+            confidence=1 - ERROR / (sweeps * len(pairs)),
+            others=others,
+            decisions=runs.decisions,
+            cluster_size=runs.cluster_size,
+        )
+        found.append(
+            Comparison(
+                ours.loss + SCALED * scaled,
+                theirs.loss + SCALED * scaled,
+                metric,
+                judged.value,
+                judged.low,
+                judged.high,
+                judged.verdict,
+                min(ours.seeds, theirs.seeds),
+                "test",
+                sweeps,
+            )
+        )
+    return found
+
+
+def _by_own_temperature(logits: Tensor, trial: TrialRecord, runs: _Runs) -> Tensor:
+    return logits / trial.outcome["temperature"]
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ def reasons(ranking: Ranking, adapt_share: float, judgement: Judgement) -> list[
     """The selection, what follows from the verdicts, and the ensemble, a sentence each."""
     return [
         *explain_choice(ranking, adapt_share),
-        *conclusion(judgement.all_comparisons),
+        *conclusion(judgement.comparisons, judgement.all_comparisons),
         *judgement.on_ensemble,
     ]
 
@@ -205,6 +205,7 @@ def answer(
         "why": reasons(ranking, sweep.training.adapt_share, judgement),
         "candidates": judgement.candidates or len(ranking.candidates),
         "comparisons": [asdict(each) for each in judgement.comparisons],
+        "pairs": [asdict(each) for each in judgement.pairs],
         "verdict": verdict(judgement.comparisons),
         "guard_reference": ranking.reference,
         "references": [asdict(each) for each in judgement.references],

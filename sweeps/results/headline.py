@@ -13,7 +13,7 @@ from sweeps.formatting import (
     objective_heading,
 )
 from sweeps.results.comparison import UNCHANGED_BY_TEMPERATURE, Comparison, verdict
-from sweeps.results.verdicts import better_than_ensemble, ensemble_is_better, of_setting
+from sweeps.results.verdicts import better_than_ensemble, ensemble_is_better
 from sweeps.search.ranking import Candidate, Ranking
 from trainables.contract.metric_names import MetricName
 
@@ -31,12 +31,15 @@ class Headline:
     facts: tuple[str, ...]
 
 
-def headline(ranking: Ranking, comparisons: Sequence[Comparison]) -> Headline:
+def headline(
+    ranking: Ranking, comparisons: Sequence[Comparison], others: Sequence[Comparison] = ()
+) -> Headline:
     """What a sweep comes to, as far as it has come.
 
     Args:
         ranking: Its trials.
-        comparisons: Of the selected setting and of the ensemble; empty before the sweep's end.
+        comparisons: Of the selected setting with cross-entropy; empty before the sweep's end.
+        others: Those of the ensemble.
     """
     chosen, baseline = ranking.chosen, ranking.baseline
     if chosen is None:
@@ -45,10 +48,10 @@ def headline(ranking: Ranking, comparisons: Sequence[Comparison]) -> Headline:
             (),
         )
     facts = [_how_far_off(chosen, baseline), _how_often_wrong(chosen, baseline)]
-    advice = _advice(chosen, baseline, of_setting(comparisons), ranking.rule.objective)
-    if rival := better_than_ensemble(comparisons):
+    advice = _advice(chosen, baseline, comparisons, ranking.rule.objective)
+    if rival := better_than_ensemble(others):
         advice += f" For a lower NLL average several networks: {_words(rival)}."
-    elif ensemble_is_better(comparisons):
+    elif ensemble_is_better(others):
         advice += (
             " For the lowest NLL export the ensemble of this sweep's networks (calsweep export "
             "--ensemble): it beats cross-entropy with a temperature, by more than chance."

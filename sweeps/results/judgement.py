@@ -17,6 +17,7 @@ class Judgement:
 
     Attributes:
         comparisons: Of the selected setting with cross-entropy.
+        pairs: Of the losses with each other, where the sweep compares them.
         warnings: Reasons not to use the result.
         candidates: How many settings the selected one was selected from on these validation data,
             those of earlier sweeps included; None before the end.
@@ -30,12 +31,13 @@ class Judgement:
     candidates: int | None = None
     references: tuple[ReferenceResult, ...] = ()
     ensemble: dict[str, Any] | None = None
+    pairs: tuple[Comparison, ...] = ()
 
     @property
     def all_comparisons(self) -> list[Comparison]:
-        """Of the selected setting, then of the ensemble."""
+        """Of the selected setting, of the losses in pairs, and of the ensemble."""
         of_ensemble = [] if self.ensemble is None else self.ensemble["comparisons"]
-        return [*self.comparisons, *(Comparison(**each) for each in of_ensemble)]
+        return [*self.comparisons, *self.pairs, *(Comparison(**each) for each in of_ensemble)]
 
     @property
     def rows(self) -> list[dict[str, Any]]:

@@ -10,11 +10,10 @@ from sweeps.results.comparison import ENSEMBLE, SCALED, Comparison, deciding
 
 
 def comparisons_of(answer: dict[str, Any]) -> list[Comparison]:
-    """All comparisons of a sweep's answer: of the selected setting, then of the ensemble."""
-    ensemble = answer.get("ensemble") or {}
-    return [
-        Comparison(**each) for each in (*answer["comparisons"], *ensemble.get("comparisons", ()))
-    ]
+    """All comparisons of an answer: of the selected setting, the losses in pairs, the ensemble."""
+    of_ensemble = (answer["ensemble"] or {}).get("comparisons", ())
+    found = (*answer["comparisons"], *answer["pairs"], *of_ensemble)
+    return [Comparison(**each) for each in found]
 
 
 def basis(comparisons: Sequence[Comparison]) -> list[str]:
@@ -42,9 +41,14 @@ def basis(comparisons: Sequence[Comparison]) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-def conclusion(comparisons: Sequence[Comparison]) -> list[str]:
-    """What follows from the comparisons, where the selected setting is not shown to be better."""
-    found = deciding(of_setting(comparisons))
+def conclusion(of_setting: Sequence[Comparison], comparisons: Sequence[Comparison]) -> list[str]:
+    """What follows, where the selected setting is not shown to be better.
+
+    Args:
+        of_setting: Comparisons of the selected setting with cross-entropy.
+        comparisons: All of the sweep.
+    """
+    found = deciding(of_setting)
     if found is None or found.verdict == "supported":
         return []
     lines = [
@@ -61,11 +65,6 @@ def conclusion(comparisons: Sequence[Comparison]) -> list[str]:
 def short_name(name: str) -> str:
     """``cross_entropy + T`` of cross-entropy after temperature scaling."""
     return name.replace(SCALED, " + T")
-
-
-def of_setting(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Those of the selected setting."""
-    return [each for each in comparisons if each.ours != ENSEMBLE]
 
 
 def ensemble_is_better(comparisons: Sequence[Comparison]) -> bool:

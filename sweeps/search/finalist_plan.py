@@ -45,7 +45,9 @@ class FinalistPlan:
         """Select the finalists from the trials of the search; whether they were undecided."""
         if self._finals is not None:
             return False
-        again = Ranking(searched, rule_of(self._sweep)).finalists(self._affordable(searched))
+        again = Ranking(searched, rule_of(self._sweep)).finalists(
+            self._affordable(searched), self._sweep.selection.per_loss
+        )
         self._finals = [(c.setting, seed) for seed in self._sweep.seeds[1:] for c in again]
         return True
 

@@ -165,7 +165,7 @@ class Ranking:
         """The best setting of a loss, if any of its trials finished."""
         return next((c for c in self.candidates if c.loss == loss), None)
 
-    def finalists(self, count: int) -> list[Candidate]:
+    def finalists(self, count: int, per_loss: bool = False) -> list[Candidate]:
         """The settings to train again with fresh seeds: the most promising ones, and the baseline.
 
         With one objective these are the settings of the lowest expected objective, see
@@ -175,20 +175,34 @@ class Ranking:
 
         Args:
             count: How many, the baseline not counted; 0 for none at all.
+            per_loss: Whether they are the best settings of as many losses, instead of the best of
+                all. A loss without a promising setting has its best one among them too.
         """
         if count == 0:
             return []
-        if self.rule.others:
+        if per_loss:
+            found = self._best_of_losses()[:count]
+        elif self.rule.others:
             found = _spread(self.front, count)
         else:
-            guard = self.rule.limits["guard"]
-            promising = (
-                candidate
-                for candidate in self.candidates
-                if set(candidate.broken) <= {guard} and self._chance(candidate) >= _LEAST_CHANCE
-            )
+            promising = filter(self._is_promising, self.candidates)
             found = sorted(promising, key=self._expected_objective)[:count]
         return found + [c for c in self.candidates if c.loss == BASELINE_LOSS and c not in found]
+
+    def _best_of_losses(self) -> list[Candidate]:
+        """The most promising setting of each loss but the baseline's."""
+        best: dict[str, Candidate] = {}
+        for each in sorted(
+            (c for c in self.candidates if c.loss != BASELINE_LOSS),
+            key=lambda c: (not self._is_promising(c), self._expected_objective(c)),
+        ):
+            best.setdefault(each.loss, each)
+        return list(best.values())
+
+    def _is_promising(self, candidate: Candidate) -> bool:
+        """Whether it keeps all constraints, and may keep the guard."""
+        only_guard = set(candidate.broken) <= {self.rule.limits["guard"]}
+        return only_guard and self._chance(candidate) >= _LEAST_CHANCE
 
     def _expected_objective(self, candidate: Candidate) -> float:
         """P × its objective + (1 - p) × the baseline's, p the probability that it keeps the guard.

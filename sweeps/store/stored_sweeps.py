@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any
 
 from sweeps.errors import UserError
 from sweeps.redaction import redact
@@ -87,19 +88,25 @@ def load_judgement(store: SweepStore) -> Judgement:
     if kept is None:
         return NOT_YET
     try:
+        ensemble = kept.get("ensemble")
+        if ensemble is not None:
+            known = map(asdict, _comparisons(ensemble, "comparisons"))
+            ensemble = {**ensemble, "comparisons": list(known)}
         return Judgement(
-            tuple(
-                Comparison(**known_fields(Comparison, values))
-                for values in kept.get("comparisons", ())
-            ),
+            _comparisons(kept, "comparisons"),
             tuple(kept.get("warnings", ())),
             kept.get("candidates"),
             tuple(ReferenceResult(**values) for values in kept.get("references", ())),
-            kept.get("ensemble"),
+            ensemble,
+            _comparisons(kept, "pairs"),
         )
     except TypeError:
         logger.warning("%s/answer.json is damaged; shown without comparisons", store.folder.uri)
         return NOT_YET
+
+
+def _comparisons(kept: Mapping[str, Any], key: str) -> tuple[Comparison, ...]:
+    return tuple(Comparison(**known_fields(Comparison, values)) for values in kept.get(key, ()))
 
 
 def read_stored_file(storage: str, name: str) -> str:

@@ -51,8 +51,9 @@ def fit_ensemble(logits: Sequence[Tensor], labels: Tensor, most: int = MOST_MEMB
     Each network gets its own temperature first. In each step the network is added with which the
     mean of the probabilities has the lowest negative log-likelihood; a network may be added again,
     which gives it more weight. It ends with `most` members, or where no addition lowers the loss.
-    Only the 20 best networks are looked at. A temperature is not fitted anew within the steps: with
-    few samples it rewards ensembles that are right on all of them with endless confidence.
+    Only the 20 best networks are looked at whose temperature the samples determine; where that of
+    the mean is not, it is 1. A temperature is not fitted anew within the steps: with few samples it
+    rewards ensembles that are right on all of them with endless confidence.
 
     Args:
         logits: Of each network on the same held-out samples, (N, K) each.
@@ -69,7 +70,10 @@ def fit_ensemble(logits: Sequence[Tensor], labels: Tensor, most: int = MOST_MEMB
     scalers = [TemperatureScaling().fit(each, labels) for each in checked]
     scaled = [scaler(each) for scaler, each in zip(scalers, checked, strict=True)]
     alone = [_loss(each, labels) for each in scaled]
-    pool = sorted(range(len(scaled)), key=alone.__getitem__)[:_POOL]
+    # A temperature at an end of its range is not determined: on so few samples a network that is
+    # right on all of them would seem perfect.
+    determined = [index for index, scaler in enumerate(scalers) if not scaler.at_bound]
+    pool = sorted(determined or range(len(scaled)), key=alone.__getitem__)[:_POOL]
     members: list[int] = []
     lowest = math.inf
     for _ in range(most):
@@ -83,7 +87,7 @@ def fit_ensemble(logits: Sequence[Tensor], labels: Tensor, most: int = MOST_MEMB
     members.sort()
     last = TemperatureScaling().fit(averaged([scaled[index] for index in members]), labels)
     own_temperatures = tuple(scalers[index].temperature for index in members)
-    return Ensemble(tuple(members), own_temperatures, last.temperature)
+    return Ensemble(tuple(members), own_temperatures, 1.0 if last.at_bound else last.temperature)
 
 
 def cross_fitted_ensemble(logits: Sequence[Tensor], labels: Tensor) -> Tensor:

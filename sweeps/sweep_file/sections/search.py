@@ -161,11 +161,14 @@ class SelectionSection(Section):
     Attributes:
         finalists: How many settings.
         seeds: How many fresh seeds each.
+        per_loss: Whether the finalists are the best setting of each loss. The result then compares
+            these losses in pairs on the test split.
         selected_from: In a file that ``calsweep best`` wrote: what the setting was selected from.
     """
 
     finalists: Again = 3
     seeds: Again = 2
+    per_loss: bool = False
     selected_from: SelectedFromSection | None = None
 
     @property

@@ -10,6 +10,7 @@ import torch
 from sweeps.results.comparison import (
     Comparison,
     compare,
+    compare_losses,
     compare_on_test_split,
     verdict,
 )
@@ -64,7 +65,7 @@ def test_a_better_choice_is_supported_against_the_plain_baseline_alone(tmp_path:
     assert scaled.verdict == "not supported"
     assert plain.seeds == scaled.seeds == 2
     assert verdict([plain, scaled]) == "not supported"
-    (line,) = conclusion([plain, scaled])
+    (line,) = conclusion([plain, scaled], [])
     assert line.startswith("No setting is shown to beat cross_entropy + temperature scaling")
 
 
@@ -94,7 +95,7 @@ def test_without_a_choice_or_a_baseline_there_is_nothing_to_compare() -> None:
     assert compare(ranked([failed]), lambda number: b"") == []
     assert compare(ranked([failed, trial(1)]), lambda number: b"") == []
     assert verdict([]) is None
-    assert conclusion([]) == basis([]) == []
+    assert conclusion([], []) == basis([]) == []
 
 
 def test_predictions_of_other_samples_are_not_compared(tmp_path: Path) -> None:
@@ -149,7 +150,7 @@ def test_by_the_error_the_verdict_is_about_the_error(tmp_path: Path, objective: 
     )
     assert (only.ours, only.theirs, only.metric) == ("focal", "cross_entropy", "error")
     assert verdict(found) == "not supported"  # the predictions have the same errors
-    assert conclusion(found)[-1].startswith("No setting is shown to beat cross_entropy:")
+    assert conclusion(found, [])[-1].startswith("No setting is shown to beat cross_entropy:")
 
 
 def written_for_test(folder: Path, factors: dict[int, float]) -> Callable[[int], bytes]:
@@ -174,7 +175,32 @@ def test_the_test_split_has_the_first_word(tmp_path: Path) -> None:
     lines = basis([*on_test, *on_validation])
     assert "The test split took no part in the selection." in lines
     assert lines[-1].endswith("corrected for the selection among 1 setting.")
-    assert conclusion([*on_test, *on_validation]) == []
+    assert conclusion([*on_test, *on_validation], []) == []
+
+
+def test_losses_are_compared_in_pairs_that_share_the_error(tmp_path: Path) -> None:
+    records, factors = sweep_of(ours=1.0, theirs=2.0)
+    third = trial(7, "mbls", val_ece=0.03)
+    records += [third, *(finalist(7 + seed, third, seed, val_ece=0.03) for seed in (1, 2))]
+    for record in records:
+        record.outcome["temperature"] = 1.0
+    read = written_for_test(tmp_path, {**factors, 8: 2.0, 9: 2.04})
+    (pair,) = compare_losses(ranked(records), read)
+    assert (pair.ours, pair.theirs, pair.split) == ("focal", "mbls", "test")
+    assert pair.verdict == "supported"
+    assert verdict(compare_on_test_split(ranked(records), read)) == "supported"
+    fourth = trial(10, "brier", val_ece=0.04)
+    records += [fourth, *(finalist(10 + seed, fourth, seed, val_ece=0.04) for seed in (1, 2))]
+    for record in records:
+        record.outcome["temperature"] = 1.0
+    read = written_for_test(tmp_path, {**factors, 8: 2.0, 9: 2.04, 11: 2.0, 12: 2.04})
+    several = compare_losses(ranked(records), read)
+    assert [(each.ours, each.theirs) for each in several] == [
+        ("focal", "mbls"),
+        ("focal", "brier"),
+        ("mbls", "brier"),
+    ]
+    assert several[0].low < pair.low
 
 
 def test_every_sweep_that_the_test_split_judges_widens_the_interval(tmp_path: Path) -> None:

@@ -44,14 +44,14 @@ def test_a_better_ensemble_is_recommended() -> None:
     worth = Comparison(
         ENSEMBLE, f"cross_entropy{SCALED}", "nll", -0.03, -0.05, -0.01, "supported", 3
     )
-    found = headline(ranked(RECORDS), [*compared("worse"), worth])
+    found = headline(ranked(RECORDS), compared("worse"), [worth])
     assert found.advice.startswith("Use plain cross-entropy")
     assert "export the ensemble" in found.advice
     seeds = replace(worth, theirs=f"the mean of 4 seeds of cross_entropy{SCALED}", split="test")
-    better = headline(ranked(RECORDS), [worth, replace(seeds, verdict="worse")]).advice
+    better = headline(ranked(RECORDS), [], [worth, replace(seeds, verdict="worse")]).advice
     assert better.endswith("networks: the mean of 4 seeds of cross-entropy + temperature scaling.")
     level = replace(worth, high=0.01, verdict="not supported")
-    assert "ensemble" not in headline(ranked(RECORDS), [*compared("worse"), level]).advice
+    assert "ensemble" not in headline(ranked(RECORDS), compared("worse"), [level]).advice
 
 
 def test_without_an_end_a_baseline_or_a_choice() -> None:

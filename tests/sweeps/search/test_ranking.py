@@ -113,6 +113,23 @@ def test_finalists_are_the_best_feasible_ones_and_the_baseline() -> None:
     assert Ranking(trials, RULE).finalists(0) == []
 
 
+def test_finalists_per_loss_are_the_best_of_each_even_beyond_the_guard() -> None:
+    records = [
+        baseline(val_ece=0.05),
+        trial(1, "focal", {"gamma": 1}, val_ece=0.01),
+        trial(2, "focal", {"gamma": 2}, val_ece=0.02),
+        trial(3, "mbls", val_ece=0.04),
+        trial(4, "brier", val_ece=0.001, val_error=0.9),
+    ]
+    found = Ranking(records, RULE).finalists(3, per_loss=True)
+    assert [each.trials[0].number for each in found] == [1, 3, 4, 0]
+    assert [each.loss for each in Ranking(records, RULE).finalists(2, per_loss=True)] == [
+        "focal",
+        "mbls",
+        "cross_entropy",
+    ]
+
+
 def test_finalists_are_those_of_the_lowest_expected_objective() -> None:
     """A setting just beyond the guard may keep it, as both errors are measured with noise."""
 

@@ -68,6 +68,17 @@ def test_perfect_predictions_on_few_samples_do_not_end_in_endless_confidence() -
     assert sum(losses) / len(losses) < 0.02
 
 
+def test_a_network_that_is_right_on_all_samples_is_no_member_and_no_temperature_explodes() -> None:
+    """Its own temperature would be the lowest that is allowed, and its loss 0."""
+    logits, labels = draw(60, networks=3, noise=0.3, seed=0)
+    perfect = 3 * torch.nn.functional.one_hot(labels, logits[0].shape[1]).double()
+    ensemble = fit_ensemble([*logits, perfect], labels)
+    assert 3 not in ensemble.members
+    assert min(*ensemble.temperatures, ensemble.temperature) > 0.1
+    alone = fit_ensemble([perfect], labels)
+    assert (alone.members, alone.temperature) == ((0,), 1.0)
+
+
 def test_cross_fitting_does_not_flatter() -> None:
     """Networks of noise: in the sample the best five look better than they are."""
     generator = torch.Generator().manual_seed(0)

@@ -1,0 +1,40 @@
+"""One option instead of four keys: a sweep that compares some losses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sweeps.errors import UserError
+from sweeps.search.setting import BASELINE_LOSS
+from sweeps.sweep_file.loading import override_sweep
+from sweeps.sweep_file.schema import SweepFile
+
+
+def with_comparison(sweep: SweepFile, losses: str | None, seeds: int | None) -> SweepFile:
+    """A sweep that compares some losses in pairs, each with its best setting.
+
+    Args:
+        sweep: The sweep; what it says of these losses stays.
+        losses: Their names, separated by commas; None to leave all as it is. Cross-entropy may be
+            named; it is in every sweep.
+        seeds: Fresh seeds of each; None for the sweep's.
+
+    Raises:
+        UserError: A loss is not known, or there is none to compare with cross-entropy.
+    """
+    values: dict[str, Any] = {}
+    if losses is not None:
+        named = [name.strip() for name in losses.split(",") if name.strip()]
+        wanted = [name for name in dict.fromkeys(named) if name != BASELINE_LOSS]
+        if not wanted:
+            raise UserError(
+                f"--compare: found {losses!r}; allowed: one loss or more besides {BASELINE_LOSS}, "
+                "separated by commas, such as focal,dual_focal"
+            )
+        given = {each.name: each.model_dump(mode="json") for each in sweep.losses}
+        values["losses"] = [given.get(name, name) for name in wanted]
+        values["selection.per_loss"] = True
+        values["selection.finalists"] = len(wanted)
+    if seeds is not None:
+        values["selection.seeds"] = seeds
+    return override_sweep(sweep.model_dump(mode="json"), values) if values else sweep
