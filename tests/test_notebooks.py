@@ -41,7 +41,7 @@ def test_they_run(path: Path, tmp_path: Path) -> None:
         assert "best so far" in html
         assert not any("best so far" in each.get("text", "") for each in outputs)  # and no lines
     if path.stem == "quickstart":
-        assert html.count("Chosen: ") == 1  # the answer, in one piece
+        assert html.count("Selected: ") == 1  # the answer, in one piece
     if path.stem in ("quickstart", "reading_the_evidence"):
         assert any(_text(each, "image/png") for each in outputs)
 

@@ -68,7 +68,7 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
         else "none",
         **_epoch_facts(sweep),
         **_budget_facts(sweep, trials),
-        "chosen by": ("the Pareto front of " if rule_of(sweep).others else "")
+        "selected by": ("the Pareto front of " if rule_of(sweep).others else "")
         + f"{' and '.join(sweep.search.objectives)}, validation error at most "
         f"{sweep.search.guard:g} above cross-entropy's"
         + "".join(f", {limit}" for limit in rule_of(sweep).constraints),

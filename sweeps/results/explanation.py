@@ -1,4 +1,4 @@
-"""The answer in words: what was chosen, why, and how sure that is."""
+"""The answer in words: what was selected, why, and how sure that is."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def reasons(ranking: Ranking, adapt_share: float, judgement: Judgement) -> list[
 
 
 def explain_choice(ranking: Ranking, adapt_share: float = 0.0) -> list[str]:
-    """Why the chosen setting was chosen, how sure that is, and what it does on the test split."""
+    """Why the setting was selected, how sure that is, and what it does on the test split."""
     chosen, baseline, guard = ranking.chosen, ranking.baseline, ranking.rule.guard
     limits = [f", {limit}" for limit in ranking.rule.constraints]
     if chosen is None:
         return [
-            "No setting is chosen: no trial ran to its end with a validation error within "
+            "No setting is selected: no trial ran to its end with a validation error within "
             f"{guard:g} of the baseline's{''.join(limits)}.",
             *_infeasible(ranking),
         ]
@@ -59,14 +59,14 @@ def explain_choice(ranking: Ranking, adapt_share: float = 0.0) -> list[str]:
     given = chosen.setting.hyperparameters
     values = [format_hyperparameters(given)] if given else []
     lines = [
-        f"Chosen: {' '.join([chosen.loss, *values])} – the "
+        f"Selected: {' '.join([chosen.loss, *values])} – the "
         f"lowest {objective}, {chosen.objective:.4f} ({over}), {among}{''.join(limits)}.",
         *_infeasible(ranking),
     ]
     if baseline is not None and baseline != chosen:
         lines.append(
             f"The cross-entropy baseline has {baseline.objective:.4f}, validation error "
-            f"{baseline.val_error:.4f} (chosen: {chosen.val_error:.4f})."
+            f"{baseline.val_error:.4f} (selected: {chosen.val_error:.4f})."
         )
     lines += [*_front(ranking), *_context(chosen, objective)]
     if adapt_share:
@@ -194,7 +194,7 @@ def answer(
     sweep: SweepFile,
     judgement: Judgement = NOT_YET,
 ) -> dict[str, Any]:
-    """The answer for programs: the chosen setting with its metrics, the rows, the reasons."""
+    """The answer for programs: the selected setting with its metrics, the rows, the reasons."""
     chosen = ranking.chosen
     summary: dict[str, Any] = {
         "sweep": sweep.name,

@@ -67,8 +67,8 @@ def error_against_objective(ranking: Ranking) -> str:
         chart.name(mark, format_loss(loss))
     if ranking.chosen is not None:
         ring = Mark("var(--ink,#222)", hollow=True, size=8)
-        draw(ranking.chosen.trials, ring, "chosen: ")
-        chart.name(replace(ring, size=6), "chosen")
+        draw(ranking.chosen.trials, ring, "selected: ")
+        chart.name(replace(ring, size=6), "selected")
     chart.name_line(GREY, "best for its error", "3 3")
     return chart.svg()
 

@@ -64,7 +64,7 @@ def front_rows(ranking: Ranking) -> list[dict[str, Any]]:
 
 def _note(candidate: Candidate, ranking: Ranking) -> str:
     if candidate == ranking.chosen:
-        return "chosen"
+        return "selected"
     if not candidate.feasible:
         return candidate.broken[0].broken(by_baseline=ranking.baseline is not None)
     name = "baseline" if candidate.loss == BASELINE_LOSS else ""

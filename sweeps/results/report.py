@@ -211,7 +211,7 @@ def _diagrams(ranking: Ranking, predictions: _Predictions, about: Sequence[str])
         record = candidate.judged[0]
         found = predictions.of(record)
         if found is not None:
-            title = record.label + (" (chosen)" if candidate == ranking.chosen else "")
+            title = record.label + (" (selected)" if candidate == ranking.chosen else "")
             temperature = record.outcome["temperature"]
             rows = max(1, len(about)), predictions.cluster_size
             drawings.append(reliability_svg(*found, temperature, title, *rows))
@@ -292,8 +292,8 @@ def _of_choice(chosen: Candidate, objective: str) -> list[str]:
     found = []
     if not chosen.seeds:
         found.append(
-            "The chosen setting was trained with one seed: the best of many is lucky, expect it to "
-            "do worse when trained again."
+            "The selected setting was trained with one seed. The best of many is lucky: expect it "
+            "to do worse when trained again."
         )
     if any(record.outcome.get("temperature_at_bound") for record in chosen.judged):
         found.append("Its temperature ran into a bound of the fit: do not rely on it.")

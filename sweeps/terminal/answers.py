@@ -58,14 +58,14 @@ def leaderboard_table(rows: Sequence[dict[str, Any]], objective: str) -> Table:
     table.add_column("\n".join(temperature[1]), justify="right", min_width=4, no_wrap=True)
     table.add_column("", overflow="fold", min_width=8)
     for row, setting in zip(rows, settings, strict=True):
-        chosen = row["note"] == "chosen"
+        selected = row["note"] == "selected"
         judged = row["note"] in ("baseline", "finalist", "one seed")
         table.add_row(
             setting,
             *(format_fraction(row[name]) for name, _ in fractions),
             format_temperature(row["temperature"]),
             row["note"],
-            style="bold green" if chosen else None if judged else "dim",
+            style="bold green" if selected else None if judged else "dim",
         )
     return table
 
@@ -120,7 +120,7 @@ def overview_table(overviews: Sequence[Overview]) -> Table:
 
 
 def best_table(entries: Sequence[dict[str, Any]]) -> Table:
-    """The entries for the terminal; what they were chosen by decides the columns."""
+    """The entries for the terminal; what they were selected by decides the columns."""
     metrics = list(dict.fromkeys(_shown_metric(entry["objective"]) for entry in entries))
     table = new_table(gap=1)
     # Two to a column, as the intervals need the lines anyway: so it fits into 80 characters.
@@ -171,7 +171,7 @@ def _with_interval(values: dict[str, float], metric: str) -> str:
 def side_by_side_tables(sweeps: Sequence[Beside]) -> list[Table]:
     """What each sweep chose, and the best setting of each loss in each of them."""
     chosen = new_table(gap=1)
-    for heading in ("sweep", "dataset\nmodel", "chosen"):
+    for heading in ("sweep", "dataset\nmodel", "selected"):
         chosen.add_column(heading, overflow="fold")
     for heading in ("\nval", "error\nval", "\ntest", "\nscaled", "\nT"):
         chosen.add_column(heading, justify="right", overflow="fold")

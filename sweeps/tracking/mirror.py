@@ -27,12 +27,12 @@ from sweeps.tracking.artifacts import gather_artifacts
 from sweeps.tracking.experiment import dataset_experiment, deleted
 from sweeps.tracking.refusals import RunDeletedError, RunRefusedError, blamed
 from sweeps.tracking.rights import needs_right, writes_to
-from sweeps.tracking.run import PLACE, end_tags, places, run_metrics, run_parameters, run_tags
+from sweeps.tracking.run import RANK, end_tags, ranks, run_metrics, run_parameters, run_tags
 from sweeps.tracking.run_content import Ending
 from sweeps.tracking.sqlite import make_database
 from sweeps.tracking.sweep_run import MachineSample, SweepRun, log, missing
 
-_PLACES = 500  # trials whose place in the ranking is written
+_RANKS = 500  # trials whose rank is written
 _SECONDS_BETWEEN_PROGRESS = 15.0
 _STAR = "★ "
 
@@ -200,7 +200,7 @@ class Mirror:
         own, ranking = self._connected(), ending.ranking
         with self._attributed_to(None):
             own.answer(ending)
-        found = dict(islice(places(ranking), _PLACES))
+        found = dict(islice(ranks(ranking), _RANKS))
         chosen = {record.number for record in ranking.chosen.trials} if ranking.chosen else set()
         for record in ranking.records:
             run = self._runs.get(record.number)
@@ -208,7 +208,7 @@ class Mirror:
                 continue
             with suppress(RunRefusedError), self._attributed_to(record.number):
                 if record.number in found:
-                    self._client.set_tag(run.id, PLACE, found[record.number])
+                    self._client.set_tag(run.id, RANK, found[record.number])
                 if run.name.startswith(_STAR) != (record.number in chosen):
                     run.name = (_STAR if record.number in chosen else "") + record.label
                     self._client.update_run(run.id, name=run.name)

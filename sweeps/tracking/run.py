@@ -22,7 +22,8 @@ from trainables.contract.report import TIMES
 _RECIPE = ("dataset", "model", "epochs", "batch_size", "optimizer", "lr", "weight_decay")
 _RESERVED = {"loss", "seed", "guard", "objective", *_RECIPE}
 _DIGITS = 4
-PLACE = "place"
+RANK = "rank"
+SWEEP = "sweep"
 _WHOLE = 7  # characters of a number before its point
 
 
@@ -31,6 +32,7 @@ def run_tags(sweep: SweepFile, sweep_id: str, record: TrialRecord, parent: str) 
     return {
         "mlflow.parentRunId": parent,
         "mlflow.source.name": "calsweep",
+        SWEEP: sweep.name,
         "calsweep.sweep": sweep.name,
         "calsweep.sweep_id": sweep_id,
         "calsweep.trial": str(record.number),
@@ -38,7 +40,7 @@ def run_tags(sweep: SweepFile, sweep_id: str, record: TrialRecord, parent: str) 
         "calsweep.hyperparameters": json.dumps(record.hyperparameters),
         "role": record.role,
         "state": record.state,
-        PLACE: record.state,
+        RANK: record.state,
     }
 
 
@@ -51,7 +53,7 @@ def end_tags(record: TrialRecord, objective: str) -> dict[str, str]:
     if record.state == "running":
         return {}
     reason = {"reason": record.reason} if record.reason else {}
-    return {"state": record.state, PLACE: record.state, **reason, **_in_words(record, objective)}
+    return {"state": record.state, RANK: record.state, **reason, **_in_words(record, objective)}
 
 
 def word_columns(objective: str) -> dict[str, str]:
@@ -59,19 +61,17 @@ def word_columns(objective: str) -> dict[str, str]:
     return {name: one_line(heading) for name, heading in shown_metrics(objective).items()}
 
 
-def places(ranking: Ranking) -> Iterator[tuple[int, str]]:
-    """The place of each trial that has one, by which the table is sorted: the chosen one is first.
+def ranks(ranking: Ranking) -> Iterator[tuple[int, str]]:
+    """The rank of each trial that has one: the selected setting's is 1.
 
-    All trials of a setting have one place. Those that the guard does not let pass come after all
-    that it does, then by what they are called: failed, stopped.
+    All trials of a setting have one rank, padded so that MLflow's table sorts by it. Those beyond
+    the guard have words instead, which come after all numbers, as do those of other trials
+    (failed, stopped).
     """
-    for rank, candidate in enumerate(ranking.candidates, start=1):
-        kind = "chosen" if candidate is ranking.chosen else "finalist" if candidate.seeds else ""
-        if candidate is ranking.baseline and kind != "chosen":
-            kind = "baseline"
-        place = f"{rank:>5} {kind}".rstrip() if candidate.feasible else candidate.broken[0].too_far
+    for number, candidate in enumerate(ranking.candidates, start=1):
+        rank = f"{number:>5}" if candidate.feasible else candidate.broken[0].too_far
         for record in candidate.trials:
-            yield record.number, place
+            yield record.number, rank
 
 
 def _in_words(record: TrialRecord, objective: str) -> dict[str, str]:

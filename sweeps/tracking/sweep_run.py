@@ -14,7 +14,7 @@ from sweeps.store.identity import Identity, read_environment, read_identity
 from sweeps.store.skipped import SKIPPED, read_skipped
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
-from sweeps.tracking.run import PLACE, sweep_parameters
+from sweeps.tracking.run import RANK, SWEEP, sweep_parameters
 from sweeps.tracking.run_content import (
     Ending,
     dataset_entity,
@@ -72,7 +72,8 @@ class SweepRun:
                 "calsweep.sweep_id": self._store.sweep_id(),
                 "role": "sweep",
                 "mlflow.source.name": "calsweep",
-                PLACE: f"{0:>5} sweep",
+                SWEEP: self._sweep.name,
+                RANK: "     –",  # sorts before the ranks of trials
                 _DESCRIPTION: running_description(self._sweep),
                 **({_COMMIT: commit} if commit else {}),
             },

@@ -62,7 +62,7 @@ def test_the_best_setting(result: calsweep.Result) -> None:
     assert 0 <= result.best.test["ece"] < 0.5
     assert result.best.temperature > 0
     assert result.supported == result.best.supported == (result.best.verdict == "supported")
-    assert result.why[0].startswith("Chosen: ")
+    assert result.why[0].startswith("Selected: ")
 
 
 def test_unnamed_sweeps_that_start_at_once_take_the_next_free_names(
@@ -129,7 +129,7 @@ def test_figures_show_themselves(result: calsweep.Result, plot: str) -> None:
 def test_the_result_is_there_later(result: calsweep.Result) -> None:
     again = calsweep.load(result.storage, "digits")
     assert repr(again) == repr(result)
-    assert "Chosen: " in repr(again)
+    assert "Selected: " in repr(again)
     assert again._repr_html_().startswith("<pre")
     [entry] = calsweep.best(dataset="digits", storage=result.storage)
     assert entry["loss"] == (again.best and again.best.loss)

@@ -151,7 +151,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("finished")
     one = "scaling.max_concurrent=1"  # process to start
     done = run_small(folder, one, "tracking.register_model=false")
-    for part in ("best setting", "Chosen: ", "calsweep ui", "calsweep best", "calsweep report"):
+    for part in ("best setting", "Selected: ", "calsweep ui", "calsweep best", "calsweep report"):
         assert part in done.stdout
     assert "3 trials" in done.stderr or "/3" in done.stderr
     return folder
@@ -199,7 +199,7 @@ def test_answers_import_nothing_that_takes_long(finished: Path, command: str) ->
 def test_the_report_is_written(finished: Path) -> None:
     done = calsweep(finished, "report", "quickstart")
     assert done.returncode == 0, done.stderr
-    assert "Chosen: " in (finished / "quickstart-report.html").read_text()
+    assert "Selected: " in (finished / "quickstart-report.html").read_text()
 
 
 def test_a_second_run_of_the_same_name_is_refused(finished: Path) -> None:

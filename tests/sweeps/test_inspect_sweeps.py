@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 def test_show_prints_the_answer_again(folder: Path) -> None:
     done = calsweep(folder, "show", "done")
     assert done.returncode == 0
-    assert "Chosen: focal γ=1 – the lowest val_ece, 0.0200" in done.stdout
+    assert "Selected: focal γ=1 – the lowest val_ece, 0.0200" in done.stdout
     assert "not finished" not in done.stdout
     assert "The search ended by search.max_epochs = 9" in done.stdout
     cut_off = calsweep(folder, "show", "cut-off")
@@ -94,7 +94,7 @@ def test_watch_follows_a_sweep_until_its_answer(folder: Path) -> None:
         store.save_answer(answer(Ranking(records, rule_of(sweep)), sweep), print)
         rest = process.stdout.read()
     assert "2/58 trials · 0 running" in rest
-    assert "Chosen: focal γ=1" in rest
+    assert "Selected: focal γ=1" in rest
     assert process.returncode == 0
 
 
@@ -122,7 +122,7 @@ def test_delete_asks_and_deletes_what_it_says(folder: Path) -> None:
     assert sweep.exists()
     assert calsweep(folder, "delete", "done", "--checkpoints", "--yes").returncode == 0
     assert not (sweep / "trials/00001/checkpoints").exists()
-    assert "Chosen: focal" in calsweep(folder, "show", "done").stdout
+    assert "Selected: focal" in calsweep(folder, "show", "done").stdout
     assert calsweep(folder, "delete", "done", "--yes").returncode == 0
     assert not sweep.exists()
     again = calsweep(folder, "delete", "done", "--yes")

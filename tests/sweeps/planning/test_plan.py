@@ -33,15 +33,15 @@ from tests.builders import make_sweep, shown
         (
             {"search": {"constraints": {"val_nll": 0.3, "val_brier": {"above_baseline": 0.01}}}},
             {
-                "chosen by": "val_ece, validation error at most 0.01 above cross-entropy's, "
+                "selected by": "val_ece, validation error at most 0.01 above cross-entropy's, "
                 "val_nll at most 0.3, val_brier at most 0.01 above cross-entropy's"
             },
         ),
         (
             {"search": {"objective": ["val_ece", "val_error"]}},
             {
-                "chosen by": "the Pareto front of val_ece and val_error, validation error at most "
-                "0.01 above cross-entropy's"
+                "selected by": "the Pareto front of val_ece and val_error, validation error at "
+                "most 0.01 above cross-entropy's"
             },
         ),
         (

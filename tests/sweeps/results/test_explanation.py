@@ -38,8 +38,8 @@ def test_a_chosen_baseline_is_not_compared_with_itself() -> None:
     records = [baseline(val_ece=0.01), trial(1, "focal", val_ece=0.03)]
     lines = explain_choice(ranked(records))
     assert len(lines) == 2
-    assert "Chosen: cross_entropy" in lines[0]
-    assert notes_by_loss(ranked(records))["cross_entropy"] == "chosen"
+    assert "Selected: cross_entropy" in lines[0]
+    assert notes_by_loss(ranked(records))["cross_entropy"] == "selected"
 
 
 def test_without_a_baseline_the_lowest_error_guards_and_that_is_said() -> None:
@@ -47,7 +47,7 @@ def test_without_a_baseline_the_lowest_error_guards_and_that_is_said() -> None:
     constant = trial(1, "ecp", val_ece=0.0, val_error=0.9)
     records = [failed, constant, trial(2, "focal", val_ece=0.04)]
     first = explain_choice(ranked(records))[0]
-    assert "Chosen: focal" in first
+    assert "Selected: focal" in first
     assert "validation error is at most 0.01 above the lowest" in first
     assert "the cross-entropy baseline did not finish (diverged)" in first
     assert notes_by_loss(ranked(records))["ecp"] == "error > lowest + 0.01"
@@ -66,7 +66,7 @@ def test_constraints_and_what_they_keep_out_are_told() -> None:
     assert notes["mbls"] == "NLL > baseline + 0.02"
     assert notes["brier"] == "AUROC < 0.9"
     first, second = explain_choice(ranking)[:2]
-    assert "Chosen: focal" in first
+    assert "Selected: focal" in first
     assert first.endswith("val_nll at most 0.02 above cross-entropy's, val_auroc at least 0.9.")
     assert second == (
         "Infeasible: 2 of 4 settings; 1 by val_nll at most 0.02 above cross-entropy's, "
@@ -97,7 +97,7 @@ def test_of_several_objectives_the_front_is_the_answer() -> None:
 def test_no_choice_is_told() -> None:
     stopped = [baseline(state="failed"), trial(1, "focal", epochs=1, state="stopped")]
     (line,) = explain_choice(ranked(stopped, search={"guard": 0.02}))
-    assert "No setting is chosen" in line
+    assert "No setting is selected" in line
     assert "chosen" not in answer(ranked(stopped), make_sweep())
 
 

@@ -83,7 +83,10 @@ def test_each_mark_lies_where_its_trial_does() -> None:
         assert f"ECE {record.outcome['val_ece']:.4f}".replace(" 0", " ") in mark[2]
     assert not any(mark[2].startswith(("3: ", "6: ")) for mark in marks)
     assert "1 further right" in "".join(root.itertext())
-    assert {m[2][:9] for m in marks if m[2].startswith("chosen")} == {"chosen: 1", "chosen: 5"}
+    assert {m[2][:11] for m in marks if m[2].startswith("selected")} == {
+        "selected: 1",
+        "selected: 5",
+    }
 
 
 def test_the_pareto_front_is_beaten_by_none() -> None:

@@ -30,7 +30,7 @@ def test_the_leaderboard_has_one_row_per_loss_however_its_trials_ended() -> None
     rows = rows_by_loss(records)
     assert list(rows) == ["focal", "cross_entropy", "ecp", "mbls", "brier"]
     assert {loss: row["note"] for loss, row in rows.items()} == {
-        "focal": "chosen",
+        "focal": "selected",
         "cross_entropy": "baseline",
         "ecp": "error > baseline + 0.01",
         "mbls": "stopped at epoch 3",
@@ -43,7 +43,7 @@ def test_the_leaderboard_has_one_row_per_loss_however_its_trials_ended() -> None
     assert math.isnan(rows["brier"]["test_ece"])
     text = shown(leaderboard_table(list(rows.values()), "val_ece"), width=80)
     assert max(map(len, text.splitlines())) <= 80
-    for part in ("focal", "γ=5", ".0200", "chosen", "baseline", "1.50", "–"):
+    for part in ("focal", "γ=5", ".0200", "selected", "baseline", "1.50", "–"):
         assert part in text
 
 
@@ -59,7 +59,7 @@ def test_no_word_of_a_setting_is_broken_at_80_columns() -> None:
     ]
     text = shown(leaderboard_table(list(rows_by_loss(records).values()), "val_ece"), width=80)
     words_of_settings = ("r_aurc", "confidence=max_probability", "ρ=0.6507", "growth=1.953")
-    for word in (*words_of_settings, "focal_calibration", "label_smoothing", "chosen"):
+    for word in (*words_of_settings, "focal_calibration", "label_smoothing", "selected"):
         assert word in text.split()
     assert max(map(len, text.splitlines())) <= 80
 
@@ -77,7 +77,7 @@ def test_finalists_are_shown_by_the_mean_over_new_seeds() -> None:
     assert row["seeds"] == 2
     first, *_, apart, last = explain_choice(ranked(records), adapt_share=0.3)
     assert apart.startswith("30% of the validation split is kept for what adapts to it")
-    assert "Chosen: focal γ=3 – the lowest val_ece, 0.0300 (mean over 2 fresh seeds)" in first
+    assert "Selected: focal γ=3 – the lowest val_ece, 0.0300 (mean over 2 fresh seeds)" in first
     assert "at most 0.01 above cross-entropy's" in first
     assert "ECE 0.1500 (95% interval 0.0000 to 0.1000), after temperature scaling 0.0500" in last
 

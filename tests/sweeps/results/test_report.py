@@ -66,7 +66,7 @@ def test_skipped_samples_are_counted_and_listed(tmp_path: Path) -> None:
 def test_it_shows_choice_leaderboard_figures_and_reproduction(page: Path) -> None:
     text = page.read_text()
     for part in (
-        "Chosen: ",
+        "Selected: ",
         "Leaderboard",
         "ECE scaled",
         "Calibration against error",

@@ -59,4 +59,4 @@ def test_commands_print_without_utf_8(tmp_path: Path, command: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "Chosen: focal g=1 - the lowest val_ece, 0.0200" in done.stdout
+    assert "Selected: focal g=1 - the lowest val_ece, 0.0200" in done.stdout

@@ -256,35 +256,36 @@ def test_any_path_may_hold_the_storage(tmp_path: Path, tables: Path, name: str) 
     assert {path.name for path in storage.iterdir()} == {"artifacts", "mlflow.db", "sweeps"}
 
 
-def test_runs_sorted_by_place_have_the_chosen_setting_first(
+def test_runs_sorted_by_rank_have_the_chosen_setting_first(
     storage: Path, written: list[TrialRecord]
 ) -> None:
     runs = runs_of(storage, "whole")
     found = client_of(storage).search_runs(
         [runs[""].info.experiment_id],
         f"tags.`calsweep.sweep_id` = '{runs[''].data.tags['calsweep.sweep_id']}'",
-        order_by=["tags.`place` ASC", "attributes.run_name ASC"],
+        order_by=["tags.`rank` ASC", "attributes.run_name ASC"],
     )
-    assert [(run.info.run_name, run.data.tags["place"].strip()) for run in found] == [
-        ("whole", "0 sweep"),
-        ("★ focal γ=0.3", "1 chosen"),
-        ("★ focal γ=0.3 seed=1", "1 chosen"),
-        ("focal γ=0.3333", "2 finalist"),
-        ("focal γ=0.3333 seed=1", "2 finalist"),
-        ("cross_entropy", "3 baseline"),
+    assert [(run.info.run_name, run.data.tags["rank"].strip()) for run in found] == [
+        ("whole", "–"),
+        ("★ focal γ=0.3", "1"),
+        ("★ focal γ=0.3 seed=1", "1"),
+        ("focal γ=0.3333", "2"),
+        ("focal γ=0.3333 seed=1", "2"),
+        ("cross_entropy", "3"),
         ("focal γ=9", "error too high"),
         ("focal γ=7", "failed"),
         ("focal γ=8", "stopped"),
     ]
+    assert {run.data.tags["sweep"] for run in found} == {"whole"}
     assert (found[1].data.tags["val ECE"], found[1].data.tags["T"]) == (".0200", "1.30")
 
 
 def test_the_sweeps_own_run_tells_the_story(storage: Path, written: list[TrialRecord]) -> None:
     client, parent = client_of(storage), runs_of(storage, "whole")[""]
     told = parent.data.tags["mlflow.note.content"]
-    assert told.startswith("Chosen: focal γ=0.3")
+    assert told.startswith("Selected: focal γ=0.3")
     assert "| focal&ensp; | γ=0.3&ensp; | .1000 | .0300 |" in told and "T = 1.300" in told
-    assert "| 1.30&ensp; | chosen |" in told
+    assert "| 1.30&ensp; | selected |" in told
     best = client.download_artifacts(parent.info.run_id, "best.yaml")
     alone = parse_sweep(YAML(typ="safe").load(Path(best).read_text()))
     assert [section.hyperparameters for section in alone.losses] == [{"gamma": 0.1 + 0.2}]

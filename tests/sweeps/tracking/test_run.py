@@ -55,5 +55,5 @@ def test_a_sweeps_rule_is_read_from_its_run() -> None:
 def test_values_in_words_are_rounded_and_have_their_intervals() -> None:
     tags = end_tags(trial(1, val_ece=0.123456, temperature=1.2345), "val_ece")
     assert tags["val ECE"] == ".1235 [.0100, .2000]"
-    assert (tags["val error"], tags["T"], tags["place"]) == (".1000", "1.23", "finished")
+    assert (tags["val error"], tags["T"], tags["rank"]) == (".1000", "1.23", "finished")
     assert end_tags(trial(1, state="running"), "val_ece") == {}
