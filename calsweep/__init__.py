@@ -1,8 +1,7 @@
 """calsweep from Python: sweeps, their results, and losses and metrics on their own.
 
-``import calsweep`` takes some milliseconds: what is named here is imported when it is first used.
-Losses, metrics and `judge` need PyTorch, NumPy and SciPy alone; all else needs
-``calsweep[sweeps]``.
+``import calsweep`` takes some milliseconds: names are imported on first use. Losses, metrics and
+`judge` need only PyTorch, NumPy and SciPy. Everything else needs ``calsweep[sweeps]``.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _HOMES: Final = {
     "resume": "calsweep.running",
     "run": "calsweep.running",
 }
-_ALWAYS_THERE: Final = ("sweeps.errors", "calsweep.judging")
+_WITHOUT_EXTRA: Final = ("sweeps.errors", "calsweep.judging")
 _MODULES: Final = ("losses", "metrics")
 
 __all__ = [
@@ -72,7 +71,7 @@ def __getattr__(name: str) -> Any:
         return import_module(f"calsweep.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'calsweep' has no attribute {name!r}")
-    if _HOMES[name] not in _ALWAYS_THERE:
+    if _HOMES[name] not in _WITHOUT_EXTRA:
         from calsweep.extras import require_sweeps
 
         require_sweeps(f"calsweep.{name}")

@@ -8,7 +8,7 @@ from calsweep.extras import require_sweeps
 
 
 def main() -> None:
-    """Runs the command, or says what is to be installed for it: exit code 2."""
+    """Runs the command; exits with code 2 if packages that it needs are not installed."""
     try:
         require_sweeps("the command")
     except ImportError as error:

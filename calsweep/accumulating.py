@@ -1,4 +1,4 @@
-"""The metrics as classes of torchmetrics: update batch by batch, compute over all workers."""
+"""The metrics as torchmetrics classes: update by batch, compute over all workers."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 from trainables.metrics import METRICS, evaluate
 from trainables.metrics._inputs import check_logits
 
-_TRIED: Final = torch.tensor([[0.75, 0.25], [0.5, 0.5]])
-_DTYPES: Final = (torch.float32, torch.float64, torch.int64)  # of the states
+_EXAMPLE: Final = torch.tensor([[0.75, 0.25], [0.5, 0.5]])
+_DTYPES: Final = (torch.float32, torch.float64, torch.int64)  # of logits and labels
 
 
 class AccumulatedMetric(Metric):
-    """A metric of all samples since the last ``reset()``, of all workers.
+    """A metric over all samples of all workers since the last ``reset()``.
 
-    It keeps logits and labels, as a binned, ranked or smoothed error is no mean over batches. In a
-    ``torchmetrics.MetricCollection`` all metrics of this package share one copy of them.
+    It stores logits and labels, because a binned, ranked or smoothed error is not a mean over
+    batches. In a ``torchmetrics.MetricCollection`` all metrics of this package share one copy.
 
     Args:
-        **options: Those of the metric's function, as ``num_bins``, and of ``torchmetrics.Metric``,
-            as ``compute_on_cpu`` or ``process_group``.
+        **options: Options of the metric's function, such as ``num_bins``, and of
+            ``torchmetrics.Metric``, such as ``compute_on_cpu`` or ``process_group``.
 
     Raises:
-        TypeError: There is no such option.
-        ValueError: It must not have this value.
+        TypeError: An option is unknown.
+        ValueError: An option has a value that is not allowed.
     """
 
     full_state_update = False
@@ -51,20 +51,20 @@ class AccumulatedMetric(Metric):
                 f"{type(self).__name__}: {error}; allowed: {', '.join(allowed) or 'none'}, and "
                 "the options of torchmetrics.Metric"
             ) from None
-        METRICS[self._name].function(_TRIED, torch.tensor([0, 1]), **self._own)
+        METRICS[self._name].function(_EXAMPLE, torch.tensor([0, 1]), **self._own)
         self.add_state("logits", default=[], dist_reduce_fx="cat")
         self.add_state("labels", default=[], dist_reduce_fx="cat")
 
     def update(self, logits: Tensor, labels: Tensor) -> None:
-        """Takes a batch.
+        """Adds a batch.
 
         Args:
             logits: Shape (N, K), floats, finite or -inf; not probabilities.
             labels: True classes, shape (N,), integers.
 
         Raises:
-            TypeError: They are not tensors of floats and of integers.
-            ValueError: Shapes or values are not as above, or K is not that of earlier batches.
+            TypeError: logits are not floats, or labels are not integers.
+            ValueError: Shapes or values are not as above, or K differs from earlier batches.
         """
         scores, targets = check_logits(logits.detach(), labels)
         if self.logits and self.logits[0].shape[1] != scores.shape[1]:
@@ -78,7 +78,7 @@ class AccumulatedMetric(Metric):
         """The value over all samples, a scalar of torch's default dtype.
 
         Raises:
-            ValueError: There were none.
+            ValueError: There are no samples.
         """
         logits, labels = dim_zero_cat(self.logits), dim_zero_cat(self.labels)
         if self._own:
@@ -90,11 +90,11 @@ class AccumulatedMetric(Metric):
 
 @cache
 def metric_class(name: str, class_name: str) -> type[AccumulatedMetric]:
-    """The class of a metric.
+    """The torchmetrics class of a metric.
 
     Args:
-        name: Of the metric.
-        class_name: Of the class.
+        name: Name of the metric.
+        class_name: Name of the class.
     """
     metric = METRICS[name]
     described = {
@@ -118,17 +118,17 @@ def metric_class(name: str, class_name: str) -> type[AccumulatedMetric]:
 
 
 def gather_rows(rows: Tensor, group: Any = None) -> list[Tensor]:
-    """The rows of each worker, of which some may have none.
+    """Gathers the rows of each worker; a worker may have none.
 
-    torchmetrics' own takes a worker without samples for one with a float vector of length 0, and
-    then fails, or waits for ever, as shape and dtype differ from the others'.
+    torchmetrics' own function treats a worker without samples as one with a float vector of length
+    0. It then fails or hangs, because shape and dtype differ from the other workers'.
 
     Args:
-        rows: Shape (n, K) or (n,), or (0,) of any dtype where there are none.
-        group: The workers; None for all.
+        rows: Shape (n, K) or (n,); (0,) of any dtype if this worker has no samples.
+        group: The process group; None for all workers.
 
     Raises:
-        ValueError: K is not the same for all.
+        ValueError: K differs between workers.
     """
     width = rows.shape[1] if rows.dim() == 2 else 0
     mine = torch.tensor([len(rows), width, _DTYPES.index(rows.dtype)], device=rows.device)
@@ -146,8 +146,8 @@ def gather_rows(rows: Tensor, group: Any = None) -> list[Tensor]:
 
 @cache
 def _options(name: str) -> dict[str, inspect.Parameter]:
-    """What a metric's function takes besides probabilities, labels and what its name settles."""
+    """The options of a metric's function that its name does not already fix."""
     function = METRICS[name].function
-    settled = function.keywords if isinstance(function, partial) else {}
+    fixed = function.keywords if isinstance(function, partial) else {}
     parameters = list(inspect.signature(function).parameters.items())
-    return {key: value for key, value in parameters[2:] if key not in settled}
+    return {key: value for key, value in parameters[2:] if key not in fixed}

@@ -1,4 +1,4 @@
-"""A sweep file of what a program has in memory: arrays, functions, classes."""
+"""Turns arrays, functions and classes in memory into sections of a sweep file."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ _LABEL, _TEXT, _WEIGHT = "label", "text", "weight"
 
 
 class Composer:
-    """Puts what is in memory where all processes find it, and names it.
+    """Writes objects in memory to the storage, where all processes can read them.
 
-    Arrays lie in ``<storage>/data``, objects in ``<storage>/code``. Their names carry a digest, so
-    that what already exists is not written again, and nothing is ever overwritten.
+    Arrays are in ``<storage>/data``, other objects in ``<storage>/code``. File names contain a
+    digest: nothing is written twice or overwritten.
 
     Args:
         storage: Path or URI of the sweep store.
 
     Raises:
-        UserError: By each method: what it is given cannot be used, or the storage not be written.
+        UserError: By each method: its argument cannot be used, or the storage cannot be written.
     """
 
     def __init__(self, storage: str) -> None:
         self.storage = absolute(storage)
 
     def free_names(self) -> Iterator[str]:
-        """``sweep-1`` and so on without end, but those of the storage's sweeps."""
+        """``sweep-1``, ``sweep-2`` and so on, without the names of existing sweeps."""
         taken = set(sweep_names(self.storage))
         return (name for n in count(1) if (name := f"sweep-{n}") not in taken)
 
@@ -101,7 +101,7 @@ class Composer:
         return self._named("trainable", given)
 
     def losses(self, given: Any) -> list[str | Section]:
-        """The section ``losses`` of names, classes, and what :func:`~calsweep.loss` gave."""
+        """The section ``losses`` of names, classes and results of :func:`~calsweep.loss`."""
         if isinstance(given, (str, Mapping)) or not isinstance(given, Sequence):
             given = [given]
         return [self._loss(each) for each in given]
@@ -120,7 +120,7 @@ class Composer:
         return self._named("losses", given)
 
     def _named(self, key: str, value: Any, label: str | None = None) -> str:
-        """The dotted path of a function or class, or the name under which it is kept."""
+        """The dotted path of a function or class, or the name under which it is stored."""
         module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
         if label is None and name.isidentifier() and _is_importable(module, name, value):
             return f"{module}:{name}"
@@ -137,7 +137,7 @@ class Composer:
             raise UserError(storage_fault(self.storage, error)) from None
 
     def _kept_data(self, key: str, given: Any) -> Section:
-        """A section for samples, labels and weights that were written to a file."""
+        """Writes samples, labels and weights to a file; returns its section."""
         if not isinstance(given, tuple) or len(given) not in (2, 3):
             raise UserError(f"dataset: {key} must be samples and labels, (X, y)")
         if len(given) == 3 and key == "test":
@@ -215,7 +215,7 @@ def _table(samples: Any, targets: list[Any], where: str) -> tuple[str, bytes, Se
 
     try:
         rows = as_table(samples)
-    except (TypeError, ValueError) as error:  # Arrow's are of these
+    except (TypeError, ValueError) as error:  # the base classes of Arrow's errors
         raise UserError(f"{where}: {error}") from None
     return _rows("table", rows, targets, where, {"features": list(rows.column_names)})
 

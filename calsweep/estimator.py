@@ -1,4 +1,4 @@
-"""A sweep as a classifier of scikit-learn's."""
+"""A sweep as a scikit-learn classifier."""
 
 from __future__ import annotations
 
@@ -19,30 +19,31 @@ from sweeps.errors import UserError
 
 
 class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Finds the loss and hyperparameters that make a network's confidence honest, and keeps it.
+    """Finds the loss and hyperparameters that calibrate a network, and keeps the network.
 
-    ``fit`` runs a sweep (:func:`calsweep.run`), which holds out validation samples to choose by and
-    test samples that choose nothing; ``predict_proba`` is that of the network that it chose, after
-    temperature scaling.
+    ``fit`` runs a sweep (:func:`calsweep.run`). It holds out validation samples for selection, and
+    test samples that are never used for selection. ``predict_proba`` uses the selected network
+    after temperature scaling.
 
     Args:
         losses: As for :func:`calsweep.run`.
         model: As for :func:`calsweep.run`.
-        epochs: Of each trial.
-        trials: Of the search.
-        validation: Fraction or number of the samples to choose by; of each class one at least.
-        test_size: Likewise for the figures in ``best_.test``, which choose nothing.
-        set: Further values of the sweep file, ``{"training.lr": 0.05}``.
-        storage: Path or URI of a sweep store; each fit leaves its sweep there. None keeps nothing
-            but what is in this object.
-        address: Of a Ray cluster; None runs on this machine.
-        random_state: Seed of all that is random.
-        progress: Whether to show how it goes.
+        epochs: Epochs of each trial.
+        trials: Number of trials of the search.
+        validation: Fraction or number of validation samples; a fraction gives at least one per
+            class.
+        test_size: The same for test samples, which ``best_.test`` is computed on.
+        set: Other values of the sweep file, ``{"training.lr": 0.05}``.
+        storage: Path or URI of a sweep store that keeps the sweep of each fit. None keeps only this
+            object.
+        address: Address of a Ray cluster; None runs on this machine.
+        random_state: Seed of the sweep.
+        progress: Whether to print progress.
 
     Attributes:
         classes_: The labels, sorted.
         model_: The network with preprocessing and temperature, a torch module.
-        best_: The chosen setting, :class:`calsweep.Best`.
+        best_: The selected setting, :class:`calsweep.Best`.
         result_: The sweep's :class:`calsweep.Result`; only with ``storage``.
         n_features_in_: Number of features.
         feature_names_in_: Their names, if given.
@@ -81,12 +82,12 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
         Args:
             X: Samples: an array (N, ...) of numbers, uint8 (N, H, W) and so on for images; or a
                 data frame, also with columns of words.
-            y: Labels (N,), of any kind that scikit-learn takes for classes.
+            y: Class labels (N,), of any type that scikit-learn accepts.
 
         Raises:
-            ValueError: Something is wrong with them, or with what this object was given.
+            ValueError: The data or an argument of this object cannot be used.
         """
-        self._of_words = _has_words(X)  # such a frame stays one; all else becomes an array
+        self._of_words = _has_words(X)  # a frame with words is not converted to an array
         samples, labels = validate_data(self, X, y, **_kind(self._of_words))
         check_classification_targets(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
@@ -135,7 +136,7 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
         return labels
 
     def _held_out(self, part: float | int, count: int) -> int:
-        """How many of so many samples: of each class one at least."""
+        """A number of samples; a fraction gives at least one per class."""
         return part if isinstance(part, int) else max(round(part * count), len(self.classes_))
 
     def _checked(self, X: Any) -> Any:  # noqa: N803

@@ -1,4 +1,4 @@
-"""What sweeps need beyond losses and metrics: reported in one message if it is missing."""
+"""Checks that the packages of the extra ``sweeps`` are installed."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ _OF_SWEEPS: Final = (
 
 
 def require_sweeps(what: str) -> None:
-    """Refuses what needs the extra ``sweeps`` where that is not installed.
+    """Checks that the extra ``sweeps`` is installed.
 
     Args:
-        what: Is asked for, as the message names it.
+        what: The feature that needs it, for the message.
 
     Raises:
-        ImportError: Modules are missing; says which, and what installs them.
+        ImportError: Modules are missing; names them and the command that installs them.
     """
-    if missing := [name for name in _OF_SWEEPS if not _is_there(name)]:
+    if missing := [name for name in _OF_SWEEPS if not _is_installed(name)]:
         raise ImportError(
             f"{what} needs packages that are not installed here ({', '.join(missing)}); install "
             'them by: pip install "calsweep[sweeps]"'
         )
 
 
-def _is_there(name: str) -> bool:
+def _is_installed(name: str) -> bool:
     try:
         return find_spec(name) is not None
-    except ModuleNotFoundError:  # of the package around it
+    except ModuleNotFoundError:  # the parent package is missing
         return False

@@ -1,4 +1,4 @@
-"""Judging predictions that already exist; needs PyTorch, NumPy and SciPy alone."""
+"""Judging predictions that already exist; needs only PyTorch, NumPy and SciPy."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from sweeps.judging.words import comparison_rows, summary
 
 
 class Judgement:
-    """What predictions are worth.
+    """An evaluation of predictions.
 
     Attributes:
-        facts: All of it as plain data, see :func:`sweeps.judging.judgement.judge`.
+        facts: The whole evaluation as plain data, see :func:`sweeps.judging.judgement.judge`.
     """
 
     def __init__(self, models: Sequence[Predicted]) -> None:
@@ -46,7 +46,7 @@ class Judgement:
         """Write the page to a file.
 
         Raises:
-            UserError: It cannot be written.
+            UserError: The file cannot be written.
         """
         from sweeps.inspect_sweeps import write_text
 
@@ -77,16 +77,16 @@ def judge(
     >>> calsweep.judge({"ours": p, "theirs": q}, labels).facts["comparison"]
 
     Args:
-        probs: Probabilities (N, K), or of class 1 of two (N,): an array, tensor or nested list. Of
-            several models on the same samples a mapping of name to such an array; the first is
-            what the others are compared with.
-        labels: True classes (N,), integers from 0, or names of classes.
+        probs: Probabilities (N, K), or (N,) of class 1 of two: an array, tensor or nested list. For
+            several models on the same samples, a mapping of name to such an array; the others are
+            compared with the first.
+        labels: True classes (N,), integers from 0 or class names.
         logits: Whether `probs` holds logits.
         groups: The group of each sample, (N,), to judge each group by itself.
         classes: Names of the classes, in the order of the columns.
 
     Raises:
-        UserError: Predictions or labels are not as above; says what is wrong with them.
+        UserError: Predictions or labels are not as above.
     """
     given = probs if isinstance(probs, Mapping) else {"predictions": probs}
     return Judgement(

@@ -1,11 +1,11 @@
-"""The losses, each by the name of its class, for anybody's training loop.
+"""The losses by class name, for your own training loop.
 
 >>> calsweep.losses.DualFocal(gamma=5)(logits, targets)
 
-A loss is a ``torch.nn.Module``. The number of classes is that of the logits; only losses that keep
-something for each class (``AUCMargin``, ``AugmentedLagrangian``, ``HeuristicMultipliers``) and
-``make_loss`` take ``num_classes``. Some losses are called with more than logits and targets, or
-adapt after an epoch: see :class:`CalibrationLoss`.
+A loss is a ``torch.nn.Module``. It takes the number of classes from the logits. Only losses with
+state per class (``AUCMargin``, ``AugmentedLagrangian``, ``HeuristicMultipliers``) and ``make_loss``
+need ``num_classes``. Some losses need more than logits and targets, or adapt after each epoch: see
+:class:`CalibrationLoss`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trainables.losses import (
 )
 from trainables.losses.registry import CATALOGUE
 
-_KEEP_SOMETHING: Final = ("AUCMargin", "AugmentedLagrangian", "HeuristicMultipliers")
+_STATE_PER_CLASS: Final = ("AUCMargin", "AugmentedLagrangian", "HeuristicMultipliers")
 _NAMES: Final = {path.partition(":")[2]: name for name, path in CATALOGUE.ours.items()}
 
 __all__ = ["CalibrationLoss", "available_losses", "hyperparameters", "make_loss"]
@@ -41,17 +41,17 @@ def __dir__() -> list[str]:
     return sorted([*__all__, *_NAMES])
 
 
-class _Alone(CalibrationLoss):
-    """Learns the number of classes from each batch of logits, unless it is given."""
+class _Standalone(CalibrationLoss):
+    """Takes the number of classes from each batch of logits, unless it is given."""
 
     def __init__(self, num_classes: int | None = None, **hyperparameters: Any) -> None:
         super().__init__(2 if num_classes is None else num_classes, **hyperparameters)
-        self._told = num_classes is not None
+        self._fixed = num_classes is not None
 
     def _check(
         self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
     ) -> None:
-        if not self._told and logits.dim() == 2 and logits.shape[1] >= 2:
+        if not self._fixed and logits.dim() == 2 and logits.shape[1] >= 2:
             self.num_classes = logits.shape[1]
         super()._check(logits, targets, indices, features)
 
@@ -59,7 +59,7 @@ class _Alone(CalibrationLoss):
 @cache
 def _class(name: str) -> type[nn.Module]:
     kind = loss_class(_NAMES[name])
-    if name in _KEEP_SOMETHING:
+    if name in _STATE_PER_CLASS:
         return kind
     signature = inspect.signature(kind)
     classes = signature.parameters["num_classes"].replace(default=None, annotation="int | None")
@@ -71,4 +71,4 @@ def _class(name: str) -> type[nn.Module]:
         "__qualname__": name,
         "__signature__": signature.replace(parameters=[classes, *keywords]),
     }
-    return type(name, (_Alone, kind), described)
+    return type(name, (_Standalone, kind), described)

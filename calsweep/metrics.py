@@ -3,8 +3,8 @@
 >>> calsweep.metrics.expected_calibration_error(probs, labels, num_bins=15)
 >>> calsweep.metrics.evaluate(logits, labels)
 
-And, with ``calsweep[torchmetrics]``, classes of torchmetrics that take batches of logits and labels
-and compute over all of them, and over all workers:
+``calsweep[torchmetrics]`` adds torchmetrics classes. They take batches of logits and labels and
+compute over all batches and all workers:
 
 >>> ece = calsweep.metrics.ECE(num_bins=15)
 >>> ece.update(logits, labels)
@@ -44,7 +44,7 @@ def __dir__() -> list[str]:
 
 
 def class_names() -> dict[str, str]:
-    """Names of the classes, as ``AdaptiveECE``, and of their metrics, as ``adaptive_ece``."""
+    """Class names, such as ``AdaptiveECE``, and their metrics, such as ``adaptive_ece``."""
     return {_class_name(name): name for name in _metrics.METRICS}
 
 

@@ -29,7 +29,7 @@ from sweeps.sweep_file.schema import SweepFile
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# The report's palette; its seventh colour is the page's text.
+# The report's palette; there, the seventh is the page's text colour.
 _COLOURS = tuple("#000000" if colour.startswith("var(") else colour for colour in COLOURS)
 _MARKERS = ("o", "s", "^", "D")
 _DASHES = dict(zip(_MARKERS, ("-", "--", "-.", ":"), strict=True))
@@ -37,7 +37,7 @@ _DASHES = dict(zip(_MARKERS, ("-", "--", "-.", ":"), strict=True))
 
 class _Shown(Figure):
     def _repr_png_(self) -> bytes:
-        """What a notebook shows."""
+        """PNG for notebooks."""
         stream = io.BytesIO()
         self.savefig(stream, format="png", dpi=120)
         return stream.getvalue()
@@ -62,7 +62,7 @@ def draw_reliability(
     interval of this accuracy, drawn at the bin's mean confidence. Below is the share of samples.
 
     Args:
-        figure: An empty one.
+        figure: An empty figure.
         logits: (N, K) float.
         labels: (N,) integers.
         temperature: The fitted temperature.
@@ -88,12 +88,12 @@ def draw_reliability(
 def draw_search(figure: Figure, ranking: Ranking) -> None:
     """The objective against the validation error of every trial, and the guard's limit.
 
-    The limit is that of the search. Small marks are settings that were trained again, which are
-    held to the baseline's own fresh seeds.
+    The limit is that of the search. Small marks are finalists with fresh seeds; their guard is
+    relative to the baseline's fresh seeds.
 
     Args:
-        figure: An empty one.
-        ranking: Of the sweep.
+        figure: An empty figure.
+        ranking: The ranking of the sweep.
     """
     records = [record for record in ranking.records if record.role != "encoder"]
     objective = ranking.rule.objective
@@ -133,7 +133,7 @@ def draw_curves(figure: Figure, records: Sequence[TrialRecord], sweep: SweepFile
     """The scheduler's metric by epoch: stopped trials grey, rungs as dotted lines.
 
     Args:
-        figure: An empty one.
+        figure: An empty figure.
         records: The sweep's trials.
         sweep: The sweep.
     """
@@ -176,7 +176,7 @@ def _styles(records: Sequence[TrialRecord]) -> dict[str, dict[str, Any]]:
 
 
 def _scale(values: Sequence[float]) -> str:
-    """Logarithmic over more than a decade; within one its ticks say little."""
+    """Logarithmic if the values span more than a decade."""
     positive = [value for value in values if value > 0]
     return "log" if positive and max(positive) > 10 * min(positive) else "linear"
 

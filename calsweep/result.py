@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Best:
-    """The setting that a sweep chose.
+    """The setting that a sweep selected.
 
     Attributes:
         loss: Name of the loss.
         hyperparameters: By name.
-        val: Metrics on the validation split (``error``, ``ece``, ``nll``, and what was aimed at),
-            means over the fresh seeds.
+        val: Metrics on the validation split (``error``, ``ece``, ``nll`` and the objective), means
+            over the fresh seeds.
         test: The same on the test split, which is never used for selection.
-        temperature: What the logits are divided by to calibrate them, the mean likewise.
+        temperature: The divisor of the logits that calibrates them, also a mean.
         verdict: Whether it beats cross-entropy with a temperature: ``supported``, ``not
-            supported`` (it may be chance) or ``worse``; None where that could not be asked.
+            supported`` (it may be chance) or ``worse``; None if they could not be compared.
     """
 
     loss: str
@@ -57,17 +57,17 @@ class Best:
 
 
 class Result:
-    """The result of a sweep, as its store has it.
+    """The result of a sweep, read from its store.
 
-    Made by :func:`calsweep.run`, :func:`calsweep.resume` and :func:`calsweep.load`. In a notebook
+    :func:`calsweep.run`, :func:`calsweep.resume` and :func:`calsweep.load` return it. In a notebook
     it shows the leaderboard and the reasons.
 
     Attributes:
-        name: Of the sweep.
+        name: Name of the sweep.
         storage: Path or URI of the sweep store.
         finished: Whether the sweep ran to its end.
         warnings: Reasons not to use the result, such as that nothing was learned.
-        why: The reasons for the selected setting, and how sure it is, a sentence each.
+        why: The reasons for the selected setting and the verdicts, a sentence each.
 
     Raises:
         UserError: There is no such sweep, or none of its trials has started.
@@ -83,7 +83,7 @@ class Result:
 
     @property
     def best(self) -> Best | None:
-        """The chosen setting; None where no trial passed the guard."""
+        """The selected setting; None if no trial passed the guard."""
         chosen = self._answer.get("chosen")
         return None if chosen is None else Best(**chosen, verdict=self._answer["verdict"])
 
@@ -94,7 +94,7 @@ class Result:
 
     @property
     def sweep_file(self) -> str:
-        """The sweep as a complete sweep file (YAML): with it the sweep can be repeated."""
+        """The sweep as a complete sweep file (YAML), from which it can be repeated."""
         from sweeps.store.stored_sweeps import read_stored_file
 
         return read_stored_file(self.storage, self.name)
@@ -103,28 +103,28 @@ class Result:
         """All trials, a row each.
 
         Returns:
-            A pandas data frame, or an Arrow table where there is no pandas: ``trial`` (number),
+            A pandas data frame, or an Arrow table without pandas: ``trial`` (number),
             ``role``, ``state``, ``loss``, ``seed``, ``epochs``, ``seconds``, ``reason`` (why it
-            failed or was stopped), the hyperparameters by name (as ``loss.<name>`` where a column
-            is called so already) and all metrics of the last epoch, as ``val_ece``.
+            failed or was stopped), the hyperparameters by name (``loss.<name>`` if a column already
+            has that name) and all metrics of the last epoch, such as ``val_ece``.
         """
         rows = [_row(record) for record in self._records]
         columns = list(dict.fromkeys(key for row in rows for key in row))
         return _frame({key: [row.get(key) for row in rows] for key in columns})
 
     def by_label(self, split: Literal["validation", "test"] = "test") -> Any:
-        """How the chosen setting does on each of several labels, a row each.
+        """The metrics of the selected setting on each of several labels, a row each.
 
         Args:
-            split: Whose predictions.
+            split: The split of the predictions.
 
         Returns:
-            As of :meth:`table`: ``label``, all metrics of its decisions between no and yes, and
-            the same after the temperature as ``ece_scaled`` and so on. On the validation split,
-            which the temperature was fitted on, those are too good.
+            A table as in :meth:`table`: ``label``, all metrics of its yes-or-no decisions, and the
+            same after temperature scaling as ``ece_scaled`` and so on. The scaled metrics are
+            optimistic on the validation split, because the temperature was fitted on it.
 
         Raises:
-            UserError: No setting was chosen, or the data have one class of each sample.
+            UserError: No setting was selected, or each sample has one class.
         """
         from sweeps.store.stored_sweeps import class_and_label_names
         from trainables.data.core.tasks import each_label
@@ -133,7 +133,9 @@ class Result:
 
         trial, (_, names) = self._judged(), class_and_label_names(self._store)
         if not names:
-            raise UserError(f"sweep {self.name!r}: its data have one class of each sample")
+            raise UserError(
+                f"sweep {self.name!r}: each of its samples has one class, not several labels"
+            )
         data = self._store.trial_folder(trial.number).read(f"predictions_{split}.parquet")
         logits, labels = (each_label(each, len(names)) for each in read_predictions(data))
         rows = []
@@ -146,17 +148,16 @@ class Result:
         return _frame({key: [row[key] for row in rows] for key in rows[0]})
 
     def model(self) -> CalibratedClassifier:
-        """The trained classifier of the chosen setting, a torch module.
+        """The trained classifier of the selected setting, a torch module.
 
-        It gives calibrated probabilities (N, K) for samples as the data hold them: ``model(rows)``
-        for tensors, ``model.predict_proba(raw)`` for arrays, texts and data frames. Preprocessing,
-        network and temperature are in it; ``torch.save(model, path)`` keeps all of them. Of the
-        seeds that the setting was trained with it is the first new one, which is not chosen for
-        being lucky.
+        It returns calibrated probabilities (N, K) for raw samples: ``model(rows)`` for tensors,
+        ``model.predict_proba(raw)`` for arrays, texts and data frames. It contains preprocessing,
+        network and temperature; ``torch.save(model, path)`` saves all of them. It is the network of
+        the first fresh seed, not of the best one.
 
         Raises:
-            UserError: No setting was chosen, the data are not what they were, the checkpoint was
-                deleted, or the sweep has a training loop of the user's own.
+            UserError: No setting was selected, the data have changed, the checkpoint was deleted,
+                or the sweep has a custom training loop.
         """
         from sweeps.trained import load_same_data, load_trained
 
@@ -165,15 +166,15 @@ class Result:
         return load_trained(self._store, self._sweep, dataset, trial)
 
     def ensemble(self) -> CalibratedEnsemble:
-        """The ensemble of networks that the sweep has trained, a torch module.
+        """An ensemble of networks that the sweep has trained, a torch module.
 
-        Selected greedily among the finished trials that the guard lets pass, at most five, each
-        with its own temperature, and a temperature of their mean. A prediction costs as much as all
-        of its networks. What it gains is in :attr:`why`. It is used as that of :meth:`model`.
+        At most five networks are selected greedily from the finished trials that pass the guard.
+        Each has its own temperature, and so has their mean. A prediction costs as much as all of
+        its networks. :attr:`why` says what the ensemble gains. Use it like :meth:`model`.
 
         Raises:
-            UserError: There is none, as fewer than two trials could be members or one network is
-                the best ensemble; or as of :meth:`model`.
+            UserError: There is no ensemble, because fewer than two trials qualify or one network
+                is better; or as for :meth:`model`.
         """
         from sweeps.trained import load_ensemble, load_same_data, select_ensemble
 
@@ -182,13 +183,13 @@ class Result:
         return load_ensemble(self._store, self._sweep, dataset, selected)
 
     def plot_reliability(self, split: Literal["validation", "test"] = "test") -> Figure:
-        """Reliability diagrams of the chosen setting, as trained and after temperature scaling.
+        """Reliability diagrams of the selected setting, as trained and after temperature scaling.
 
         Args:
-            split: Whose predictions.
+            split: The split of the predictions.
 
         Raises:
-            UserError: No setting was chosen.
+            UserError: No setting was selected.
         """
         from calsweep.pictures import draw_reliability, new_figure
         from trainables.files.predictions import cluster_size_of, decisions_of
@@ -205,8 +206,8 @@ class Result:
     def plot_search(self) -> Figure:
         """The objective against the validation error of every trial, and the guard's limit.
 
-        Hollow marks were stopped early. Small ones are finalists with fresh seeds, which are held
-        to the baseline's fresh seeds, not to the limit that is drawn.
+        Hollow marks were stopped early. Small marks are finalists with fresh seeds; their guard is
+        relative to the baseline's fresh seeds, not to the limit in the figure.
         """
         from calsweep.pictures import draw_search, new_figure
 
@@ -215,7 +216,7 @@ class Result:
         return figure
 
     def plot_curves(self) -> Figure:
-        """The scheduler's metric by epoch; grey trials were stopped early, at a dotted line."""
+        """The scheduler's metric by epoch; grey trials were stopped early, at a dotted rung."""
         from calsweep.pictures import draw_curves, new_figure
 
         figure = new_figure((7.2, 3.4))
@@ -251,10 +252,10 @@ class Result:
             )
 
     def _judged(self) -> TrialRecord:
-        """The trial that stands for the chosen setting."""
+        """The trial that represents the selected setting."""
         chosen = Ranking(self._records, rule_of(self._sweep)).chosen
         if chosen is None:
-            raise UserError(f"sweep {self.name!r} chose no setting: {self.why[0]}")
+            raise UserError(f"sweep {self.name!r} selected no setting: {self.why[0]}")
         return chosen.judged[0]
 
     @cached_property
@@ -271,7 +272,7 @@ def load(storage: str | os.PathLike[str], name: str) -> Result:
 
     Args:
         storage: Path or URI of the sweep store.
-        name: Of the sweep.
+        name: Name of the sweep.
 
     Raises:
         UserError: There is no such sweep, or none of its trials has started.
@@ -289,9 +290,9 @@ def best(
     """The best setting of each dataset, model and objective, over all sweeps of a storage.
 
     Args:
-        dataset: Only this one.
-        model: Only this one.
-        objective: Only sweeps that minimised this.
+        dataset: Only this dataset.
+        model: Only this model.
+        objective: Only sweeps with this objective.
         storage: As for :func:`calsweep.run`.
 
     Returns:
@@ -300,13 +301,13 @@ def best(
         and so on.
 
     Raises:
-        UserError: There is none.
+        UserError: There is no such setting.
     """
     return find_best(default_storage(storage), dataset, model, objective).entries
 
 
 def _frame(columns: Mapping[str, list[Any]]) -> Any:
-    """A pandas data frame, or an Arrow table where there is no pandas."""
+    """A pandas data frame, or an Arrow table without pandas."""
     try:
         import pandas as pd
     except ImportError:
@@ -338,6 +339,6 @@ def _row(record: TrialRecord) -> dict[str, Any]:
 
 
 def _one_type(column: list[Any]) -> list[Any]:
-    """Hyperparameters of several losses may share a name, and differ in type: then as text."""
+    """As text if losses share the name of a hyperparameter but not its type."""
     kinds = {str if isinstance(v, str) else float for v in column if v is not None}
     return column if len(kinds) < 2 else [None if v is None else str(v) for v in column]

@@ -1,4 +1,4 @@
-"""Running sweeps from a script or a notebook, and continuing with them."""
+"""Run and resume sweeps from a script or a notebook."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def run(
     set: Mapping[str, Any] | None = None,
     progress: bool = True,
 ) -> Result:
-    """Runs a sweep, to its answer.
+    """Runs a sweep and returns its result.
 
-    Either of a sweep file, or of what is in memory. In a script no ``if __name__ == "__main__"`` is
-    needed.
+    Give either a sweep file, or data, model and losses in memory. A script needs no ``if __name__
+    == "__main__"``.
 
     >>> result = calsweep.run("birds.yaml", set={"training.epochs": 5})
     >>> result = calsweep.run(
@@ -52,40 +52,39 @@ def run(
     Args:
         sweep: Path of a sweep file, the name of a ready-made sweep (``quickstart``), or the content
             of a sweep file.
-        dataset: Samples and labels ``(X, y)``, of which test and validation samples are held out;
-            or two such pairs, to train on and for the test. Samples are arrays or CPU tensors
+        dataset: Samples and labels ``(X, y)``, from which test and validation samples are held
+            out; or two such pairs, for training and test. Samples are arrays or CPU tensors
             (uint8 of shape (N, H, W), (N, C, H, W) or (N, H, W, C) are images, other numbers
-            (N, ...) are taken as such), texts, or a data frame of numbers and categories. Labels
-            are words or integers from 0, (N,), class probabilities (N, K), or truth values (N, L),
-            which of several labels are there; weights of training samples, (N,), may stand third,
-            ``(X, y, sample_weight)``. They are written once to
-            ``<storage>/data``. Or the name of a dataset, a section ``dataset`` of a sweep file, or
-            a function that loads one.
-        model: A function or class that builds a module with freshly drawn weights, for each trial
-            anew; it is given whichever it names of ``num_classes``, ``input_shape`` and
-            ``samples``. The module ends in a linear layer to the logits. It may be defined
-            anywhere, also in a notebook. Or the name of a model, or a section ``model``. Or a
-            module: its weights are not used; its layers' ``reset_parameters()`` draw them anew for
-            each trial, and a module of which that cannot be done, or whose weights show that they
-            are not fresh, is refused. None takes the default one of the kind of data.
-        trainable: In place of a model, a training loop of your own: a function that takes ``trial``
+            (N, ...) are used unchanged), texts, or a data frame of numbers and categories. Labels
+            are words or integers from 0, (N,), class probabilities (N, K), or booleans (N, L), one
+            for each of several labels. Weights of training samples, (N,), may follow: ``(X, y,
+            sample_weight)``. All are written once to ``<storage>/data``. Or the name of a dataset,
+            a section ``dataset`` of a sweep file, or a function that loads a dataset.
+        model: A function or class that builds a module with random weights for each trial. It may
+            take any of the arguments ``num_classes``, ``input_shape`` and ``samples``. The module
+            ends in a linear layer to the logits. It may be defined anywhere, also in a notebook. Or
+            the name of a model, or a section ``model``. Or a module: its weights are not used, and
+            ``reset_parameters()`` of its layers draws new ones for each trial. A module for which
+            this is impossible, or whose weights are already trained, is rejected. None selects the
+            default for the kind of data.
+        trainable: Instead of a model, a custom training loop: a function that takes ``trial``
             (:class:`calsweep.Trial`) and reports each epoch.
-        losses: Names of losses, what :func:`loss` gave, or loss classes of your own.
+        losses: Names of losses, results of :func:`loss`, or your own loss classes.
         epochs: ``training.epochs``.
         trials: ``search.trials``.
-        name: Of the sweep, and of its data in MLflow where they come from memory. None takes the
-            sweep file's, or ``sweep-1`` and so on.
+        name: Name of the sweep, and in MLflow of data from memory. None uses the name in the sweep
+            file, or ``sweep-1`` and so on.
         storage: Path or URI of the sweep store; None for ``CALSWEEP_STORAGE``, else
             ``calsweep-store``.
-        address: Of a Ray cluster, ``host:port`` or ``auto``; None runs on this machine. The storage
-            is one that all its nodes see.
+        address: Address of a Ray cluster, ``host:port`` or ``auto``; None runs on this machine. All
+            nodes must be able to reach the storage.
         set: Values of the sweep file by dotted key, ``{"training.lr": 0.05}``.
-        progress: Whether to show how it goes.
+        progress: Whether to print progress.
 
     Raises:
-        UserError: Something is wrong with what was given; says what is allowed.
+        UserError: An argument is not allowed; says what is allowed.
         SweepFailedError: Every trial failed.
-        SweepInterruptedError: By Ctrl-C or the notebook's stop button; :func:`resume` continues.
+        SweepInterruptedError: Ctrl-C or the notebook's stop button; :func:`resume` continues.
     """
     place = default_storage(storage)
     composer = Composer(place)
@@ -115,19 +114,19 @@ def resume(
     set: Mapping[str, Any] | None = None,
     progress: bool = True,
 ) -> Result:
-    """Continues an interrupted sweep: what has finished is not run again.
+    """Continues an interrupted sweep; finished trials are not run again.
 
     Args:
-        name: Of the sweep.
+        name: Name of the sweep.
         storage: As for :func:`run`.
         address: As for :func:`run`.
-        set: Other budgets than it had, ``{"search.max_hours": 8}``.
-        progress: Whether to show how it goes.
+        set: Changed budgets, ``{"search.max_hours": 8}``.
+        progress: Whether to print progress.
 
     Raises:
-        UserError: There is no such sweep, or it is being run.
+        UserError: There is no such sweep, or it is running.
         SweepFailedError: Every trial failed.
-        SweepInterruptedError: Once more.
+        SweepInterruptedError: As for :func:`run`.
     """
     place = default_storage(storage)
     from sweeps.runner import resume_sweep
@@ -140,19 +139,19 @@ def resume(
 
 
 def loss(name: Any, **hyperparameters: Any) -> Section:
-    """A loss with ranges or values of its own, for ``run(losses=[...])``.
+    """A loss with your own ranges or values, for ``run(losses=[...])``.
 
     >>> calsweep.loss("mbls", margin=(1, 20), lam=0.1)
     >>> calsweep.loss("focal", gamma=[1, 2, 3])
     >>> calsweep.loss("label_smoothing", alpha=(0.001, 0.1, "log"))
 
     Args:
-        name: Of the loss, or a class.
-        **hyperparameters: Of each, ``(low, high)`` or ``(low, high, "log")`` to search between, a
-            list of choices, or a value. What is left out has its own range.
+        name: Name of the loss, or a class.
+        **hyperparameters: For each a range ``(low, high)`` or ``(low, high, "log")``, a list of
+            choices, or a fixed value. Others keep their default range.
 
     Raises:
-        UserError: A range is none.
+        UserError: A range is not as above.
     """
     section: Section = {"name": name, "space": {}, "hyperparameters": {}}
     for key, given in hyperparameters.items():

@@ -1,4 +1,4 @@
-"""Which sweep store is meant."""
+"""The default sweep store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def default_storage(storage: str | os.PathLike[str] | None) -> str:
-    """The storage that is given, else ``CALSWEEP_STORAGE``, else the command's own default."""
+    """The given storage, else ``CALSWEEP_STORAGE``, else the default of the command."""
     from sweeps.formatting import DEFAULT_STORAGE
 
     return os.fspath(storage or os.environ.get("CALSWEEP_STORAGE") or DEFAULT_STORAGE)

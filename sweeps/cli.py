@@ -290,7 +290,7 @@ def check(
 
 
 def _facts_of_data(sweep: SweepFile) -> tuple[SweepFile, dict[str, str]]:
-    """The sweep fitted to its data, and what is known of them."""
+    """The sweep with defaults for its data, and facts about the data."""
     from sweeps.planning.data import load_data
     from sweeps.planning.data_facts import data_facts, duration_facts
     from sweeps.planning.data_fit import fit_to_data
@@ -584,7 +584,7 @@ def export(
     folder, label = export_model(name, storage, output, onnx, ensemble)
     print(f"written: {folder} ({label})")
     if reads_files(folder):
-        print(f"`calsweep predict {shlex.quote(folder)} FILE` says what it makes of new samples")
+        print(f"`calsweep predict {shlex.quote(folder)} FILE` predicts new samples")
 
 
 @app.command(rich_help_panel=USE)
@@ -720,15 +720,15 @@ def _print_job(job: str, sent: Shipment) -> None:
         more = f" and {count - 8} more" if count > 8 else ""
         print(f", {kilobytes} KB: {', '.join(sent.modules[:8])}{more}", end="")
     print("; nothing else")
-    print(f"`calsweep logs {job} --follow` shows how it goes")
+    print(f"`calsweep logs {job} --follow` follows its output")
     print(job)
 
 
 def _tracking_variable(uri: str, storage: str) -> str:
-    """The variable that points a command to an MLflow that only the sweep file names."""
+    """The variable that commands need if only the sweep file names the MLflow server."""
     from sweeps.tracking.address import tracking_uri
 
-    with suppress(UserError):  # a remote storage says nothing of MLflow
+    with suppress(UserError):  # a remote storage has no default MLflow address
         if tracking_uri(storage) == uri:
             return ""
     return f"MLFLOW_TRACKING_URI={uri} "
@@ -752,7 +752,7 @@ def _print_answer(answer: dict[str, Any]) -> None:
         console.print()
         for line in basis(comparisons):
             console.print(line, style="dim")
-    console.file.flush()  # it comes before MLflow is written, which may take long
+    console.file.flush()  # writing to MLflow follows, and may take long
 
 
 def _print_places(result: SweepResult, name: str, storage: str) -> None:
@@ -773,13 +773,13 @@ def _print_places(result: SweepResult, name: str, storage: str) -> None:
         )
         console.print(
             f"\nMLflow {lacking}: {redact(result.fault)}\nThe sweep store has all of it; "
-            f"`calsweep sync {name}{where}` tries again and says what is wrong.",
+            f"`calsweep sync {name}{where}` tries again and reports the cause.",
             soft_wrap=True,
         )
 
 
 def main() -> None:
-    """Run the command and turn what went wrong into a message and an exit code."""
+    """Run the command; turn errors into a message and an exit code."""
     redact_what_python_prints()
     print_what_they_can((sys.stdout, sys.stderr))
     if is_driver_of_a_job():
@@ -802,7 +802,7 @@ def main() -> None:
     except typer.Abort:
         _fail("aborted", 130)
     except Exception as error:
-        if hasattr(error, "format_message"):  # typer's own complaints about the command line
+        if hasattr(error, "format_message"):  # typer's errors about the command line
             _fail(error.format_message(), 2)
         print_traceback(error)
         sys.exit(1)

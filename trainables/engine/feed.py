@@ -1,4 +1,4 @@
-"""Batches of a split, on the device where they are needed, without waiting for them there."""
+"""Batches of a split, prepared ahead on the training device."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from torch import Tensor
 from trainables.data.core.base import Split
 from trainables.data.readers.ahead import in_order
 
-_RESIDENT = 2**30  # bytes of a split that lie on a GPU as they are; larger ones are read ahead
+_RESIDENT = 2**30  # bytes; a larger split is not copied to the GPU but read ahead
 _AHEAD = 3  # batches
-_PIECE = 32  # images that a process decodes at a time
+_PIECE = 32  # images that a process decodes per task
 _PIECES_AHEAD = 4  # for each process
-_SECONDS_IDLE = 60  # after which a process that decodes ends
+_SECONDS_IDLE = 60  # until a decoding process ends
 
 Batch = tuple[Tensor, Tensor, Tensor]
 """Inputs as stored, targets (labels (n,) int64, or class probabilities), row numbers (n,) int64."""
 
 
 class Feed:
-    """Gives rows of a split, batch by batch.
+    """Yields rows of a split in batches.
 
-    On a GPU a split of up to a gibibyte is copied there once, as it is stored (uint8 for images),
-    and an epoch's row numbers in one piece: no step waits for a transfer. Rows of a larger one are
-    gathered ahead by a thread, into memory that the GPU copies from by itself.
+    A split of up to 1 GiB is copied to a GPU once, as stored (uint8 for images), and so are the row
+    numbers of an epoch: no step waits for a transfer. For a larger split, a thread gathers rows
+    ahead into pinned memory.
 
-    Images that stay encoded on the disk are decoded ahead, by as many processes as the trial has
-    threads; or, where it has but one thread and no GPU, by itself.
+    Encoded images on disk are decoded ahead, by as many processes as the trial has threads. A trial
+    with one thread and no GPU decodes them itself.
 
     Args:
         split: The split; its arrays may be read-only.
-        device: Where the batches are expected.
-        resident: Bytes up to which a split is copied there.
+        device: The device of the batches.
+        resident: Largest size in bytes of a split that is copied to the device.
     """
 
     def __init__(self, split: Split, device: torch.device, resident: int = _RESIDENT) -> None:

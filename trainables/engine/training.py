@@ -28,13 +28,13 @@ from trainables.models import Classifier
 from trainables.runtime.devices import is_out_of_memory, release_memory
 from trainables.runtime.distributed import all_gather, average_gradients, rank, world_size
 
-# So many stay in a CPU's cache: small_cnn judges 12,000 images of 28x28 pixels a second on a core,
-# and 6,500 with 1,024 at once.
+# This many stay in a CPU's cache: small_cnn evaluates 12,000 images of 28x28 pixels per second and
+# core, but 6,500 in batches of 1,024.
 _CPU_EVAL_BATCH = 128
 
 
 class DivergedError(RuntimeError):
-    """The loss or the validation logits stopped being finite."""
+    """The loss or the validation logits are not finite."""
 
 
 class Trainer:
@@ -49,7 +49,7 @@ class Trainer:
         dataset: The data; its arrays may be read-only.
         config: The recipe.
         seed: Seed of shuffling, augmentation and dropout.
-        device: Where to train.
+        device: The device to train on.
 
     Attributes:
         epoch: Number of epochs completed.
@@ -88,13 +88,13 @@ class Trainer:
         check_shares(len(dataset.train.labels), config.batch_size, world_size())
 
     def train_epoch(self) -> dict[str, float]:
-        """Train for one epoch; evaluation and :meth:`adapt_loss` are the caller's to call.
+        """Train for one epoch. The caller evaluates and calls :meth:`adapt_loss`.
 
         Returns:
             ``train_loss`` (mean over samples), ``lr`` (of the last step).
 
         Raises:
-            DivergedError: The loss is not finite any more.
+            DivergedError: The loss is not finite.
         """
         self._parallel.train()
         self.loss.train()
@@ -107,14 +107,16 @@ class Trainer:
         self.loss.on_epoch_end()
         self.epoch += 1
         for buffer in self.model.buffers() if world_size() > 1 else ():
-            torch.distributed.broadcast(buffer, 0)  # batch statistics: all evaluate the same net
+            torch.distributed.broadcast(
+                buffer, 0
+            )  # batch statistics: all workers evaluate the same network
         train_loss = total.item() / len(self.dataset.train.labels)
         if not math.isfinite(train_loss):
             raise DivergedError(f"diverged: training loss is {train_loss} in epoch {self.epoch}")
         return {"train_loss": train_loss, "lr": lr}
 
     def adapt_loss(self, val_logits: Tensor, val_labels: Tensor) -> None:
-        """Give the loss the decisions on the validation split after the epoch, (N, K) and (N,)."""
+        """Pass logits (N, K) and labels (N,) of the validation split to the loss after an epoch."""
         with torch.no_grad():
             self.loss.on_validation_end(val_logits.to(self.device), val_labels.to(self.device))
 
@@ -122,8 +124,8 @@ class Trainer:
         """Logits and labels of a split, in its order, on the CPU.
 
         Returns:
-            Logits (N, outputs) float32 and labels (N, ...) int64, the same on every worker; of
-            pixels those that are judged, (N, K, P) and (N, P).
+            Logits (N, outputs) float32 and labels (N, ...) int64, the same on every worker; for
+            segmentation the evaluated pixels, (N, K, P) and (N, P).
 
         Raises:
             DivergedError: A logit is not finite.
@@ -134,7 +136,7 @@ class Trainer:
         return logits, labels if places is None else labels.flatten(1).gather(1, places).long()
 
     def features(self, split: Split) -> Tensor:
-        """What the classifier's head gets for a split, in its order, on the CPU.
+        """Inputs of the classifier's head for a split, in its order, on the CPU.
 
         Returns:
             (N, D) float32, the same on every worker.
@@ -145,7 +147,7 @@ class Trainer:
         return self._infer(split, "features")
 
     def state_dict(self) -> dict[str, Any]:
-        """All that is needed to continue after the epochs completed so far."""
+        """The state to continue from after the epochs completed so far."""
         return {
             "epoch": self.epoch,
             "seed": self.seed,
@@ -155,14 +157,14 @@ class Trainer:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a state that :meth:`state_dict` gave."""
+        """Continue from a state that :meth:`state_dict` returned."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.loss.load_state_dict(state["loss"])
         self.epoch = state["epoch"]
 
-    # In float32 whatever the precision of the training: bfloat16 rounds the confidences, and moves
-    # calibration errors by as much as good losses differ.
+    # Always in float32: bfloat16 rounds confidences, which changes calibration errors by as much as
+    # good losses differ.
     @torch.no_grad()
     def _infer(
         self, split: Split, what: Literal["logits", "features"], places: Tensor | None = None
@@ -170,8 +172,7 @@ class Trainer:
         self.model.eval()
         mine = np.array_split(np.arange(len(split.labels)), world_size())[rank()]
         width = {"logits": self.model.head.out_features, "features": self.model.head.in_features}
-        # In one piece: small tensors kept one by one lie between the large ones, whose memory is
-        # then not used again.
+        # One tensor: many small ones between the large ones would fragment the memory.
         shape = (width[what],) if places is None else (width[what], places.shape[1])
         places = None if places is None else places.to(self.device)
         found = torch.empty(len(mine), *shape, device=self.device)
@@ -278,7 +279,7 @@ class Trainer:
         return self._feeds[name]
 
     def _name_of(self, split: Split) -> str | None:
-        """What the dataset calls a split; None of one that is not the dataset's."""
+        """The name of a split of the dataset; None for any other split."""
         names = ("train", "validation", "test")
         return next((name for name in names if split is getattr(self.dataset, name)), None)
 
@@ -288,7 +289,7 @@ class Trainer:
         return inputs.contiguous(memory_format=self._memory_format)
 
     def _places(self, split: Split) -> Tensor | None:
-        """Which decisions of each sample are judged; drawn once of what is predicted each epoch."""
+        """The evaluated decisions of each sample; drawn once for splits of the dataset."""
         name = self._name_of(split)
         if name in self._drawn:
             return self._drawn[name]
@@ -322,7 +323,7 @@ def learning_rate_factor(config: TrainingConfig, epochs_done: float) -> float:
 def _memory_format(model: nn.Module, config: TrainingConfig) -> torch.memory_format:
     """The memory layout of images: channels last, which is fastest, unless set otherwise."""
     dimensions = {p.dim() for p in model.parameters()}
-    fits = 4 in dimensions and 5 not in dimensions  # volumes have a layout of their own
+    fits = 4 in dimensions and 5 not in dimensions  # volumes have another layout
     channels_last = config.layout == "channels_last" or (config.layout == "auto" and fits)
     return torch.channels_last if channels_last else torch.contiguous_format
 

@@ -1,4 +1,4 @@
-"""What a model asks of a device: its size, the memory and the arithmetic of a training step."""
+"""The size of a model, and the memory and arithmetic of its training step."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from trainables.data.core.base import Dataset
 from trainables.models import make_model, without_weights
 from trainables.runtime.devices import CONTEXT_MEMORY
 
-_SAMPLES = 2  # that are passed through the model to measure what one of them takes
+_SAMPLES = 2  # passed through the model to measure it
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What training takes, in bytes of float32 and floating-point operations.
+    """Cost of training, in bytes of float32 and floating-point operations.
 
     Attributes:
         parameters: Bytes of the weights.
         saved: Bytes per sample that the forward pass keeps for the backward pass.
         largest: Bytes per sample of the largest layer's output.
         operations: Per sample, of the forward pass (convolutions, products of matrices, attention).
-        layers: How many layers hold no others: each starts some kernels at every step.
+        layers: Number of layers without sublayers; each starts a few kernels per step.
         data: Bytes of all splits as they are stored.
     """
 
@@ -41,7 +41,7 @@ class Workload:
 def measure(name: str, options: dict[str, object], dataset: Dataset) -> Workload:
     """Measure a model by passing two samples of the dataset through it, on the CPU.
 
-    Pretrained weights are not fetched for it.
+    Pretrained weights are not downloaded.
     """
     with torch.random.fork_rng(devices=[]):
         model = make_model(
@@ -88,7 +88,7 @@ def _measure(model: nn.Module, inputs: Tensor, count: int, data: int) -> Workloa
 
 
 def _bytes_of(dataset: Dataset) -> int:
-    """What lies on the device as it is stored; what is streamed comes in batches."""
+    """Bytes on the device; streamed inputs do not count, as they arrive in batches."""
     return sum(
         split.targets.nbytes + (0 if split.is_streamed else split.inputs.nbytes)
         for split in (dataset.train, dataset.validation, dataset.test)
@@ -100,19 +100,19 @@ def device_memory(workload: Workload, batch_size: int, eval_batch_size: int) -> 
 
     ``batch_size`` counts each view of a sample.
 
-    The driver's context, weights with their gradients and an optimiser's two moments, the larger
-    of a training and an evaluation step, and the data; a quarter more for what the allocator and
-    the libraries take.
+    The sum of the driver's context, weights with gradients and two moments of the optimiser, the
+    larger of a training and an evaluation step, and the data; plus a quarter for the allocator and
+    the libraries.
     """
     step = max(batch_size * workload.saved, 3 * eval_batch_size * workload.largest)
     return CONTEXT_MEMORY + 1.25 * (4 * workload.parameters + step + workload.data)
 
 
 def busy_share(workload: Workload, batch_size: int) -> float:
-    """Which part of the time one trial keeps a GPU busy, from 0 to 1, roughly.
+    """A rough estimate of the fraction of time that one trial keeps a GPU busy, 0 to 1.
 
-    Its arithmetic at 30 teraflops, against the time in which one process can start the kernels:
-    some six for each layer and step, 5 µs each.
+    Compares its arithmetic at 30 teraflops with the time that one process needs to start the
+    kernels: about six per layer and step, 5 µs each.
     """
     arithmetic = 3 * workload.operations * batch_size / 30e12
     starting = 6 * workload.layers * 5e-6

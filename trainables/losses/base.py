@@ -13,15 +13,15 @@ _LOW_PRECISION = (torch.float16, torch.bfloat16)
 
 
 class CalibrationLoss(nn.Module):
-    """Base class of train-time losses; a subclass gives :meth:`compute` and two descriptions.
+    """Base class of train-time losses; subclasses define :meth:`compute`.
 
     Hyperparameters are keyword arguments of the subclass's constructor, with defaults. Values and
     gradients are finite for all finite logits, also where a probability is exactly 0 or 1.
 
     Under ``torch.distributed`` every worker passes its share of the global batch and gets the
-    loss of the global batch, the same number on every worker. Its gradient is such that the
-    average over workers (which ``DistributedDataParallel`` takes) is the gradient of the global
-    loss, also where the shares differ in size. A worker's share must not be empty.
+    loss of the global batch, the same number on every worker. The average of the gradients over
+    workers (which ``DistributedDataParallel`` computes) is the gradient of the global loss, even if
+    the shares differ in size. A share must not be empty.
 
     Args:
         num_classes: Number K of classes, at least 2.
@@ -39,8 +39,8 @@ class CalibrationLoss(nn.Module):
             expectation over the label.
         several_labels: Whether it suits multi-label data, where each label is a decision of its
             own with the logits 0 and z.
-        each_pixel: Whether it suits segmentation, where each pixel is a sample: its time must not
-            grow faster than the number of samples.
+        each_pixel: Whether it suits segmentation, where each pixel is a sample; its time must then
+            grow at most linearly with the number of samples.
         views: How many inputs :meth:`prepare_batch` makes of each sample; for the memory estimate.
     """
 
@@ -70,7 +70,7 @@ class CalibrationLoss(nn.Module):
     ) -> Tensor:
         """The loss of a batch, a scalar: the mean over samples.
 
-        Float16 and bfloat16 are computed in float32, also under autocast; float64 stays.
+        Float16 and bfloat16 are computed in float32, also under autocast; float64 is kept.
 
         Args:
             logits: (N, K), floating point, not normalised.
@@ -78,7 +78,7 @@ class CalibrationLoss(nn.Module):
                 point, each row summing to 1.
             indices: (N,) int64, number of each sample in the training split. Only losses with a
                 memory per sample read it.
-            features: (N, D), floating point, what the classifier's last layer gets. Only losses
+            features: (N, D), floating point, the inputs of the classifier's last layer. Only losses
                 with ``needs_features`` read it.
 
         Returns:
@@ -86,9 +86,9 @@ class CalibrationLoss(nn.Module):
 
         Raises:
             ValueError: A shape is wrong, a class is out of range (checked on the CPU only), an
-                argument that this loss needs is missing, or what :meth:`compute` returned is no
-                scalar or has no gradient.
-            TypeError: A dtype is wrong, or :meth:`compute` returned no tensor.
+                argument that this loss needs is missing, or :meth:`compute` returned a value that
+                is not a scalar or has no gradient.
+            TypeError: A dtype is wrong, or :meth:`compute` did not return a tensor.
         """
         self._check(logits, targets, indices, features)
         if logits.dtype in _LOW_PRECISION:
@@ -118,13 +118,13 @@ class CalibrationLoss(nn.Module):
         augment: Callable[[Tensor], Tensor],
         generator: torch.Generator,
     ) -> tuple[Tensor, Tensor]:
-        """What the model gets for a batch of training data.
+        """Prepares a training batch for the model.
 
         Args:
             inputs: (N, ...), as loaded.
             targets: (N,) int64, or class probabilities (N, K) where the data have them.
-            augment: Random augmentation of a batch; draws anew at each call.
-            generator: Where the loss draws its own random numbers, on the inputs' device.
+            augment: Random augmentation of a batch; each call draws new random numbers.
+            generator: Source of the loss's random numbers, on the inputs' device.
 
         Returns:
             Inputs (M, ...) for the model and targets of length M for :meth:`forward`, where M is
@@ -149,8 +149,8 @@ class CalibrationLoss(nn.Module):
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Groups of the loss's own parameters, for the optimiser; by default one group of all."""
-        learnt = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        return [{"params": learnt}] if learnt else []
+        trainable = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        return [{"params": trainable}] if trainable else []
 
     def check(self, name: str, value: float) -> float:
         """Returns a hyperparameter as a float.
@@ -225,7 +225,7 @@ class CalibrationLoss(nn.Module):
                 f"targets must have shape ({count},), one per row of logits, "
                 f"got {tuple(targets.shape)}"
             )
-        # On another device this would wait for it; there, the lookup itself fails.
+        # On a GPU this check would wait for the device; there, the lookup itself fails.
         if targets.device.type == "cpu":
             low, high = (int(bound) for bound in torch.aminmax(targets))
             if low < 0 or high >= self.num_classes:
@@ -245,7 +245,7 @@ class CalibrationLoss(nn.Module):
 
 
 class PerSampleLoss(CalibrationLoss):
-    """The mean of a term of each sample; a subclass gives :meth:`class_terms`, its formula.
+    """The mean of one term per sample; subclasses define :meth:`class_terms`, the formula.
 
     With soft targets it is the expectation of that term over the label.
     """
@@ -260,7 +260,7 @@ class PerSampleLoss(CalibrationLoss):
 
         Args:
             logits: (N, K), float32 or float64.
-            classes: The class of each sample, (N, 1) int64; None for every class in turn. Made for
+            classes: The class of each sample, (N, 1) int64; None for every class. Pass it to
                 :func:`of_classes`.
 
         Returns:

@@ -43,7 +43,7 @@ class Focal(PerSampleLoss):
 class FocalSampleDependent(PerSampleLoss):
     """FLSD-53: focal loss with γ = 5 where p_y < 0.2, else γ = 3.
 
-    The gradient flows through the weight, not through the selected setting of γ.
+    The gradient flows through the weight and treats γ as constant.
 
     Args:
         num_classes: Number K of classes.

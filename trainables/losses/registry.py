@@ -1,4 +1,4 @@
-"""Losses by name: ours, those of installed packages, and the user's own by dotted path."""
+"""Losses by name: built-in, from installed packages, and your own by dotted path."""
 
 import inspect
 from types import UnionType
@@ -44,7 +44,7 @@ CATALOGUE: Final = Catalogue(
 
 
 def available_losses() -> tuple[str, ...]:
-    """The names that :func:`make_loss` knows, sorted; dotted paths come on top."""
+    """The names that :func:`make_loss` accepts besides dotted paths, sorted."""
     return CATALOGUE.names()
 
 
@@ -55,7 +55,7 @@ def make_loss(name: str, num_classes: int, **hyperparameters: Any) -> Calibratio
         name: One of :func:`available_losses`, or ``package.module:Class`` (see
             :func:`loss_class`).
         num_classes: Number K of classes, at least 2.
-        **hyperparameters: Those of :func:`hyperparameters`; what is left out gets its default.
+        **hyperparameters: Those of :func:`hyperparameters`; others keep their defaults.
 
     Raises:
         ValueError: The name or a hyperparameter is unknown, or a value is not allowed.

@@ -22,14 +22,14 @@ Binning = Literal["equal_width", "equal_mass"]
 
 @dataclass(frozen=True)
 class ReliabilityBins:
-    """What a reliability diagram shows, one float64 array of length B each, on the CPU.
+    """The data of a reliability diagram: float64 tensors of length B on the CPU.
 
     Attributes:
         lower: Lower edge of the bin (excluded, except 0 in the first bin).
         upper: Upper edge of the bin (included).
         count: Number of samples.
         confidence: Mean confidence; nan where the bin is empty.
-        accuracy: Share of right predictions; nan where the bin is empty.
+        accuracy: Fraction of correct predictions; nan where the bin is empty.
     """
 
     lower: Tensor
@@ -65,9 +65,9 @@ def adaptive_calibration_error(probs: Tensor, labels: Tensor, num_bins: int = 15
     """Expected calibration error of the top label over bins of equal mass.
 
     As `expected_calibration_error`, but samples are sorted by confidence and split into `num_bins`
-    parts as equal as they come. Nguyen & O'Connor 2015; "AdaECE" in Mukhoti et al. 2020, whose
-    code drops the least confident sample where this keeps all. Samples of equal confidence share
-    their outcomes evenly, so the order of samples does not matter.
+    parts that are as equal as possible. Nguyen & O'Connor 2015; "AdaECE" in Mukhoti et al. 2020,
+    whose code drops the least confident sample; this function keeps it. Samples of equal confidence
+    share their outcomes evenly, so the order of samples does not matter.
     """
     ranked = _ranked_top_label(probs, labels, num_bins)
     return float(binned_error(ranked, num_bins, "equal_mass")[0])

@@ -15,15 +15,15 @@ def evaluate(
 ) -> dict[str, float]:
     """Metrics of a classifier's logits, with one softmax and one sort per class.
 
-    Each value is that of the function of its name in this package with its default arguments
-    (15 bins; `kde_ece` of the top label) on softmax(logits); `nll` is taken from the logits:
-    finite, but where the model rules out the label. Warns where `logits` look like probabilities.
+    Each value equals that of its function in this package with default arguments (15 bins;
+    `kde_ece` of the top label) on softmax(logits). `nll` is computed from the logits; it is
+    infinite only if a label has a logit of -inf. Warns if `logits` look like probabilities.
 
     Args:
         logits: Shape (N, K), floats, CPU or GPU, finite or -inf (a class ruled out); half precision
             is computed as float32.
         labels: True classes, shape (N,), integers.
-        names: Which metrics, by name; None for all. `EPOCH_METRICS` cost far less than all.
+        names: Names of metrics; None for all. `EPOCH_METRICS` take far less time than all.
 
     Returns:
         Name to value, in the order of `names`: fractions, not percent; `auroc` and `failure_auroc`

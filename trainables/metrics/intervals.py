@@ -1,4 +1,4 @@
-"""Confidence intervals of metrics, each by a method that covers: `docs/intervals.md`."""
+"""Confidence intervals of metrics, see `docs/intervals.md`."""
 
 from collections.abc import Callable
 from functools import partial
@@ -47,13 +47,13 @@ def interval(
 ) -> tuple[float, float, float]:
     """Value of a metric, with a confidence interval of its value on the whole population.
 
-    The one place where intervals of metrics come from. What is estimated: the value that the metric
-    would have on endlessly many samples of the same law, in the same bins (equal-mass bins: at the
-    quantiles of that law). For `kde_ece` it is the mean of |confidence - accuracy given it|.
+    The interval covers the value of the metric on infinitely many samples of the same distribution,
+    in the same bins (equal-mass bins: at the quantiles of that distribution). For `kde_ece` this
+    value is the mean of |confidence - accuracy given the confidence|.
 
-    A calibration error is biased upwards: its value may lie above its own interval, whose lower end
-    is 0 wherever a calibrated model would show as much. Where no method is known to cover (`mce`),
-    or the metric is undefined, both ends are nan. Methods and measured coverage:
+    Calibration errors are biased upwards, so a value may lie above its own interval. The lower end
+    is 0 if a calibrated model could have this value. Both ends are nan if no method is known to
+    cover (`mce`) or the metric is undefined. Methods and measured coverage:
     `docs/intervals.md`.
 
     Args:
@@ -61,12 +61,12 @@ def interval(
         probs: Probabilities, shape (N, K), rows sum to one.
         labels: True classes, shape (N,), integers.
         confidence: Level of the interval, in (0, 1).
-        cluster_size: How many rows next to each other are of one sample, as an image has pixels:
-            samples, not rows, are then independent. `CLUSTERED_METRICS` have an interval then, of
-            20 samples or more.
+        cluster_size: Number of consecutive rows of one sample, such as the pixels of an image. Only
+            samples, not rows, are then independent. Intervals then need at least 20 samples, and
+            only `CLUSTERED_METRICS` have one.
 
     Returns:
-        The value, and the lower and the upper end of the interval.
+        The value, the lower end and the upper end of the interval.
 
     Raises:
         TypeError: If the arguments are not tensors of floats and of integers.
@@ -117,7 +117,7 @@ def _to_numpy(values: Tensor) -> Array:
 
 
 def two_classes(probs: Tensor, labels: Tensor, binning: Binning) -> Problem:
-    """The class-wise error of two classes: they mirror each other, so the gaps of one are all."""
+    """The class-wise error of two classes: their gaps are equal, so one is enough."""
     ranked = rank_top_label(probs[:, 1].contiguous(), labels == 1)
     place = equal_width_boundaries if binning == "equal_width" else equal_mass_boundaries
     return binned_error_of_gaps(ranked, place(ranked, NUM_BINS))
@@ -130,7 +130,7 @@ OF_GAPS: dict[str, Callable[[Tensor, Tensor], Problem]] = {
     "kde_ece": _kde_ece,
     "debiased_ece": _debiased_ece,
 }
-"""Calibration errors of the top label, as what they make of gaps in cells."""
+"""Calibration errors of the top label, as functions of the gaps in cells."""
 
 
 def top_label_interval(name: str, confidence: Tensor, correct: Tensor, level: float) -> Ends:
@@ -186,4 +186,4 @@ METHODS: dict[str, Method] = {
     "aurc": lambda p, y, level: aurc_interval(*top_label(p, y), level, excess=False),
     "e_aurc": lambda p, y, level: aurc_interval(*top_label(p, y), level, excess=True),
 }
-"""Both ends by metric; `mce` has no method that covers: a bin of a few samples decides it."""
+"""Both ends by metric; `mce` has none: a bin of a few samples can decide it."""

@@ -174,10 +174,9 @@ class Trial:
     ) -> None:
         """Report the results of an epoch. Call it after each epoch, then save your checkpoint.
 
-        Metrics, temperature scaling, stopping and the selected setting of the winner come of it.
-        The loss is
-        notified of the end of the epoch (``on_epoch_end``, ``on_validation_end``). With several
-        workers all of them call it, each with the whole splits; the first one's are taken.
+        Metrics, temperature scaling, early stopping and the selection use these results. The loss
+        is notified of the end of the epoch (``on_epoch_end``, ``on_validation_end``). With several
+        workers all of them call it, each with the whole splits; those of the first are used.
 
         Args:
             epoch: Its number, from 1. After an interruption continue from the checkpoint in
