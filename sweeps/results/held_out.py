@@ -1,4 +1,4 @@
-"""What one classifier does on the test split: class by class, by coverage, its worst mistakes."""
+"""One classifier on the test split: per class, by coverage, most confident errors."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from sweeps.results.svg import COLOURS, Axis, Chart, Mark, axis
 _MOST_CLASSES = 20
 _MOST_MISTAKES = 10
 _MOST_PAIRS = 15
-_POINTS = 300  # of a line
+_POINTS = 300  # per line
 
 
 @dataclass(frozen=True)
 class OfClass:
-    """The samples that were said to be of one class.
+    """The samples that are predicted to be of one class.
 
     Attributes:
-        name: Of the class.
-        count: How many they are.
-        confidence: How sure the classifier was, in the mean.
-        right: Which share is of that class.
+        name: Name of the class.
+        count: Number of samples.
+        confidence: Mean confidence.
+        right: Fraction of correct predictions.
     """
 
     name: str
@@ -36,13 +36,13 @@ class OfClass:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A sample that the classifier is wrong on.
+    """A misclassified sample.
 
     Attributes:
-        row: Its place in the test split, from 0.
-        said: The class that it was taken for.
-        true: The class that it is of.
-        confidence: How sure the classifier was.
+        row: Its index in the test split, from 0.
+        said: The predicted class.
+        true: The true class.
+        confidence: The confidence of the prediction.
     """
 
     row: int
@@ -52,12 +52,12 @@ class Mistake:
 
 
 def by_class(probs: npt.ArrayLike, labels: npt.ArrayLike, names: Sequence[str]) -> list[OfClass]:
-    """Confidence and share of right answers, class by class as predicted.
+    """Mean confidence and accuracy per predicted class.
 
     Args:
         probs: (N, K) float.
         labels: (N,) integers.
-        names: Of the classes, K of them.
+        names: The K class names.
     """
     (confidence, predicted), truth = top_label(probs), np.asarray(labels)
     found = []
@@ -70,12 +70,12 @@ def by_class(probs: npt.ArrayLike, labels: npt.ArrayLike, names: Sequence[str]) 
 
 
 def by_label(probs: npt.ArrayLike, labels: npt.ArrayLike, about: Sequence[str]) -> list[OfClass]:
-    """Confidence and share of right decisions, label by label.
+    """Mean confidence and accuracy per label.
 
     Args:
         probs: (N · L, 2) float, the decisions on a sample next to each other.
         labels: (N · L,) integers.
-        about: What each of them is about, L of them.
+        about: The L label names.
     """
     confidence, predicted = top_label(probs)
     right = predicted == np.asarray(labels)
@@ -86,7 +86,7 @@ def by_label(probs: npt.ArrayLike, labels: npt.ArrayLike, about: Sequence[str]) 
 
 
 def confusion(probs: npt.ArrayLike, labels: npt.ArrayLike) -> list[list[int]]:
-    """How many samples of each class, row, were taken for each class, column."""
+    """Confusion matrix of counts: true classes in rows, predicted classes in columns."""
     each = np.asarray(probs)
     classes = each.shape[1]
     pairs = np.bincount(np.asarray(labels) * classes + each.argmax(axis=1), minlength=classes**2)
@@ -97,7 +97,7 @@ def confusion(probs: npt.ArrayLike, labels: npt.ArrayLike) -> list[list[int]]:
 def confused_pairs(
     counts: Sequence[Sequence[int]], names: Sequence[str]
 ) -> list[tuple[str, str, int]]:
-    """The commonest mistakes: true class, class that it was taken for, how often."""
+    """The most frequent errors: true class, predicted class, count."""
     pairs = [
         (names[i], names[j], count)
         for i, row in enumerate(counts)
@@ -114,15 +114,15 @@ def mistakes(
     about: Sequence[str] = (),
     cluster_size: int = 1,
 ) -> list[Mistake]:
-    """The mistakes that the classifier was surest of, the surest first.
+    """The most confident errors, most confident first.
 
     Args:
-        probs: (N, K) float; of several labels, the decisions on a sample next to each other.
+        probs: (N, K) float; with several labels, the decisions on a sample are consecutive rows.
         labels: (N,) integers.
-        names: Of the classes, K of them.
-        about: What the decisions on a sample are about; none where there is one.
-        cluster_size: How many rows a sample has that are about the same, as an image has pixels: of
-            each sample the surest mistake is reported.
+        names: The K class names.
+        about: Label names of the decisions on a sample; empty if there is one decision.
+        cluster_size: Number of dependent rows per sample, such as the pixels of an image. Only the
+            most confident error of each sample is returned.
     """
     (confidence, predicted), truth = top_label(probs), np.asarray(labels)
     wrong = np.flatnonzero(predicted != truth)
@@ -139,7 +139,7 @@ def mistakes(
 
 
 def class_chart(classes: Sequence[OfClass]) -> str:
-    """Confidence beside the share of right answers; of many classes those with the widest gaps."""
+    """Mean confidence and accuracy per class; of many classes those with the widest gaps."""
     shown = sorted(classes, key=lambda c: -c.count * abs(c.confidence - c.right))[:_MOST_CLASSES]
     ends = [end for c in shown for end in (c.confidence, c.right)]
     chart = Chart(
@@ -166,7 +166,7 @@ def class_chart(classes: Sequence[OfClass]) -> str:
 
 
 def coverage_chart(curves: Mapping[str, tuple[npt.ArrayLike, npt.ArrayLike]]) -> str:
-    """Error of the surest samples against how many of them are answered.
+    """Risk–coverage curves: error of the most confident samples against their share.
 
     Args:
         curves: Name → probabilities (N, K) and labels (N,).

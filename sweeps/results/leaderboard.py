@@ -1,4 +1,4 @@
-"""One row per loss, best first: what the end of a sweep, the report and programs show."""
+"""The leaderboard of the terminal, the report and Python: one row per loss, best first."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sweeps.search.setting import BASELINE_LOSS
 
 
 def leaderboard(ranking: Ranking) -> list[dict[str, Any]]:
-    """One row per loss, best first: its best setting, and how that did.
+    """One row per loss, best first: its best setting and the results of this setting.
 
-    A loss none of whose trials ran to its end is shown by the stopped trial that came furthest.
+    A loss without finished trials is represented by the trial with the most epochs.
 
     Returns:
         Rows with ``loss``, ``hyperparameters``, ``trials`` (how they ended), the metrics of
         :func:`~sweeps.results.columns.shown_metrics` (means over the judged seeds), ``objective``,
-        ``seeds`` (new ones) and ``note``.
+        ``seeds`` (number of fresh seeds) and ``note``.
     """
     heads = [r for r in ranking.records if r.role != "encoder"]
     losses = dict.fromkeys([c.loss for c in ranking.candidates] + [r.loss for r in heads])
@@ -49,7 +49,7 @@ def leaderboard(ranking: Ranking) -> list[dict[str, Any]]:
 
 
 def front_rows(ranking: Ranking) -> list[dict[str, Any]]:
-    """A row for each setting of the Pareto front; none where there is one objective."""
+    """A row for each setting of the Pareto front; none if there is one objective."""
     return [
         {
             "loss": each.loss,

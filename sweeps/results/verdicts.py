@@ -1,4 +1,4 @@
-"""The verdicts of a sweep: what they rest on and what follows, for terminal, report and MLflow."""
+"""The verdicts of a sweep, their basis and conclusion, for terminal, report and MLflow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def comparisons_of(answer: dict[str, Any]) -> list[Comparison]:
 
 
 def basis(comparisons: Sequence[Comparison]) -> list[str]:
-    """What the intervals of comparisons rest on, a sentence each; none without comparisons."""
+    """The basis of the intervals, a sentence each; empty without comparisons."""
     if not comparisons:
         return []
     lines = ["A difference below 0 favours the setting above it; + T: after temperature scaling."]
@@ -42,11 +42,11 @@ def basis(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def conclusion(of_setting: Sequence[Comparison], comparisons: Sequence[Comparison]) -> list[str]:
-    """What follows, where the selected setting is not shown to be better.
+    """The conclusion if the selected setting is not shown to be better.
 
     Args:
         of_setting: Comparisons of the selected setting with cross-entropy.
-        comparisons: All of the sweep.
+        comparisons: All comparisons of the sweep.
     """
     found = deciding(of_setting)
     if found is None or found.verdict == "supported":
@@ -63,7 +63,7 @@ def conclusion(of_setting: Sequence[Comparison], comparisons: Sequence[Compariso
 
 
 def short_name(name: str) -> str:
-    """``cross_entropy + T`` of cross-entropy after temperature scaling."""
+    """Such as ``cross_entropy + T`` for cross-entropy after temperature scaling."""
     return name.replace(SCALED, " + T")
 
 
@@ -74,7 +74,7 @@ def ensemble_is_better(comparisons: Sequence[Comparison]) -> bool:
 
 
 def better_than_ensemble(comparisons: Sequence[Comparison]) -> str | None:
-    """What the ensemble is worse than on the test split: the mean of as many seeds, or nothing."""
+    """The setting that beats the ensemble on the test split, or None."""
     worse = (
         each.theirs
         for each in comparisons

@@ -1,6 +1,6 @@
 """Choosing honestly: under a guard, on validation data, after training the finalists again.
 
-A constant classifier can have an ECE of zero, so ECE alone chooses nothing: a trial is feasible
+A constant classifier can have an ECE of zero, so ECE alone is no criterion: a trial is feasible
 only if its validation error is at most the cross-entropy baseline's plus a tolerance. And the
 best of many trials is lucky, so the last word is the mean over fresh seeds. The test split is
 never looked at here.

@@ -22,7 +22,7 @@ _FILE = "mistakes.json"
 
 
 def keep_mistakes(store: SweepStore, ranking: Ranking, dataset: Data) -> None:
-    """Keep the samples of the test split that the selected setting is wrong on and surest of.
+    """Keep the most confident errors of the selected setting on the test split.
 
     Nothing is kept of data that a person does not recognise, nor where that cannot be now: a report
     is as good without.

@@ -37,8 +37,8 @@ def summarise(
     """The metrics of one trained classifier.
 
     The temperature is fitted by NLL on the validation split, or on the part of it that is kept for
-    that; the test split chooses nothing. What it does to the validation split itself is judged by
-    cross-fitting: each half with a temperature of the other.
+    that. The test split is never used for selection. On the validation split the scaled metrics
+    are cross-fitted: each half is scaled with a temperature from the other.
 
     Args:
         validation: Logits (N, K) and labels (N,) of the validation split.

@@ -1,4 +1,4 @@
-"""The guard never picks a degenerate classifier, and the test split chooses nothing."""
+"""The guard never picks a degenerate classifier, and the test split is never used for selection."""
 
 from dataclasses import replace
 from typing import Any

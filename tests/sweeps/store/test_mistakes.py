@@ -1,4 +1,4 @@
-"""The report shows the samples that the selected setting is wrong on and surest of."""
+"""The report shows the most confident errors of the selected setting."""
 
 import base64
 import io

@@ -1,4 +1,4 @@
-"""What a dataset is: three splits in plain numpy arrays, and what belongs to them."""
+"""A dataset: three splits in plain numpy arrays, with their description."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -14,14 +14,14 @@ from trainables.files.digests import digest_of, new_digest
 
 @dataclass(frozen=True)
 class Targets:
-    """What N samples are labelled with.
+    """The targets of N samples.
 
     Attributes:
         labels: (N,), int64, from 0; or (N, L), 0 and 1, of several labels; or masks (N, H, W),
             uint8, of the class of each pixel, 255 where it counts nowhere.
-        soft: (N, K), the probability of each class; None where the labels are certain. ``labels``
+        soft: (N, K), the probability of each class; None if the labels are certain. ``labels``
             are then drawn from them.
-        weights: (N,), how much each sample counts in training; None where all count alike.
+        weights: (N,), how much each sample counts in training; None if all count equally.
     """
 
     labels: npt.NDArray[Any]
@@ -29,7 +29,7 @@ class Targets:
     weights: npt.NDArray[np.float32] | None = None
 
     def __getitem__(self, rows: npt.NDArray[np.intp]) -> "Targets":
-        """Those of some of the samples."""
+        """The targets of some of the samples."""
         return Targets(
             self.labels[rows],
             None if self.soft is None else self.soft[rows],
@@ -48,15 +48,15 @@ class Split:
     Attributes:
         inputs: (N, ...), C-contiguous, of the dtype and shape that the kind of sample asks for; or
             what stands for such an array. :meth:`rows` reads both.
-        labels: As of :class:`Targets`.
+        labels: As in :class:`Targets`.
         soft: (N, K), float32, the probability of each class, rows summing to 1; None where labels
             are certain. ``labels`` are then drawn from them: what measures knows no others.
         weights: (N,), float32, at least 0: how much each sample counts in training; None where all
             count alike.
 
     Raises:
-        TypeError: It is no array, or has another dtype.
-        ValueError: Shapes do not fit, or there is no sample.
+        TypeError: A value is not an array, or has another dtype.
+        ValueError: Shapes do not match, or there are no samples.
     """
 
     inputs: Stored
@@ -88,7 +88,7 @@ class Split:
 
     @property
     def targets(self) -> npt.NDArray[Any]:
-        """What a loss gets: labels (N,), or class probabilities (N, K) where there are any."""
+        """The targets of a loss: class probabilities (N, K) if there are any, else labels (N,)."""
         return self.labels if self.soft is None else self.soft
 
     @property
@@ -121,7 +121,7 @@ ElsewhereKind = Literal["shift", "ood"]
 
 @dataclass(frozen=True)
 class EvaluationSets:
-    """Data that a finished classifier is tried on besides the test split.
+    """Data that a finished classifier is evaluated on besides the test split.
 
     Attributes:
         kind: ``shift``, or ``ood``, whose labels mean nothing.
@@ -142,19 +142,19 @@ class Dataset:
 
     Attributes:
         name: Its name, as the user wrote it.
-        train: For the gradient.
-        validation: For every choice: hyperparameters, epochs, temperature.
+        train: For training.
+        validation: For every selection: hyperparameters, epochs, temperature.
         test: For the final numbers only.
         classes: Class names; the label is the index.
-        samples: What a sample is.
+        samples: The kind of sample.
         notes: What the user should know about the data: which samples are skipped, one note for
             each part; how many in its first line.
-        elsewhere: What finalists are tried on besides the test split.
-        task: What is predicted for a sample.
+        elsewhere: Data that finalists are evaluated on besides the test split.
+        task: The kind of prediction.
 
     Raises:
         TypeError: A split holds another kind of sample.
-        ValueError: The splits do not fit each other, the classes or the kind of sample.
+        ValueError: The splits do not match each other, the classes or the kind of sample.
     """
 
     name: str
@@ -195,12 +195,12 @@ class Dataset:
 
     @property
     def num_outputs(self) -> int:
-        """How many logits a model gives of a sample."""
+        """The number of logits per sample."""
         return self.task.num_outputs(self.num_classes)
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """The shape of one sample as the model gets it."""
+        """The shape of one sample as input of the model."""
         return self.samples.shape
 
     def digest(self) -> str:
@@ -230,12 +230,12 @@ def _digest_of(*splits: Split) -> str:
 
 @dataclass(frozen=True)
 class OwnData:
-    """What is known of data that a training loop of the user's own reads itself.
+    """Data that a custom training loop reads itself.
 
     Attributes:
-        name: What they are called, by which they differ from others.
+        name: The name, which identifies the data.
         num_classes: The number of classes, K.
-        notes: As of a :class:`Dataset`.
+        notes: As in :class:`Dataset`.
     """
 
     name: str
@@ -244,12 +244,12 @@ class OwnData:
 
     @property
     def task(self) -> Task:
-        """Such a loop reports one class per sample."""
+        """A custom loop reports one class per sample."""
         return OneClass()
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The classes by number: their names are not known."""
+        """Class numbers, as their names are unknown."""
         return tuple(str(k) for k in range(self.num_classes))
 
     def digest(self) -> str:
@@ -257,7 +257,7 @@ class OwnData:
         return digest_of(repr((self.name, self.num_classes)).encode())
 
     def test_digest(self) -> str:
-        """The same: data of one name are taken to have one test split."""
+        """The same digest: data with one name are assumed to have one test split."""
         return self.digest()
 
 
