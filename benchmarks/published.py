@@ -1,0 +1,95 @@
+"""What ``calsweep judge`` says about a folder of predictions, one row for each network.
+
+``python -m benchmarks.published FOLDER`` reads every npz, npy, CSV and Parquet file in the folder
+and prints a Markdown table. Each network is judged by itself, so the files may hold predictions
+on different data. A file that cannot be judged is listed with the reason below the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from sweeps.errors import UserError
+from sweeps.judging.judgement import judge
+from sweeps.judging.reading import read_predictions
+from sweeps.judging.words import METHODS, with_interval
+
+SUFFIXES = (".npz", ".npy", ".csv", ".parquet")
+COLUMNS = (
+    "file",
+    "network",
+    "samples",
+    "error",
+    "ECE",
+    "confidence − accuracy",
+    "temperature",
+    "NLL",
+    "NLL, scaled",
+    "ECE, scaled",
+    "recommended",
+)
+
+
+def table_of(
+    folder: Path, *, logits: bool = False, labels: str | None = None
+) -> tuple[list[list[str]], list[str]]:
+    """A row for each network in the folder, and a line for each file that cannot be judged."""
+    rows, refused = [], []
+    for file in sorted(each for each in folder.iterdir() if each.suffix in SUFFIXES):
+        if labels is not None and file.resolve() == Path(labels).resolve():
+            continue
+        try:
+            models = read_predictions([str(file)], logits=logits, labels=labels)
+            rows += [[file.name, *_cells(judge([model])["models"][0])] for model in models]
+        except UserError as error:
+            refused.append(f"{file.name}: {error}")
+    return rows, refused
+
+
+def _cells(model: dict[str, Any]) -> list[str]:
+    metrics, way = model["metrics"], model["direction"]
+    best = model["recommended"]
+    scaled = model["scaling"][best]
+    return [
+        model["name"],
+        f"{model['samples']:,}",
+        with_interval(metrics["error"]),
+        with_interval(metrics["ece"]),
+        f"{way['gap']:+.4f} [{way['low']:+.4f}, {way['high']:+.4f}]",
+        f"{model['temperature']:.3f}",
+        with_interval(metrics["nll"]),
+        with_interval(scaled["nll"]),
+        with_interval(scaled["ece"]),
+        METHODS[best],
+    ]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the table; 2 if no file could be judged."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, help="a folder of prediction files")
+    parser.add_argument("--logits", action="store_true", help="the values are logits")
+    parser.add_argument("--labels", help="an npy file of labels, for files without labels")
+    given = parser.parse_args(arguments)
+    if not given.folder.is_dir():
+        parser.error(f"folder: {given.folder} is not a folder; give a folder of prediction files")
+    rows, refused = table_of(given.folder, logits=given.logits, labels=given.labels)
+    if rows:
+        for row in (COLUMNS, ["---"] * len(COLUMNS), *rows):
+            print(f"| {' | '.join(row)} |")
+    for line in refused:
+        print(f"not judged: {line}", file=sys.stderr)
+    if not rows:
+        print(
+            f"{given.folder}: no file could be judged; allowed: {', '.join(SUFFIXES)}",
+            file=sys.stderr,
+        )
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
