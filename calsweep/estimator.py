@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from tempfile import TemporaryDirectory
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -121,6 +121,15 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
         if self.storage is not None:
             self.result_ = result
         return self
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "result_" and hasattr(self, "model_"):
+                raise AttributeError(
+                    "result_: the sweep was not kept; give storage=FOLDER, or use best_ and model_"
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:  # noqa: N803
         """Calibrated probabilities (N, K), in the order of ``classes_``."""

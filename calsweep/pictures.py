@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from sweeps.formatting import format_loss
+from sweeps.results.figures import pareto_front
 from sweeps.results.predictions import (
     Bin,
     expected_calibration_error,
@@ -86,10 +87,11 @@ def draw_reliability(
 
 
 def draw_search(figure: Figure, ranking: Ranking) -> None:
-    """The objective against the validation error of every trial, and the guard's limit.
+    """The objective against the validation error of every trial, the front and the guard's limit.
 
-    The limit is that of the search. Small marks are finalists with fresh seeds; their guard is
-    relative to the baseline's fresh seeds.
+    The dotted line is the Pareto front of the finished trials. The limit is that of the search.
+    Small marks are finalists with fresh seeds; their guard is relative to the baseline's fresh
+    seeds.
 
     Args:
         figure: An empty figure.
@@ -125,6 +127,8 @@ def draw_search(figure: Figure, ranking: Ranking) -> None:
         axis.axvline(limit, color="#555", linestyle="--", linewidth=1)
         place = ("data", "axes fraction")
         axis.annotate(" guard", (limit, 0.98), xycoords=place, va="top", color="#555")
+    front = np.array(pareto_front(ranking)).reshape(-1, 2)
+    axis.step(*front.T, where="post", color=GREY, linestyle=":", label="Pareto front")
     axis.set(xlabel="validation error", ylabel=objective, yscale=_scale(drawn))
     figure.legend(loc="outside right upper", frameon=False, fontsize=9)
 

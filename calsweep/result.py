@@ -204,10 +204,11 @@ class Result:
         return figure
 
     def plot_search(self) -> Figure:
-        """The objective against the validation error of every trial, and the guard's limit.
+        """The objective against the validation error of every trial, the front, the guard's limit.
 
-        Hollow marks were stopped early. Small marks are finalists with fresh seeds; their guard is
-        relative to the baseline's fresh seeds, not to the limit in the figure.
+        The dotted line is the Pareto front of both. Hollow marks were stopped early. Small marks
+        are finalists with fresh seeds; their guard is relative to the baseline's fresh seeds, not
+        to the limit in the figure.
         """
         from calsweep.pictures import draw_search, new_figure
 
@@ -239,13 +240,9 @@ class Result:
         return f'<pre style="line-height:1.2">{escape(repr(self))}</pre>'
 
     def _print(self, console: Any) -> None:
-        from sweeps.terminal.answers import leaderboard_table, print_warnings
+        from sweeps.terminal.answers import print_answer
 
-        print_warnings(console, self.warnings)
-        console.print(leaderboard_table(self._answer["rows"], self._answer["objective"]))
-        console.print()
-        for line in self.why:
-            console.print(line)
+        print_answer(console, self._answer)
         if not self.finished:
             console.print(
                 f"Not finished: calsweep.resume({self.name!r}, storage={self.storage!r}) continues."

@@ -735,23 +735,12 @@ def _tracking_variable(uri: str, storage: str) -> str:
 
 
 def _print_answer(answer: dict[str, Any]) -> None:
-    from sweeps.results.verdicts import basis, comparisons_of
-    from sweeps.terminal.answers import leaderboard_table, print_warnings, verdict_table
+    from sweeps.terminal.answers import print_answer
     from sweeps.terminal.console import plain_console
 
     console = plain_console()
     console.print()
-    print_warnings(console, answer["warnings"])
-    console.print(leaderboard_table(answer["rows"], answer["objective"]))
-    console.print()
-    for line in answer["why"]:
-        console.print(redact(line))
-    if comparisons := comparisons_of(answer):
-        console.print()
-        console.print(verdict_table(comparisons))
-        console.print()
-        for line in basis(comparisons):
-            console.print(line, style="dim")
+    print_answer(console, answer)
     console.file.flush()  # writing to MLflow follows, and may take long
 
 

@@ -32,7 +32,7 @@ from sweeps.results.columns import objective_metric, shown_metrics
 from sweeps.results.comparison import Comparison
 from sweeps.results.overview import Overview
 from sweeps.results.side_by_side import Beside, best_by_loss
-from sweeps.results.verdicts import short_name
+from sweeps.results.verdicts import basis, comparisons_of, short_name
 from sweeps.sweep_file.loading import FIRST_LINE, read_resolved, to_yaml
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.style import new_table
@@ -68,6 +68,22 @@ def leaderboard_table(rows: Sequence[dict[str, Any]], objective: str) -> Table:
             style="bold green" if selected else None if judged else "dim",
         )
     return table
+
+
+def print_answer(console: Console, answer: dict[str, Any]) -> None:
+    """Print a sweep's answer: warnings, leaderboard, reasons, verdicts and what they rest on."""
+    print_warnings(console, answer["warnings"])
+    console.print(leaderboard_table(answer["rows"], answer["objective"]))
+    console.print()
+    for line in answer["why"]:
+        console.print(redact(line))
+    comparisons = comparisons_of(answer)
+    if comparisons:
+        console.print()
+        console.print(verdict_table(comparisons))
+        console.print()
+    for line in basis(comparisons):
+        console.print(line, style="dim")
 
 
 def verdict_table(comparisons: Sequence[Comparison]) -> Table:

@@ -51,7 +51,8 @@ def test_it_learns_in_a_pipeline_from_words_to_words(ray_session: None) -> None:
     assert np.allclose(probs.sum(1), 1)
     assert pipeline.score(samples, names) > 0.8
     assert pipeline[-1].best_.temperature > 0
-    assert not hasattr(pipeline[-1], "result_")
+    with pytest.raises(AttributeError, match="result_: the sweep was not kept; give storage="):
+        _ = pipeline[-1].result_
 
 
 @pytest.mark.slow
