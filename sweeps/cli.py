@@ -14,7 +14,7 @@ import typer
 
 from sweeps.cluster.internals import is_driver_of_a_job
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
-from sweeps.formatting import DEFAULT_STORAGE, counted, finite, storage_option
+from sweeps.formatting import DEFAULT_STORAGE, calsweep_command, counted, finite, storage_option
 from sweeps.redaction import print_traceback, redact, redact_what_python_prints
 from sweeps.terminal.encoding import print_what_they_can
 
@@ -318,8 +318,7 @@ def show(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
     answer, finished = read_answer(name, storage)
     _print_answer(answer)
     if not finished:
-        where = redact(storage_option(storage))
-        print(f"\nnot finished; `calsweep resume {name}{where}` continues it")
+        print(f"\nnot finished; {redact(calsweep_command(f'resume {name}', storage))} continues it")
 
 
 @app.command("list", rich_help_panel=INSPECT)
@@ -760,9 +759,10 @@ def _print_places(result: SweepResult, name: str, storage: str) -> None:
         lacking = (
             f"lacks {counted(result.unsynced, 'trial')}" if result.unsynced else "is not up to date"
         )
+        again = calsweep_command(f"sync {name}", storage)
         console.print(
             f"\nMLflow {lacking}: {redact(result.fault)}\nThe sweep store has all of it; "
-            f"`calsweep sync {name}{where}` tries again and reports the cause.",
+            f"{redact(again)} tries again and reports the cause.",
             soft_wrap=True,
         )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from sweeps.errors import SweepFailedError, UserError
-from sweeps.formatting import counted
+from sweeps.formatting import calsweep_command, counted
 from sweeps.planning.checks import use_working_folder
 from sweeps.redaction import redact
 from sweeps.search.ranking import Candidate, Ranking
@@ -150,9 +150,8 @@ def register_choice(
     """
     parent, _ = store.load_run_ids()
     if parent is None:
-        raise UserError(
-            f"MLflow does not have sweep {sweep.name!r} yet; `calsweep sync {sweep.name}` writes it"
-        )
+        sync = calsweep_command(f"sync {sweep.name}", store.storage)
+        raise UserError(f"MLflow does not have sweep {sweep.name!r} yet; {sync} writes it")
     registry = Registry(
         tracking_uri(store.storage, sweep), parent, f"calsweep-{sweep.dataset.label}"
     )
@@ -175,7 +174,7 @@ def register_choice(
 
 
 def _chosen(name: str, storage: str) -> tuple[SweepStore, SweepFile, Ranking]:
-    """A sweep that has chosen something.
+    """A sweep that has a selected setting.
 
     Raises:
         UserError: There is no such sweep, or it has not.
@@ -184,7 +183,8 @@ def _chosen(name: str, storage: str) -> tuple[SweepStore, SweepFile, Ranking]:
     sweep = store.load_sweep()
     ranking = Ranking(store.load_records(), rule_of(sweep))
     if ranking.chosen is None:
-        raise UserError(f"sweep {name!r} has chosen nothing yet; see `calsweep show {name}`")
+        show = calsweep_command(f"show {name}", storage)
+        raise UserError(f"sweep {name!r} has no selected setting yet; see {show}")
     use_working_folder()
     return store, sweep, ranking
 

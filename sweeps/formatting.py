@@ -70,6 +70,11 @@ def storage_option(storage: str) -> str:
     return "" if storage == DEFAULT_STORAGE else f" --storage {shlex.quote(storage)}"
 
 
+def calsweep_command(words: str, storage: str) -> str:
+    """`` `calsweep WORDS --storage PATH` ``, as a message prints a command on that storage."""
+    return f"`calsweep {words}{storage_option(storage)}`"
+
+
 def counted(number: int, noun: str) -> str:
     """``1 seed``, ``3 seeds``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

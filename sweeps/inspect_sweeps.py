@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import UserError
-from sweeps.formatting import storage_option
+from sweeps.formatting import calsweep_command
 from sweeps.results.best import best_settings
 from sweeps.results.explanation import answer
 from sweeps.results.overview import Overview, overview
@@ -49,8 +49,8 @@ def read_answer(name: str, storage: str) -> tuple[dict[str, Any], bool]:
     sweep = store.load_sweep()
     records = store.load_records()
     if not records:
-        where = storage_option(storage)
-        raise UserError(f"sweep {name!r} has no trial yet; `calsweep resume {name}{where}` begins")
+        begin = calsweep_command(f"resume {name}", storage)
+        raise UserError(f"sweep {name!r} has no trial yet; {begin} begins")
     for record in records:
         if record.state == "running" and (done := store.epochs_done(record.number)):
             record.history = [{"epoch": done}]  # its record is written when it ends

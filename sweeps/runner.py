@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from sweeps.cluster import connection
 from sweeps.cluster.devices import settle_devices
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError, first_line
-from sweeps.formatting import counted, format_value, shortened, storage_option
+from sweeps.formatting import calsweep_command, counted, format_value, shortened
 from sweeps.planning.checks import check_sweep
 from sweeps.planning.data import load_data
 from sweeps.planning.data_fit import fit_to_data
@@ -278,9 +278,8 @@ def _carry_out(
         writer.close(_PATIENCE_SECONDS)
         if not isinstance(error, KeyboardInterrupt):
             raise
-        where = storage_option(store.storage)
         raise SweepInterruptedError(
-            f"interrupted; `calsweep resume {sweep.name}{where}` continues it"
+            f"interrupted; {calsweep_command(f'resume {sweep.name}', store.storage)} continues it"
         ) from None
     references = _references(sweep, dataset, progress)
     ending = _ending(queue, store, progress, references)
@@ -322,7 +321,7 @@ def _write_the_rest(
     except KeyboardInterrupt:
         raise SweepInterruptedError(
             "interrupted; the sweep store has all of it, and "
-            f"`calsweep sync {store.name}{storage_option(store.storage)}` brings MLflow up to date"
+            f"{calsweep_command(f'sync {store.name}', store.storage)} brings MLflow up to date"
         ) from None
 
 
@@ -357,8 +356,8 @@ def _register(
     except Exception as error:  # of the model, which cannot be traced, or of MLflow
         logger.error("the selected setting is not registered", exc_info=error)
         progress.notice(
-            f"not registered in MLflow: {first_line(error)}; `calsweep export {sweep.name} "
-            "--register` tries again"
+            f"not registered in MLflow: {first_line(error)}; "
+            f"{calsweep_command(f'export {sweep.name} --register', store.storage)} tries again"
         )
     else:
         progress.notice(f"registered: {', '.join(registered)}")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sweeps.errors import SweepFailedError, first_line
+from sweeps.formatting import calsweep_command
 from sweeps.results.explanation import answer
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
@@ -72,8 +73,8 @@ def sync_sweep(
             left.append(str(error))
         except Exception as error:  # whatever MLflow or the network raises
             raise SweepFailedError(
-                f"MLflow is not up to date: {first_line(error)}; `calsweep sync {name}` continues "
-                "from here"
+                f"MLflow is not up to date: {first_line(error)}; "
+                f"{calsweep_command(f'sync {name}', storage)} continues from here"
             ) from error
     if left:
         raise SweepFailedError("not in MLflow in full:\n" + "\n".join(left))

@@ -18,6 +18,7 @@ from sweeps.cluster.internals import SECONDS_TO_STOP
 from sweeps.cluster.job_client import ask, connected_client, dashboard_url
 from sweeps.cluster.versions import check_jobs_version
 from sweeps.errors import SweepFailedError, UserError
+from sweeps.formatting import calsweep_command
 from trainables.plugins.arguments import did_you_mean
 
 if TYPE_CHECKING:
@@ -205,9 +206,10 @@ def logs(job: Job, address: str | None, follow: bool) -> Iterator[str]:
         except StopAsyncIteration:
             return
         except RuntimeError as error:
+            again = calsweep_command(f"resume {job.sweep}", job.storage)
             raise SweepFailedError(
                 f"the connection to {dashboard_url(address)} was lost ({error}); what the sweep "
-                f"did is in {job.storage}, and `calsweep resume {job.sweep}` continues if it ended"
+                f"did is in {job.storage}, and {again} continues if it ended"
             ) from None
         finally:
             loop.close()

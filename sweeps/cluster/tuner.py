@@ -20,6 +20,7 @@ from sweeps.cluster.scheduler import QueueScheduler
 from sweeps.cluster.searcher import QueueSearcher
 from sweeps.cluster.slots import Slots
 from sweeps.errors import CommandError, SweepFailedError, first_line
+from sweeps.formatting import calsweep_command
 from sweeps.reporter import LogReporter, Reporter
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.store.sweep_store import SweepStore
@@ -110,9 +111,10 @@ def _tune(
         faults = faults + 1 if queue.progress == progress else 1
         progress = queue.progress
         if faults > _MOST_FAULTS:
+            again = calsweep_command(f"resume {store.name}", store.storage)
             raise SweepFailedError(
                 f"Ray Tune failed {faults} times without progress of the sweep ({fault}). Finished "
-                f"trials are kept; `calsweep resume {store.name}` continues it"
+                f"trials are kept; {again} continues it"
             )
         gc.collect()  # Ray ends actors without references
         queue.interrupted()

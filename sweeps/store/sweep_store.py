@@ -21,7 +21,7 @@ from typing import Any, ParamSpec, TypeVar
 from filelock import FileLock, Timeout
 
 from sweeps.errors import NameTakenError, UserError
-from sweeps.formatting import finite
+from sweeps.formatting import calsweep_command, finite
 from sweeps.search.record import TrialRecord, known_fields
 from sweeps.search.warm_start import EarlierTrial
 from sweeps.store.blocks import READERS, block_numbers, read_blocks
@@ -112,9 +112,10 @@ class SweepStore:
             NameTakenError: One has.
         """
         if self.exists():
+            resume = calsweep_command(f"resume {self.name}", self.storage)
             raise NameTakenError(
                 f"name = {self.name!r}: a sweep of this name exists in {self.storage}; continue "
-                f"it with `calsweep resume {self.name}`, or choose another by --name"
+                f"it with {resume}, or choose another by --name"
             )
 
     def change(self, sweep: SweepFile) -> None:

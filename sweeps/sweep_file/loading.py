@@ -186,8 +186,8 @@ def check_budgets(overrides: Sequence[str]) -> None:
         key, _, value = override.partition("=")
         if key not in [f"search.{name}" for name in BUDGETS] or not _NUMBER.fullmatch(value):
             raise UserError(
-                f"--set {shortened(key)}=... is not allowed: of a sweep that was started the "
-                "budgets alone can be changed; allowed: "
+                f"--set {shortened(key)}=... is not allowed: of a sweep that was started, only "
+                "budgets can be changed; allowed: "
                 + ", ".join(f"search.{name}=NUMBER" for name in BUDGETS)
             )
 

@@ -195,7 +195,7 @@ def test_what_cannot_be_exported_is_told(store: SweepStore, folder: Path, tmp_pa
     with pytest.raises(UserError, match="not a folder that `calsweep export` has written"):
         predict(str(tmp_path), "x.npy", sys.stdout)
     away = train_sweep(tmp_path / "store", small("away"), [])
-    with pytest.raises(UserError, match="`calsweep sync away` writes it"):
+    with pytest.raises(UserError, match=r"`calsweep sync away --storage \S+` writes it"):
         register_models("away", away.storage)
     identity = json.loads(away.folder.read("identity.json"))
     away.folder.write("identity.json", json.dumps({**identity, "digest": "0"}).encode())
@@ -264,17 +264,18 @@ def test_a_sweep_that_cannot_register_its_choice_says_so(
     sweep = store.load_sweep()
     ranking, data = Ranking(store.load_records(), rule_of(sweep)), load_data(sweep)
     text = io.StringIO()
-    progress = Progress(plain_console(file=text, width=300))
+    progress = Progress(plain_console(file=text, width=1000))
     away = SweepStore(str(tmp_path), "small")  # of which MLflow has nothing
     away.create(sweep)
     _register(away, sweep, ranking, data, None, progress)
     _register(store, sweep, ranking, data, "connection refused", progress)
     told = [line for line in text.getvalue().splitlines() if line.startswith("not registered")]
-    again = "; `calsweep export small --register` tries again"
+    where = f" --storage {away.storage}`"
+    again = "`calsweep export small --register --storage"
     assert told == [
-        "not registered in MLflow: MLflow does not have sweep 'small' yet; `calsweep sync small` "
-        f"writes it{again}",
-        f"not registered in MLflow: MLflow is not up to date{again}",
+        "not registered in MLflow: MLflow does not have sweep 'small' yet; `calsweep sync small"
+        f"{where} writes it; {again} {away.storage}` tries again",
+        f"not registered in MLflow: MLflow is not up to date; {again} {store.storage}` tries again",
     ]
     assert "the selected setting is not registered" in caplog.text
 
