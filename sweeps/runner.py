@@ -45,6 +45,7 @@ from sweeps.store.driver_log import driver_log
 from sweeps.store.encoders import encoder_setup, trained_encoders
 from sweeps.store.identity import go_on, identify, identity_files
 from sweeps.store.mistakes import keep_mistakes
+from sweeps.store.recorded_sweeps import read_recorded, recorded_files, recorded_for
 from sweeps.store.skipped import skipped_files
 from sweeps.store.stored_sweeps import sweeps_on_test_split
 from sweeps.store.sweep_store import SweepStore, check_storage
@@ -196,6 +197,7 @@ def _run(
     check_at_once_if_doubtful(sweep)
     named = _named_sweeps(sweep, store.storage) if new else {}
     earlier = earlier_trials(sweep, named) if new else []
+    recorded = recorded_for(sweep, store.storage) if new else []
     check_answers(tracking_uri(store.storage, sweep))
     with (
         Progress(console) as progress,
@@ -227,7 +229,7 @@ def _run(
                 if new:
                     count = earlier_candidates(sweep, identity.digest, store.storage, named)
                     files = {**identity_files(identity), **candidate_files(count)}
-                    files |= skipped_files(dataset)
+                    files |= skipped_files(dataset) | recorded_files(recorded)
                     store.create(sweep, earlier, files)
                 else:
                     store.change(sweep)
@@ -255,6 +257,7 @@ def _carry_out(
         records,
         store.patiently(store.load_earlier, progress.fault),
         store.patiently(partial(trained_encoders, sweep, encoder), progress.fault),
+        store.patiently(partial(read_recorded, store.folder), progress.fault),
     )
     queue = TrialQueue(
         sweep,
@@ -409,6 +412,13 @@ def _on_budget(queue: TrialQueue) -> str | None:
         return None
     if key == "stop_at_noise":
         return _on_noise(queue)
+    if key == "sampler":
+        searched = counted(sum(record.searched for record in queue.records), "setting")
+        return (
+            f"The search ended after {searched}: no other setting was expected to lower "
+            f"{queue.sweep.search.objective} by more than {queue.least_gain:.4f}, a fifth of its "
+            "standard error."
+        )
     budget = f"search.{key} = {format_value(getattr(queue.sweep.search, key))}"
     if spent is None:
         searched = counted(sum(record.searched for record in queue.records), "setting")

@@ -110,6 +110,23 @@ def with_degenerate(trials: Trials, share: float, num_classes: int, seed: int) -
             yield setting, number, history
 
 
+def with_error_intervals(trials: Trials, samples: int) -> Trials:
+    """Recorded trials, with the 95% interval of the validation error that live trials report.
+
+    Args:
+        trials: The recorded trials.
+        samples: Number of validation samples.
+    """
+    for setting, seed, history in trials:
+        yield setting, seed, [{**entry, **_error_interval(entry, samples)} for entry in history]
+
+
+def _error_interval(entry: Entry, samples: int) -> dict[str, float]:
+    error = entry["val_error"]
+    half = 1.96 * math.sqrt(max(error * (1 - error), 1 / samples) / samples)
+    return {"val_error_low": max(0.0, error - half), "val_error_high": min(1.0, error + half)}
+
+
 def _constant(name: str, value: float, values: dict[str, float]) -> float:
     """What a constant classifier reports in place of a metric; other entries stay."""
     split, _, metric = name.partition("_")

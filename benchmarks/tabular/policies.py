@@ -21,6 +21,7 @@ from optuna.samplers import BaseSampler, TPESampler
 from benchmarks.tabular.choice import Choice, Policy
 from benchmarks.tabular.curves import Curves
 from benchmarks.tabular.pausing import replay_pausing
+from benchmarks.tabular.priors import elsewhere
 from benchmarks.tabular.replay import replay, with_values
 from benchmarks.tabular.samplers import Bandit, LossFirst, better_half, thompson
 from benchmarks.tabular.stoppers import (
@@ -32,7 +33,7 @@ from benchmarks.tabular.stoppers import (
 )
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
-from sweeps.search.rules import Rule, rule_of
+from sweeps.search.rules import GUIDED, Rule, rule_of
 from sweeps.search.samplers import SAMPLERS
 from sweeps.search.setting import BASELINE, Setting
 from sweeps.search.space import SearchSpace
@@ -71,8 +72,11 @@ class Calsweep:
         if self.pausing is not None:
             records = self.pausing(sweep, curves, num_classes, own)
         else:
-            initial = self.initial or self._published(sweep, num_classes)
-            records = replay(sweep, curves, num_classes, own, self.at_once, initial)
+            guided = sweep.search.sampler == GUIDED
+            initial = None if guided else self.initial or self._published(sweep, num_classes)
+            records = replay(
+                sweep, curves, num_classes, own, self.at_once, initial, elsewhere(sweep)
+            )
         chosen = self.judge(records, rule_of(sweep))
         setting = curves.nearest(chosen.setting if chosen else BASELINE)
         promised = chosen.mean("val_ece") if chosen else math.nan
@@ -271,6 +275,10 @@ def _trials(count: int) -> Calsweep:
     return Calsweep((f"search.trials={count}",))
 
 
+def _guided(*sets: str) -> Calsweep:
+    return Calsweep(("search.sampler=guided", "scheduler.name=none", *sets))
+
+
 def _full(count: int) -> Calsweep:
     sets = (f"search.trials={count}", "search.sampler=random", "scheduler.name=none")
     return Calsweep(sets, published=0.0)
@@ -340,8 +348,14 @@ POLICIES: dict[str, dict[str, Policy]] = {
         "simplest within one SE": Calsweep(judge=simplest),
     },
     "budgets": {
-        **{f"{count} trials": _trials(count) for count in (20, 35, 100)},
+        **{f"{count} trials": _trials(count) for count in (5, 8, 12, 20, 35, 100)},
         "until a trial is at noise": Calsweep(("search.stop_at_noise=true",)),
+    },
+    "guided": {
+        "guided": _guided(),
+        **{f"guided, {n} trials": _guided(f"search.trials={n}") for n in (3, 5, 8, 12, 20)},
+        "guided, ASHA": _guided("scheduler.name=asha"),
+        "guided, a finalist of each loss": _guided("selection.per_loss=true"),
     },
     "full": {
         f"{count} random trials, nothing stopped": _full(count) for count in (50, 100, 200, 400)

@@ -33,7 +33,12 @@ from statistics import fmean, stdev, variance
 import optuna
 
 from benchmarks.tabular.choice import Policy
-from benchmarks.tabular.curves import Curves, read_trials, with_degenerate
+from benchmarks.tabular.curves import (
+    Curves,
+    read_trials,
+    with_degenerate,
+    with_error_intervals,
+)
 from benchmarks.tabular.policies import DEFAULT, POLICIES, add_syne_tune, add_to_the_engine
 from benchmarks.tabular.replay import with_values
 from sweeps.planning.data import load_data
@@ -180,8 +185,10 @@ def load(file: str, sets: Sequence[str] = (), degenerate: float = 0.0) -> tuple[
         degenerate: Share of the settings to be replaced by constant classifiers.
     """
     recorded = load_sweep(file)
-    num_classes = load_data(recorded).num_classes
+    data = load_data(recorded)
+    num_classes = data.num_classes
     trials = read_trials(Path(file).with_suffix(".parquet"))
+    trials = with_error_intervals(trials, len(data.validation))
     if degenerate:
         trials = with_degenerate(trials, degenerate, num_classes, seed=0)
     curves = Curves(trials, SearchSpace(recorded))

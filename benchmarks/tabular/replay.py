@@ -9,8 +9,10 @@ import yaml
 
 from benchmarks.tabular.curves import Curves
 from sweeps.search.record import TrialRecord
+from sweeps.search.recorded import RecordedSetting
 from sweeps.search.setting import Setting
-from sweeps.search.trial_queue import TrialQueue
+from sweeps.search.space import SearchSpace
+from sweeps.search.trial_queue import Past, TrialQueue
 from sweeps.sweep_file.loading import dump_sweep, override_sweep
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.report import Entry
@@ -36,6 +38,7 @@ def replay(
     seeds: Sequence[int],
     at_once: int = 1,
     initial: Sequence[Setting] | None = None,
+    recorded: Sequence[RecordedSetting] = (),
 ) -> list[TrialRecord]:
     """What a sweep would have reached.
 
@@ -49,12 +52,17 @@ def replay(
         seeds: Recorded seeds, in place of the sweep's own: first the search's, then the finalists'.
         at_once: How many trials run concurrently.
         initial: The baseline and the settings to begin with, instead of the published ones.
+        recorded: What a guided search starts from. It chooses among the recorded settings.
 
     Returns:
         The records of its trials.
     """
     in_place = dict(zip(sweep.seeds, seeds, strict=True))
-    queue = TrialQueue(sweep, keep_nothing, num_classes, initial=initial)
+    candidates = [s for s in curves.settings if SearchSpace(sweep).branches.get(s.loss)]
+    past = Past(recorded=recorded)
+    queue = TrialQueue(
+        sweep, keep_nothing, num_classes, past, initial=initial, candidates=candidates
+    )
     running: list[_Running] = []
     while not queue.exhausted:
         while len(running) < at_once and (record := queue.next()) is not None:

@@ -4,6 +4,7 @@ import os
 from dataclasses import replace
 
 import numpy as np
+from timm.models.resnet import BasicBlock, ResNet
 
 from trainables.data.core.base import Dataset, Split
 from trainables.data.named.mnist import load_fashion_mnist
@@ -23,22 +24,40 @@ def fashion_mnist(*, seed: int, root: str | os.PathLike[str]) -> Dataset:
     return _with_part_of_test(whole, seed)
 
 
-def cifar10(*, seed: int, root: str) -> Dataset:
-    """3,000 images of CIFAR-10 to train on, 2,500 for validation, 3,000 for the test.
+def cifar10(*, seed: int, root: str, train_samples: int = 3_000) -> Dataset:
+    """A part of CIFAR-10 to train on, 2,500 images for validation, 3,000 for the test.
 
     Args:
         seed: Chooses them.
         root: Folder that holds ``train.parquet`` and ``test.parquet``, of columns ``image`` and
             ``label``.
+        train_samples: Number of images to train on.
     """
     whole = load_parquet(
         seed=seed,
         train=f"{root}/train.parquet",
         test=f"{root}/test.parquet",
         validation=2_500,
-        train_samples=3_000,
+        train_samples=train_samples,
     )
     return _with_part_of_test(whole, seed)
+
+
+def small_resnet(*, input_shape: tuple[int, int, int], num_classes: int) -> ResNet:
+    """A ResNet of four basic blocks with 16 to 128 channels.
+
+    Args:
+        input_shape: Channels, height and width of an image.
+        num_classes: Number of logits.
+    """
+    return ResNet(
+        BasicBlock,
+        layers=(1, 1, 1, 1),
+        channels=(16, 32, 64, 128),
+        in_chans=input_shape[0],
+        num_classes=num_classes,
+        stem_width=16,
+    )
 
 
 def _with_part_of_test(dataset: Dataset, seed: int) -> Dataset:

@@ -33,7 +33,8 @@ def json_schema() -> dict[str, Any]:
     for key in definitions["TrainingSection"]["properties"].values():
         key.pop("default", None)  # it depends on the model
     search["objective"] = {"anyOf": [{"type": "string"}, several], "default": "val_ece"}
-    search["warm_start"] = {"anyOf": [{"type": "string"}, search["warm_start"]]}
+    for key in ("warm_start", "learn_from"):
+        search[key] = {"anyOf": [{"type": "string"}, search[key]]}
     short = {f"#/$defs/{name}": _one_of(known) for name, known in names.items()}
     short["#/$defs/ConstraintSection"] = {"anyOf": [{"type": "number"}]}
     found: dict[str, Any] = _with_short_forms(schema, short)

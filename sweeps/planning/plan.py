@@ -5,7 +5,8 @@ from __future__ import annotations
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 
 from sweeps.formatting import counted, format_hyperparameters, format_value
-from sweeps.search.rules import rule_of
+from sweeps.search.recorded import recorded_settings
+from sweeps.search.rules import is_guided, rule_of
 from sweeps.search.space import SearchSpace
 from sweeps.search.stopping import make_stopper
 from sweeps.sweep_file.schema import DEFAULT_MODEL, SweepFile, TrainingSection
@@ -45,6 +46,8 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
     if trials < sweep.search.trials and space.sizes:
         cut = f"; there are no other settings, so search.trials = {sweep.search.trials} is not met"
     stages = f"{trials}: the baseline, {fixed - 1} published, {trials - fixed} searched{cut}"
+    if guided := is_guided(sweep):
+        stages = f"at most {trials}: the baseline, then guided until no other is expected better"
     scaling = sweep.scaling
     cpus = scaling.cpus_per_worker * scaling.num_workers
     each = f"{cpus} {'CPU' if cpus == 1 else 'CPUs'}"
@@ -78,6 +81,7 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
             else {}
         ),
         **({"learns from": ", ".join(earlier)} if (earlier := sweep.search.warm_start) else {}),
+        **({"starts from": _starting_point(sweep)} if guided else {}),
         "each trial uses": each,
         **(_recipe_facts(sweep) if sweep.trainable is None else {}),
         "at once": "as many trials as there is room for"
@@ -101,6 +105,17 @@ def _epoch_facts(sweep: SweepFile) -> dict[str, str]:
         + (f"; poor trials stop at {rungs} by {sweep.scheduler.metric}" if rungs else ""),
         "in all": f"at most {most_epochs(sweep):,} epochs",
     }
+
+
+def _starting_point(sweep: SweepFile) -> str:
+    """What a guided search learns from: see ``search.learn_from``."""
+    names = sweep.search.learn_from
+    if names == ("none",):
+        return "this sweep's trials alone"
+    if names != ("all",):
+        return f"the trials of {', '.join(names)}"
+    shipped = counted(len({each.source for each in recorded_settings()}), "recorded dataset")
+    return f"the settings of {shipped}, and finished sweeps in the storage"
 
 
 def _budget_facts(sweep: SweepFile, trials: int) -> dict[str, str]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
 from sweeps.search.setting import Setting
 from sweeps.sweep_file.schema import SweepFile
+
+if TYPE_CHECKING:
+    from sweeps.search.guide import Guide
 
 Final = tuple[Setting, int]
 """A setting and the seed to train it with."""
@@ -20,9 +24,13 @@ class FinalistPlan:
     Args:
         sweep: The sweep.
         records: Its trials from an earlier run.
+        guide: Of a guided search: says what to expect of each setting.
     """
 
-    def __init__(self, sweep: SweepFile, records: Sequence[TrialRecord]) -> None:
+    def __init__(
+        self, sweep: SweepFile, records: Sequence[TrialRecord], guide: Guide | None = None
+    ) -> None:
+        self._guide = guide
         self._sweep = sweep
         self._started = [(r.setting, r.seed) for r in records if r.role == "finalist"]
         self._finals: list[Final] | None = None
@@ -45,8 +53,9 @@ class FinalistPlan:
         """Select the finalists from the trials of the search; whether they were undecided."""
         if self._finals is not None:
             return False
+        expected = self._guide.expected(searched) if self._guide is not None else None
         again = Ranking(searched, rule_of(self._sweep)).finalists(
-            self._affordable(searched), self._sweep.selection.per_loss
+            self._affordable(searched), self._sweep.selection.per_loss, expected
         )
         self._finals = [(c.setting, seed) for seed in self._sweep.seeds[1:] for c in again]
         return True

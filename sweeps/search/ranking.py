@@ -9,7 +9,7 @@ never looked at here.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist, fmean
@@ -165,7 +165,12 @@ class Ranking:
         """The best setting of a loss, if any of its trials finished."""
         return next((c for c in self.candidates if c.loss == loss), None)
 
-    def finalists(self, count: int, per_loss: bool = False) -> list[Candidate]:
+    def finalists(
+        self,
+        count: int,
+        per_loss: bool = False,
+        expected: Mapping[Setting, float] | None = None,
+    ) -> list[Candidate]:
         """The settings to train again with fresh seeds: the most promising ones, and the baseline.
 
         With one objective these are the settings of the lowest expected objective, see
@@ -177,27 +182,33 @@ class Ranking:
             count: How many, the baseline not counted; 0 for none at all.
             per_loss: Whether they are the best settings of as many losses, instead of the best of
                 all. A loss without a promising setting has its best one among them too.
+            expected: What to expect of settings, instead of :meth:`_expected_objective`.
         """
         if count == 0:
             return []
         if per_loss:
-            found = self._best_of_losses()[:count]
+            found = self._best_of_losses(expected)[:count]
         elif self.rule.others:
             found = _spread(self.front, count)
         else:
             promising = filter(self._is_promising, self.candidates)
-            found = sorted(promising, key=self._expected_objective)[:count]
+            found = sorted(promising, key=lambda c: self._value(c, expected))[:count]
         return found + [c for c in self.candidates if c.loss == BASELINE_LOSS and c not in found]
 
-    def _best_of_losses(self) -> list[Candidate]:
+    def _best_of_losses(self, expected: Mapping[Setting, float] | None) -> list[Candidate]:
         """The most promising setting of each loss but the baseline's."""
         best: dict[str, Candidate] = {}
         for each in sorted(
             (c for c in self.candidates if c.loss != BASELINE_LOSS),
-            key=lambda c: (not self._is_promising(c), self._expected_objective(c)),
+            key=lambda c: (not self._is_promising(c), self._value(c, expected)),
         ):
             best.setdefault(each.loss, each)
         return list(best.values())
+
+    def _value(self, candidate: Candidate, expected: Mapping[Setting, float] | None) -> float:
+        if expected is not None and candidate.setting in expected:
+            return expected[candidate.setting]
+        return self._expected_objective(candidate)
 
     def _is_promising(self, candidate: Candidate) -> bool:
         """Whether it keeps all constraints, and may keep the guard."""

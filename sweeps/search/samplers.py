@@ -16,6 +16,8 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial
 
+from sweeps.search.rules import GUIDED
+
 
 class _OneLoss(TPESampler):
     """Draws the loss, then the hyperparameters of that loss; TPE itself draws those of all."""
@@ -44,4 +46,8 @@ def random(seed: int) -> BaseSampler:
     return RandomSampler(seed=seed)
 
 
-SAMPLERS: dict[str, Callable[[int], BaseSampler]] = {"tpe": tpe, "random": random}
+SAMPLERS: dict[str, Callable[[int], BaseSampler]] = {
+    GUIDED: tpe,  # for objectives that no temperature affects, and for very long searches
+    "tpe": tpe,
+    "random": random,
+}

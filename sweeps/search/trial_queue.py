@@ -7,6 +7,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from sweeps.redaction import redact
 from sweeps.search.budget import Budget
@@ -16,7 +17,8 @@ from sweeps.search.finalist_plan import FinalistPlan
 from sweeps.search.noise import first_at_noise, is_at_noise
 from sweeps.search.pruner import Pruner
 from sweeps.search.record import State, TrialRecord
-from sweeps.search.rules import rule_of
+from sweeps.search.recorded import RecordedSetting
+from sweeps.search.rules import is_guided, rule_of
 from sweeps.search.setting import Setting
 from sweeps.search.space import SearchSpace
 from sweeps.search.study import SweepStudy
@@ -24,7 +26,11 @@ from sweeps.search.warm_start import EarlierTrial
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.report import Role, TrialConfig
 
+if TYPE_CHECKING:
+    from sweeps.search.guide import Guide
+
 logger = logging.getLogger("calsweep")
+_MOST_GUIDED = 100  # trials; Gaussian processes of more are slow, so Optuna's sampler takes over
 _MAX_DEATHS = 3  # deaths of a trial's process within one epoch; one more fails the trial
 Listener = Callable[[TrialRecord], None]
 
@@ -37,11 +43,13 @@ class Past:
         records: Trials of an earlier run of this sweep.
         earlier: Trials of earlier sweeps to learn from.
         trained_encoders: Seeds whose encoders are in the store.
+        recorded: Settings as they were on earlier datasets, for a guided search.
     """
 
     records: Sequence[TrialRecord] = ()
     earlier: Sequence[EarlierTrial] = ()
     trained_encoders: Iterable[int] = ()
+    recorded: Sequence[RecordedSetting] = ()
 
 
 class TrialQueue:
@@ -58,6 +66,8 @@ class TrialQueue:
         past: What existed before.
         listeners: Called with a record whenever it changed.
         initial: The baseline and the settings to try first, instead of the published ones.
+        candidates: What a guided search chooses from, instead of published settings and others
+            that are spread over the ranges.
     """
 
     def __init__(
@@ -68,6 +78,7 @@ class TrialQueue:
         past: Past | None = None,
         listeners: tuple[Listener, ...] = (),
         initial: Sequence[Setting] | None = None,
+        candidates: Sequence[Setting] | None = None,
     ) -> None:
         past = past or Past()
         self.sweep = sweep
@@ -80,8 +91,16 @@ class TrialQueue:
         self._study = SweepStudy(sweep, self._space)
         self._study.learn(past.earlier)
         self._pruner = Pruner(sweep, num_classes)
-        if initial is None:
-            initial = self._space.initial_settings(num_classes)
+        published = self._space.initial_settings(num_classes)
+        self._guide: Guide | None = None
+        if is_guided(sweep):
+            from sweeps.search.guide import Guide  # scikit-learn takes a second
+
+            rule = rule_of(sweep)
+            seed = sweep.search.seed
+            self._guide = Guide(self._space, rule, past.recorded, published[1:], seed, candidates)
+            published = [s for s in published if not self._space.contains(s)]
+        initial = published if initial is None else initial
         self._initial = list(initial)[: sweep.search.trials]
         self._most_searched = self._space.most_trials(sweep.search.trials, self._initial)
         tried = {record.setting for record in self.records if record.searched}
@@ -92,7 +111,7 @@ class TrialQueue:
         self._short_of_memory: set[int] = set()  # trials that exceeded their share of a GPU
         # A counter, because counting all records at every step would slow long sweeps down.
         self._searched = sum(record.searched for record in self.records)
-        self._finals = FinalistPlan(sweep, self.records)
+        self._finals = FinalistPlan(sweep, self.records, self._guide)
         self._encoders = EncoderPlan(sweep, self.records, past.trained_encoders)
         for record in self._unfinished:
             record.cut_off(record.history, time.time())
@@ -171,7 +190,7 @@ class TrialQueue:
             return None
         if not self._search_is_over:
             if not self._first:
-                return self._start("search", self._study.suggest(self._next_number), seed)
+                return self._start("search", self._suggest(), seed)
             setting = self._first.popleft()
             self._study.adopt(self._next_number, setting)
             role: Role = "baseline" if setting == self._initial[0] else "published"
@@ -182,6 +201,32 @@ class TrialQueue:
         if not remaining or remaining[0][1] not in self._encoders.ready:
             return None
         return self._start("finalist", *remaining[0])
+
+    def _suggest(self) -> Setting:
+        """The setting of the search's next trial."""
+        number = self._next_number
+        if self._guide is not None and self._searched < _MOST_GUIDED:
+            setting = self._guide.propose(self._search_records).setting
+            if setting is not None:
+                self._study.adopt(number, setting)
+                return setting
+        return self._study.suggest(number)
+
+    @property
+    def _nothing_to_gain(self) -> bool:
+        """Whether a guided search expects no untried setting to be better."""
+        if self._guide is None or self._first or self._searched >= _MOST_GUIDED:
+            return False
+        return self._guide.is_done(self._search_records)
+
+    @property
+    def least_gain(self) -> float:
+        """The expected gain below which a guided search ends; 0 for other searches."""
+        return self._guide.propose(self._search_records).least if self._guide else 0.0
+
+    @property
+    def _search_records(self) -> list[TrialRecord]:
+        return [record for record in self.records if record.searched]
 
     @property
     def exhausted(self) -> bool:
@@ -326,7 +371,7 @@ class TrialQueue:
         enough = self._searched >= self.sweep.search.trials or self._study.exhausted
         if self._is_at_noise or (enough and not self._first):
             return True
-        return self._lacking is not None
+        return self._lacking is not None or self._nothing_to_gain
 
     @property
     def _lacking(self) -> str | None:
@@ -341,9 +386,11 @@ class TrialQueue:
 
     def _remaining_finals(self) -> list[tuple[Setting, int]]:
         """The finalists' trials that have not started, decided when the search has ended."""
-        newly_decided = self._finals.decide([r for r in self.records if r.searched])
+        newly_decided = self._finals.decide(self._search_records)
         if newly_decided and self._searched < self._most_searched:
             self.ended_by = "stop_at_noise" if self._is_at_noise else self._lacking
+            if self.ended_by is None and self._nothing_to_gain:
+                self.ended_by = "sampler"
         return self._finals.remaining(self._encoders.failed)
 
     def _notify(self, record: TrialRecord) -> None:

@@ -95,6 +95,17 @@ class SweepFile(Section):
     reference: Literal["auto", "none"] = "auto"
     tracking: TrackingSection = TrackingSection()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _guided_trials_finish(cls, values: Any) -> Any:
+        """A guided search has few trials of a loss, so ASHA has nothing to compare."""
+        sections = values if isinstance(values, dict) else {}
+        search, scheduler = sections.get("search"), sections.get("scheduler", {})
+        guided = isinstance(search, dict) and search.get("sampler") == "guided"
+        if guided and isinstance(scheduler, dict) and "name" not in scheduler:
+            return {**sections, "scheduler": {**scheduler, "name": "none"}}
+        return values
+
     @model_validator(mode="after")
     def _each_loss_once(self) -> SweepFile:
         names = [section.name for section in self.losses]

@@ -77,7 +77,13 @@ class SearchSection(Section):
 
     Attributes:
         trials: Settings to try, the baseline and the published ones among them.
-        sampler: What proposes settings once the published ones were tried.
+        sampler: What proposes settings. ``tpe`` and ``random`` follow the published settings.
+            ``guided`` follows the baseline: it predicts from the temperatures of earlier sweeps and
+            of this one which setting is best, and ends the search when it expects no other to be
+            better. It needs one objective that a temperature affects, such as ``val_ece``,
+            ``val_nll`` or ``val_brier``; for others it is ``tpe``.
+        learn_from: What ``guided`` starts from: ``all``, the settings that come with calsweep and
+            the finished sweeps in the same storage; ``none``; or names of such sweeps.
         seed: Of all that is random: splits, weights, batches, proposals.
         objective: The validation metric to be lowered; or a function of your own, as
             ``package.module:function``, of probabilities and labels. Either with ``_scaled`` at its
@@ -99,6 +105,12 @@ class SearchSection(Section):
 
     trials: Count = 50
     sampler: str = "tpe"
+    learn_from: Annotated[
+        tuple[Name, ...],
+        Strict(False),
+        BeforeValidator(one_alone),
+        Field(min_length=1, max_length=MOST_ENTRIES),
+    ] = ("all",)
     seed: Annotated[int, Field(ge=0, le=_LARGEST_SEED)] = 0
     objective: Annotated[str, BeforeValidator(_joined)] = "val_ece"
     guard: Annotated[float, Field(ge=0, le=1)] = 0.01
@@ -130,7 +142,8 @@ class SchedulerSection(Section):
     """``scheduler``: what stops poor trials early.
 
     Attributes:
-        name: ``none`` lets all of them finish.
+        name: ``asha``, the default, or ``none``, the default of ``search.sampler: guided``: it lets
+            all trials finish.
         metric: Which trials of the same loss are compared by; ECE does not do, as it is lowest
             before training begins.
         grace_period: Epochs that every trial may run; by default a ninth of them.

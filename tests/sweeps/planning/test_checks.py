@@ -33,7 +33,7 @@ def losses(*sections: Any) -> dict[str, Any]:
             r"stop_at_noise = true is not allowed with search.objective = 'val_nll', .*val_ece",
         ),
         ({"scheduler": {"name": "asah"}}, r"did you mean 'asha'\?\); allowed: asha, none"),
-        ({"search": {"sampler": "tpee"}}, r"did you mean 'tpe'\?\); allowed: tpe, random"),
+        ({"search": {"sampler": "tpee"}}, r"did you mean 'tpe'\?\); allowed: guided, tpe, random"),
         ({"scheduler": {"metric": "val_auroc"}}, r"scheduler.metric = 'val_auroc'.*val_nll"),
         (
             {"losses": [{"name": "focal", "hyperparameters": {"lam": 1.0}}]},

@@ -1,0 +1,75 @@
+"""Write the table of recorded settings that a guided search starts from.
+
+    python -m benchmarks.tabular.priors benchmarks/tabular/*.yaml
+
+Prints CSV: for each setting of each recorded dataset, the mean over seeds of log(T / T of
+cross-entropy) and of the error as a share of cross-entropy's, both on the validation split.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import math
+import sys
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from benchmarks.tabular.curves import Trials, read_trials
+from sweeps.search.recorded import RecordedSetting, recorded_settings
+from sweeps.search.setting import BASELINE, Setting
+from sweeps.sweep_file.schema import SweepFile
+from trainables.contract.report import Entry
+
+
+def recorded(name: str, trials: Trials) -> list[RecordedSetting]:
+    """The settings of a recorded dataset whose trials reached the last epoch."""
+    last: dict[Setting, list[Entry]] = {}
+    known = list(trials)
+    epochs = max(len(history) for _, _, history in known)
+    for setting, _, history in known:
+        if len(history) == epochs:
+            last.setdefault(setting, []).append(history[-1])
+    log_t = {s: fmean(math.log(e["temperature"]) for e in each) for s, each in last.items()}
+    error = {s: fmean(e["val_error"] for e in each) for s, each in last.items()}
+    return [
+        RecordedSetting(
+            source=name,
+            loss=setting.loss,
+            hyperparameters=setting.hyperparameters,
+            log_ratio=round(log_t[setting] - log_t[BASELINE], 3),
+            error_ratio=round(error[setting] / error[BASELINE] - 1, 3),
+        )
+        for setting in last
+    ]
+
+
+def elsewhere(sweep: SweepFile) -> list[RecordedSetting]:
+    """The settings that come with calsweep, but for those on the same data as a recorded sweep."""
+    name = sweep.name.removeprefix("tabular-").replace("-", "_").removesuffix("_resnet")
+    return [e for e in recorded_settings() if e.source.removesuffix("_resnet") != name]
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("sweeps", nargs="+", type=Path, metavar="FILE")
+    arguments = parser.parse_args()
+    columns = ("source", "loss", "hyperparameters", "log_ratio", "error_ratio")
+    table = csv.writer(sys.stdout, lineterminator="\n")
+    table.writerow(columns)
+    for file in arguments.sweeps:
+        for each in recorded(file.stem, read_trials(file.with_suffix(".parquet"))):
+            rounded = {name: _rounded(value) for name, value in each.hyperparameters.items()}
+            values = {"hyperparameters": json.dumps(rounded, sort_keys=True)}
+            table.writerow([values.get(name, getattr(each, name)) for name in columns])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""A search that is guided by temperatures: which setting comes next, and when to end."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import optuna
+from optuna.exceptions import ExperimentalWarning
+from scipy.spatial.distance import cdist
+
+from sweeps.search.record import TrialRecord
+from sweeps.search.recorded import RecordedSetting
+from sweeps.search.rules import Rule
+from sweeps.search.setting import Setting
+from sweeps.search.setting_models import Places
+from sweeps.search.space import SearchSpace
+from sweeps.search.temperature_model import TemperatureModel, expected_objectives
+
+_LEAST_GUIDED: Final = 6  # trials before the search may end
+_LEAST_GAIN: Final = 0.2  # standard errors of the objective
+_SPACING: Final = 0.08  # share of a range; closer settings of a loss show much the same
+_CANDIDATES: Final = 64  # of each loss that has hyperparameters, a power of 2
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What to try next.
+
+    Attributes:
+        setting: The untried setting of the highest expected gain. None where all were tried, or
+            where the baseline ended without a temperature, so that nothing can be expected.
+        gain: By how much it is expected to lower the objective.
+        least: The gain below which it is not worth a trial.
+    """
+
+    setting: Setting | None
+    gain: float
+    least: float
+
+
+class Guide:
+    """Proposes settings from earlier datasets and this sweep's trials.
+
+    Args:
+        space: What is searched.
+        rule: What the sweep selects by.
+        earlier: Settings as they were on earlier datasets.
+        published: Settings that are candidates besides those spread over the ranges.
+        seed: Of these.
+        candidates: The candidates, instead of those.
+    """
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        rule: Rule,
+        earlier: Sequence[RecordedSetting],
+        published: Sequence[Setting],
+        seed: int,
+        candidates: Sequence[Setting] | None = None,
+    ) -> None:
+        self._places = Places(space.branches)
+        self._rule = rule
+        self._earlier = [
+            e for e in earlier if self._places.knows(Setting(e.loss, e.hyperparameters))
+        ]
+        found = [*published, *_spread(space, seed)] if candidates is None else candidates
+        self._candidates = [s for s in dict.fromkeys(found) if self._places.knows(s)]
+        self._last: tuple[tuple[int, int], Proposal] | None = None
+
+    def propose(self, records: Sequence[TrialRecord]) -> Proposal:
+        """What to try next.
+
+        Args:
+            records: The trials of the search so far, also those that are running.
+        """
+        ended = sum(record.state != "running" for record in records)
+        if self._last is None or self._last[0] != (len(records), ended):
+            self._last = (len(records), ended), self._proposal(records)
+        return self._last[1]
+
+    def is_done(self, records: Sequence[TrialRecord]) -> bool:
+        """Whether no untried setting is worth a trial."""
+        if len(records) < _LEAST_GUIDED:
+            return False
+        proposal = self.propose(records)
+        return proposal.gain < proposal.least
+
+    def expected(self, records: Sequence[TrialRecord]) -> dict[Setting, float]:
+        """The objective to expect of each setting that was tried."""
+        return expected_objectives(self._model(records), [r.setting for r in records])
+
+    def _apart_from(self, tried: Sequence[Setting]) -> list[Setting]:
+        """The candidates that are not close to a setting that was tried."""
+        known = self._places([setting for setting in tried if self._places.knows(setting)])
+        places = self._places(self._candidates)
+        same = places[:, 0][:, None] == known[:, 0]
+        distances = np.where(same, cdist(places[:, 1:], known[:, 1:]), np.inf)
+        nearest = distances.min(axis=1, initial=np.inf)
+        return [s for s, d in zip(self._candidates, nearest, strict=True) if d >= _SPACING]
+
+    def _model(self, records: Sequence[TrialRecord]) -> TemperatureModel:
+        return TemperatureModel(self._places, self._rule, self._earlier, records)
+
+    def _proposal(self, records: Sequence[TrialRecord]) -> Proposal:
+        busy = {record.loss for record in records if record.state == "running"}
+        left = self._apart_from([record.setting for record in records])
+        # What a running trial shows will say much of its loss.
+        wanted = [setting for setting in left if setting.loss not in busy] or left
+        model = self._model(records)
+        least = _LEAST_GAIN * model.baseline.noise if model.baseline.finished else 0.0
+        if not wanted or (_baseline_has_ended(records) and not model.baseline.finished):
+            return Proposal(None, 0.0, least)
+        finished = [r.setting for r in records if r.state != "failed"]
+        best = min(expected_objectives(model, finished).values())
+        gains = model.gain(model.belief(wanted), best)
+        first = int(np.argmax(gains))
+        return Proposal(wanted[first], float(gains[first]), least)
+
+
+def _baseline_has_ended(records: Sequence[TrialRecord]) -> bool:
+    """Whether the baseline has ended, in whatever way."""
+    return any(r.role == "baseline" and r.state != "running" for r in records)
+
+
+def _spread(space: SearchSpace, seed: int) -> list[Setting]:
+    """Settings of every loss that has hyperparameters, spread by a Sobol sequence."""
+    found = []
+    for loss, branch in space.branches.items():
+        if not branch:
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            sampler = optuna.samplers.QMCSampler(
+                seed=seed, scramble=True, warn_asynchronous_seeding=False
+            )
+        study = optuna.create_study(sampler=sampler)
+        for _ in range(_CANDIDATES):
+            trial = study.ask(branch)
+            study.tell(trial, 0.0)
+            found.append(Setting(loss, trial.params | space.fixed[loss]))
+    return found

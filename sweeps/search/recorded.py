@@ -1,0 +1,48 @@
+"""Settings that were trained on recorded datasets: how each compares with cross-entropy there."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+
+@dataclass(frozen=True)
+class RecordedSetting:
+    """A setting on one dataset, the mean over its seeds.
+
+    Attributes:
+        source: Name of the dataset or sweep.
+        loss: Name of the loss.
+        hyperparameters: Its hyperparameters.
+        log_ratio: log(T / T of cross-entropy), T being the temperature fitted on the validation
+            split.
+        error_ratio: Validation error as a share of cross-entropy's, minus 1.
+        weight: How much it counts: the variance of its noise is divided by this.
+    """
+
+    source: str
+    loss: str
+    hyperparameters: dict[str, Any]
+    log_ratio: float
+    error_ratio: float
+    weight: float = 1.0
+
+
+@cache
+def recorded_settings() -> tuple[RecordedSetting, ...]:
+    """All that come with calsweep; ``python -m benchmarks.tabular.priors`` writes them."""
+    text = (files(__package__) / "recorded_settings.csv").read_text(encoding="utf-8")
+    return tuple(
+        RecordedSetting(
+            source=row["source"],
+            loss=row["loss"],
+            hyperparameters=json.loads(row["hyperparameters"]),
+            log_ratio=float(row["log_ratio"]),
+            error_ratio=float(row["error_ratio"]),
+        )
+        for row in csv.DictReader(text.splitlines())
+    )

@@ -1,0 +1,170 @@
+"""Gaussian processes over settings: what is known of some says what to expect of others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from optuna.distributions import BaseDistribution, CategoricalDistribution
+from scipy.spatial.distance import cdist
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import Kernel
+
+from search_spaces import available_search_spaces, search_space
+from sweeps.search.setting import Setting
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+REFERENCE: Final = -1.0  # in place of a loss's number: the baseline, from which all losses differ
+_LENGTH: Final = 0.3  # share of a range over which two settings of a loss become unlike
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A normal distribution for each of S settings.
+
+    Attributes:
+        mean: Means, (S,).
+        sd: Standard deviations, (S,).
+    """
+
+    mean: Array
+    sd: Array
+
+
+class Places:
+    """Settings as rows of numbers: the loss, then each hyperparameter as a share of its range.
+
+    Ranges are those of the loss's own search space, so a place does not depend on how a sweep
+    narrows them. A custom loss has the ranges of the sweep.
+
+    Args:
+        branches: Loss → hyperparameter → distribution, of the sweep.
+    """
+
+    def __init__(self, branches: Mapping[str, Mapping[str, BaseDistribution]]) -> None:
+        own = {loss: search_space(loss) for loss in branches if loss in available_search_spaces()}
+        self._branches = {
+            loss: {**branch, **own.get(loss, {})} for loss, branch in branches.items()
+        }
+        self._numbers = {loss: number for number, loss in enumerate(sorted(self._branches))}
+        self.width = 1 + max((_width(branch) for branch in self._branches.values()), default=0)
+
+    def knows(self, setting: Setting) -> bool:
+        """Whether a setting has a place: its loss is searched, and it has all hyperparameters."""
+        branch = self._branches.get(setting.loss)
+        return branch is not None and branch.keys() <= setting.hyperparameters.keys()
+
+    def __call__(self, settings: Sequence[Setting]) -> Array:
+        """The places of settings that are known, (S, width)."""
+        found = np.zeros((len(settings), self.width))
+        for row, setting in zip(found, settings, strict=True):
+            place = _place(self._branches[setting.loss], setting.hyperparameters)
+            row[0] = self._numbers[setting.loss]
+            row[1 : 1 + len(place)] = place
+        return found
+
+
+class SettingKernel(Kernel):  # type: ignore[misc]
+    """Covariance of two settings, each a row of (feature f, doubt d, loss, place u).
+
+    common² + scale² f f' + [same loss] · (offset² + d d' + slope² u·u' + local² exp(−‖u−u'‖²/2ℓ²))
+
+    The arguments are standard deviations: of what all settings share, of the factor of the feature,
+    and within a loss of an offset, a slope and a smooth residual.
+    """
+
+    def __init__(
+        self,
+        common: float = 0.0,
+        scale: float = 0.0,
+        offset: float = 0.0,
+        slope: float = 0.0,
+        local: float = 0.0,
+    ) -> None:
+        self.common = common
+        self.scale = scale
+        self.offset = offset
+        self.slope = slope
+        self.local = local
+
+    def __call__(self, a: Array, b: Array | None = None, eval_gradient: bool = False) -> Any:
+        """Covariances, (N, M). There are no gradients, because nothing is fitted."""
+        b = a if b is None else b
+        same = (a[:, 2][:, None] == b[:, 2]) & (b[:, 2] != REFERENCE)
+        near = np.exp(-cdist(a[:, 3:], b[:, 3:], "sqeuclidean") / (2 * _LENGTH**2))
+        within = (
+            self.offset**2
+            + np.outer(a[:, 1], b[:, 1])
+            + self.slope**2 * (a[:, 3:] @ b[:, 3:].T)
+            + self.local**2 * near
+        )
+        return self.common**2 + self.scale**2 * np.outer(a[:, 0], b[:, 0]) + same * within
+
+    def diag(self, a: Array) -> Array:
+        """Variances, (N,)."""
+        within = (
+            self.offset**2
+            + a[:, 1] ** 2
+            + self.slope**2 * np.square(a[:, 3:]).sum(axis=1)
+            + self.local**2
+        )
+        found: Array = (
+            self.common**2 + self.scale**2 * a[:, 0] ** 2 + (a[:, 2] != REFERENCE) * within
+        )
+        return found
+
+    def is_stationary(self) -> bool:
+        """No: sizes of features count, not only differences."""
+        return False
+
+
+def rows_of(places: Array, feature: Array | float = 0.0, doubt: Array | float = 0.0) -> Array:
+    """Rows of a :class:`SettingKernel`, (S, 2 + width)."""
+    columns = [np.broadcast_to(np.asarray(c, dtype=float), len(places)) for c in (feature, doubt)]
+    return np.column_stack([*columns, places])
+
+
+def posterior(kernel: Kernel, rows: Array, values: Array, variances: Array, wanted: Array) -> Guess:
+    """What a Gaussian process of mean zero predicts.
+
+    Args:
+        kernel: Its covariance.
+        rows: Observed rows, (N, D); N may be 0.
+        values: What was observed there, (N,).
+        variances: Variance of the noise of each, (N,).
+        wanted: Rows to predict, (S, D).
+    """
+    if not len(rows):
+        return Guess(np.zeros(len(wanted)), np.sqrt(kernel.diag(wanted)))
+    process = GaussianProcessRegressor(kernel, alpha=variances + 1e-9, optimizer=None)
+    return Guess(*process.fit(rows, values).predict(wanted, return_std=True))
+
+
+def _place(branch: Mapping[str, BaseDistribution], values: Mapping[str, Any]) -> list[float]:
+    place: list[float] = []
+    for name, distribution in branch.items():
+        if isinstance(distribution, CategoricalDistribution):
+            place += [float(values[name] == choice) for choice in distribution.choices]
+        else:
+            place.append(_share(distribution, float(values[name])))
+    return place
+
+
+def _share(distribution: Any, value: float) -> float:
+    """Where a value lies in its range, from 0 to 1; values outside are beyond these."""
+    low, high = distribution.low, distribution.high
+    if high == low:
+        return 0.0
+    if distribution.log:
+        low, high, value = math.log(low), math.log(high), math.log(max(value, low / 10))
+    return float((value - low) / (high - low))
+
+
+def _width(branch: Mapping[str, BaseDistribution]) -> int:
+    return sum(
+        len(d.choices) if isinstance(d, CategoricalDistribution) else 1 for d in branch.values()
+    )

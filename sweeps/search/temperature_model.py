@@ -1,0 +1,325 @@
+"""What to expect of a setting: its temperature, its error, and so its objective.
+
+A network's fitted temperature T says in which direction its confidence is wrong, and how far. For a
+setting s, log(T_s / T_CE) is similar on all datasets, T_CE being cross-entropy's temperature. So
+the baseline's temperature, records of other datasets and the trials so far predict log T_s. The
+objective is a line in |log T| (in its square for NLL and Brier score), plus what remains. The error
+is predicted like log T, for the guard.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from scipy.stats import norm
+
+from sweeps.search.record import TrialRecord
+from sweeps.search.recorded import RecordedSetting
+from sweeps.search.rules import Rule
+from sweeps.search.setting import BASELINE, Setting
+from sweeps.search.setting_models import (
+    REFERENCE,
+    Array,
+    Guess,
+    Places,
+    SettingKernel,
+    posterior,
+    rows_of,
+)
+from trainables.contract.metric_names import MetricName
+
+# Standard deviations of the highest likelihood on digits, Fashion-MNIST and CIFAR-10, each
+# predicted from the other two.
+_RATIO_ELSEWHERE: Final = SettingKernel(offset=0.3, slope=1.0, local=0.3)
+_RATIO_HERE: Final = SettingKernel(common=0.4, scale=0.45, offset=0.05, slope=0.2, local=0.2)
+_RATIO_NOISE: Final = 0.1  # between datasets
+_ERROR_ELSEWHERE: Final = SettingKernel(offset=0.1, slope=0.1, local=0.1)
+_ERROR_HERE: Final = SettingKernel(scale=0.45, offset=0.05, local=0.02)
+_ERROR_NOISE: Final = 0.06  # between datasets
+_OBJECTIVE: Final = SettingKernel(scale=0.5, offset=0.15, local=0.1)
+
+_LEAST_NOISE: Final = 0.03  # of a measured log T: what seeds differ by
+_EARLY_NOISE: Final = 0.15  # of a log ratio that was measured before the last epoch
+_USUAL_LOG_T: Final = 0.3  # of cross-entropy
+_USUAL_ERROR: Final = 0.2
+_USUAL_OBJECTIVE: Final = 0.1
+_LEAST_ERROR: Final = 1e-3
+_MOST_ERROR_RATIO: Final = 0.3  # a network that failed to learn says nothing of its neighbours
+_95_PERCENT: Final = 2 * 1.96  # width of an interval in standard deviations
+
+
+class Baseline:
+    """What the cross-entropy baseline has shown; before it has finished, what is usual.
+
+    Attributes:
+        finished: Whether it has finished.
+        log_t: Its log T.
+        error: Its validation error.
+        objective: Its objective.
+        level: The objective after temperature scaling, or the objective where that is lower.
+        error_noise: Standard deviation of the error.
+        noise: The same of the objective: of other samples, and a twentieth of it for other seeds.
+
+    Args:
+        records: The trials of the search.
+        objective: The sweep's.
+    """
+
+    def __init__(self, records: Sequence[TrialRecord], objective: MetricName) -> None:
+        found = [r for r in records if r.role == "baseline" and r.state == "finished"]
+        history = [entry for r in found for entry in r.history if entry.get("temperature", 0) > 0]
+        last: Mapping[str, float] = history[-1] if history else {}
+        self._history = {int(entry["epoch"]): entry for entry in history}
+        self.finished = bool(history)
+        self.log_t = math.log(last["temperature"]) if history else _USUAL_LOG_T
+        self.error = max(last.get("val_error", _USUAL_ERROR), _LEAST_ERROR)
+        self.objective = last.get(str(objective), _USUAL_OBJECTIVE)
+        self.level = min(self.objective, last.get(f"{objective}_scaled", self.objective / 5))
+        self.error_noise = _sd(last, MetricName("error", "val")) or 0.01
+        noise = _sd(last, objective) or 0.15 * self.level + 0.002
+        self.noise = math.hypot(noise, 0.05 * self.objective)
+
+    def after(self, epoch: int) -> Mapping[str, float] | None:
+        """Its metrics after an epoch; None if its temperature was not fitted then."""
+        return self._history.get(epoch)
+
+    @property
+    def temperature_noise(self) -> float:
+        """Standard deviation of a measured log T, by the number of wrong predictions."""
+        if not self.finished:
+            return 10.0
+        samples = self.error * (1 - self.error) / self.error_noise**2
+        return max(_LEAST_NOISE, 0.35 / math.sqrt(max(samples * self.error, 1.0)))
+
+
+@dataclass(frozen=True)
+class Belief:
+    """What to expect of S settings.
+
+    Attributes:
+        log_t: log T.
+        in_guard: Probability that the true error respects the guard, (S,).
+        places: Where the settings lie, (S, width).
+    """
+
+    log_t: Guess
+    in_guard: Array
+    places: Array
+
+
+class TemperatureModel:
+    """The three processes, given the trials so far.
+
+    Args:
+        places: Of the sweep's settings.
+        rule: What it selects by.
+        earlier: Settings as they were on earlier datasets.
+        records: The trials of the search so far, also those that are running.
+    """
+
+    def __init__(
+        self,
+        places: Places,
+        rule: Rule,
+        earlier: Sequence[RecordedSetting],
+        records: Sequence[TrialRecord],
+    ) -> None:
+        self._places = places
+        self._rule = rule
+        self._objective = MetricName.parse(rule.objective)
+        self._earlier = earlier
+        self.baseline = Baseline(records, self._objective)
+        self._observe(records)
+
+    def _observe(self, records: Sequence[TrialRecord]) -> None:
+        """What the trials that have a temperature show, relative to the baseline."""
+        self._settings: list[Setting] = []
+        rows: list[tuple[float, float, float, bool]] = []
+        for record in records:
+            entry, base = record.outcome, self.baseline.after(record.epochs)
+            if base is None or not self._places.knows(record.setting):
+                continue
+            if not entry.get("temperature", 0) > 0:
+                continue
+            done = record.state == "finished"
+            error = entry["val_error"] / max(base["val_error"], _LEAST_ERROR) - 1
+            self._settings.append(record.setting)
+            rows.append(
+                (
+                    math.log(entry["temperature"] / base["temperature"]),
+                    min(error, _MOST_ERROR_RATIO),
+                    entry.get(str(self._objective), math.nan) if done else math.nan,
+                    done,
+                )
+            )
+        columns = np.array(rows, dtype=float).reshape(-1, 4).T
+        self._ratios, self._errors, self._objectives, done_ = columns
+        self._done = done_ == 1
+
+    def knows(self, setting: Setting) -> bool:
+        """Whether a setting has a place."""
+        return self._places.knows(setting)
+
+    def belief(self, settings: Sequence[Setting]) -> Belief:
+        """What to expect of settings that have a place."""
+        return Belief(self._log_t(settings), self._in_guard(settings), self._places(settings))
+
+    def objective(self, belief: Belief) -> Guess:
+        """The objective of settings, whose temperature is uncertain."""
+        level, slope = self.baseline.level, self._slope
+        feature, spread = self._feature(belief.log_t), self._spread(belief.log_t)
+        rest = self._rest(belief.places, feature)
+        return Guess(level + slope * feature + rest.mean, np.hypot(rest.sd, slope * spread))
+
+    def gain(self, belief: Belief, best: float) -> Array:
+        """By how much each setting is expected to improve on the best objective so far, (S,).
+
+        The expectation is over log T, by Gauss–Hermite quadrature, and over what remains. A setting
+        that breaks the guard improves nothing.
+        """
+        found = np.zeros(len(belief.places))
+        nodes, weights = np.polynomial.hermite_e.hermegauss(9)
+        for node, weight in zip(nodes, weights / weights.sum(), strict=True):
+            log_t = belief.log_t.mean + node * belief.log_t.sd
+            known = Belief(Guess(log_t, np.zeros_like(log_t)), belief.in_guard, belief.places)
+            objective = self.objective(known)
+            found += weight * _expected_excess(best - objective.mean, objective.sd)
+        return found * belief.in_guard
+
+    def _log_t(self, settings: Sequence[Setting]) -> Guess:
+        """Log T. The baseline's is measured with noise too, and each trial says something of it."""
+        both = [*self._settings, *settings]
+        elsewhere = self._elsewhere(
+            _RATIO_ELSEWHERE, _RATIO_NOISE, [e.log_ratio for e in self._earlier], both
+        )
+        rows = rows_of(self._places(both), elsewhere.mean, elsewhere.sd)
+        reference = np.zeros((1, rows.shape[1]))
+        reference[0, 2] = REFERENCE
+        count, noise = len(self._settings), self.baseline.temperature_noise
+        differences = self._ratios - elsewhere.mean[:count]
+        early = np.where(self._done, noise, math.hypot(noise, _EARLY_NOISE))
+        found = posterior(
+            _RATIO_HERE,
+            np.concatenate([reference, rows[:count]]),
+            np.concatenate([[0.0], differences]) + self.baseline.log_t - _USUAL_LOG_T,
+            np.concatenate([[noise], early]) ** 2,
+            rows[count:],
+        )
+        return Guess(found.mean + elsewhere.mean[count:] + _USUAL_LOG_T, found.sd)
+
+    def _in_guard(self, settings: Sequence[Setting]) -> Array:
+        both = [*self._settings, *settings]
+        ratios = [min(e.error_ratio, _MOST_ERROR_RATIO) for e in self._earlier]
+        elsewhere = self._elsewhere(_ERROR_ELSEWHERE, _ERROR_NOISE, ratios, both)
+        rows = rows_of(self._places(both), elsewhere.mean, elsewhere.sd)
+        count = len(self._settings)
+        noise = np.full(count, self.baseline.error_noise / self.baseline.error)
+        differences = self._errors - elsewhere.mean[:count]
+        found = posterior(_ERROR_HERE, rows[:count], differences, noise**2, rows[count:])
+        allowed = self._rule.guard / self.baseline.error
+        chance: Array = norm.cdf((allowed - found.mean - elsewhere.mean[count:]) / found.sd)
+        return chance
+
+    def _elsewhere(
+        self, kernel: SettingKernel, noise: float, values: list[float], settings: list[Setting]
+    ) -> Guess:
+        """What earlier datasets say of settings."""
+        known = [Setting(e.loss, e.hyperparameters) for e in self._earlier]
+        variances = np.array([noise**2 / e.weight for e in self._earlier])
+        rows, wanted = (rows_of(self._places(each)) for each in (known, settings))
+        return posterior(kernel, rows, np.array(values), variances, wanted)
+
+    def _rest(self, places: Array, feature: Array) -> Guess:
+        """What the objective differs by from the line, of settings with such features."""
+        finite = np.isfinite(self._objectives)
+        settings = [s for s, known in zip(self._settings, finite, strict=True) if known]
+        ratios = self._ratios[finite]
+        own = Guess(ratios + self.baseline.log_t, np.zeros_like(ratios))
+        level, slope, unit = self.baseline.level, self._slope, self.baseline.objective
+        differences = self._objectives[finite] - level - slope * self._feature(own)
+        found = posterior(
+            _OBJECTIVE,
+            rows_of(self._places(settings), self._feature(own) * slope / unit),
+            differences / unit,
+            np.full(len(settings), (self.baseline.noise / unit) ** 2),
+            rows_of(places, feature * slope / unit),
+        )
+        return Guess(unit * found.mean, unit * found.sd)
+
+    @property
+    def _is_calibration_error(self) -> bool:
+        return self._objective.metric.endswith("ece")
+
+    @property
+    def _slope(self) -> float:
+        """By how much the objective rises with the feature, before trials have shown it."""
+        error, log_t = self.baseline.error, abs(self.baseline.log_t)
+        power = 1 if self._is_calibration_error else 2
+        usual = (0.02 + 1.2 * error * (1 - error)) / power
+        if log_t < 0.15:  # too little to tell
+            return usual
+        return max(usual / 4, (self.baseline.objective - self.baseline.level) / log_t**power)
+
+    def _feature(self, log_t: Guess) -> Array:
+        """The mean of |log T|, or of its square."""
+        return _mean_magnitude(log_t) if self._is_calibration_error else _mean_square(log_t)
+
+    def _spread(self, log_t: Guess) -> Array:
+        """Standard deviation of |log T|, or of its square."""
+        if self._is_calibration_error:
+            return np.sqrt(np.maximum(_mean_square(log_t) - _mean_magnitude(log_t) ** 2, 0.0))
+        return np.sqrt(4 * log_t.mean**2 * log_t.sd**2 + 2 * log_t.sd**4)
+
+
+def expected_objectives(
+    model: TemperatureModel, settings: Sequence[Setting]
+) -> dict[Setting, float]:
+    """The objective to expect of settings: p · theirs + (1 − p) · the baseline's.
+
+    p is the probability that a setting respects the guard; one that breaks it leaves the baseline.
+
+    Args:
+        model: What is known.
+        settings: Those of them that have no place are left out.
+    """
+    known = [s for s in dict.fromkeys(settings) if model.knows(s)]
+    expected = {BASELINE: model.baseline.objective}
+    if known:
+        belief = model.belief(known)
+        own = model.objective(belief).mean
+        without = np.maximum(own, model.baseline.objective)
+        mixed = belief.in_guard * own + (1 - belief.in_guard) * without
+        expected |= dict(zip(known, mixed.tolist(), strict=True))
+    return expected
+
+
+def _sd(entry: Mapping[str, float], metric: MetricName) -> float | None:
+    """Standard deviation of a metric by its interval, or by what a calibrated model would show."""
+    half = entry.get(metric.with_statistic("high"), math.nan)
+    half -= entry.get(metric.with_statistic("low"), math.nan)
+    if math.isnan(half):
+        half = 2 * entry.get(metric.with_statistic("calibrated_high"), math.nan)
+        half -= 2 * entry.get(metric.with_statistic("calibrated"), math.nan)
+    return half / _95_PERCENT if half > 0 else None
+
+
+def _expected_excess(mean: Array, sd: Array) -> Array:
+    """E max(X, 0) of normal X."""
+    sd = np.maximum(sd, 1e-12)
+    found: Array = mean * norm.cdf(mean / sd) + sd * norm.pdf(mean / sd)
+    return found
+
+
+def _mean_magnitude(x: Guess) -> Array:
+    """E|X| of normal X."""
+    sd = np.maximum(x.sd, 1e-12)
+    found: Array = 2 * sd * norm.pdf(x.mean / sd) + x.mean * (2 * norm.cdf(x.mean / sd) - 1)
+    return found
+
+
+def _mean_square(x: Guess) -> Array:
+    return x.mean**2 + x.sd**2

@@ -1,0 +1,105 @@
+"""What a guided search learns from the finished sweeps of its storage."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from statistics import fmean
+from typing import Final
+
+from sweeps.errors import UserError
+from sweeps.search.entries import Entry
+from sweeps.search.record import TrialRecord, known_fields
+from sweeps.search.recorded import RecordedSetting, recorded_settings
+from sweeps.search.rules import GUIDED
+from sweeps.search.setting import BASELINE, Setting
+from sweeps.store.stored_sweeps import readable_sweeps
+from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.schema import SweepFile
+from trainables.files.storage import Folder
+
+logger = logging.getLogger("calsweep")
+RECORDED: Final = "recorded_settings.json"
+_SAME_MODEL: Final = 4.0  # what a setting counts that was trained with the same model
+
+
+def recorded_for(sweep: SweepFile, storage: str) -> list[RecordedSetting]:
+    """The settings that a new sweep starts from: see ``search.learn_from``.
+
+    Args:
+        sweep: The new sweep, with its model.
+        storage: Path or URI of the sweep store.
+
+    Raises:
+        UserError: A sweep that is named does not exist or has not finished.
+    """
+    names = sweep.search.learn_from
+    if sweep.search.sampler != GUIDED or names == ("none",):
+        return []
+    if names != ("all",):
+        return [each for name in names for each in _of_named(name, storage, sweep.model.name)]
+    found = list(recorded_settings())
+    for store, earlier in readable_sweeps(storage):
+        if store.name != sweep.name and store.load_answer() is not None:
+            found += _of_sweep(earlier, store, sweep.model.name)
+    return found
+
+
+def recorded_files(settings: Sequence[RecordedSetting]) -> dict[str, bytes]:
+    """What a sweep's folder keeps of them, so that a resumed sweep has the same."""
+    text = json.dumps([asdict(setting) for setting in settings])
+    return {RECORDED: text.encode()} if settings else {}
+
+
+def read_recorded(folder: Folder) -> list[RecordedSetting]:
+    """What :func:`recorded_files` keeps; nothing where it is damaged."""
+    if not folder.exists(RECORDED):
+        return []
+    try:
+        kept = json.loads(folder.read(RECORDED))
+        return [RecordedSetting(**known_fields(RecordedSetting, values)) for values in kept]
+    except (ValueError, TypeError):
+        logger.warning("%s/%s is damaged; the sweep continues without", folder.uri, RECORDED)
+        return []
+
+
+def settings_of(source: str, records: Sequence[TrialRecord]) -> Iterator[RecordedSetting]:
+    """The settings of a sweep whose temperatures are known, each the mean over its seeds."""
+    groups: dict[Setting, list[Entry]] = {}
+    for record in records:
+        if record.state == "finished" and record.outcome.get("temperature", 0) > 0:
+            groups.setdefault(record.setting, []).append(record.outcome)
+    if BASELINE not in groups:
+        return
+    log_t = {s: fmean(math.log(e["temperature"]) for e in each) for s, each in groups.items()}
+    error = {s: fmean(e["val_error"] for e in each) for s, each in groups.items()}
+    for setting in groups:
+        yield RecordedSetting(
+            source=source,
+            loss=setting.loss,
+            hyperparameters=setting.hyperparameters,
+            log_ratio=log_t[setting] - log_t[BASELINE],
+            error_ratio=error[setting] / error[BASELINE] - 1 if error[BASELINE] else 0.0,
+        )
+
+
+def _of_named(name: str, storage: str, model: str) -> list[RecordedSetting]:
+    store = SweepStore(storage, name)
+    try:
+        earlier = store.load_sweep()
+    except UserError as error:
+        raise UserError(f"search.learn_from: {error}; allowed besides: all, none") from None
+    if store.load_answer() is None:
+        raise UserError(
+            f"search.learn_from = {name!r}: this sweep has not finished; allowed: all, none, or "
+            "names of finished sweeps"
+        )
+    return _of_sweep(earlier, store, model)
+
+
+def _of_sweep(earlier: SweepFile, store: SweepStore, model: str) -> list[RecordedSetting]:
+    weight = _SAME_MODEL if earlier.model.name == model else 1.0
+    return [replace(each, weight=weight) for each in settings_of(store.name, store.load_records())]
