@@ -1,12 +1,13 @@
-"""The pictures of docs/concepts.md, made from real runs: python -m website.pictures [NAME ...].
+"""The pictures of the docs, made from real runs: python -m website.pictures [NAME ...].
 
 They lie in docs/pictures and are made anew by hand, as the runs take minutes: ``alone`` trains on
-scikit-learn's digits, ``choice`` runs the quickstart (or reads it from CALSWEEP_STORAGE), and
-``intervals`` trains on Fashion-MNIST, in ./data or in the folder that DATA names.
+scikit-learn's digits, ``choice`` runs the quickstart (or reads it from CALSWEEP_STORAGE), ``search``
+replays recorded trials, and ``intervals`` trains on Fashion-MNIST, in ./data or in the folder that DATA names.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from pathlib import Path
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from trainables.data.core.base import Split
 
 FOLDER: Final = Path(__file__).parents[1] / "docs/pictures"
+_TABULAR: Final = Path(__file__).parents[1] / "benchmarks/tabular"
+_GUIDED: Final = ("search.sampler=guided", "scheduler.name=none")
 _BLUE, _RED, _GREY = "#0072B2", "#D55E00", "#8a8f98"
 DRAWS, SAMPLES = 40, 500
 
@@ -64,6 +67,40 @@ def choice() -> None:
     _save(result.plot_curves(), "stops")
     _save(result.plot_search(), "chooses")
     print(result)
+
+
+def search() -> None:
+    """Log T against γ on a recorded dataset, and where a guided search went."""
+    from benchmarks.tabular.curves import Curves, read_trials
+    from benchmarks.tabular.priors import elsewhere
+    from benchmarks.tabular.replay import replay, with_values
+    from sweeps.search.space import SearchSpace
+    from sweeps.sweep_file.loading import load_sweep
+
+    losses = ("focal", "dual_focal", "inverse_focal")
+    file = _TABULAR / "fashion_mnist.yaml"
+    sweep = with_values(load_sweep(str(file)), [f"losses=[{', '.join(losses)}]", *_GUIDED])
+    curves = Curves(read_trials(file.with_suffix(".parquet")), SearchSpace(load_sweep(str(file))))
+    records = replay(sweep, curves, 10, (0, 1, 2), recorded=elsewhere(sweep))
+    tried = [r for r in records if r.searched]
+    figure = Figure(figsize=(7.2, 3.0), layout="constrained")
+    axis = figure.subplots()
+    for loss, color in zip(losses, (_BLUE, _RED, "#009E73"), strict=True):
+        known = sorted(
+            (s.hyperparameters["gamma"], math.log(curves.history(s, 0)[-1]["temperature"]))
+            for s in curves.settings
+            if s.loss == loss
+        )
+        axis.plot(*zip(*known, strict=True), "-o", color=color, markersize=3, label=loss)
+    for number, record in enumerate(tried):
+        place = record.hyperparameters.get("gamma", 0.0), math.log(record.outcome["temperature"])
+        axis.plot(*place, "o", markersize=9, fillstyle="none", color="black")
+        axis.annotate(str(number + 1), place, (5, 4), textcoords="offset points")
+    axis.axhline(0, color=_GREY, linewidth=1)
+    axis.set(xlabel="γ", ylabel="log T")
+    axis.legend(frameon=False)
+    _save(figure, "search")
+    print([(r.label, round(math.log(r.outcome["temperature"]), 2)) for r in tried])
 
 
 def intervals() -> None:
@@ -145,7 +182,7 @@ def _save(figure: Figure, name: str) -> None:
         figure.savefig(FOLDER / f"{name}.svg", format="svg", metadata={"Date": None})
 
 
-MAKERS: Final = {"alone": alone, "choice": choice, "intervals": intervals}
+MAKERS: Final = {"alone": alone, "choice": choice, "search": search, "intervals": intervals}
 
 if __name__ == "__main__":
     for each in sys.argv[1:] or MAKERS:

@@ -169,6 +169,7 @@ training:                # the same for all trials; left out, it is as usual for
 
 search:
   trials: {trials}             # settings to try, the published ones first
+  # sampler: guided      # few trials: predicts which setting is best, and ends by itself
   objective: val_ece     # what is to be low; `calsweep metrics` lists all, each also with _scaled
   guard: 0.01            # how much more validation error than the baseline's is allowed
   # max_hours: 8         # of the whole sweep; also max_epochs and max_gpu_hours

@@ -197,8 +197,7 @@ class TemperatureModel:
             _RATIO_ELSEWHERE, _RATIO_NOISE, [e.log_ratio for e in self._earlier], both
         )
         rows = rows_of(self._places(both), elsewhere.mean, elsewhere.sd)
-        reference = np.zeros((1, rows.shape[1]))
-        reference[0, 2] = REFERENCE
+        reference = rows_of(self._reference)
         count, noise = len(self._settings), self.baseline.temperature_noise
         differences = self._ratios - elsewhere.mean[:count]
         early = np.where(self._done, noise, math.hypot(noise, _EARLY_NOISE))
@@ -237,18 +236,26 @@ class TemperatureModel:
         """What the objective differs by from the line, of settings with such features."""
         finite = np.isfinite(self._objectives)
         settings = [s for s, known in zip(self._settings, finite, strict=True) if known]
-        ratios = self._ratios[finite]
-        own = Guess(ratios + self.baseline.log_t, np.zeros_like(ratios))
+        log_t = np.array([0.0, *self._ratios[finite]]) + self.baseline.log_t  # the baseline's first
+        values = np.array([self.baseline.objective, *self._objectives[finite]])
+        known = self._feature(Guess(log_t, np.zeros_like(log_t)))
         level, slope, unit = self.baseline.level, self._slope, self.baseline.objective
-        differences = self._objectives[finite] - level - slope * self._feature(own)
+        observed = np.concatenate([self._reference, self._places(settings)])
         found = posterior(
             _OBJECTIVE,
-            rows_of(self._places(settings), self._feature(own) * slope / unit),
-            differences / unit,
-            np.full(len(settings), (self.baseline.noise / unit) ** 2),
+            rows_of(observed, known * slope / unit),
+            (values - level - slope * known) / unit,
+            np.full(len(values), (self.baseline.noise / unit) ** 2),
             rows_of(places, feature * slope / unit),
         )
         return Guess(unit * found.mean, unit * found.sd)
+
+    @property
+    def _reference(self) -> Array:
+        """The baseline's place, (1, width)."""
+        found = np.zeros((1, self._places.width))
+        found[0, 0] = REFERENCE
+        return found
 
     @property
     def _is_calibration_error(self) -> bool:
