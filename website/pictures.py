@@ -1,8 +1,9 @@
 """The pictures of the docs, made from real runs: python -m website.pictures [NAME ...].
 
 They lie in docs/pictures and are made anew by hand, as the runs take minutes: ``alone`` trains on
-scikit-learn's digits, ``choice`` runs the quickstart (or reads it from CALSWEEP_STORAGE), ``search``
-replays recorded trials, and ``intervals`` trains on Fashion-MNIST, in ./data or in the folder that DATA names.
+scikit-learn's digits, ``choice`` runs the quickstart (or reads it from CALSWEEP_STORAGE),
+``search`` replays recorded trials, and ``intervals`` trains on Fashion-MNIST, in ./data or in the
+folder that DATA names.
 """
 
 from __future__ import annotations
