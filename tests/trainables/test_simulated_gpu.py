@@ -1,0 +1,85 @@
+"""All that is trained or computed, on a simulated GPU: see tests/harness/simulated_gpu.py."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.harness.on_simulated_gpu import cases
+from trainables.losses import available_losses
+from trainables.posthoc import available_posthoc
+
+# Steps of an epoch are 3, for pixels 4.
+_SYNCHRONISED = {
+    # Ranks are computed on the CPU in a fixed order, so that a resumed training repeats them.
+    "loss r_aurc": 1 + 2 * 3,
+    # The number of pixels that are not ignored is read in each step.
+    "pixels": 1 + 4,
+}
+_PLANTED = """
+import json, sys, torch
+from tests.harness.simulated_gpu import DEVICE, simulated_gpu
+library = torch.library.Library("planted", "DEF")
+library.define("double(Tensor x) -> Tensor")
+library.impl("double", lambda x: 2 * x, "CPU")
+for statement in json.loads(sys.argv[1]):
+    error = ""
+    with simulated_gpu() as gpu:
+        x = torch.arange(6.0, device=DEVICE)
+        try:
+            eval(statement)
+        except RuntimeError as raised:
+            error = str(raised)
+    print(json.dumps([gpu.synchronisations.total(), sorted(gpu.without_kernel), error]))
+"""
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, dict[str, Any]]:
+    """What came of all components, by name; a process of its own has run them."""
+    command = [sys.executable, "-W", "ignore", "-m", "tests.harness.on_simulated_gpu"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    return {each["name"]: each for each in found}
+
+
+@pytest.mark.parametrize("name", [case.name for case in cases()])
+def test_simulated_gpu_gives_the_numbers_of_the_cpu(
+    outcomes: dict[str, dict[str, Any]], name: str
+) -> None:
+    found = outcomes[name]
+    assert found["error"] is None
+    assert found["difference"] <= 1e-6
+    assert found["without_kernel"] == []
+    if found["synchronisations"] is not None:
+        known = (count for start, count in _SYNCHRONISED.items() if name.startswith(start))
+        assert found["synchronisations"] <= next(known, 1)
+
+
+def test_simulated_gpu_covers_what_is_registered() -> None:
+    names = {case.name for case in cases()}
+    assert all(any(n.startswith(f"loss {loss}") for n in names) for loss in available_losses())
+    assert {f"posthoc {name}" for name in available_posthoc()} <= names
+
+
+def test_simulated_gpu_sees_what_a_gpu_would() -> None:
+    expected = {
+        "(x * 2 + 1).softmax(0)": [0, [], ""],
+        "x.sum().item()": [1, [], ""],
+        "x.cpu()": [1, [], ""],
+        "x[x > 2]": [1, [], ""],
+        "torch.ops.planted.double(x)": [0, ["planted::double"], ""],
+        "x + torch.tensor(1.0)": [0, [], ""],  # a number may come from the CPU
+        "x + torch.ones(6)": [
+            0,
+            [],
+            "aten::add.Tensor: tensors on two devices: (6,) on simulated:0, (6,) on cpu",
+        ],
+    }
+    command = [sys.executable, "-W", "ignore", "-c", _PLANTED, json.dumps(list(expected))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert dict(zip(expected, found, strict=True)) == expected
