@@ -40,7 +40,7 @@ _RATIO_NOISE: Final = 0.1  # between datasets
 _ERROR_ELSEWHERE: Final = SettingKernel(offset=0.1, slope=0.1, local=0.1)
 _ERROR_HERE: Final = SettingKernel(scale=0.45, offset=0.05, local=0.02)
 _ERROR_NOISE: Final = 0.06  # between datasets
-_OBJECTIVE: Final = SettingKernel(scale=0.5, offset=0.15, local=0.1)
+_OBJECTIVE: Final = SettingKernel(scale=0.3, offset=0.15, local=0.1)
 
 _LEAST_NOISE: Final = 0.03  # of a measured log T: what seeds differ by
 _EARLY_NOISE: Final = 0.15  # of a log ratio that was measured before the last epoch
