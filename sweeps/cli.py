@@ -276,21 +276,30 @@ def check(
     no_data: Annotated[
         bool, typer.Option("--no-data", help="Do not load the data, which may take a while.")
     ] = False,
+    gpu: Annotated[
+        str | None,
+        typer.Option(
+            "--gpu", metavar="CARD", help="Estimate memory and time on a card, such as h100."
+        ),
+    ] = None,
 ) -> None:
     """Read a sweep file and its data and print the plan, without running."""
     from sweeps.planning.checks import check_sweep
     from sweeps.sweep_file.loading import load_sweep
+    from sweeps.sweep_file.schema import OWN_DATA
     from sweeps.terminal.console import plain_console
     from sweeps.terminal.plan_tables import plan_tables
 
     sweep = load_sweep(file, overrides or (), name)
     check_sweep(sweep)
-    sweep, of_data = (sweep, {}) if no_data else _facts_of_data(sweep)
+    if gpu is not None and (no_data or sweep.dataset.name == OWN_DATA):
+        raise UserError(f"--gpu {gpu} needs data that calsweep reads; leave it out")
+    sweep, of_data = (sweep, {}) if no_data else _facts_of_data(sweep, gpu)
     plain_console().print(*plan_tables(sweep, of_data), sep="\n")
 
 
-def _facts_of_data(sweep: SweepFile) -> tuple[SweepFile, dict[str, str]]:
-    """The sweep with defaults for its data, and facts about the data."""
+def _facts_of_data(sweep: SweepFile, gpu: str | None) -> tuple[SweepFile, dict[str, str]]:
+    """The sweep with defaults for its data, and facts about the data and the GPU that is named."""
     from sweeps.planning.data import load_data
     from sweeps.planning.data_facts import data_facts, duration_facts
     from sweeps.planning.data_fit import fit_to_data
@@ -307,6 +316,10 @@ def _facts_of_data(sweep: SweepFile) -> tuple[SweepFile, dict[str, str]]:
             "rest."
         ) from None
     sweep = fit_to_data(sweep, dataset)
+    if gpu is not None:
+        from sweeps.cluster.cards import card_facts
+
+        return sweep, data_facts(sweep, dataset) | card_facts(gpu, sweep, dataset)
     return sweep, data_facts(sweep, dataset) | duration_facts(sweep, dataset)
 
 

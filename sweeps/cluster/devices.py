@@ -60,7 +60,7 @@ def settle_devices(sweep: SweepFile, dataset: Data) -> tuple[SweepFile, str | No
     gpu = _weakest_gpu(nodes) if wanted and there_are else None
     said = None
     if share == "auto" and gpu is not None:
-        share = gpu_share(sweep, _workload(sweep, dataset), gpu, nodes)
+        share = gpu_share(sweep, workload_of(sweep, dataset), gpu, nodes)
         said = _in_words(share, gpu)
     elif share == "auto":
         share = 0.0
@@ -109,7 +109,7 @@ def gpu_share(
         return 1.0
     from trainables.engine.workload import busy_share, device_memory
 
-    inputs = _inputs_per_step(sweep)
+    inputs = inputs_per_step(sweep)
     needed = max(device_memory(workload, *each) for each in inputs)
     busy = max(busy_share(workload, count) for count, _ in inputs)
     by_memory = gpu.memory / needed
@@ -121,7 +121,7 @@ def gpu_share(
     return 1.0 / max(1, math.floor(min(by_memory, by_cpus, 1 / busy, _MOST_ON_ONE)))
 
 
-def _inputs_per_step(sweep: SweepFile) -> list[tuple[int, int]]:
+def inputs_per_step(sweep: SweepFile) -> list[tuple[int, int]]:
     """How many inputs the model gets at once in each stage: in training, and in evaluation."""
     from trainables.losses.registry import loss_class
 
@@ -138,7 +138,8 @@ def _inputs_per_step(sweep: SweepFile) -> list[tuple[int, int]]:
     ]
 
 
-def _workload(sweep: SweepFile, dataset: Data) -> Workload | None:
+def workload_of(sweep: SweepFile, dataset: Data) -> Workload | None:
+    """What a training step costs; None of a custom loop."""
     if sweep.trainable is not None:
         return None
     from trainables.data.core.base import Dataset
@@ -187,7 +188,7 @@ def _cpus_are_faster_in_bfloat16(sweep: SweepFile, dataset: Data) -> bool:
     """Not so where an autoscaler may add nodes: it is unknown yet what they have."""
     from trainables.engine.precision import cpu_has_bfloat16, gains_on_cpus
 
-    workload = _workload(sweep, dataset)
+    workload = workload_of(sweep, dataset)
     _, recipe = sweep.recipes[-1]  # of the encoder, where there is one: its head is trained fast
     batch_size = recipe.batch_size / sweep.scaling.num_workers
     if workload is None or not gains_on_cpus(workload, batch_size) or nodes_to_come():
