@@ -1,7 +1,7 @@
 """What runs on a worker: losses, metrics, models, data, the training loop.
 
-Modules that moved into these packages are still found under their earlier names. A user's own
-code may import them, and objects that were pickled before, such as saved models, name them.
+Modules that moved into these packages can still be imported under their earlier names, because
+custom code may import them and pickled objects, such as saved models, name them.
 """
 
 import sys

@@ -99,7 +99,7 @@ def gpu_share(
 
     As many trials share one as have room in its memory, find CPUs beside it and keep it busy, up
     to eight. Trials of several workers get one GPU for each worker, or none where the cluster has
-    too few. Where the workload is not known, as of a loop of the user's own, each trial gets one.
+    too few. Where the workload is not known, as for a custom loop, each trial gets one.
     """
     scaling, nodes = sweep.scaling, list(nodes)
     if scaling.num_workers > 1:

@@ -250,7 +250,7 @@ def processes_kept(slots: Callable[[], int], running: Callable[[], int]) -> Iter
 def ended_by_interrupts() -> Iterator[None]:
     """Have Ctrl-C, while it lasts, kill the processes of trials.
 
-    Tune cleans up after exceptions, but Ctrl-C is none. In a session of the user's own they would
+    Tune cleans up after exceptions, but Ctrl-C is none. In your own session they would
     hold its CPUs for as long as anybody holds the traceback, which notebooks do.
 
     Why: Tune's own handler of Ctrl-C waits until every trial has ended its epoch.

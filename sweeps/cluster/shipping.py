@@ -1,4 +1,4 @@
-"""What goes to a cluster with a sweep: its resolved file, the user's own modules, and calsweep.
+"""What goes to a cluster with a sweep: its resolved file, your own modules, and calsweep.
 
 Nothing else: no data, no version control, no settings, keys or other files. The packages that
 calsweep needs are installed on the cluster's nodes, as `cluster.yaml` does; its own few hundred KB

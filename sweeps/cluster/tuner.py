@@ -66,7 +66,7 @@ def tune(
 
 
 def _release_placement_groups() -> None:
-    """The processes that reserved them are ending; in the user's own session no one else would."""
+    """The processes that reserved them are ending; in your own session no one else would."""
     from trainables.wrappers.internals import release_abandoned_placement_groups
 
     until = time.monotonic() + _SECONDS_TO_END

@@ -87,7 +87,7 @@ def _left_out(sweep: SweepFile) -> list[str]:
 
 
 def use_working_folder() -> None:
-    """Let the user's own modules beside the sweep file be imported."""
+    """Let your own modules beside the sweep file be imported."""
     folder = str(Path.cwd())
     if folder not in sys.path:
         sys.path.insert(0, folder)

@@ -101,7 +101,7 @@ def _names() -> dict[str, tuple[str, ...]]:
 
 
 def _one_of(known: tuple[str, ...]) -> dict[str, Any]:
-    """A name: a known one, which editors offer, or the user's own."""
+    """A name: a known one, which editors offer, or a dotted path."""
     return {"anyOf": [*([{"enum": list(known)}] if known else []), {"type": "string"}]}
 
 

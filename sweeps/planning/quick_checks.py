@@ -14,7 +14,7 @@ def check_at_once_if_doubtful(sweep: SweepFile) -> None:
     A sweep is checked in full while Ray starts, as both take seconds; an error would be reported
     only
     once Ray has come up and gone down again. What nothing is known of here (ranges, metrics, what
-    is in the user's own modules) waits until then.
+    is in your own modules) waits until then.
 
     Raises:
         UserError: See :func:`~sweeps.planning.checks.check_sweep`.

@@ -43,7 +43,7 @@ def importances(records: Iterable[TrialRecord], sweep: SweepFile) -> dict[str, d
 
     try:
         space = SearchSpace(sweep)
-    except ValueError:  # of a loss of the user's own that has changed since
+    except ValueError:  # of a custom loss that has changed since
         return {}
     found = {}
     for loss, branch in space.branches.items():

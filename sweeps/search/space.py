@@ -130,7 +130,7 @@ class SearchSpace:
 def loss_space(section: LossSection) -> Branch:
     """What is searched of one loss: its own space, the user's ranges over it, less fixed values.
 
-    A loss of the user's own, or of a package that brings no space, has the user's ranges alone.
+    A custom loss without a search space has only the ranges of the sweep file.
 
     Raises:
         ValueError: A range of an integer hyperparameter has a bound that is none.

@@ -45,8 +45,8 @@ def driver_log(store: SweepStore) -> Iterator[Path]:
     """Send calsweep's log, warnings, and what Ray, MLflow and Optuna say, into ``driver.log``.
 
     Args:
-        store: The sweep's store; with remote storage the log lies in a temporary folder of this
-            user's own.
+        store: The sweep's store; with remote storage the log lies in a temporary folder that
+            belongs to this user.
 
     Yields:
         The log's path.

@@ -1,7 +1,7 @@
 """The encoders of two-stage sweeps: which there are, and where they lie.
 
 An encoder is kept in the storage under what it is made of: the data, the model, its loss, its
-recipe and its seed, the number of workers, the user's own code and the packages' versions. So
+recipe and its seed, the number of workers, custom code and the packages' versions. So
 sweeps that differ in the heads only share it, and a sweep that continues with other versions keeps
 the one that it began with.
 """

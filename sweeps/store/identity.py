@@ -1,4 +1,4 @@
-"""What a sweep was started with: its data, its environment and the user's own code.
+"""What a sweep was started with: its data, its environment and custom code.
 
 It is kept in the sweep's folder when that is made, and compared when the sweep continues. Trials on
 other data cannot be ranked with those before, and a trial that was cut off would train on what
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trainables.data.core.base import Data
 
 _NAME = "identity.json"
-_SPLITS = ("train", "validation", "test")  # none is known of data that the user's own loop reads
+_SPLITS = ("train", "validation", "test")  # of data that a custom loop reads none is known
 _ENVIRONMENT = "environment.json"
 _OURS = ("calsweep", "search_spaces", "sweeps", "trainables")
 _INSTALLED = tuple(
@@ -44,7 +44,7 @@ class Identity:
         digest: Of the data, see :meth:`~trainables.data.Dataset.digest`.
         samples: How many there are in each split, for people.
         num_classes: The same.
-        modules: A digest of each file of the user's own code.
+        modules: A digest of each file of custom code.
         classes: Their names; none of a sweep from before they were kept.
         labels: What the decisions on a sample are about; none where there is one.
         test: Digest of the test split alone; None in sweeps from before it was kept.
@@ -192,7 +192,7 @@ def own_modules(named: Iterable[str]) -> dict[str, str]:
     Installed packages are left out: they have versions.
 
     Args:
-        named: Names of losses, models and so on; ``module:Name`` for the user's own.
+        named: Names of losses, models and so on; ``module:Name`` for custom ones.
     """
     waiting = [name.partition(":")[0].partition(".")[0] for name in named if ":" in name]
     seen: set[str] = set()
@@ -213,7 +213,7 @@ def own_modules(named: Iterable[str]) -> dict[str, str]:
 
 
 def _files(package: str) -> Iterator[tuple[Path, str]]:
-    """The files of a package or module of the user's own, each with a name for it."""
+    """The files of a custom package or module, each with a name for it."""
     spec = _find(package)
     if spec is None or package in _OURS:
         return

@@ -60,21 +60,21 @@ class SweepFile(Section):
     """A whole sweep file; ``name``, ``dataset`` and ``losses`` must be given.
 
     Attributes:
-        name: Of the sweep, in the storage, MLflow and commands.
-        dataset: What is learnt, and its options.
-        model: What learns it, and its options.
-        trainable: In place of a model, a training loop of one's own, and its options.
-        losses: The losses to try; the cross-entropy baseline is always among them.
-        encoder: Two stages (RefCal): an encoder trained first, and frozen.
-        training: The recipe, the same for all trials.
-        search: How many trials, chosen how, to minimise what.
-        scheduler: What stops poor trials early.
-        scaling: What one trial uses.
-        selection: What is trained again with fresh seeds.
-        evaluation: What finalists are tried on besides the test split.
-        reference: ``auto`` also fits the simplest well-known models for the kind of data, for the
-            leaderboard: TF-IDF and logistic regression for texts, gradient boosting for tables, a
-            linear model for images. ``none`` does not.
+        name: Name of the sweep in the storage, MLflow and commands.
+        dataset: The dataset and its options.
+        model: The model and its options.
+        trainable: A custom training loop and its options, instead of a model.
+        losses: The losses to try. The cross-entropy baseline is always added.
+        encoder: Two-stage training (RefCal): an encoder that is trained first and frozen.
+        training: The training recipe of all trials.
+        search: How many trials, how they are proposed, and what is minimised.
+        scheduler: Early stopping of poor trials.
+        scaling: The resources of one trial.
+        selection: Which settings are trained again with fresh seeds.
+        evaluation: Sets besides the test split on which finalists are evaluated.
+        reference: With ``auto`` the leaderboard includes the simplest well-known models for the
+            kind of data: TF-IDF with logistic regression for texts, gradient boosting for tables, a
+            linear model for images. ``none`` leaves them out.
         tracking: Where MLflow keeps the runs.
     """
 
@@ -207,7 +207,7 @@ class SweepFile(Section):
 
     @property
     def trained(self) -> ModelSection | TrainableSection:
-        """What trains: the model, or the loop of the user's own."""
+        """What trains: the model, or the custom loop."""
         return self.model if self.trainable is None else self.trainable
 
     @property
@@ -241,7 +241,7 @@ class SweepFile(Section):
 
     @property
     def named(self) -> tuple[str, ...]:
-        """What it names that may be the user's own."""
+        """The names in it that may be dotted paths of custom code."""
         encoder = [self.encoder.loss.name] if self.encoder is not None else []
         losses = (section.name for section in self.losses)
         return (self.dataset.name, self.trained.name, *losses, *encoder, *self.search.own_metrics)

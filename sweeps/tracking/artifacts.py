@@ -43,7 +43,7 @@ def collect_artifacts(
 ) -> None:
     """Gather a trial's artifacts in a folder.
 
-    Its last undamaged checkpoint (or what a training loop of the user's own has kept), its
+    Its last undamaged checkpoint (or what a custom training loop has kept), its
     predictions on validation and test, a reliability diagram of the test split before and after
     temperature scaling, and the files that the sweep shares.
 
@@ -78,7 +78,7 @@ def collect_artifacts(
 
 
 def _collect_own(checkpoints: Folder, folder: Path) -> bool:
-    """Gather what a training loop of the user's own has kept, if there is such a thing."""
+    """Gather what a custom training loop has kept, if there is such a thing."""
     found = False
     for name in checkpoints.names():
         own = checkpoints / name

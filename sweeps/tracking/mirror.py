@@ -308,7 +308,7 @@ class Mirror:
         An epoch that had to be trained again (its checkpoint was damaged) keeps the time stamp that
         it had, or its metrics would be there twice.
         """
-        # A training loop of the user's own need not report train_loss, an encoder has no val_nll.
+        # A custom training loop need not report train_loss, an encoder has no val_nll.
         history = self._client.get_metric_history(run_id, "val_nll")
         history = history or self._client.get_metric_history(run_id, "train_loss")
         return {metric.step: metric.timestamp for metric in history}

@@ -101,7 +101,7 @@ def run_parameters(sweep: SweepFile, record: TrialRecord) -> dict[str, str]:
     encoder = sweep.encoder if record.role == "encoder" else None
     training = (encoder or sweep).training
     columns = hyperparameter_columns(record.hyperparameters)
-    # What a loop of the user's own does not follow is not said of it.
+    # What a custom loop does not follow is not said of it.
     recipe = _RECIPE[2:] if sweep.trainable is None else ("epochs",)
     return {
         "loss": record.loss,

@@ -34,34 +34,32 @@ class TrainingConfig:
 
     Attributes:
         epochs: Passes over the training split.
-        batch_size: Samples per step over all workers of a trial. An epoch is cut into
-            ``ceil(n / batch_size)`` batches as equal in size as they come, so no batch is tiny.
+        batch_size: Samples per step over all workers of a trial. An epoch has
+            ``ceil(n / batch_size)`` batches of nearly equal size, so none is tiny.
         optimizer: ``sgd`` (with ``momentum`` and ``nesterov``), ``adam`` or ``adamw``.
-        lr: Learning rate at the start (after warm-up).
+        lr: Initial learning rate (after warm-up).
         momentum: Momentum of SGD.
-        nesterov: Whether SGD looks ahead.
+        nesterov: Whether SGD uses Nesterov momentum.
         weight_decay: L2 penalty (decoupled for ``adamw``).
         schedule: ``constant``, ``step`` (times ``lr_decay`` at each of ``milestones``) or
             ``cosine`` (to zero at the last step).
         milestones: Fractions of ``epochs`` at which ``step`` decays.
-        lr_decay: The factor of one decay.
+        lr_decay: Factor of each decay.
         warmup_epochs: Epochs over which the learning rate rises linearly from zero.
         clip_grad_norm: Largest gradient norm, or None for no clipping.
-        augmentation: ``none``, ``crop``, ``crop_flip``; None takes the dataset's own.
-        precision: ``auto`` is bfloat16 autocast on a GPU that has it, float32 elsewhere; a sweep
-            settles it when it starts, and also takes bfloat16 where its CPUs have it and the model
-            is large enough to gain. Losses, batch statistics and evaluation are float32 always.
-        layout: How images lie in memory: ``auto`` is channels last for models with convolutions.
+        augmentation: ``none``, ``crop`` or ``crop_flip``; None is the dataset's default.
+        precision: ``auto`` is bfloat16 autocast on a GPU that has it, and float32 elsewhere. A
+            sweep settles it when it starts; it also uses bfloat16 on CPUs that have it if the model
+            is large enough to gain. Losses, batch statistics and evaluation always use float32.
+        layout: Memory layout of images: ``auto`` is channels last for models with convolutions.
         fused_optimizer: Whether one kernel updates all weights.
-        eval_batch_size: Samples per step where no gradient is needed; on a CPU 128 at the most, as
-            its cache has no room for more.
-        adapt_share: Share of the validation split that is kept for what adapts to it (the losses
-            that do so after each epoch, the temperature) and judges nothing; 0, the whole split
-            does both.
-        sync_batch_norm: Whether batch statistics are shared by the workers of a trial.
-        class_weights: How much the samples of each class count in the gradient: ``balanced``, as
-            much as there are few of them, or a list, a weight for each class. For losses that are
-            means over samples; None counts all alike.
+        eval_batch_size: Samples per step of evaluation; on a CPU at most 128, which fit its cache.
+        adapt_share: Share of the validation split that is reserved for adapting (losses that adapt
+            after each epoch, and the temperature). With 0 the whole split adapts and judges.
+        sync_batch_norm: Whether the workers of a trial share batch statistics.
+        class_weights: Weight of each class in the gradient: a list, or ``balanced`` for weights
+            inverse to the class's frequency. None weights all alike. For losses that are means over
+            samples.
     """
 
     epochs: Epochs = 200
@@ -104,7 +102,7 @@ class TrialSetup:
     """What all trials of a sweep share, besides the data.
 
     Attributes:
-        model: Name of the model, or of a training loop of the user's own.
+        model: Name of the model, or of a custom training loop.
         model_options: Its options.
         training: The recipe.
         trials_uri: Folder (path or URI) that holds one folder per trial.
@@ -114,9 +112,9 @@ class TrialSetup:
         rung_metrics: What the outcome at a rung has besides the metrics of every epoch. All
             metrics are computed at the last epoch only: a trial that is stopped early would spend
             much of its time on them.
-        own_metrics: Paths of metrics of the user's own, that outcomes have besides.
+        own_metrics: Paths of custom metrics that outcomes contain too.
         threads: CPU threads a worker may use.
-        user_paths: Folders to put on ``sys.path`` for the user's own losses and models.
+        user_paths: Folders to put on ``sys.path`` for custom losses and models.
         encoder: Given, trials train a linear head on the features of this frozen encoder.
         marker: Given, the folder of the sweep and what its file ``sweep_id`` holds. By that a
             worker knows that it sees the sweep's storage, and not a folder of its own machine
@@ -170,7 +168,7 @@ def trial_setting(model: str, model_options: Mapping[str, object], config: Trial
 
 
 def own_folder(setting: str) -> str:
-    """Name of the folder that a loop of the user's own has in a trial's checkpoints."""
+    """Name of the folder that a custom loop has in a trial's checkpoints."""
     return _OWN + digest_of(setting.encode())
 
 

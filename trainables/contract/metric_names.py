@@ -14,7 +14,7 @@ class MetricName:
     """Which number of an outcome: ``val_ece``, ``test_nll_scaled``, ``val_ece_calibrated_high``.
 
     Attributes:
-        metric: ``ece``, ``nll`` ..., or the name of a user's own function.
+        metric: ``ece``, ``nll`` ..., or the name of a custom function.
         split: Of the samples; empty where that is said elsewhere.
         scaled: Whether it is measured after temperature scaling.
         statistic: Empty for the value itself; ``low`` and ``high`` are the ends of its 95%

@@ -1,4 +1,4 @@
-"""Datasets by name, or by the dotted path of the user's own loader.
+"""Datasets by name, or by the dotted path of your own loader.
 
 A loader is one function with keyword options that returns a :class:`Dataset`, or arrays. To add
 one, write its file and name it in the table below; an installed package offers its own by an entry
@@ -101,10 +101,10 @@ def load_dataset(name: str, *, seed: int, **options: Any) -> Dataset:
     """Loads a dataset and splits it.
 
     Args:
-        name: One of :func:`available_datasets`, or ``package.module:function`` for a loader of
-            the user's own. That is called with ``seed`` and the options, and returns a
-            :class:`Dataset`; or samples and labels, with weights where there are any, of which test
-            and validation samples are held out; or two such pairs, for training and for the test.
+        name: One of :func:`available_datasets`, or ``package.module:function`` for your own loader.
+            It is called with ``seed`` and the options, and returns a :class:`Dataset`; or samples
+            and labels (and weights), of which test and validation samples are held out; or two such
+            pairs, for training and for the test.
         seed: At least 0. Chooses validation samples and subsets; equal seeds give equal splits.
         **options: See :func:`dataset_options`.
 

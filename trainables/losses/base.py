@@ -177,7 +177,7 @@ class CalibrationLoss(nn.Module):
         )
 
     def _check_value(self, value: Any, logits: Tensor) -> None:
-        """Checks the result of a user's own loss."""
+        """Checks the result of a custom loss."""
         if not isinstance(value, Tensor):
             raise TypeError(f"the loss must be a tensor, got {type(value).__name__}")
         if value.dim() != 0:

@@ -1,4 +1,4 @@
-"""A metric of the user's own to aim at: ``search.objective: package.module:function``."""
+"""A custom metric as the objective: ``search.objective: package.module:function``."""
 
 from __future__ import annotations
 

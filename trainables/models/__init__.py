@@ -1,4 +1,4 @@
-"""Models by name, from timm, or by the dotted path of the user's own builder.
+"""Models by name, from timm, or by the dotted path of your own builder.
 
 A builder is one function ``(*, input_shape, num_classes, ...options)`` that returns a
 :class:`Classifier` with freshly drawn weights, or any module that ends in a linear layer to the
@@ -179,7 +179,7 @@ def make_model(
     Args:
         name: One of :func:`available_models`, ``timm/<name>`` for any model of timm,
             ``huggingface/<name or folder>`` for any encoder of texts there, or
-            ``package.module:function`` for a builder of the user's own. That is called with
+            ``package.module:function`` for your own builder, which is called with
             whichever it asks for of ``input_shape``, ``samples`` and ``num_classes``, and the
             options.
         input_shape: Of one sample: channels, height and width of an image.

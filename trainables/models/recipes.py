@@ -48,7 +48,7 @@ _LEAST_BATCH: Final = 16
 
 
 def usual_recipe(model: str, options: Mapping[str, Any]) -> Recipe:
-    """How a model is usually trained; models of the user's own as most networks can be.
+    """How a model is usually trained; custom models as most networks can be.
 
     Args:
         model: Its name in the sweep file.

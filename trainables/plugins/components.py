@@ -55,7 +55,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The components of one kind: ours, those of installed packages, the user's own by path.
+    """The components of one kind: ours, those of installed packages, custom ones by path.
 
     Installed packages offer theirs by entry point, ``my_name = "my_package.my_module:thing"``;
     none takes the place of one of ours.
@@ -64,7 +64,7 @@ class Catalogue:
         kind: What they are, for messages: ``"dataset"``.
         group: Entry point group of installed packages.
         ours: Dotted path of each of our own, by name.
-        form: What a dotted path of the user's own leads to, for messages.
+        form: What a custom dotted path leads to, for messages.
         others: What else may be named, for messages.
     """
 

@@ -1,8 +1,8 @@
-"""Objects that only a program's memory has, such as a function of a notebook, kept in files.
+"""Files of objects that exist only in a program's memory, such as a function of a notebook.
 
 ``kept:<path or URI>:<label>`` is the name of such an object, and is allowed wherever a dotted path
-is. The file's name carries the digest of its content, so that a name means one object for good. To
-read one runs the code that is in it, as importing a module does: it is the user's own.
+is. The file's name contains the digest of its content, so a name always means the same object.
+Reading one runs the code in it, as importing your own module does.
 """
 
 from __future__ import annotations

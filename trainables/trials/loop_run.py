@@ -1,4 +1,4 @@
-"""A trial that is trained by a loop of the user's own."""
+"""A trial that is trained by a custom loop."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def summarise(
         names: Which metrics; None for all of them.
         intervals: Which of them get an interval; calibration errors among them a reference too.
         references: Which calibration errors get a reference, besides.
-        own: Metrics of the user's own, by name; with intervals by the bootstrap where ``intervals``
+        own: Custom metrics, by name; with intervals by the bootstrap where ``intervals``
             has any.
         decisions: How many rows a sample has, next to each other. All metrics are then means over
         what

@@ -1,4 +1,4 @@
-"""A training loop of the user's own: what it is given, and how its epochs are asked for.
+"""A custom training loop: what it is given, and how its epochs are asked for.
 
 The loop is a function that trains to its end and reports each epoch by a call. A trial is asked
 for one epoch at a time. So the function runs in a thread, and waits in that call.

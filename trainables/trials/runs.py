@@ -22,7 +22,7 @@ from trainables.trials.trial import CPU, TrialRun
 def make_run(
     dataset: Data, setup: TrialSetup, config: TrialConfig, device: torch.device = CPU
 ) -> TrialRun:
-    """The run of a trial: the user's own loop, one stage, or by its role one of two stages."""
+    """The run of a trial: a custom loop, one stage, or one of two stages by its role."""
     if setup.own_loop:
         return LoopRun(dataset, setup, config, device)
     if setup.encoder is None:

@@ -1,4 +1,4 @@
-"""The sections on data: to learn from, and to try finalists on."""
+"""The sections on data: for training, and for evaluating finalists."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ _TELL_NOTHING = {
 
 
 OWN_DATA: Final = "own"
-"""Stands for data that the sweep's own training loop reads."""
+"""The name of data that a custom training loop reads."""
 
 
 class DatasetSection(NamedSection):
     """``dataset``: the name of a dataset (or a dotted path) and its options.
 
     Attributes:
-        name: Of a dataset, or ``package.module:function``; alone also ``dataset: NAME``.
-        title: What the dataset is called in MLflow and in ``calsweep best``; by default its name,
-            with that of the last folder that says something where the data are the user's own
-            files: ``…/birds/train`` is ``parquet:birds``.
+        name: Name of a dataset, or ``package.module:function``. Without options ``dataset: NAME``
+            is enough.
+        title: Name of the dataset in MLflow and ``calsweep best``. By default its name; for your
+            own files with the last telling folder: ``…/birds/train`` is ``parquet:birds``.
     """
 
     title: Name | None = None
 
     @property
     def label(self) -> str:
-        """The title, or what stands in for it."""
+        """The title, or its default."""
         if self.title is not None:
             return self.title
         place = self.options.get("train", self.options.get("root", ""))
@@ -51,15 +51,15 @@ class DatasetSection(NamedSection):
 
 
 class ElsewhereSection(NamedSection):
-    """One of ``evaluation.shift`` or ``evaluation.ood``: a shift set or a dataset, its options.
+    """One entry of ``evaluation.shift`` or ``evaluation.ood``: a set and its options.
 
     Attributes:
-        name: Of a shift set or dataset, or ``package.module:function``.
+        name: Name of a shift set or dataset, or ``package.module:function``.
     """
 
 
 class EvaluationSection(Section):
-    """``evaluation``: what finalists are tried on besides the test split, once they are trained.
+    """``evaluation``: sets besides the test split on which trained finalists are evaluated.
 
     Attributes:
         shift: Sets of the same classes under other conditions.

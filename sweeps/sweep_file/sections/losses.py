@@ -13,10 +13,10 @@ class SpaceSection(Section):
     """The range of one hyperparameter: ``low`` and ``high`` (with ``log``), or ``choices``.
 
     Attributes:
-        low: Least value.
-        high: Largest value.
-        log: Whether it is searched by factors rather than differences.
-        choices: The values, where it is not a range.
+        low: Lowest value.
+        high: Highest value.
+        log: Whether it is searched on a logarithmic scale.
+        choices: The values, instead of a range.
     """
 
     low: Bound | None = None
@@ -44,12 +44,12 @@ class SpaceSection(Section):
 
 
 class LossSection(Section):
-    """One loss of ``losses``: its name, ranges of its own, values that are not searched.
+    """One loss of ``losses``: its name, search ranges and fixed hyperparameters.
 
     Attributes:
-        name: Of a loss, or ``package.module:Class``; alone also ``- NAME``.
-        space: Range of each hyperparameter that is searched; left out, the loss's own ranges.
-        hyperparameters: Values of those that are not.
+        name: Name of a loss, or ``package.module:Class``. Without other keys ``- NAME`` is enough.
+        space: Search range of each hyperparameter; left out, the loss's default ranges.
+        hyperparameters: Values of hyperparameters that are not searched.
     """
 
     name: str

@@ -13,11 +13,11 @@ class ScalingSection(Section):
     """``scaling``: what one trial uses.
 
     Attributes:
-        num_workers: Processes that train one trial together.
-        cpus_per_worker: CPU cores of each.
-        gpus_per_worker: ``auto`` gives trials GPUs where the cluster has them, small models a share
-            of one; it is made a number when the sweep starts.
-        max_concurrent: Trials at once at most; by default as many as there is room for.
+        num_workers: Number of processes that train one trial together.
+        cpus_per_worker: CPU cores of each process.
+        gpus_per_worker: GPUs of each process. With ``auto``, trials use GPUs where the cluster has
+            them, and small models share one; calsweep settles the number when the sweep starts.
+        max_concurrent: Upper bound of concurrent trials; by default as many as there is room for.
     """
 
     num_workers: Resources = 1
@@ -27,7 +27,7 @@ class ScalingSection(Section):
 
     @property
     def gpus(self) -> float:
-        """GPUs of each worker; none as long as that is not settled."""
+        """GPUs of each worker; 0 until ``auto`` is settled."""
         return 0.0 if self.gpus_per_worker == "auto" else self.gpus_per_worker
 
     @model_validator(mode="after")
@@ -44,13 +44,13 @@ class TrackingSection(Section):
     """``tracking``: where MLflow keeps the runs.
 
     Attributes:
-        uri: Its address; by default SQLite in the sweep store.
-        experiment: What the runs are put under, such as the only one that its user may write to;
-            by default one of the dataset's name and content.
-        register_model: Whether the chosen classifier goes into its registry at the end, as
-            ``champion`` of the dataset, and the runner-up as ``challenger``.
-        system_metrics: Whether the sweep's own run has how busy the machines are: CPUs, memory,
-            disk, network, and GPUs.
+        uri: Address of the tracking server; by default SQLite in the sweep store.
+        experiment: Name of the experiment; by default it follows from the dataset's name and
+            content. Give it where you may write to one experiment only.
+        register_model: Whether the selected classifier is registered at the end as ``champion`` of
+            the dataset, and the runner-up as ``challenger``.
+        system_metrics: Whether the sweep's run records the load of the machines: CPUs, memory,
+            disk, network and GPUs.
     """
 
     uri: str | None = None

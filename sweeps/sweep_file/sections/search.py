@@ -70,13 +70,13 @@ class ConstraintSection(Section):
 
 
 class SearchSection(Section):
-    """``search``: how many trials, chosen how, to minimise what.
+    """``search``: how many trials, how they are proposed, and what is minimised.
 
-    ``trials``, ``max_epochs``, ``max_hours`` and ``max_gpu_hours`` are budgets: whichever comes
-    first ends the search, published settings or not, while what the finalists need is left.
+    ``trials``, ``max_epochs``, ``max_hours`` and ``max_gpu_hours`` are budgets: the first one
+    reached ends the search. Enough is reserved for the finalists.
 
     Attributes:
-        trials: Settings to try, the baseline and the published ones among them.
+        trials: Number of settings to try, including the baseline and the published settings.
         sampler: What proposes settings. ``tpe`` and ``random`` follow the published settings.
             ``guided`` follows the baseline: it predicts from the temperatures of earlier sweeps and
             of this one which setting is best, and ends the search when it expects no other to be
@@ -84,23 +84,23 @@ class SearchSection(Section):
             ``val_nll`` or ``val_brier``; for others it is ``tpe``.
         learn_from: What ``guided`` starts from: ``all``, the settings that come with calsweep and
             the finished sweeps in the same storage; ``none``; or names of such sweeps.
-        seed: Of all that is random: splits, weights, batches, proposals.
-        objective: The validation metric to be lowered; or a function of your own, as
-            ``package.module:function``, of probabilities and labels. Either with ``_scaled`` at its
-            end is judged after temperature scaling. Of a list, such as ``[val_ece, val_error]``,
-            the answer is the Pareto front; the first is what one number is shown of.
-        guard: Share by which a trial's validation error may exceed the cross-entropy baseline's:
-            beyond it the trial is infeasible, however low its objective.
-        constraints: What other metrics must keep to for a trial to be feasible, by metric:
+        seed: Seed of everything random: splits, weights, batches, proposals.
+        objective: The validation metric to minimise, or your own function of probabilities and
+            labels as ``package.module:function``. With the ending ``_scaled`` it is measured after
+            temperature scaling. For a list, such as ``[val_ece, val_error]``, the result is the
+            Pareto front; tables and comparisons use the first metric.
+        guard: By how much a trial's validation error may exceed that of the cross-entropy
+            baseline, as a fraction. Beyond it the trial is infeasible.
+        constraints: Limits of other metrics that a feasible trial respects, by metric:
             ``{val_nll: 0.3, val_brier: {above_baseline: 0.01}, val_auroc: {at_least: 0.9}}``.
-        max_epochs: Of all trials together, finalists among them, an encoder's not counted.
-        max_hours: After them nothing runs any more; what was spent before a resume counts.
-        max_gpu_hours: The same, of hours of GPUs: half an hour of half a GPU is a quarter.
-        stop_at_noise: End the search once a feasible trial shows no larger calibration error than a
-            perfectly calibrated model would with this many samples: nothing that follows could be
-            shown to be better. The finalists are trained all the same.
-        warm_start: Earlier sweeps in the same storage, on the same data and model best, for the
-            sampler to learn from; their trials are not this sweep's.
+        max_epochs: Epochs of all trials together, including finalists and excluding encoders.
+        max_hours: Hours after which nothing continues, including time spent before a resume.
+        max_gpu_hours: The same in GPU hours: half an hour on half a GPU is a quarter.
+        stop_at_noise: End the search once a feasible trial has no larger calibration error than a
+            perfectly calibrated model would show on this many samples, because no later trial could
+            be shown to be better. Finalists are still trained.
+        warm_start: Earlier sweeps in the same storage, best on the same data and model, whose
+            trials the sampler learns from. Their trials do not count as this sweep's.
     """
 
     trials: Count = 50
@@ -133,7 +133,7 @@ class SearchSection(Section):
 
     @property
     def own_metrics(self) -> tuple[str, ...]:
-        """The paths of functions of the user's own among the objectives."""
+        """The paths of custom functions among the objectives."""
         own = (part.removesuffix("_scaled") for part in self.objectives if ":" in part)
         return tuple(dict.fromkeys(own))
 
@@ -144,10 +144,11 @@ class SchedulerSection(Section):
     Attributes:
         name: ``asha``, the default, or ``none``, the default of ``search.sampler: guided``: it lets
             all trials finish.
-        metric: Which trials of the same loss are compared by; ECE does not do, as it is lowest
-            before training begins.
-        grace_period: Epochs that every trial may run; by default a ninth of them.
-        reduction_factor: One of so many trials continues at each rung, and rungs lie as far apart.
+        metric: The metric by which trials of the same loss are compared. ECE is unsuitable, because
+            it is lowest before training begins.
+        grace_period: Epochs that every trial runs; by default a ninth of ``training.epochs``.
+        reduction_factor: At each rung one in this many trials continues, and each rung is this many
+            times later than the one before.
     """
 
     name: str = "asha"
@@ -160,8 +161,9 @@ class SelectedFromSection(Section):
     """Where a setting that is trained again comes from; verdicts are corrected for it.
 
     Attributes:
-        candidates: How many settings it was selected from.
-        data: Digest of the data on which it was selected. On other data it counts for nothing.
+        candidates: Number of settings it was selected from.
+        data: Digest of the data on which it was selected. On other data the selection counts for
+            nothing.
     """
 
     candidates: Count
@@ -169,11 +171,11 @@ class SelectedFromSection(Section):
 
 
 class SelectionSection(Section):
-    """``selection``: the best settings, and the baseline, are trained again with fresh seeds.
+    """``selection``: the best settings and the baseline are trained again with fresh seeds.
 
     Attributes:
-        finalists: How many settings.
-        seeds: How many fresh seeds each.
+        finalists: Number of settings, without the baseline.
+        seeds: Number of fresh seeds of each.
         per_loss: Whether the finalists are the best setting of each loss. The result then compares
             these losses in pairs on the test split.
         selected_from: In a file that ``calsweep best`` wrote: what the setting was selected from.
@@ -186,9 +188,9 @@ class SelectionSection(Section):
 
     @property
     def new_seeds(self) -> int:
-        """How many there are of each finalist; none without finalists."""
+        """Number of fresh seeds of each finalist; 0 without finalists."""
         return self.seeds if self.finalists else 0
 
     def most_trials(self, searched: int) -> int:
-        """How many trials the finalists and the baseline need at most, of so many settings."""
+        """Upper bound of the trials of finalists and baseline, given the number of settings."""
         return self.new_seeds * min(self.finalists + 1, searched)

@@ -1,4 +1,4 @@
-"""The sections on what is trained, and by which recipe."""
+"""The sections on what is trained, and how."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from sweeps.sweep_file.yaml_text import shortened
 from trainables.contract.config import LARGEST, TrainingConfig
 
 DEFAULT_MODEL: Final = "default"
-"""Stands for the default model of the kind of data."""
+"""The name of the default model for the kind of data."""
 
 
 class ModelSection(NamedSection):
     """``model``: the name of a model (or a dotted path) and its options.
 
     Attributes:
-        name: Of a model, ``timm/<name>``, or ``package.module:function``; ``default`` takes the one
-            of the kind of data.
+        name: Name of a model, ``timm/<name>``, or ``package.module:function``. ``default`` is the
+            default model for the kind of data.
     """
 
     name: str = DEFAULT_MODEL
 
 
 class TrainableSection(NamedSection):
-    """``trainable``: a training loop of the user's own, ``package.module:function``, its options.
+    """``trainable``: a custom training loop and its options.
 
-    It makes its model itself; of ``training`` it is given the number of epochs.
+    The loop builds its own model. From ``training`` it receives the number of epochs.
 
     Attributes:
-        name: Of the function, ``package.module:function``.
+        name: The function, as ``package.module:function``.
     """
 
 
 class TrainingSection(Section, TrainingConfig):  # type: ignore[misc]  # frozen as well
-    """``training``: the recipe, the same for all trials.
+    """``training``: the training recipe of all trials.
 
-    What is left out depends on the model and the size of the data; ``calsweep check`` shows it.
+    Defaults depend on the model and the size of the data; ``calsweep check`` shows them.
     """
 
     # The inherited defaults are the papers' recipe for CIFAR. Which keys were given is remembered,
@@ -82,25 +82,25 @@ class TrainingSection(Section, TrainingConfig):  # type: ignore[misc]  # frozen 
         return {key: value for key, value in dump(self).items() if key in self.model_fields_set}
 
     def completed(self, usual: Mapping[str, Any]) -> TrainingSection:
-        """The same with every key given: those left out as usual, or as the defaults say."""
+        """A copy with every key given: missing ones from ``usual``, or else the defaults."""
         whole = {**{key: getattr(self, key) for key in type(self).model_fields}, **usual}
         given = {key: getattr(self, key) for key in self.model_fields_set}
         return TrainingSection(**{**whole, **given})
 
     def config(self) -> TrainingConfig:
-        """The same as the plain object that workers can read."""
+        """The recipe as the plain object that workers read."""
         return TrainingConfig(**self.model_dump())
 
 
 class EncoderSection(Section):
-    """``encoder``: the first of two stages (RefCal); its loss and its recipe.
+    """``encoder``: the first of two training stages (RefCal), with its loss and recipe.
 
-    Given, an encoder is trained once for each seed and frozen, and the sweep's trials train a
-    linear head on its features, by ``training``.
+    One encoder per seed is trained and frozen. The trials then train a linear head on its features,
+    as ``training`` says.
 
     Attributes:
-        loss: What the encoder is trained by.
-        training: Its recipe.
+        loss: Loss of the encoder.
+        training: Recipe of the encoder.
     """
 
     loss: LossSection = LossSection(name="supcon")

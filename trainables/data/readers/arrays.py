@@ -1,4 +1,4 @@
-"""The user's own arrays, from NumPy's files or from memory."""
+"""Your own arrays, from NumPy's files or from memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images in one folder per class: the user's own, and ImageNet."""
+"""Images in one folder per class: your own, and ImageNet."""
 
 import os
 from collections.abc import Iterator

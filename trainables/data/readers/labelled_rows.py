@@ -1,4 +1,4 @@
-"""The user's own images, texts or table, with labels, in CSV or Parquet files."""
+"""Your own images, texts or tables, with labels, in CSV or Parquet files."""
 
 from __future__ import annotations
 
