@@ -35,7 +35,7 @@ def test_the_figures_of_the_parts_are_read() -> None:
     assert found == "ours 8,000, plain DataLoader, float32 900, alone 10,000 images/s"
 
 
-def test_a_part_that_fails_or_takes_too_long_is_told() -> None:
+def test_a_part_that_fails_or_takes_too_long_is_reported() -> None:
     failed = run("failing", 60, lambda printed: printed.strip(), "json.tool", "/no/such/file")
     assert not failed.passed
     assert "No such file" in failed.figure

@@ -319,7 +319,7 @@ class CountingCurves(Curves):
 
 
 @pytest.mark.parametrize("options", [{}, {"across": True}, {"synchronous": True}])
-def test_a_promoted_trial_goes_on_where_it_paused(options: dict[str, bool]) -> None:
+def test_a_promoted_trial_continues_where_it_paused(options: dict[str, bool]) -> None:
     sweep = sweep_of(trials=30)
     curves = CountingCurves(recorded(sweep), SearchSpace(sweep))
     records = replay_pausing(sweep, curves, 10, (0, 1, 2), **options)
@@ -361,7 +361,7 @@ def test_the_best_third_of_a_rung_is_promoted_and_none_twice() -> None:
 
 
 @pytest.mark.parametrize(("synchronous", "order"), [(False, [1, 4]), (True, [4, 1])])
-def test_all_come_to_a_rung_before_one_goes_on_or_not(synchronous: bool, order: list[int]) -> None:
+def test_all_reach_a_rung_before_one_continues_or_not(synchronous: bool, order: list[int]) -> None:
     promotions = Promotions(sweep_of(), synchronous=synchronous)
     for number in (4, 5, 6):
         reach(promotions, number, number)

@@ -101,7 +101,9 @@ def test_two_workers_one_of_them_without_samples(tmp_path: Path) -> None:
         assert refused == "workers have logits of [3, 4] classes; they must be the same"
 
 
-def test_without_torchmetrics_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_torchmetrics_the_message_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "torchmetrics", None)
     monkeypatch.delitem(sys.modules, "calsweep.accumulating")
     assert calsweep.metrics.evaluate(*predictions())

@@ -154,7 +154,7 @@ def test_ranges_choices_and_values_of_a_loss() -> None:
         calsweep.loss("focal", gamma=(1,))
 
 
-def test_an_interruption_says_how_to_go_on_from_python(
+def test_an_interruption_says_how_to_continue_from_python(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*_: Any) -> None:

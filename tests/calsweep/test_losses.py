@@ -23,13 +23,13 @@ def test_all_losses_are_named() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(KEEP_SOMETHING))
-def test_a_loss_that_keeps_something_for_each_class_must_be_told(name: str) -> None:
+def test_a_loss_with_state_per_class_needs_the_number_of_classes(name: str) -> None:
     with pytest.raises(TypeError, match="num_classes"):
         getattr(calsweep.losses, name)()
 
 
 @pytest.mark.parametrize("name", sorted(CLASSES.keys() - KEEP_SOMETHING))
-def test_the_value_is_that_of_a_loss_that_is_told_the_number_of_classes(name: str) -> None:
+def test_the_value_does_not_depend_on_giving_the_number_of_classes(name: str) -> None:
     told = by_name(CLASSES[name])(4)
     alone = getattr(calsweep.losses, name)()
     more = {"indices": torch.arange(12), "features": LOGITS}

@@ -20,7 +20,7 @@ def test_importing_it_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize("name", calsweep.__all__)
-def test_all_that_it_names_is_there_and_described(name: str) -> None:
+def test_all_that_it_names_exists_and_is_described(name: str) -> None:
     assert len(inspect.getdoc(getattr(calsweep, name)) or "") > 20
 
 

@@ -126,7 +126,7 @@ def test_figures_show_themselves(result: calsweep.Result, plot: str) -> None:
     assert all(axis.has_data() for axis in figure.axes)
 
 
-def test_the_result_is_there_later(result: calsweep.Result) -> None:
+def test_the_result_can_be_loaded_later(result: calsweep.Result) -> None:
     again = calsweep.load(result.storage, "digits")
     assert repr(again) == repr(result)
     assert "Selected: " in repr(again)

@@ -47,7 +47,7 @@ MINIMAL = "name: small\ndataset: digits\nmodel: small_cnn\nlosses: [focal]\n"
         (("run",), "Missing argument"),
     ],
 )
-def test_bad_input_is_told_in_one_message_with_exit_code_2(
+def test_bad_input_is_reported_in_one_message_with_exit_code_2(
     tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     (tmp_path / "sweep.yaml").write_text(MINIMAL)
@@ -73,7 +73,7 @@ def test_without_a_command_the_help_is_printed_as_it_is(tmp_path: Path) -> None:
         ("1 / 0\n", "cannot be imported: ZeroDivisionError: division by zero"),
     ],
 )
-def test_a_users_module_that_is_broken_is_told_so(
+def test_a_users_module_that_is_broken_is_reported_so(
     tmp_path: Path, key: str, source: str, message: str
 ) -> None:
     (tmp_path / "broken.py").write_text(source)

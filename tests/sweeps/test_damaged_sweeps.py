@@ -87,7 +87,7 @@ def all_readers(storage: Path, sync: bool) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-def test_whatever_is_damaged_is_told(storage: Path, damage: Damage) -> None:
+def test_whatever_is_damaged_is_reported(storage: Path, damage: Damage) -> None:
     for name in FILES:
         path = storage / "sweeps/done" / name
         before = path.read_bytes()
@@ -102,7 +102,7 @@ def test_whatever_is_damaged_is_told(storage: Path, damage: Damage) -> None:
         path.write_bytes(before)
 
 
-def test_a_list_goes_on_without_a_damaged_sweep(
+def test_a_list_continues_without_a_damaged_sweep(
     storage: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     new_store(storage, make_sweep("damaged"))

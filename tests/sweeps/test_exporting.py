@@ -189,7 +189,9 @@ def test_two_stages_are_exported_as_one(tmp_path: Path) -> None:
     assert torch.allclose(classify(torch.from_numpy(rows)), expected, atol=1e-5)
 
 
-def test_what_cannot_be_exported_is_told(store: SweepStore, folder: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_exported_is_reported(
+    store: SweepStore, folder: Path, tmp_path: Path
+) -> None:
     with pytest.raises(UserError, match="already exists"):
         export_model("small", store.storage, str(folder))
     with pytest.raises(UserError, match="not a folder that `calsweep export` has written"):

@@ -24,7 +24,7 @@ class Slow(CalibrationLoss):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_what_runs_when_the_hours_are_over_goes_on_after_a_resume(
+def test_what_runs_when_the_hours_are_over_continues_after_a_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -134,7 +134,7 @@ def test_the_file_fits_the_data(
         write_new_sweep_file(draft, name, 7, str(tmp_path / "sweep.yaml"))
 
 
-def test_what_is_not_understood_is_told(tmp_path: Path) -> None:
+def test_what_is_not_understood_is_reported(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "a.csv").write_text("a,b\n" + "\n".join(f"{i},{i}" for i in range(20)))
     (tmp_path / "broken.parquet").write_bytes(b"PAR1")

@@ -145,7 +145,7 @@ def test_an_example_is_swept_as_a_model_is(folder: Path, session: None, name: st
 
 
 @pytest.mark.slow
-def test_a_trial_whose_process_dies_goes_on_from_its_folder(folder: Path, session: None) -> None:
+def test_a_trial_whose_process_dies_continues_from_its_folder(folder: Path, session: None) -> None:
     def histories(name: str, deaths: bool) -> list[list[dict[str, float]]]:
         loop = {"name": "mortal:train", "deaths": deaths}
         sweep = sweep_of(name=name, trainable=loop, scheduler={"name": "none"})
@@ -248,7 +248,7 @@ def test_what_a_loop_does_itself_is_not_for_the_sweep_file(
         sweep_of(**sections)
 
 
-def test_a_wrong_path_or_option_is_told_before_anything_starts(folder: Path) -> None:
+def test_a_wrong_path_or_option_is_reported_before_anything_starts(folder: Path) -> None:
     check_sweep(sweep_of())
     check_at_once_if_doubtful(sweep_of())
     for loop in ("nowhere:train", "plain", {"name": "plain:train", "depth": 3}):

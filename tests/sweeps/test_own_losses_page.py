@@ -159,7 +159,7 @@ FAULTY = {
 
 
 @pytest.mark.parametrize("fault", FAULTY)
-def test_a_loss_that_fails_in_training_is_told_as_the_page_says(
+def test_a_loss_that_fails_in_training_is_reported_as_the_page_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     module = f"faulty{list(FAULTY).index(fault)}"

@@ -150,7 +150,7 @@ def test_a_job_is_not_given_them(place: str) -> None:
         check_reachable(place)
 
 
-def test_a_copy_of_what_was_shown_is_told_from_the_original() -> None:
+def test_a_copy_of_what_was_shown_is_reported_from_the_original() -> None:
     sweep = make_sweep(
         dataset={"name": "parquet", "train": "s3://***@b/x.parquet", "test": "/x.parquet"},
         tracking={"uri": "http://***@host:5000"},
@@ -197,12 +197,12 @@ def test_the_reason_of_a_failure_is_kept_without_them() -> None:
     assert record.reason == "s3://***@b/x cannot be read"
 
 
-def test_mlflow_is_told_of_a_storage_without_them() -> None:
+def test_mlflow_is_reported_of_a_storage_without_them() -> None:
     place = artifact_location("postgresql://u:p@host/db", "s3://KEY:HUSH@bucket/x?region=eu")
     assert place == "s3://bucket/x/artifacts"
 
 
-def test_an_address_that_is_none_is_told() -> None:
+def test_an_address_that_is_none_is_reported() -> None:
     with pytest.raises(UserError, match="does not answer"):
         check_answers("http://[x")
 

@@ -22,7 +22,7 @@ def few_digits(*, seed) -> Dataset:
 
 
 @pytest.mark.slow
-def test_other_data_are_refused_and_other_code_is_told(
+def test_other_data_are_refused_and_other_code_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

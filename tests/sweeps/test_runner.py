@@ -120,7 +120,7 @@ def test_the_latest_sweep_is_listed_first(tmp_path: Path) -> None:
     assert [each.name for each in overviews(str(tmp_path))] == ["unbegun", "new", "old"]
 
 
-def test_data_that_cannot_be_loaded_are_told_as_the_users(tmp_path: Path) -> None:
+def test_data_that_cannot_be_loaded_are_reported_as_the_users(tmp_path: Path) -> None:
     sweep = make_sweep(dataset={"name": "image_folder", "root": str(tmp_path / "none")})
     with pytest.raises(UserError, match=r"^dataset: .*none"):
         load_data(sweep)

@@ -370,7 +370,7 @@ def of(result: SweepResult, loss: str) -> TrialRecord:
         ("Broken", r"KeyError: .*a bug of the user's"),
     ],
 )
-def test_a_trial_that_cannot_go_on_is_failed_with_its_reason(
+def test_a_trial_that_cannot_continue_is_failed_with_its_reason(
     mixed: SweepResult, loss: str, reason: str
 ) -> None:
     record = of(mixed, loss)
@@ -387,7 +387,7 @@ def test_a_constant_classifier_is_never_chosen(mixed: SweepResult) -> None:
     assert mixed.answer["chosen"]["loss"] != "own_losses:Constant"
 
 
-def test_a_trial_whose_process_dies_goes_on_from_its_checkpoint(
+def test_a_trial_whose_process_dies_continues_from_its_checkpoint(
     workplace: Path, mixed: SweepResult
 ) -> None:
     assert (workplace / "died").exists()
@@ -396,7 +396,7 @@ def test_a_trial_whose_process_dies_goes_on_from_its_checkpoint(
     assert [entry["epoch"] for entry in record.history] == [1, 2, 3, 4]
 
 
-def test_a_trial_whose_accelerator_fails_goes_on_in_another_process(
+def test_a_trial_whose_accelerator_fails_continues_in_another_process(
     workplace: Path, mixed: SweepResult
 ) -> None:
     assert (workplace / "broken").exists()

@@ -131,7 +131,7 @@ def test_two_workers_give_what_one_gives(workplace: Path, result: SweepResult) -
     assert baseline.outcome["test_nll"] == pytest.approx(expected["test_nll"], rel=1e-3)
 
 
-def test_a_trial_that_loses_a_worker_goes_on_from_its_checkpoint(
+def test_a_trial_that_loses_a_worker_continues_from_its_checkpoint(
     workplace: Path, result: SweepResult
 ) -> None:
     assert (workplace / "died").exists()

@@ -77,7 +77,7 @@ def slurm() -> Iterator[Slurm]:
 
 @pytest.mark.slurm
 @pytest.mark.timeout(2400)
-def test_a_sweep_goes_on_after_the_wall_time(slurm: Slurm, tmp_path: Path) -> None:
+def test_a_sweep_continues_after_the_wall_time(slurm: Slurm, tmp_path: Path) -> None:
     (tmp_path / "slow_loss.py").write_text(SLOW_LOSS.replace("{log}", str(tmp_path / "epochs")))
     (tmp_path / "birds.yaml").write_text(SWEEP)
     assert calsweep(tmp_path, "init", "birds.yaml", "--slurm").returncode == 0

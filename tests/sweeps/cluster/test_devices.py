@@ -187,7 +187,7 @@ def test_every_node_is_asked_for_its_precision(second: str, precision: str) -> N
     assert done.stdout.splitlines()[-1] == precision
 
 
-def test_gpus_that_torch_cannot_use_are_told_of_and_left(fake_gpus: None) -> None:
+def test_gpus_that_torch_cannot_use_are_reported_and_not_used(fake_gpus: None) -> None:
     sweep, said = settle_devices(make_sweep(), load_data(make_sweep()))
     assert sweep.scaling.gpus_per_worker == 0.0
     assert sweep.training.precision == "float32"

@@ -247,7 +247,7 @@ def test_a_job_that_is_not_there(cluster: RayCluster, workplace: Path) -> None:
         (["--address", "http://127.0.0.1:{port}"], "no Ray dashboard answers there"),
     ],
 )
-def test_what_is_wrong_is_told_before_anything_is_sent(
+def test_what_is_wrong_is_reported_before_anything_is_sent(
     workplace: Path, arguments: list[str], message: str
 ) -> None:
     given = [argument.format(port=free_port()) for argument in arguments]

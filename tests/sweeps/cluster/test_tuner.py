@@ -156,7 +156,7 @@ def run_with_faults(folder: Path, patch: pytest.MonkeyPatch, faults: list[bool])
 
 
 @pytest.mark.slow
-def test_a_sweep_that_gets_further_goes_on_after_any_fault(
+def test_a_sweep_that_gets_further_continues_after_any_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     faults = [False, True, False]

@@ -27,7 +27,7 @@ def test_the_range_is_that_of_the_project() -> None:
     assert ((oldest, minor), (newest, 0)) == (OLDEST, TOO_NEW)
 
 
-def test_a_driver_on_another_ray_is_told_both_versions() -> None:
+def test_a_driver_on_another_ray_reports_both_versions() -> None:
     ours, python = compute_version_info()
     with pytest.raises(RuntimeError) as refused:
         check_version_info({"ray_version": "2.50.1", "python_version": python}, "here")
@@ -76,7 +76,7 @@ def cluster() -> Iterator[tuple[str, dict[str, str]]]:
         ("3.0.0rc1", "runs Ray 3.0.0rc1 (this machine {ours}); calsweep needs Ray 2.55 or newer"),
     ],
 )
-def test_a_difference_is_told_before_anything_is_sent(
+def test_a_difference_is_reported_before_anything_is_sent(
     cluster: tuple[str, dict[str, str]], tmp_path: Path, theirs: str, message: str
 ) -> None:
     url, ray = cluster

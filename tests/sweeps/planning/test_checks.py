@@ -198,7 +198,7 @@ def test_an_objective_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             fit_to_data(aiming(f"checked_metrics:{name}"), data)
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     sweep = make_sweep(
         dataset={"name": "digits", "validaton": 0.2},
         model="smal_cnn",

@@ -104,7 +104,9 @@ def test_a_named_model_stays(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_told(tmp_path: Path, sections: dict[str, Any], message: str) -> None:
+def test_what_does_not_fit_is_reported(
+    tmp_path: Path, sections: dict[str, Any], message: str
+) -> None:
     with pytest.raises(UserError, match=message):
         fit_to_data(make_sweep(**sections), table(tmp_path))
 

@@ -29,7 +29,7 @@ def test_sets_are_loaded_with_the_data() -> None:
         ({"shifts": []}, r"unknown key 'shifts' in evaluation.*did you mean 'shift'"),
     ],
 )
-def test_what_is_wrong_is_told(evaluation: Any, message: str) -> None:
+def test_what_is_wrong_is_reported(evaluation: Any, message: str) -> None:
     with pytest.raises(UserError, match=message):
         check_sweep(make_sweep(evaluation=evaluation))
 
@@ -39,7 +39,7 @@ def test_not_together_with_two_stages() -> None:
         make_sweep(evaluation={"ood": ["digits"]}, encoder={})
 
 
-def test_data_that_do_not_fit_are_told_by_their_key(tmp_path: Path) -> None:
+def test_data_that_do_not_fit_are_reported_by_their_key(tmp_path: Path) -> None:
     sweep = make_sweep(evaluation={"shift": [{"name": "cifar10_c", "root": str(tmp_path)}]})
     with pytest.raises(UserError, match=r"evaluation.shift.0: \S+/labels.npy does not exist"):
         load_data(sweep)

@@ -38,7 +38,7 @@ def python(folder: Path, code: str, *arguments: str) -> str:
     ).stdout.strip()
 
 
-def test_a_wrong_name_is_told_before_ray_is_imported(tmp_path: Path) -> None:
+def test_a_wrong_name_is_reported_before_ray_is_imported(tmp_path: Path) -> None:
     wrong = {
         "losses=[focl]": "did you mean 'focal'",
         "losses=[{name: focal, hyperparameters: {gama: 1}}]": "did you mean 'gamma'",

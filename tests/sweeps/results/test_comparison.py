@@ -69,7 +69,7 @@ def test_a_better_choice_is_supported_against_the_plain_baseline_alone(tmp_path:
     assert line.startswith("No setting is shown to beat cross_entropy + temperature scaling")
 
 
-def test_a_worse_choice_is_told(tmp_path: Path) -> None:
+def test_a_worse_choice_is_reported(tmp_path: Path) -> None:
     _, scaled = compared(tmp_path, ours=2.0, theirs=1.0)
     assert scaled.verdict == "worse"
     assert scaled.value > 0

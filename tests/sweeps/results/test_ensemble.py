@@ -63,7 +63,7 @@ def test_members_are_within_the_guard_and_it_is_better_than_each(tmp_path: Path)
     assert len(selected.trials) <= 5
 
 
-def test_what_is_said_of_it(tmp_path: Path) -> None:
+def test_what_is_reported_of_it(tmp_path: Path) -> None:
     ranking, read = sweep(tmp_path, seeds=5)
     [found] = judge_ensemble(ranking, read)
     networks = found["networks"]

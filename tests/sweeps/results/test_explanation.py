@@ -42,7 +42,7 @@ def test_a_chosen_baseline_is_not_compared_with_itself() -> None:
     assert notes_by_loss(ranked(records))["cross_entropy"] == "selected"
 
 
-def test_without_a_baseline_the_lowest_error_guards_and_that_is_said() -> None:
+def test_without_a_baseline_the_lowest_error_guards_and_that_is_reported() -> None:
     failed = baseline(state="failed", reason="diverged", history=[])
     constant = trial(1, "ecp", val_ece=0.0, val_error=0.9)
     records = [failed, constant, trial(2, "focal", val_ece=0.04)]
@@ -53,7 +53,7 @@ def test_without_a_baseline_the_lowest_error_guards_and_that_is_said() -> None:
     assert notes_by_loss(ranked(records))["ecp"] == "error > lowest + 0.01"
 
 
-def test_constraints_and_what_they_keep_out_are_told() -> None:
+def test_constraints_and_what_they_keep_out_are_reported() -> None:
     search = {"constraints": {"val_nll": {"above_baseline": 0.02}, "val_auroc": {"at_least": 0.9}}}
     records = [
         baseline(val_auroc=0.95),
@@ -94,7 +94,7 @@ def test_of_several_objectives_the_front_is_the_answer() -> None:
     assert "front" not in answer(ranked(records), make_sweep())
 
 
-def test_no_choice_is_told() -> None:
+def test_no_choice_is_reported() -> None:
     stopped = [baseline(state="failed"), trial(1, "focal", epochs=1, state="stopped")]
     (line,) = explain_choice(ranked(stopped, search={"guard": 0.02}))
     assert "No setting is selected" in line
@@ -107,7 +107,7 @@ def test_reasons_of_failure_are_counted() -> None:
     assert failure_summary(failed) == "  2 × diverged\n  1 × out of memory"
 
 
-def test_what_became_of_the_choice_elsewhere_is_told_set_by_set() -> None:
+def test_what_became_of_the_choice_elsewhere_is_reported_set_by_set() -> None:
     found = {
         "shift_cifar10_c_5_ece": 0.2,
         "shift_cifar10_c_5_ece_scaled": 0.1,

@@ -185,7 +185,7 @@ def predictions() -> tuple[torch.Tensor, torch.Tensor]:
     return (1.5 * logits).softmax(1), labels
 
 
-def test_what_is_told_of_the_test_split_agrees_with_the_metrics(
+def test_what_is_reported_of_the_test_split_agrees_with_the_metrics(
     predictions: tuple[torch.Tensor, torch.Tensor],
 ) -> None:
     probs, labels = predictions

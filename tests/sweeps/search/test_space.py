@@ -215,7 +215,7 @@ def told(study: SweepStudy) -> list[optuna.trial.FrozenTrial]:
     return study._study.get_trials()
 
 
-def test_what_optuna_is_told() -> None:
+def test_what_optuna_receives() -> None:
     sweep = searching("focal", guard=0.01)
     study = study_of(sweep)
     cases: list[tuple[dict[str, Any], optuna.trial.TrialState]] = [
@@ -265,7 +265,7 @@ def test_constraints_reach_optuna() -> None:
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
-def test_of_several_objectives_optuna_is_told_all(sampler: str) -> None:
+def test_optuna_receives_all_objectives(sampler: str) -> None:
     sweep = searching("focal", guard=0.01, objective=["val_ece", "val_nll"], sampler=sampler)
     study = study_of(sweep)
     study.adopt(0, BASELINE)
@@ -286,7 +286,7 @@ def test_of_several_objectives_optuna_is_told_all(sampler: str) -> None:
     assert all(trial.values == [0.03, 0.2] for trial in study._study.best_trials)
 
 
-def test_without_a_baseline_optuna_is_told_of_a_constant_classifier_all_the_same() -> None:
+def test_without_a_baseline_optuna_still_learns_of_a_constant_classifier() -> None:
     study = study_of(searching("focal", guard=0.01))
     settings = [study.suggest(number) for number in range(1, 4)]
     study.observe(record(0, BASELINE, state="failed"))

@@ -193,7 +193,7 @@ def test_encoders_come_first_and_their_heads_wait(tmp_path: Path) -> None:
     assert (baseline.number, baseline.role) == (3, "baseline")
 
 
-def test_an_encoder_that_is_there_is_not_trained_again(tmp_path: Path) -> None:
+def test_an_existing_encoder_is_not_trained_again(tmp_path: Path) -> None:
     sweep = simulated(TWO_STAGES)
     queue = queue_of(sweep, new_store(tmp_path, sweep), trained_encoders={0, 2})
     planned = queue.planned
@@ -204,7 +204,7 @@ def test_an_encoder_that_is_there_is_not_trained_again(tmp_path: Path) -> None:
     assert planned == len(queue.records) == queue.planned
 
 
-def test_without_the_encoder_of_the_search_nothing_goes_on(tmp_path: Path) -> None:
+def test_without_the_encoder_of_the_search_nothing_continues(tmp_path: Path) -> None:
     sweep = simulated(TWO_STAGES)
     store = new_store(tmp_path, sweep)
     queue = queue_of(sweep, store, trained_encoders={1})
@@ -431,7 +431,7 @@ def test_epochs_bind_every_phase_and_leave_what_the_finalists_need(
     assert not queue.cut_short
 
 
-def test_the_search_ends_where_nothing_further_could_be_told_apart(tmp_path: Path) -> None:
+def test_the_search_ends_where_no_setting_could_be_shown_to_be_better(tmp_path: Path) -> None:
     sweep = simulated(stop_at_noise=True)
     queue = queue_of(sweep, new_store(tmp_path, sweep))
     for _ in steps(queue):
@@ -546,7 +546,9 @@ def test_the_last_trial_too_comes_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damaged", [0, 1, 4, 9])
-def test_a_sweep_goes_on_without_the_records_that_are_damaged(tmp_path: Path, damaged: int) -> None:
+def test_a_sweep_continues_without_the_records_that_are_damaged(
+    tmp_path: Path, damaged: int
+) -> None:
     sweep = simulated()
     store = new_store(tmp_path, sweep)
     queue = queue_of(sweep, store)

@@ -112,7 +112,7 @@ def test_earlier_trials_are_held_to_the_constraints_of_the_new_sweep(storage: Pa
         (["dual_focal"], "first", r"search.warm_start = first: no finished trial there has a loss"),
     ],
 )
-def test_what_cannot_be_learned_from_is_told_before_anything_starts(
+def test_what_cannot_be_learned_from_is_reported_before_anything_starts(
     storage: Path, losses: list[str], names: str, message: str
 ) -> None:
     with pytest.raises(UserError, match=message):

@@ -94,7 +94,7 @@ def test_a_block_that_cannot_be_written_stops_nothing(
     assert store.load_records() == records
 
 
-def test_what_killed_writers_left_of_trials_that_go_on_is_cleared_away(
+def test_what_killed_writers_left_of_trials_that_continue_is_cleared_away(
     store: SweepStore, records: list[TrialRecord]
 ) -> None:
     BlockWriter(store.folder, records)

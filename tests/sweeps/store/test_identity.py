@@ -62,7 +62,7 @@ def test_changed_data_are_refused(folder: Folder) -> None:
     assert read_identity(folder) == IDENTITY
 
 
-def test_changed_code_and_versions_are_told(folder: Folder) -> None:
+def test_changed_code_and_versions_are_reported(folder: Folder) -> None:
     change_environment(folder, torch="1.0", timm=None)
     now = replace(IDENTITY, modules={"own.py": "c2", "more.py": "c3"})
     lines = go_on("birds", folder, now)
@@ -88,7 +88,7 @@ def test_the_environments_that_it_went_on_in_are_added_once_each(folder: Folder)
     assert resumed["packages"]["torch"] == version("torch")
 
 
-def test_a_sweep_from_before_goes_on_with_what_there_is(tmp_path: Path) -> None:
+def test_a_sweep_from_before_continues_with_what_there_is(tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
     assert go_on("old", folder, IDENTITY) == []
     assert read_identity(folder) == IDENTITY
@@ -96,13 +96,13 @@ def test_a_sweep_from_before_goes_on_with_what_there_is(tmp_path: Path) -> None:
         go_on("old", folder, replace(IDENTITY, digest="d2"))
 
 
-def test_a_damaged_identity_is_told(folder: Folder) -> None:
+def test_a_damaged_identity_is_reported(folder: Folder) -> None:
     folder.write("identity.json", b"")
     with pytest.raises(UserError, match=r"identity\.json is damaged.*delete it"):
         go_on("birds", folder, IDENTITY)
 
 
-def test_it_is_there_before_the_sweep_is(tmp_path: Path) -> None:
+def test_it_exists_before_the_sweep_does(tmp_path: Path) -> None:
     store = new_store(tmp_path, make_sweep())
     assert read_identity(store.folder) is None
     other = new_store(tmp_path, make_sweep("other"), files=identity_files(IDENTITY))

@@ -47,7 +47,7 @@ def test_mlflow_is_asked_where_others_write_too(
     assert "name: theirs" in found.read_sweep_file(found.entries[0])
 
 
-def test_a_damaged_sweep_is_told_and_the_others_are_shown(
+def test_a_damaged_sweep_is_reported_and_the_others_are_shown(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     records = [baseline(), trial(1, val_ece=0.01)]

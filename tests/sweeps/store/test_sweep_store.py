@@ -150,7 +150,7 @@ def test_another_process_is_kept_out_until_the_first_has_died(store: SweepStore)
         ("file://not absolute", "URI"),
     ],
 )
-def test_a_storage_that_cannot_be_is_told_by_all_who_use_it(
+def test_a_storage_that_cannot_be_is_reported_by_all_who_use_it(
     tmp_path: Path, storage: str, reason: str
 ) -> None:
     (tmp_path / "file").touch()
@@ -196,7 +196,7 @@ def test_an_empty_storage_says_so(tmp_path: Path) -> None:
         ("", "kept: a sweep file is a mapping of keys to values, found None"),
     ],
 )
-def test_a_damaged_sweep_file_is_told(store: SweepStore, text: str, message: str) -> None:
+def test_a_damaged_sweep_file_is_reported(store: SweepStore, text: str, message: str) -> None:
     store.folder.write("sweep.yaml", text.encode())
     with pytest.raises(UserError, match=message):
         store.load_sweep()
@@ -410,7 +410,7 @@ def test_a_file_system_without_locks_has_leases(
     assert lease.NAME not in store.folder.names()
 
 
-def test_a_lock_that_cannot_be_had_is_told(
+def test_a_lock_that_cannot_be_had_is_reported(
     store: SweepStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def flock(*_: object) -> None:
@@ -466,7 +466,7 @@ check_storage(sys.argv[1])
 """
 
 
-def test_a_storage_that_takes_empty_files_only_is_told(tmp_path: Path) -> None:
+def test_a_storage_that_takes_empty_files_only_is_reported(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", FULL_DISK, str(tmp_path)], capture_output=True, check=False
     )

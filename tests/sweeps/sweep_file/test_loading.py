@@ -63,7 +63,7 @@ def test_the_smallest_file_has_good_defaults(tmp_path: Path) -> None:
         ("training: [1,", r"not valid YAML"),
     ],
 )
-def test_a_fault_is_told_with_its_place(tmp_path: Path, line: str, message: str) -> None:
+def test_a_fault_is_reported_with_its_place(tmp_path: Path, line: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         load(tmp_path, MINIMAL + line + "\n")
 

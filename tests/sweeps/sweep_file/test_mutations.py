@@ -136,7 +136,7 @@ MUTATIONS = (_replaced_value,) * 6 + (
 )
 
 
-def test_a_spoilt_file_is_told_or_is_still_right(
+def test_a_spoilt_file_is_reported_or_is_still_right(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "sweep.yaml"
@@ -163,7 +163,7 @@ def test_a_spoilt_file_is_told_or_is_still_right(
     assert 700 < told < 1000
 
 
-def test_what_is_told_ends_the_command_with_2(
+def test_what_is_reported_ends_the_command_with_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "sweep.yaml"

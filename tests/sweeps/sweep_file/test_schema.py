@@ -55,7 +55,7 @@ def test_what_is_merged_in_gives_way_to_what_is_written(tmp_path: Path) -> None:
     assert (sweep.training.epochs, sweep.training.lr, sweep.training.momentum) == (9, 0.5, 0.5)
 
 
-def test_a_fault_that_is_merged_in_is_told_where_it_is_written(tmp_path: Path) -> None:
+def test_a_fault_that_is_merged_in_is_reported_where_it_is_written(tmp_path: Path) -> None:
     text = "losses: [focal]\nencoder: {training: &base {lr: -1}}\ntraining: {<<: *base}\n"
     with pytest.raises(UserError) as caught:
         load(tmp_path, HEAD + text)
@@ -228,9 +228,7 @@ def test_what_no_sweep_file_may_hold(tmp_path: Path, text: str, message: str) ->
         ("{name: focal, space: {gamma: {choices: [-.inf]}}}", "space.gamma.choices.0"),
     ],
 )
-def test_a_value_that_is_none_of_several_types_is_told_once(
-    tmp_path: Path, loss: str, key: str
-) -> None:
+def test_a_value_of_no_allowed_type_is_reported_once(tmp_path: Path, loss: str, key: str) -> None:
     with pytest.raises(UserError) as caught:
         load(tmp_path, HEAD + f"losses: [{loss}]\n")
     (line,) = str(caught.value).splitlines()
@@ -251,14 +249,14 @@ def test_a_value_that_is_none_of_several_types_is_told_once(
         "{space: {}}",
     ],
 )
-def test_bad_ranges_are_told_with_line_and_loss(tmp_path: Path, loss: str) -> None:
+def test_bad_ranges_are_reported_with_line_and_loss(tmp_path: Path, loss: str) -> None:
     with pytest.raises(UserError, match=r"line 4: losses\.0") as caught:
         load(tmp_path, HEAD + f"losses: [{loss}]\n")
     assert "Traceback" not in str(caught.value)
 
 
 @pytest.mark.parametrize("source", ["~no_such_user/sweep.yaml", "x" * 300, "../nowhere"])
-def test_a_path_that_cannot_be_is_told_as_missing(source: str) -> None:
+def test_a_path_that_cannot_be_is_reported_as_missing(source: str) -> None:
     with pytest.raises(UserError, match="no such file, nor a ready-made sweep of that name"):
         load_sweep(source)
 

@@ -106,7 +106,7 @@ def test_what_is_spent_of_each_budget_is_shown_and_which_ended_the_search() -> N
     assert " · 0/0.5 hours · 4/6 epochs · search ended by max_epochs · best so far" in line
 
 
-def test_a_fault_is_told_and_not_over_and_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_is_reported_and_not_over_and_over(monkeypatch: pytest.MonkeyPatch) -> None:
     text, moments = io.StringIO(), iter((1000.0, 1029.0, 1031.0))
     with Progress(plain(text)) as progress:
         monkeypatch.setattr(module.time, "monotonic", lambda: next(moments))

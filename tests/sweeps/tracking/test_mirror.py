@@ -133,7 +133,7 @@ def test_writing_it_all_again_adds_nothing(storage: Path, written: list[TrialRec
     assert contents(storage, "whole") == before
 
 
-def test_a_writer_goes_on_where_another_died(storage: Path, written: list[TrialRecord]) -> None:
+def test_a_writer_continues_where_another_died(storage: Path, written: list[TrialRecord]) -> None:
     sweep, records = make_sweep("crashed"), make_records()[:3]
     store = make_store(storage, sweep, records)
     first = Mirror(sweep, store)

@@ -121,7 +121,7 @@ def test_a_sweep_file_is_written_of_one_answer_only(
     assert parse_sweep(printed).losses[0].name == "focal"
 
 
-def test_a_database_that_mlflow_refuses_is_told_in_one_message(tmp_path: Path) -> None:
+def test_a_database_that_mlflow_refuses_is_reported_in_one_message(tmp_path: Path) -> None:
     path = tmp_path / "mlflow.db"
     make_database(f"sqlite:///{path}")
     with sqlite3.connect(path) as connection:
@@ -161,7 +161,7 @@ def test_a_role_that_is_not_known_yet_is_read(fresh: Path, monkeypatch: pytest.M
     assert best_settings([tracked])[0]["hyperparameters"] == {"gamma": 9.0}
 
 
-def test_sweeps_are_told_apart_by_data_and_options(fresh: Path) -> None:
+def test_sweeps_are_reported_apart_by_data_and_options(fresh: Path) -> None:
     first, *_ = make_records()
     wide = {"name": "small_cnn", "width": 64}
     for name, digest, model in (
@@ -185,7 +185,7 @@ def test_sweeps_are_told_apart_by_data_and_options(fresh: Path) -> None:
     assert len(best_settings(tracked_sweeps(uri))) == 3
 
 
-def test_sweeps_from_before_the_digest_are_told_apart_by_their_files(fresh: Path) -> None:
+def test_sweeps_from_before_the_digest_are_reported_apart_by_their_files(fresh: Path) -> None:
     first, *_ = make_records()
     for name, sections in (
         ("one", {}),
@@ -203,7 +203,7 @@ def test_sweeps_from_before_the_digest_are_told_apart_by_their_files(fresh: Path
     assert wide.name == "wide"
 
 
-def test_a_sweep_from_before_that_goes_on_stays_in_its_experiment(fresh: Path) -> None:
+def test_a_sweep_from_before_that_continues_stays_in_its_experiment(fresh: Path) -> None:
     sweep, (first, second, *_) = make_sweep("old"), make_records()
     make_mirror(fresh, sweep, [first]).sync(first)
     store = SweepStore(str(fresh), "old")

@@ -154,7 +154,7 @@ def test_a_model_that_may_not_be_registered_is_named(server: SecuredMlflow) -> N
         registry.register(model)
 
 
-def test_who_is_not_known_or_not_trusted_is_told_so(
+def test_who_is_not_known_or_not_trusted_is_reported_so(
     server: SecuredMlflow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.act_as("admin")

@@ -182,7 +182,7 @@ def test_a_trial_cut_off_on_a_gpu_ends_the_same(tmp_path: Path, digits: Dataset)
 
 @pytest.mark.parametrize("device", [GPU, torch.device("cuda", 0)])
 @pytest.mark.parametrize("loss", ["focal", "adafocal", "kde_xe"])
-def test_a_loop_of_ones_own_trains_and_goes_on_on_a_gpu(
+def test_a_loop_of_ones_own_trains_and_continues_on_a_gpu(
     tmp_path: Path,
     digits: Dataset,
     monkeypatch: pytest.MonkeyPatch,

@@ -127,7 +127,7 @@ class Recorder(CrossEntropy):
         self.calls.append(("validation", tuple(val_logits.shape), val_targets.tolist()))
 
 
-def test_the_loss_is_told_of_everything_in_order(digits: Dataset) -> None:
+def test_the_loss_is_reported_of_everything_in_order(digits: Dataset) -> None:
     loss = Recorder(10)
     trainer = make_trainer(digits, loss)
     orders = []
@@ -420,7 +420,7 @@ def test_two_workers_train_as_one_does(results: dict[str, dict[str, Any]], loss:
 
 
 @pytest.mark.slow
-def test_all_workers_go_on_from_the_first_ones_checkpoint(
+def test_all_workers_continue_from_the_first_ones_checkpoint(
     results: dict[str, dict[str, Any]],
 ) -> None:
     first, second = (results[name]["resumed"] for name in ("worker0", "worker1"))

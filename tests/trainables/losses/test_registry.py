@@ -223,7 +223,7 @@ def test_integer_hyperparameters_are_those_annotated_so(own_module: str) -> None
     assert registry.integer_hyperparameters("cals_alm") == {"period"}
 
 
-def test_a_constructor_that_fails_in_any_way_is_told_with_the_loss(own_module: str) -> None:
+def test_a_constructor_that_fails_in_any_way_is_reported_with_the_loss(own_module: str) -> None:
     with pytest.raises(ValueError, match=r"loss 'somebodys_losses:Typed': KeyError: 'g'"):
         make_loss(f"{own_module}:Typed", 3, a=1, b=1.0, g=4)
 

@@ -81,7 +81,7 @@ def test_the_resampled_errors_of_the_benchmark_are_those_of_the_bootstrap(
     assert np.quantile(drawn, [0.025, 0.975]) == pytest.approx((low, high), abs=0.005)
 
 
-def test_the_benchmark_goes_on_where_it_was_broken_off(tmp_path: Path) -> None:
+def test_the_benchmark_continues_where_it_was_broken_off(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     laws = [simulated(kind, 3, 300) for kind in ("calibrated", "much overconfident")]
     fill(Results(path), laws[:1], ["ece"], [50], repetitions=2)

@@ -156,7 +156,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("body", FAULTS)
-def test_a_fault_is_told_with_file_and_line(
+def test_a_fault_is_reported_with_file_and_line(
     tmp_path: Path, digits: Dataset, monkeypatch: pytest.MonkeyPatch, body: str
 ) -> None:
     loop = write_loop(tmp_path, monkeypatch, f"\n{body}")

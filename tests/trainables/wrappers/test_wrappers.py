@@ -111,7 +111,7 @@ def test_memory_is_released_between_trials(monkeypatch: pytest.MonkeyPatch) -> N
     assert released == ["yes"]
 
 
-def test_all_workers_end_where_one_cannot_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_workers_end_where_one_cannot_continue(monkeypatch: pytest.MonkeyPatch) -> None:
     mail = Mailed(FIRST, FIRST)
     with pytest.raises(TrialFailedError) as failed:
         work(monkeypatch, mail, {1: [Failed("diverged")]})

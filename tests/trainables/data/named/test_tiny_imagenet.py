@@ -37,7 +37,7 @@ def test_a_damaged_image_is_named_or_passed_over(tiny_imagenet_root: Path) -> No
     assert "1 of 60 samples are skipped" in dataset.notes[0]
 
 
-def test_what_is_missing_is_told(tiny_imagenet_root: Path) -> None:
+def test_what_is_missing_is_reported(tiny_imagenet_root: Path) -> None:
     place = tiny_imagenet_root / "tiny-imagenet-200"
     annotations = place / "val" / "val_annotations.txt"
     annotations.write_text("val_0.JPEG\tn09\t0\t0\t7\t7\n")

@@ -58,7 +58,7 @@ def test_paths_in_a_table(write_folder: WriteFolder, cache: Path) -> None:
     assert "image=images/none.png cannot be read" in streamed.notes[0]
 
 
-def test_bad_images_are_told_when_the_file_is_written_and_later(
+def test_bad_images_are_reported_when_the_file_is_written_and_later(
     write_folder: WriteFolder, cache: Path
 ) -> None:
     root = write_folder("", {"a": 20, "b": 20})
