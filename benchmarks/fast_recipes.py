@@ -3,11 +3,10 @@
     python -m benchmarks.fast_recipes cifar10          # hours on one core
     python -m benchmarks.fast_recipes cifar10 --print
 
-Each trial is written to ``fast_recipes.jsonl`` as soon as it has ended, and what is there is not
-trained again. Both recipes are those that calsweep comes with, cut down to what a CPU can do: 4,000
-images to train on; the network of the fast one 16 wide, with a quarter of its batch and learning
-rate; that of the long one a small convolutional net, trained for 40 epochs in place of a ResNet
-for 350.
+Each trial is written to ``fast_recipes.jsonl`` as soon as it has ended; recorded trials are not
+trained again. Both are calsweep's own recipes, reduced to fit a CPU: 4,000 training images. The
+fast recipe has a network of width 16 and a quarter of its batch size and learning rate. The long
+one trains a small convolutional network for 40 epochs instead of a ResNet for 350.
 """
 
 from __future__ import annotations

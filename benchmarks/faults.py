@@ -3,11 +3,11 @@
     python -m benchmarks.faults [--tries 20] [--trials N] [--seed 0] [FAULT ...]
 
 A head and two nodes run on this machine as separate Ray processes (``ray start``), the driver as
-a job of that cluster; faults that need the same of a cluster happen to one. A fault happens to a
-sweep at random moments until the sweep has ended, and to further sweeps, until it was tried so many
-times; where it ends the driver, ``calsweep resume`` follows. Prints a table: tries, trials, lost
-trials, epochs that were trained twice, and seconds until what was interrupted had its next epoch
-done.
+a job of that cluster. Faults with the same requirements share a cluster. A fault is injected into a
+sweep at random moments until the sweep has ended, and into further sweeps until ``--tries`` is
+reached. If it ends the driver, ``calsweep resume`` follows. Prints a table: tries, trials, lost
+trials, epochs that were trained twice, and seconds until the interrupted trials finished their
+next epoch.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main() -> None:
 def _outcomes(
     cluster: RayCluster, name: str, kind: Kind, rng: random.Random, tries: int
 ) -> list[Outcome]:
-    """Of so many sweeps as it takes for that many tries."""
+    """The outcomes of as many sweeps as ``tries`` faults take."""
     outcomes: list[Outcome] = []
     while (left := tries - sum(outcome.tries for outcome in outcomes)) > 0:
         outcomes.append(faulty_sweep(cluster, kind, rng, left))

@@ -105,7 +105,7 @@ class Sweep:
     generator: np.random.Generator
 
     def runs(self, setting: int, count: int) -> list[Array]:
-        """Losses of so many networks of a setting on both splits, (2, N) each."""
+        """Losses of ``count`` networks of a setting on both splits, (2, N) each."""
         shape = 2, self.settings.shape[2]
         return [
             self.settings[:, setting]

@@ -6,8 +6,8 @@
 All train the same model on the same random images with the same batch size, in turns, in one run.
 *Ours* is at the precision that a sweep settles on (the first line has it), and in float32. *Plain*
 is what tutorials show: a ``DataLoader`` over float32 images, no autocast. *Alone* is forward, loss,
-backward and step on one batch that lies ready, at whichever layout and precision is fastest: what
-no loop can beat. On a CPU the figures are per second of CPU time in one thread, so that other work
+backward and step on one prepared batch, with the fastest layout and precision: an upper bound for
+any loop. On a CPU the figures are per second of CPU time in one thread, so that other work
 on the machine disturbs them little; on a GPU per second of wall time.
 
 The second table trains with several seeds, so that speed is seen to cost neither accuracy nor

@@ -350,7 +350,7 @@ def _register(
     from sweeps.exporting import register_choice
     from trainables.data.core.base import Dataset
 
-    assert isinstance(dataset, Dataset)  # the sweep file refuses it beside a loop of one's own
+    assert isinstance(dataset, Dataset)  # refused for custom loops
     progress.stage("Registering the selected setting in MLflow")
     try:
         if fault is not None:

@@ -2,12 +2,12 @@
 
     python -m benchmarks.tabular.after benchmarks/tabular/*.yaml
 
-From the recorded predictions, so of one seed of each setting: every post-hoc method is fitted on
-the validation split, and both ECE and Brier score are reported on the test split. *Chosen* is the
-setting of the lowest validation ECE after the method, cross-fitted, within the guard. *Better* and
-*worse* count the settings whose Brier score differs from cross-entropy's after the same method, by
-a paired interval of 95 % over samples, each on its own: among so many, one in forty each way is
-what chance gives. (No log-likelihood: some methods give a class no chance at all.)
+The recorded predictions are of one seed per setting. Every post-hoc method is fitted on the
+validation split; ECE and Brier score are reported on the test split. *Chosen* is the setting with
+the lowest cross-fitted validation ECE after the method, within the guard. *Better* and *worse*
+count the settings whose Brier score differs from that of cross-entropy after the same method, by
+its own paired 95 % interval over samples. By chance, one setting in forty differs in each
+direction. (No log-likelihood: some methods give a class the probability 0.)
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Curves:
     Args:
         trials: ``(setting, seed, history)`` of each; a trial that diverged has a short history. A
             setting that lacks seeds which others have is near no other: it is itself at most.
-        space: Of the sweep that was recorded, by which settings are near each other.
+        space: The search space of the recorded sweep; it defines which settings are near.
     """
 
     def __init__(self, trials: Trials, space: SearchSpace) -> None:

@@ -168,7 +168,7 @@ def by(objective: str) -> Callable[[Sequence[TrialRecord], Rule], Candidate | No
 
 
 def with_search_seed(records: Sequence[TrialRecord], rule: Rule) -> Candidate | None:
-    """Judges finalists by the mean over all their seeds, that of the search too."""
+    """Judges finalists by the mean over all their seeds, including the seed of the search."""
     ranking = Ranking(records, rule)
     most = max((c.seeds for c in ranking.candidates), default=0)
     found = [c for c in ranking.candidates if c.feasible and c.seeds == most]

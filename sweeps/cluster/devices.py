@@ -95,11 +95,11 @@ def _with_precision(sweep: SweepFile, precision: str) -> SweepFile:
 def gpu_share(
     sweep: SweepFile, workload: Workload | None, gpu: Gpu, nodes: Iterable[Mapping[str, float]]
 ) -> float:
-    """How much of a GPU each worker gets: one, or of one that several trials share, a part.
+    """The share of a GPU that each worker gets: 1, or less if several trials share a GPU.
 
-    As many trials share one as have room in its memory, find CPUs beside it and keep it busy, up
-    to eight. Trials of several workers get one GPU for each worker, or none where the cluster has
-    too few. Where the workload is not known, as for a custom loop, each trial gets one.
+    Up to eight trials share a GPU, as many as fit its memory and the node's CPUs, and fewer if
+    these already keep it busy. A trial with several workers gets one GPU per worker, or none if
+    the cluster has too few. If the workload is unknown, as for a custom loop, each trial gets one.
     """
     scaling, nodes = sweep.scaling, list(nodes)
     if scaling.num_workers > 1:
@@ -150,9 +150,9 @@ def workload_of(sweep: SweepFile, dataset: Data) -> Workload | None:
 
 
 def _weakest_gpu(nodes: Iterable[Mapping[str, float]]) -> Gpu | None:
-    """What all GPUs have, by one of each type; None if PyTorch can use none.
+    """What every GPU has at least, from one GPU of each type; None if PyTorch can use none.
 
-    Where all nodes with GPUs are still to come, this makes the autoscaler bring one.
+    If no node with a GPU has started yet, this makes the autoscaler start one.
     """
     import ray
 
@@ -185,7 +185,7 @@ def _look() -> tuple[str, int, bool] | None:
 
 
 def _cpus_are_faster_in_bfloat16(sweep: SweepFile, dataset: Data) -> bool:
-    """Not so where an autoscaler may add nodes: it is unknown yet what they have."""
+    """False if an autoscaler may add nodes, because their CPUs are unknown."""
     from trainables.engine.precision import cpu_has_bfloat16, gains_on_cpus
 
     workload = workload_of(sweep, dataset)

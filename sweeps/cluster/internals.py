@@ -60,7 +60,7 @@ Test: tests/sweeps/cluster/test_jobs.py::test_a_sweep_is_submitted_stopped_and_r
 """
 
 JOB_CONFIGURATION = "RAY_JOB_CONFIG_JSON_ENV_VAR"
-"""Environment variable by which Ray hands a job's configuration over."""
+"""Environment variable in which Ray passes a job's configuration."""
 
 
 def is_driver_of_a_job() -> bool:

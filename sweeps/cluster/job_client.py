@@ -93,7 +93,7 @@ def ask(address: str | None, call: str) -> Any:
 
 
 def _token() -> dict[str, str]:
-    """The header by which Ray's own client would show its token, if it has one."""
+    """The header in which Ray's own client would send its token, if it has one."""
     if os.environ.get("RAY_AUTH_MODE", "").lower() != "token":
         return {}
     token = os.environ.get("RAY_AUTH_TOKEN")

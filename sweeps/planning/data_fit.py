@@ -181,7 +181,7 @@ def _task_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
 def _refused(
     sweep: SweepFile, takes: Callable[[type[nn.Module]], bool], what: str, attribute: str
 ) -> list[str]:
-    """The losses that are not what these data need; one's own says that it is by an attribute."""
+    """The losses that do not work with these data; a custom loss declares it by ``attribute``."""
     from trainables.losses import loss_class
 
     return [

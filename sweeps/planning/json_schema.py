@@ -1,6 +1,6 @@
-"""The JSON schema of sweep files, by which editors complete and check them.
+"""The JSON schema of sweep files; editors use it to complete and check them.
 
-``python -m sweeps.planning.json_schema`` writes it anew; a test compares.
+``python -m sweeps.planning.json_schema`` regenerates the file; a test compares both.
 """
 
 from __future__ import annotations

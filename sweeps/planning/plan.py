@@ -119,7 +119,7 @@ def _starting_point(sweep: SweepFile) -> str:
 
 
 def _budget_facts(sweep: SweepFile, trials: int) -> dict[str, str]:
-    """What the budgets buy of so many trials."""
+    """How many of these trials the budgets allow."""
     search, selection = sweep.search, sweep.selection
     facts = []
     if search.max_epochs is not None:

@@ -1,6 +1,6 @@
-"""Streams that have not all characters: what they lack is printed by something like it.
+"""Output streams without some characters: each is replaced by a similar one.
 
-One character stands for one, so that tables stay as they are.
+A replacement is one character long, so tables stay aligned.
 """
 
 from __future__ import annotations

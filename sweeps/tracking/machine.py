@@ -17,9 +17,9 @@ class Machine:
         self._network = psutil.net_io_counters()
 
     def sample(self) -> dict[str, float]:
-        """CPUs, memory, disk, network since the first time, and each Nvidia GPU.
+        """CPUs, memory, disk, network traffic since the start, and each Nvidia GPU.
 
-        The share of the CPUs is that since the last time; that of the first time says nothing.
+        The CPU load is measured since the last call; the first value is meaningless.
         """
         memory, disk = psutil.virtual_memory(), psutil.disk_usage(os.sep)
         found = {

@@ -59,7 +59,7 @@ class Registry:
         return f"models:/{self._name}@{alias}"
 
     def has(self, alias: str, trial: int) -> bool:
-        """Whether an alias stands for what a trial of this run has trained."""
+        """Whether an alias points to the model that this trial has trained."""
         from mlflow.exceptions import MlflowException
 
         try:

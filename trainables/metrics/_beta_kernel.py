@@ -89,7 +89,7 @@ def _log_likelihood(points: Tensor) -> Callable[[float], float]:
 def equal_mass_cells(
     confidence: Tensor, correct: Tensor, most: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Neighbours among N samples in at most so many cells: number, mean confidence, number right.
+    """Group N samples into at most `most` cells: number, mean confidence, number right.
 
     Samples of one confidence share their outcomes evenly, so their order does not matter.
     """

@@ -101,7 +101,7 @@ class _BinnedSums:
             np.bincount(bins, weights, NUM_BINS)[filled].astype(np.float64)
             for weights in (None, confidence, correct)
         )
-        # To the curve, so many samples are worth as many independent ones as have their noise.
+        # For the curve, clustered samples count as the number of independent ones of equal noise.
         accuracy = right / in_bin
         independent = float((in_bin * accuracy * (1 - accuracy)).sum()) / count**2
         worth = min(1.0, independent / max(float(sums.var(axis=0).sum()) / len(sums), _TINY))
@@ -136,8 +136,8 @@ class _BinnedSums:
 def _draws(clusters: int) -> Array:
     """Weights (R, N) with which clusters' deviations add up to noise of their mean.
 
-    Normal, as wide as Student's t, as the noise is known from so many clusters only. The same for
-    every call, so that an interval is a function of the data.
+    Normal, scaled to the width of Student's t, because the noise is estimated from the clusters.
+    The same for every call, so an interval is a function of the data.
     """
     random = np.random.default_rng(0)
     normal = random.standard_normal((_NUM_DRAWS, clusters))

@@ -93,7 +93,7 @@ def check_num_bins(num_bins: int) -> None:
 
 
 def check_clusters(labels: Tensor, cluster_size: int) -> None:
-    """Raise ValueError unless `labels` are so many of each sample."""
+    """Raise ValueError unless `labels` has `cluster_size` entries per sample."""
     check_count("cluster_size", cluster_size)
     if len(labels) % cluster_size:
         raise ValueError(f"cluster_size={cluster_size}: {len(labels)} rows are no multiple of it")

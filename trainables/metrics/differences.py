@@ -307,7 +307,7 @@ def _gaps_and_noise(
             )
         ]
     )
-    # A bin in which all predictions are right shows no noise, and has some all the same.
+    # A bin in which all predictions are right shows no noise, although it has some.
     filled = np.concatenate([np.bincount(bins, minlength=NUM_BINS) for bins, *_ in binned])
     wrong = 1 / (filled + 2)  # Laplace's share of wrong predictions in it
     diagonal = np.diag_indices_from(covariance)

@@ -179,9 +179,8 @@ def make_model(
     Args:
         name: One of :func:`available_models`, ``timm/<name>`` for any model of timm,
             ``huggingface/<name or folder>`` for any encoder of texts there, or
-            ``package.module:function`` for your own builder, which is called with
-            whichever it asks for of ``input_shape``, ``samples`` and ``num_classes``, and the
-            options.
+            ``package.module:function`` for your own builder, which is called with the options
+            and those of ``input_shape``, ``samples`` and ``num_classes`` that its signature names.
         input_shape: Of one sample: channels, height and width of an image.
         num_classes: At least 2.
         samples: What a sample is, for models that ask for more than its shape.

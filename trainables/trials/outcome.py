@@ -200,7 +200,7 @@ def write_predictions(
     decisions: int = 1,
     cluster_size: int = 1,
 ) -> None:
-    """Write ``predictions_<split>.parquet``, with so many rows of each sample."""
+    """Write ``predictions_<split>.parquet``, with ``cluster_size`` rows per sample."""
     logits, labels = predictions
     data = encode_predictions(logits.float().numpy(), labels.numpy(), decisions, cluster_size)
     folder.write(f"predictions_{split}.parquet", data)

@@ -60,10 +60,10 @@ def check_trainable(name: str, **options: Any) -> None:
 
 
 class TrialStopped(BaseException):
-    """Raised out of :meth:`Trial.report` where a trial is not to continue.
+    """Raised by :meth:`Trial.report` when a trial is stopped early.
 
-    Whatever the loop has open is closed on its way out, as by Ctrl-C; not an ``Exception``, so that
-    it is not taken for a fault.
+    Not an ``Exception``, so ``except Exception`` does not take it for an error. As after Ctrl-C,
+    ``with`` blocks and ``finally`` clauses close what the loop has open.
     """
 
 
@@ -85,7 +85,7 @@ class Reported:
 
 
 class Trial:
-    """One trial, as a training loop of one's own is given it.
+    """One trial, as a custom training loop receives it.
 
     Attributes:
         loss: The loss to train with, on :attr:`device`: ``loss(logits, targets)`` is the mean over
@@ -276,7 +276,7 @@ class Loop:
     """Runs a function that reports epochs in a thread, an epoch at a time.
 
     Args:
-        function: Called with a function by which it hands over what it reports.
+        function: Called with one argument, the function that it reports epochs with.
     """
 
     def __init__(self, function: Callable[[Callable[[Reported], None]], object]) -> None:

@@ -47,7 +47,7 @@ class Split:
 
     Attributes:
         inputs: (N, ...), C-contiguous, of the dtype and shape that the kind of sample asks for; or
-            what stands for such an array. :meth:`rows` reads both.
+            an object that is read like such an array. :meth:`rows` reads both.
         labels: As in :class:`Targets`.
         soft: (N, K), float32, the probability of each class, rows summing to 1; None where labels
             are certain. ``labels`` are then drawn from them: what measures knows no others.

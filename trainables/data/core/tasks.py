@@ -93,7 +93,7 @@ class Task(ABC):
 
     @abstractmethod
     def num_outputs(self, num_classes: int) -> int:
-        """How many logits the model gives of a sample, where there are so many classes."""
+        """The number of logits per sample of a model with ``num_classes`` classes."""
 
     @abstractmethod
     def accepts(self, loss: type[nn.Module]) -> bool:
@@ -231,11 +231,11 @@ class SeveralLabels(Task):
 class EachPixel(Task):
     """Each pixel of an image is of one class: masks (N, H, W), uint8, :data:`IGNORED` somewhere.
 
-    The model gives logits (N, K, H, W). Training takes all pixels that count; so many of each image
-    are judged, drawn from those (of an image with fewer, some twice).
+    The model gives logits (N, K, H, W). Training uses all pixels that count. Metrics use a
+    random draw of them from each image; an image with fewer pixels has some twice.
 
     Attributes:
-        cluster_size: How many.
+        cluster_size: Pixels per image that metrics use.
     """
 
     cluster_size: int = 100

@@ -49,7 +49,7 @@ class Streamed(Protocol):
     def __getitem__(self, rows: Any) -> Streamed: ...
 
     def with_channels(self, channels: int) -> Streamed:
-        """The same images; grey ones in each of so many channels."""
+        """The same images with ``channels`` channels; grey ones are repeated in each."""
 
     def read(self) -> Pixels:
         """All of them decoded."""
