@@ -7,9 +7,10 @@ What would fail or be slow on a GPU is found without one:
 - an operation without a CUDA kernel is recorded, by torch's own registry of kernels;
 - each synchronisation is counted: a value or a tensor that is read back to the CPU.
 
-Not simulated: memory, speed, pinned memory, NCCL, kernels that differ from the CPU's, backward
-under CUDA autocast. Torch keeps the device for the rest of the process and names it by a private
-API, so use it in a process of its own; see ``tests/harness/on_simulated_gpu.py``.
+Not simulated: memory, speed, pinned memory, NCCL, kernels that differ from the CPU's. CUDA
+autocast is covered by ``tests/trainables/test_simulated_gpu_autocast.py``. Torch keeps the device
+for the rest of the process and names it by a private API, so use it in a process of its own; see
+``tests/harness/on_simulated_gpu.py``.
 """
 
 from __future__ import annotations
