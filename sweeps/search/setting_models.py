@@ -128,7 +128,14 @@ def rows_of(places: Array, feature: Array | float = 0.0, doubt: Array | float = 
     return np.column_stack([*columns, places])
 
 
-def posterior(kernel: Kernel, rows: Array, values: Array, variances: Array, wanted: Array) -> Guess:
+def posterior(
+    kernel: Kernel,
+    rows: Array,
+    values: Array,
+    variances: Array,
+    wanted: Array,
+    reference: Array | None = None,
+) -> Guess:
     """What a Gaussian process of mean zero predicts.
 
     Args:
@@ -137,11 +144,16 @@ def posterior(kernel: Kernel, rows: Array, values: Array, variances: Array, want
         values: What was observed there, (N,).
         variances: Variance of the noise of each, (N,).
         wanted: Rows to predict, (S, D).
+        reference: A row, (1, D): predicts how much the others differ from it.
     """
-    if not len(rows):
-        return Guess(np.zeros(len(wanted)), np.sqrt(kernel.diag(wanted)))
     process = GaussianProcessRegressor(kernel, alpha=variances + 1e-9, optimizer=None)
-    return Guess(*process.fit(rows, values).predict(wanted, return_std=True))
+    if len(rows):
+        process.fit(rows, values)
+    if reference is None:
+        return Guess(*map(np.atleast_1d, process.predict(wanted, return_std=True)))
+    mean, covariance = process.predict(np.concatenate([reference, wanted]), return_cov=True)
+    variance = np.diag(covariance)[1:] + covariance[0, 0] - 2 * covariance[0, 1:]
+    return Guess(mean[1:] - mean[0], np.sqrt(np.maximum(variance, 0.0)))
 
 
 def _place(branch: Mapping[str, BaseDistribution], values: Mapping[str, Any]) -> list[float]:

@@ -38,7 +38,7 @@ _RATIO_ELSEWHERE: Final = SettingKernel(offset=0.3, slope=1.0, local=0.3)
 _RATIO_HERE: Final = SettingKernel(common=0.4, scale=0.45, offset=0.05, slope=0.2, local=0.2)
 _RATIO_NOISE: Final = 0.1  # between datasets
 _ERROR_ELSEWHERE: Final = SettingKernel(offset=0.1, slope=0.1, local=0.1)
-_ERROR_HERE: Final = SettingKernel(scale=0.45, offset=0.05, local=0.02)
+_ERROR_HERE: Final = SettingKernel(common=1.0, scale=0.45, offset=0.05, local=0.02)
 _ERROR_NOISE: Final = 0.06  # between datasets
 _OBJECTIVE: Final = SettingKernel(scale=0.3, offset=0.15, local=0.1)
 
@@ -211,14 +211,25 @@ class TemperatureModel:
         return Guess(found.mean + elsewhere.mean[count:] + _USUAL_LOG_T, found.sd)
 
     def _in_guard(self, settings: Sequence[Setting]) -> Array:
+        """The baseline's error is measured with noise too: where all others are higher, it is low.
+
+        So a setting's error is compared with what all trials say of the baseline's.
+        """
         both = [*self._settings, *settings]
         ratios = [min(e.error_ratio, _MOST_ERROR_RATIO) for e in self._earlier]
         elsewhere = self._elsewhere(_ERROR_ELSEWHERE, _ERROR_NOISE, ratios, both)
         rows = rows_of(self._places(both), elsewhere.mean, elsewhere.sd)
-        count = len(self._settings)
-        noise = np.full(count, self.baseline.error_noise / self.baseline.error)
+        count, reference = len(self._settings), rows_of(self._reference)
+        noise = np.full(1 + count, self.baseline.error_noise / self.baseline.error)
         differences = self._errors - elsewhere.mean[:count]
-        found = posterior(_ERROR_HERE, rows[:count], differences, noise**2, rows[count:])
+        found = posterior(
+            _ERROR_HERE,
+            np.concatenate([reference, rows[:count]]),
+            np.concatenate([[0.0], differences]),
+            noise**2,
+            rows[count:],
+            reference,
+        )
         allowed = self._rule.guard / self.baseline.error
         chance: Array = norm.cdf((allowed - found.mean - elsewhere.mean[count:]) / found.sd)
         return chance

@@ -74,6 +74,16 @@ def test_the_posterior_is_that_of_a_normal_distribution() -> None:
     assert found.mean[0] == pytest.approx(weights @ values)
     variance = KERNEL.diag(wanted)[0] - weights @ KERNEL(known, wanted).ravel()
     assert found.sd[0] == pytest.approx(math.sqrt(variance))
+    both = rows[1:]
+    covariance = KERNEL(both) - KERNEL(both, known) @ np.linalg.solve(
+        KERNEL(known) + np.diag(variances), KERNEL(known, both)
+    )
+    difference = posterior(KERNEL, known, values, variances, wanted, rows[1:2])
+    assert difference.sd[0] ** 2 == pytest.approx(
+        covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
+    )
+    level = posterior(KERNEL, known, values, variances, rows[1:2])
+    assert difference.mean[0] == pytest.approx(found.mean[0] - level.mean[0])
     nothing = posterior(KERNEL, rows[:0], values[:0], variances[:0], wanted)
     assert nothing.mean == 0
     assert nothing.sd[0] == pytest.approx(math.sqrt(KERNEL.diag(wanted)[0]))
@@ -128,12 +138,29 @@ def test_the_gain_is_zero_where_the_guard_is_broken() -> None:
     assert gains[1] < gains[0] / 2
 
 
+def test_the_guard_does_not_rest_on_a_lucky_error_of_the_baseline() -> None:
+    reference = ce(1.6, val_error=0.3, val_error_low=0.26, val_error_high=0.34)
+    settings = [
+        Setting("mbls", {"margin": 10.0, "lam": 0.1}),
+        Setting("inverse_focal", {"gamma": 2.0}),
+    ]
+    others = [
+        trial(n, s.loss, s.hyperparameters, temperature=1.5, val_error=0.33)
+        for n, s in enumerate(settings, start=1)
+    ]
+    wanted = [Setting("focal", {"gamma": 3.0})]
+    similar = trial(6, "focal", {"gamma": 3.1}, temperature=1.2, val_error=0.33)
+    alone, beside = (model(reference, *known, similar) for known in ((), others))
+    assert beside.belief(wanted).in_guard[0] > alone.belief(wanted).in_guard[0] + 0.02
+
+
 def test_the_expected_objective_shrinks_a_lucky_value() -> None:
     trials = [
         trial(n, "focal", {"gamma": 2.8 + n / 10}, temperature=1.3, val_ece=value)
         for n, value in enumerate([0.07, 0.06, 0.02, 0.065, 0.07], start=1)
     ]
-    found = expected_objectives(model(ce(1.6), *trials), [each.setting for each in trials])
+    reference = ce(1.6, val_error_low=0.099, val_error_high=0.101)
+    found = expected_objectives(model(reference, *trials), [each.setting for each in trials])
     assert found[BASELINE] == 0.1
     assert 0.03 < found[trials[2].setting] < 0.065
 
