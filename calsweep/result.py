@@ -20,7 +20,7 @@ from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
-from trainables.contract.report import TIMES
+from trainables.contract.report import COSTS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -326,7 +326,7 @@ def _row(record: TrialRecord) -> dict[str, Any]:
         "seconds": seconds,
         "reason": record.reason,
     }
-    metrics = {k: v for k, v in record.outcome.items() if k not in ("epoch", *TIMES)}
+    metrics = {k: v for k, v in record.outcome.items() if k not in ("epoch", *COSTS)}
     metrics |= parts_of_nll(record.outcome)
     own = {
         f"loss.{name}" if name in (*row, *metrics) else name: value

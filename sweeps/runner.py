@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from sweeps.cluster import connection
 from sweeps.cluster.devices import settle_devices
+from sweeps.cluster.rehearsal import Rehearsal
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError, first_line
 from sweeps.formatting import calsweep_command, counted, format_value, shortened
 from sweeps.planning.checks import check_sweep
@@ -264,7 +265,12 @@ def _carry_out(
         partial(store.save_patiently, on_fault=progress.fault),
         dataset.num_classes,
         past,
-        listeners=(blocks.take, writer.submit, progress.tick),
+        listeners=(
+            blocks.take,
+            writer.submit,
+            progress.tick,
+            Rehearsal(sweep, dataset, progress.notice, connection.all_nodes).take,
+        ),
     )
     for record in records:
         writer.submit(record)

@@ -14,7 +14,7 @@ from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.terminal.console import plain_console
-from trainables.contract.report import TIMES, Role
+from trainables.contract.report import COSTS, Role
 
 
 def make_sweep(name: str = "small", **sections: Any) -> SweepFile:
@@ -123,7 +123,7 @@ def finalist(number: int, of: TrialRecord, seed: int, **values: Any) -> TrialRec
 
 def facts(record: TrialRecord) -> tuple[object, ...]:
     """What must depend neither on an interruption nor on the place: everything but the times."""
-    history = [{k: v for k, v in e.items() if k not in TIMES} for e in record.history]
+    history = [{k: v for k, v in e.items() if k not in COSTS} for e in record.history]
     return record.number, record.role, record.setting, record.seed, record.state, history
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sweeps.cluster.devices import Gpu, gpu_share, inputs_per_step, workload_of
+from sweeps.cluster.devices import Gpu, gpu_share, inputs_per_step, memory_needed, workload_of
 from sweeps.errors import UserError
 from sweeps.formatting import format_seconds
 from sweeps.planning.plan import most_epochs
@@ -69,13 +69,11 @@ def card_facts(name: str, sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
     workload = workload_of(sweep, dataset)
     if workload is None:
         raise UserError(f"--gpu {name}: a custom loop's work cannot be counted; leave it out")
-    from trainables.engine.workload import device_memory
-
     gpu = Gpu(name, int(card.gigabytes * 1e9), card.bfloat16)
     one = sweep.scaling.model_copy(update={"num_workers": 1})
     nodes = [{"GPU": 1.0, "CPU": math.inf}]
     trials = round(1 / gpu_share(sweep.model_copy(update={"scaling": one}), workload, gpu, nodes))
-    needed = max(device_memory(workload, *each) for each in inputs_per_step(sweep)) / 1e9
+    needed = memory_needed(sweep, workload) / 1e9
     epoch = _seconds(sweep, workload, card, dataset)
     fits = "" if needed <= card.gigabytes else ", which is more than it has"
     each = "one trial at a time" if trials == 1 else f"{trials} trials share it"

@@ -93,13 +93,24 @@ def _with_precision(sweep: SweepFile, precision: str) -> SweepFile:
 
 
 def gpu_share(
-    sweep: SweepFile, workload: Workload | None, gpu: Gpu, nodes: Iterable[Mapping[str, float]]
+    sweep: SweepFile,
+    workload: Workload | None,
+    gpu: Gpu,
+    nodes: Iterable[Mapping[str, float]],
+    needed: float | None = None,
 ) -> float:
     """The share of a GPU that each worker gets: 1, or less if several trials share a GPU.
 
     Up to eight trials share a GPU, as many as fit its memory and the node's CPUs, and fewer if
     these already keep it busy. A trial with several workers gets one GPU per worker, or none if
     the cluster has too few. If the workload is unknown, as for a custom loop, each trial gets one.
+
+    Args:
+        sweep: The sweep.
+        workload: Cost of a training step.
+        gpu: The GPU.
+        nodes: Resources of each node.
+        needed: Bytes of GPU memory that a trial needs; None to estimate them.
     """
     scaling, nodes = sweep.scaling, list(nodes)
     if scaling.num_workers > 1:
@@ -107,11 +118,10 @@ def gpu_share(
         return 1.0 if worker_room(whole, nodes) >= scaling.num_workers else 0.0
     if workload is None:
         return 1.0
-    from trainables.engine.workload import busy_share, device_memory
+    from trainables.engine.workload import busy_share
 
-    inputs = inputs_per_step(sweep)
-    needed = max(device_memory(workload, *each) for each in inputs)
-    busy = max(busy_share(workload, count) for count, _ in inputs)
+    busy = max(busy_share(workload, count) for count, _ in inputs_per_step(sweep))
+    needed = needed or memory_needed(sweep, workload)
     by_memory = gpu.memory / needed
     by_cpus = max(
         node.get("CPU", 0.0) / scaling.cpus_per_worker / node["GPU"]
@@ -119,6 +129,13 @@ def gpu_share(
         if node.get("GPU", 0.0) >= 1
     )
     return 1.0 / max(1, math.floor(min(by_memory, by_cpus, 1 / busy, _MOST_ON_ONE)))
+
+
+def memory_needed(sweep: SweepFile, workload: Workload) -> float:
+    """Bytes of GPU memory that a trial needs, an estimate."""
+    from trainables.engine.workload import device_memory
+
+    return max(device_memory(workload, *each) for each in inputs_per_step(sweep))
 
 
 def inputs_per_step(sweep: SweepFile) -> list[tuple[int, int]]:

@@ -16,7 +16,7 @@ from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.metric_names import MetricName
-from trainables.contract.report import TIMES
+from trainables.contract.report import COSTS
 
 # The parameters of every trial, by names that no hyperparameter may take.
 _RECIPE = ("dataset", "model", "epochs", "batch_size", "optimizer", "lr", "weight_decay")
@@ -155,7 +155,7 @@ def run_metrics(
         epoch = int(entry["epoch"])
         time_stamp = times.get(epoch, int(1000 * entry["timestamp"]))
         for name, value in {**entry, **parts_of_nll(entry)}.items():
-            if name not in ("epoch", *TIMES):
+            if name not in ("epoch", *COSTS):
                 yield name, float(value), time_stamp, epoch
 
 

@@ -25,7 +25,7 @@ from sweeps.sweep_file.loading import load_sweep, parse_sweep
 from sweeps.sweep_file.schema import SweepFile
 from tests.harness.command import calsweep
 from tests.harness.tracked import client_of, runs_of
-from trainables.contract.report import TIMES
+from trainables.contract.report import COSTS
 
 EXAMPLES = Path(__file__).parents[2] / "examples/own_loop"
 MORTAL = """
@@ -152,7 +152,7 @@ def test_a_trial_whose_process_dies_continues_from_its_folder(folder: Path, sess
         result = run(folder, sweep)
         assert [record.state for record in result.records] == ["finished"] * 3
         return [
-            [{k: v for k, v in entry.items() if k not in TIMES} for entry in record.history]
+            [{k: v for k, v in entry.items() if k not in COSTS} for entry in record.history]
             for record in result.records
         ]
 

@@ -11,7 +11,8 @@ from functools import lru_cache
 from typing import Any, Literal
 
 Role = Literal["encoder", "baseline", "published", "search", "finalist"]
-TIMES = ("timestamp", "run_seconds")  # of an epoch, besides its metrics
+# Of an epoch, besides its metrics; they differ from run to run.
+COSTS = ("timestamp", "run_seconds", "training_seconds", "gpu_memory", "gpu_memory_share")
 NEVER_STOPPED: tuple[Role, ...] = ("encoder", "baseline", "finalist")
 Entry = dict[str, float]
 
@@ -52,10 +53,12 @@ class Progressed:
     """Epochs are done and kept.
 
     Attributes:
-        entries: The metrics of each: ``epoch``, ``timestamp`` (seconds since 1970 by the worker's
-            clock), ``run_seconds`` (how long its process has had the trial by then), ``val_nll``
-            and so on. More than one where reports may have been lost with the process that passed
-            them on; epochs that are known already may be among them.
+        entries: The metrics of each epoch. More than one where reports may have been lost with the
+            process that passed them on; known epochs may be among them. Besides ``epoch``,
+            ``val_nll`` and so on: ``timestamp`` (seconds since 1970 by the worker's clock),
+            ``run_seconds`` (since its process got the trial), ``training_seconds`` (of the epoch,
+            without evaluation) and on a GPU ``gpu_memory`` (the highest since the epoch before, in
+            bytes) and ``gpu_memory_share`` (the same as a fraction of the GPU's).
         done: Whether the last of them was the trial's last.
     """
 

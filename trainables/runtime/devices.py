@@ -71,6 +71,21 @@ def limit_memory(device: torch.device, share: float) -> None:
     torch.cuda.set_per_process_memory_fraction(share, device)
 
 
+def memory_use(device: torch.device) -> dict[str, float]:
+    """The most memory that this process has taken of a GPU since the last call.
+
+    Returns:
+        ``gpu_memory`` in bytes, tensors, allocator and driver together, and ``gpu_memory_share`` of
+        the GPU's. Empty for other devices.
+    """
+    if device.type != "cuda":
+        return {}
+    used = torch.cuda.max_memory_reserved(device) + CONTEXT_MEMORY
+    torch.cuda.reset_peak_memory_stats(device)
+    total = torch.cuda.get_device_properties(device).total_memory
+    return {"gpu_memory": float(used), "gpu_memory_share": used / total}
+
+
 def release_memory(device: torch.device) -> None:
     """Return the memory of a GPU that no tensor needs, so that other processes can have it."""
     if device.type == "cuda":

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from trainables.contract.report import TIMES
+from trainables.contract.report import COSTS
 from trainables.engine.training import DivergedError
 from trainables.losses import CalibrationLoss
 from trainables.plugins.arguments import check_integer
@@ -366,7 +366,7 @@ def _watched(hook: Callable[..., Any], name: str, uncalled: set[str]) -> Callabl
 
 
 def _finite(name: str, value: Any, epoch: int) -> float:
-    if name in (*TIMES, "temperature") or name.startswith(("val_", "test_", "shift_", "ood_")):
+    if name in (*COSTS, "temperature") or name.startswith(("val_", "test_", "shift_", "ood_")):
         raise ValueError(f"{name} is a name of calsweep's own; call yours otherwise")
     number = float(value)
     if not math.isfinite(number):

@@ -43,6 +43,7 @@ from trainables.runtime.devices import (
     has_failed,
     is_out_of_memory,
     limit_memory,
+    memory_use,
     numbered,
 )
 from trainables.runtime.distributed import from_first_worker, rank
@@ -247,8 +248,10 @@ class TrialRun:
     def _train_epoch(self) -> None:
         trainer = self._trainer
         assert trainer is not None
+        began = time.monotonic()
         train_metrics = trainer.train_epoch()
-        entry = {**self._entry(trainer.epoch), **train_metrics}
+        seconds = time.monotonic() - began
+        entry = {**self._entry(trainer.epoch), "training_seconds": seconds, **train_metrics}
         entry |= self._evaluate(trainer)
         self._keep(entry, {"trainer": trainer.state_dict()})
 
@@ -262,7 +265,7 @@ class TrialRun:
 
         The checkpoint comes last: an epoch that is in it is complete with all its files.
         """
-        self.history.append(entry)
+        self.history.append(entry | memory_use(self.device))
         whole = {"setting": self._setting, "history": self.history, **state}
         epoch = int(entry["epoch"])
         self._unsaved.append(partial(save_checkpoint, self.folder / "checkpoints", epoch, whole))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from trainables import metrics as M
 from trainables.contract.config import TrainingConfig, TrialSetup
-from trainables.contract.report import TIMES, Progressed, TrialConfig
+from trainables.contract.report import COSTS, Progressed, TrialConfig
 from trainables.data import load_dataset
 from trainables.data.core.base import Dataset
 from trainables.data.kinds.augmentation import augment
@@ -20,6 +20,7 @@ from trainables.engine.batch_norm import synchronised
 from trainables.engine.training import Trainer
 from trainables.losses import available_losses, make_loss
 from trainables.models import make_model
+from trainables.runtime.devices import CONTEXT_MEMORY
 from trainables.trials.runs import make_run
 from trainables.trials.trial import TrialRun
 
@@ -173,9 +174,12 @@ def test_a_trial_cut_off_on_a_gpu_ends_the_same(tmp_path: Path, digits: Dataset)
         for _ in range(reports):
             report = trial.advance()
         assert isinstance(report, Progressed)
-        return {k: v for k, v in report.entries[-1].items() if k not in TIMES}
+        return {k: v for k, v in report.entries[-1].items() if k not in COSTS}
 
-    whole = last(run("whole"), 3)
+    whole_run = run("whole")
+    whole = last(whole_run, 3)
+    assert all(0 < entry["gpu_memory_share"] < 1 for entry in whole_run.history)
+    assert all(entry["gpu_memory"] > CONTEXT_MEMORY for entry in whole_run.history)
     last(run("cut"), 1)
     assert last(run("cut"), 3) == whole  # the first report repeats the first epoch
 

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from trainables.contract.config import TrainingConfig, TrialSetup
-from trainables.contract.report import TIMES, TrialConfig
+from trainables.contract.report import COSTS, TrialConfig
 from trainables.data import load_dataset
 from trainables.data.core.base import Dataset
 from trainables.trials.trial import TrialRun
@@ -60,7 +60,7 @@ def start(dataset: Dataset, folder: Path) -> TrialRun:
 def history(run: TrialRun) -> list[dict[str, float]]:
     for _ in range(EPOCHS):
         run.advance()
-    return [{k: v for k, v in entry.items() if k not in TIMES} for entry in run.history]
+    return [{k: v for k, v in entry.items() if k not in COSTS} for entry in run.history]
 
 
 def test_a_trial_is_the_one_on_data_in_memory_also_when_it_was_cut_off(

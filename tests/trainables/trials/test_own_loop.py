@@ -13,7 +13,7 @@ from torch.cuda._utils import _get_device_index
 from tests.harness.object_store import BUCKET, ObjectStore
 from trainables import metrics as M
 from trainables.contract.config import TrainingConfig, TrialSetup
-from trainables.contract.report import TIMES, Failed, Progressed, TrialConfig
+from trainables.contract.report import COSTS, Failed, Progressed, TrialConfig
 from trainables.data import load_dataset
 from trainables.data.core.base import Dataset, OwnData
 from trainables.files.checkpoints import save_checkpoint
@@ -55,7 +55,7 @@ def entries(run: TrialRun, reports: int) -> list[dict[str, float]]:
     for _ in range(reports):
         report = run.advance()
         assert isinstance(report, Progressed), report
-        found += [{k: v for k, v in e.items() if k not in TIMES} for e in report.entries]
+        found += [{k: v for k, v in e.items() if k not in COSTS} for e in report.entries]
     return found
 
 

@@ -19,7 +19,7 @@ import torch
 from trainables import metrics as M
 from trainables.contract.config import TrainingConfig, TrialSetup
 from trainables.contract.report import (
-    TIMES,
+    COSTS,
     Failed,
     OutOfMemory,
     Progressed,
@@ -80,7 +80,7 @@ def last_state(folder: Path) -> dict[str, Any]:
 
 
 def without_time(entry: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in entry.items() if key not in TIMES}
+    return {key: value for key, value in entry.items() if key not in COSTS}
 
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "cals_alm", "adafocal", "crl", "aucm", "mixup"])
@@ -128,6 +128,8 @@ def test_what_is_never_stopped_looks_at_the_test_split_once(
     run = TrialRun(digits, make_setup(tmp_path), replace(CONFIG, role=role))
     *before, last = entries(run, EPOCHS)
     assert not any("test_error" in entry for entry in before)
+    costs = [{key for key in entry if key in COSTS} for entry in run.history]
+    assert costs == [{"timestamp", "run_seconds", "training_seconds"}] * EPOCHS  # on a CPU
     assert "test_error" in last
 
 

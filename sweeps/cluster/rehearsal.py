@@ -1,0 +1,92 @@
+"""The first epoch on a GPU is a rehearsal: what it used, compared with the estimate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from sweeps.cluster.devices import Gpu, gpu_share, memory_needed, workload_of
+from sweeps.search.entries import Entry
+from sweeps.search.record import TrialRecord
+from sweeps.sweep_file.schema import SweepFile
+
+if TYPE_CHECKING:
+    from trainables.data.core.base import Data
+
+_RESERVE: Final = 1.1  # times the memory of one epoch: later ones and other losses may take more
+_LOWEST, _HIGHEST = 0.5, 1.5  # times the share in use; between them it is good enough
+
+
+class Rehearsal:
+    """Reports the first epoch of the baseline, or of the encoder where there is one.
+
+    A listener of the trial queue.
+
+    Args:
+        sweep: The sweep.
+        dataset: Its data.
+        notice: Shows a message.
+        nodes: Returns the resources of each node.
+    """
+
+    def __init__(
+        self,
+        sweep: SweepFile,
+        dataset: Data,
+        notice: Callable[[str], object],
+        nodes: Callable[[], Iterable[Mapping[str, float]]],
+    ) -> None:
+        self._sweep = sweep
+        self._dataset = dataset
+        self._notice = notice
+        self._nodes = nodes
+        self._role = "baseline" if sweep.encoder is None else "encoder"
+        self._reported = False
+
+    def take(self, record: TrialRecord) -> None:
+        """A record changed."""
+        if self._reported or record.role != self._role or len(record.history) != 1:
+            return
+        self._reported = True
+        (entry,) = record.history
+        if "gpu_memory" in entry:
+            for line in findings(self._sweep, self._dataset, entry, self._nodes()):
+                self._notice(line)
+
+
+def findings(
+    sweep: SweepFile, dataset: Data, entry: Entry, nodes: Iterable[Mapping[str, float]]
+) -> list[str]:
+    """What the first epoch showed, and a better ``gpus_per_worker`` if that is far off.
+
+    Args:
+        sweep: The sweep.
+        dataset: Its data.
+        entry: Metrics of the epoch, with the memory that it took of a GPU.
+        nodes: Resources of each node.
+    """
+    from trainables.data.core.base import Dataset  # imports torch
+
+    workload = workload_of(sweep, dataset)
+    used, share = entry["gpu_memory"], sweep.scaling.gpus
+    memory = f"{used / 1e9:.1f} GB of GPU memory"
+    if workload is not None:
+        memory += f" (estimated: {memory_needed(sweep, workload) / 1e9:.1f} GB)"
+    facts = [memory]
+    if isinstance(dataset, Dataset):
+        recipe = (sweep.encoder or sweep).training
+        samples = len(dataset.train.labels) / entry["training_seconds"]
+        facts += [f"{samples:,.0f} samples/s", str(recipe.precision)]
+    found = [f"First epoch: {', '.join(facts)}."]
+    if workload is None or sweep.scaling.num_workers > 1:
+        return found
+    gpu = Gpu("", round(used / entry["gpu_memory_share"]), True)
+    better = gpu_share(sweep, workload, gpu, nodes, _RESERVE * used)
+    if not _LOWEST < better / share < _HIGHEST:
+        trials = round(1 / better)
+        fit = "one trial fits a GPU" if trials == 1 else f"{trials} trials fit a GPU"
+        found.append(
+            f"By this measurement {fit}: scaling.gpus_per_worker = {better:.3g} is better than "
+            f"{share:.3g}."
+        )
+    return found

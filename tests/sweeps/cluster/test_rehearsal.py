@@ -1,0 +1,59 @@
+"""What the first epoch on a GPU shows, by what a worker on one would report."""
+
+from typing import Any
+
+import pytest
+
+from sweeps.cluster.rehearsal import Rehearsal, findings
+from sweeps.planning.data import load_data
+from sweeps.planning.data_fit import fit_to_data
+from tests.builders import baseline, make_sweep, trial
+from trainables.data.core.base import Dataset
+
+NODES = [{"CPU": 16.0, "GPU": 1.0}]
+FACTS = {"epoch": 1.0, "training_seconds": 0.5, "gpu_memory_share": 0.02, "gpu_memory": 1.6e9}
+
+
+@pytest.fixture(scope="module")
+def dataset() -> Dataset:
+    found = load_data(make_sweep(dataset={"name": "digits", "train_samples": 200}))
+    assert isinstance(found, Dataset)
+    return found
+
+
+def lines(dataset: Dataset, share: float, **facts: float) -> list[str]:
+    sweep = make_sweep(scaling={"gpus_per_worker": share}, training={"precision": "bfloat16"})
+    return findings(fit_to_data(sweep, dataset), dataset, FACTS | facts, NODES)
+
+
+def test_a_share_that_fits_is_left_alone(dataset: Dataset) -> None:
+    (line,) = lines(dataset, 0.125)
+    assert line.startswith("First epoch: 1.6 GB of GPU memory (estimated: 0.")
+    assert line.endswith("400 samples/s, bfloat16.")
+
+
+def test_a_share_that_is_far_too_large_gets_a_better_one(dataset: Dataset) -> None:
+    assert lines(dataset, 1.0)[1] == (
+        "By this measurement 8 trials fit a GPU: scaling.gpus_per_worker = 0.125 is better than 1."
+    )
+
+
+def test_a_share_that_is_too_small_gets_a_better_one(dataset: Dataset) -> None:
+    found = lines(dataset, 0.125, gpu_memory=30e9, gpu_memory_share=0.375)
+    assert found[1].startswith("By this measurement 2 trials fit a GPU: scaling.gpus_per_worker = ")
+
+
+def test_it_is_reported_once_for_the_baseline_on_a_gpu(dataset: Dataset) -> None:
+    def reported(*records: Any) -> int:
+        said: list[str] = []
+        sweep = fit_to_data(make_sweep(scaling={"gpus_per_worker": 0.125}), dataset)
+        rehearsal = Rehearsal(sweep, dataset, said.append, lambda: NODES)
+        for record in records:
+            rehearsal.take(record)
+        return len(said)
+
+    first = baseline(history=[FACTS], state="running")
+    assert reported(first, first) == 1
+    assert reported(trial(1, history=[FACTS])) == 0
+    on_cpu = {k: v for k, v in FACTS.items() if not k.startswith("gpu")}
+    assert reported(baseline(history=[on_cpu])) == 0
