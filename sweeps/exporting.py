@@ -379,6 +379,14 @@ classify = torch.export.load("{program}").module()
 probabilities = classify(samples)  # {dtype}, ({axes}) -> float32, ({outputs})
 ```
 
+For a GPU move the program first; `.to("cuda")` of the module would leave its constants on the CPU:
+
+```python
+from torch.export.passes import move_to_device_pass
+
+classify = move_to_device_pass(torch.export.load("{program}"), "cuda").module()
+```
+
 `model.json` has the names of the classes (or labels, each with its own probability) and what it was
 trained on and measured by; `weights.pt` the bare weights. With calsweep installed,
 `calsweep predict FOLDER FILE` reads files, where there is one row of probabilities for each sample.

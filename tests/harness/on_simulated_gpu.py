@@ -9,26 +9,36 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any, Final
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.export.passes import move_to_device_pass
 from torch.utils._pytree import tree_map_only
 
-from tests.harness.simulated_gpu import DEVICE, register, simulated_gpu
+from tests.harness.simulated_gpu import DEVICE, in_this_thread, register, simulated_gpu
 from trainables import metrics as M
-from trainables.contract.config import TrainingConfig
+from trainables.contract.config import TrainingConfig, TrialSetup
+from trainables.contract.report import COSTS, Progressed, TrialConfig
 from trainables.data import Dataset, SegmentedImages, Split, load_dataset
-from trainables.data.core.tasks import EachPixel
+from trainables.data.core.tasks import EachPixel, SeveralLabels
+from trainables.data.kinds.samples import Images
+from trainables.engine.feed import Feed
 from trainables.engine.training import Trainer
+from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsemble
+from trainables.export.exported import export_program, load_program
 from trainables.losses import available_losses, loss_class, make_loss
 from trainables.models import make_model
 from trainables.posthoc import available_posthoc, make_posthoc
+from trainables.trials.own_loop import Trial
+from trainables.trials.runs import make_run
 
 CPU: Final = torch.device("cpu")
 _MODELS: Final = ("small_cnn", "mlp", "airbench_cifar")
@@ -105,7 +115,13 @@ def segmented() -> Dataset:
 
 def cases() -> Iterator[Training | Call]:
     """All that is checked."""
-    digits, pixels = load_dataset("digits", seed=0, train_samples=160), segmented()
+    digits = load_dataset("digits", seed=0, train_samples=160)
+    yield from _trainings(digits)
+    yield from _calls(digits)
+
+
+def _trainings(digits: Dataset) -> Iterator[Training]:
+    pixels = segmented()
 
     def training(name: str, data: Dataset = digits, **given: Any) -> Training:
         return Training(name, lambda device: begun(device, data, **given))
@@ -120,15 +136,177 @@ def cases() -> Iterator[Training | Call]:
         yield training(f"model {name}", model=name)
     for name, recipe in _RECIPES.items():
         yield training(f"recipe {name}", **recipe)
+    yield training("soft labels", replace(digits, train=_softened(digits.train)))
+    yield training("several labels", several_labels(), model="mlp")
+
+
+def _calls(digits: Dataset) -> Iterator[Call]:
+    for name in available_losses():
+        loss = loss_class(name)
+        if loss.soft_targets:
+            yield Call(f"soft labels {name}", partial(_loss_of, name, soft=True))
+        if loss.several_labels:
+            yield Call(f"several labels {name}", partial(_loss_of, name, num_classes=2))
+    for name, resident in (("on the device", 2**30), ("read ahead", 0)):
+        yield Call(f"feed {name}", partial(_fed, digits.train, resident))
     for name in available_posthoc():
         yield Call(f"posthoc {name}", partial(_scaled, name))
     yield Call("metrics", _metrics)
+    for name in M.METRIC_NAMES:
+        yield Call(f"interval {name}", partial(_interval, name))
+    for name in ("nll", "ece"):
+        yield Call(f"difference {name}", partial(_difference, name))
+    for members in (1, 2):
+        yield Call(f"export {members}", partial(_exported, digits, members))
+    # It is made on the CPU, in the first call.
+    make = cache(lambda: export_program(_classifier(digits, 1), digits.test.rows(slice(2))))
+    yield Call("export program", partial(_run_program, digits, make))
+    for name in ("focal", "adafocal"):
+        yield Call(f"own loop {name}", partial(_own_loop, digits, name))
 
 
 def _predictions() -> tuple[Tensor, Tensor]:
     draw = torch.Generator().manual_seed(0)
     logits = 3 * torch.randn(400, 4, generator=draw)
     return logits, (logits / 2).softmax(1).multinomial(1, generator=draw)[:, 0]
+
+
+def _softened(split: Split) -> Split:
+    soft = np.full((len(split.labels), 10), 0.02, np.float32)
+    soft[np.arange(len(soft)), split.labels] = 0.82
+    return replace(split, soft=soft)
+
+
+def several_labels() -> Dataset:
+    """Images of noise; each label is whether a channel is bright."""
+    draw = np.random.default_rng(0)
+    images = draw.integers(0, 256, (96, 3, 8, 8), dtype=np.uint8)
+    labels = (images.mean((2, 3)) > 127).astype(np.int64)
+    splits = [
+        Split(images[part], labels[part]) for part in (slice(64), slice(64, 80), slice(80, 96))
+    ]
+    kind = Images((3, 8, 8), mean=(0.5,) * 3, std=(0.25,) * 3)
+    names = ("red", "green", "blue")
+    return Dataset("bright", *splits, ("no", "yes"), kind, task=SeveralLabels(names))
+
+
+def _loss_of(name: str, device: torch.device, num_classes: int = 10, soft: bool = False) -> Tensor:
+    """Value and gradient of a loss."""
+    draw = torch.Generator().manual_seed(0)
+    logits = torch.randn(32, num_classes, generator=draw)
+    targets = torch.randint(num_classes, (32,), generator=draw)
+    if soft:
+        targets = torch.randn(32, num_classes, generator=draw).softmax(1)
+    loss = make_loss(name, num_classes).to(device)
+    loss.on_train_begin(32)
+    own = logits.to(device).requires_grad_()
+    given = {"indices": torch.arange(32, device=device), "features": own}
+    value = loss(own, targets.to(device), **given)
+    (gradient,) = torch.autograd.grad(value, own)
+    return torch.cat([value.detach().cpu().flatten(), gradient.cpu().flatten()])
+
+
+def _fed(split: Split, resident: int, device: torch.device) -> Tensor:
+    rows = np.random.default_rng(0).permutation(len(split.labels))
+    batches = list(Feed(split, device, resident).batches(np.array_split(rows, 3)))
+    assert all(part.device == batches[0][0].device for batch in batches for part in batch)
+    return torch.cat([part.cpu().double().flatten() for batch in batches for part in batch])
+
+
+def _interval(name: str, device: torch.device) -> Tensor:
+    logits, labels = _predictions()
+    found = M.interval(name, logits.softmax(1).to(device), labels.to(device))
+    return torch.tensor(found).nan_to_num(-1)
+
+
+def _difference(name: str, device: torch.device) -> Tensor:
+    logits, labels = _predictions()
+    ours, theirs = ([(scale * logits + n / 9).softmax(1).to(device) for n in range(2)]
+        for scale in (1.0, 0.5))  # fmt: skip
+    found = M.difference(name, ours, theirs, labels.to(device), candidates=4)
+    return torch.tensor([found.value, found.low, found.high])
+
+
+def _classifier(data: Dataset, members: int) -> CalibratedClassifier | CalibratedEnsemble:
+    torch.manual_seed(0)
+    networks = [
+        make_model("small_cnn", input_shape=data.input_shape, num_classes=10, samples=data.samples)
+        for _ in range(members)
+    ]
+    every = [CalibratedClassifier(each, data.samples, 1.5, data.classes) for each in networks]
+    return every[0] if members == 1 else CalibratedEnsemble(every, [1] * members, 0.9)
+
+
+@torch.no_grad()
+def _exported(data: Dataset, members: int, device: torch.device) -> Tensor:
+    found: Tensor = _classifier(data, members).to(device)(_rows(data).to(device))
+    return found.cpu()
+
+
+@torch.no_grad()
+def _run_program(data: Dataset, make: Callable[[], bytes], device: torch.device) -> Tensor:
+    program = move_to_device_pass(load_program(make()), device)
+    found: Tensor = program.module()(_rows(data).to(device))
+    return found.cpu()
+
+
+def _rows(data: Dataset) -> Tensor:
+    return torch.from_numpy(data.test.rows(slice(8)))
+
+
+def train_it(trial: Trial) -> None:
+    """A custom loop, with a checkpoint."""
+    with nullcontext() if trial.device == CPU else in_this_thread():
+        x, y = (part.to(trial.device) for part in trial.tensors("train"))
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Flatten(), nn.Linear(x[0].numel(), 10)).to(trial.device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        kept, file = {"model": model, "loss": trial.loss}, trial.folder / "last.pt"
+        first = 1
+        if file.exists():
+            state = torch.load(file)
+            for name, part in kept.items():
+                part.load_state_dict(state[name])
+            first = state["epoch"] + 1
+        for epoch in range(first, trial.epochs + 1):
+            trial.loss(model(x), y).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            with torch.no_grad():
+                found = {
+                    split: (
+                        model(trial.tensors(split)[0].to(trial.device)),
+                        trial.tensors(split)[1],
+                    )
+                    for split in ("validation", "test")
+                }
+            trial.report(epoch, validation=found["validation"], test=found["test"])
+            state = {name: part.state_dict() for name, part in kept.items()}
+            state = tree_map_only(Tensor, lambda t: t.cpu(), state)
+            torch.save(state | {"epoch": epoch}, file)
+
+
+def _own_loop(data: Dataset, loss: str, device: torch.device) -> Tensor:
+    """The last epoch of a custom loop that was interrupted after its first one."""
+    with tempfile.TemporaryDirectory() as folder:
+        setup = TrialSetup(
+            model=f"{__package__}.on_simulated_gpu:train_it",
+            model_options={},
+            training=TrainingConfig(epochs=3),
+            trials_uri=folder,
+            outcome_epochs=(3,),
+            own_loop=True,
+        )
+        config = TrialConfig(0, "search", loss, {}, 1)
+        first = make_run(data, setup, config, device)
+        first.advance()
+        first.close()
+        second = make_run(data, setup, config, device)
+        while not (report := second.advance()).done:
+            pass
+        assert isinstance(report, Progressed), report
+        last = report.entries[-1]
+        return torch.tensor([v for k, v in sorted(last.items()) if k not in COSTS]).nan_to_num(-1)
 
 
 def _scaled(name: str, device: torch.device) -> Tensor:

@@ -75,7 +75,10 @@ class SimulatedGpu(TorchDispatchMode):
         """Run an operation; those without simulated tensors run as ever."""
         kwargs = kwargs or {}
         flat, _ = tree_flatten((args, kwargs))
-        simulated = [each for each in flat if isinstance(each, FakeTensor)]
+        fakes = [each for each in flat if isinstance(each, FakeTensor)]
+        simulated = [each for each in fakes if hasattr(each, "_real")]
+        if len(simulated) < len(fakes):  # torch's own, by which a program knows its shapes
+            return func(*args, **_on_cpu(kwargs))
         wanted = _device_type(kwargs)
         name = func.name()
         if not simulated and wanted != _NAME:
@@ -139,6 +142,14 @@ class SimulatedGpu(TorchDispatchMode):
         return found
 
 
+_active: Final[list[SimulatedGpu]] = []
+
+
+def in_this_thread() -> SimulatedGpu:
+    """The context of :func:`simulated_gpu`, to be entered by a thread that was started in it."""
+    return _active[-1]
+
+
 @cache
 def register() -> None:
     """Make the device known to torch; in its process, call this before the first backward pass."""
@@ -152,11 +163,13 @@ def simulated_gpu() -> Iterator[SimulatedGpu]:
     generator = torch.Generator
     replaced: Callable[..., torch.Generator] = lambda device="cpu": generator()  # noqa: E731
     gpu = SimulatedGpu()
+    _active.append(gpu)
     torch._C._set_only_lift_cpu_tensors(True)
     try:
         with mock.patch.object(torch, "Generator", replaced), gpu:
             yield gpu
     finally:
+        _active.remove(gpu)
         torch._C._set_only_lift_cpu_tensors(False)
 
 
