@@ -2,27 +2,38 @@
 
     python -m benchmarks.gpu [--output FILE]
 
-In under ten minutes and without the network: the tests marked ``gpu``, the losses' speed, the
-training loop's, that of many trials as one batched model, a real sweep whose trials share a GPU,
-and where there are two GPUs one whose trials have two workers each (NCCL). Prints one table, in
-Markdown, and what each part printed below it. Exits with 2 where there is no GPU,
-with 1 if a part failed.
+In under a quarter of an hour and without the network: the tests marked ``gpu``, the speed of the
+losses, of the training loop and of many trials as one batched model, and real sweeps whose trials
+share a GPU: of built-in and adaptive losses, of a custom loop, of trials that exceed their share of
+the memory, and of trials that fail a device-side assertion. Where there are two GPUs, one more with
+two workers per trial (NCCL). Prints one table, in Markdown, and below it what each part printed.
+Writes the same as JSON: beside FILE, or gpu.json. Exits with 2 where there is no GPU, with 1 if a
+part failed.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
 
 ROOT = Path(__file__).parent.parent
+SWEEPS = (
+    ("sweep, trials share a GPU", "shared"),
+    ("sweep, losses that adapt", "adaptive"),
+    ("sweep, a custom loop", "own_loop"),
+    ("sweep, too little memory", "out_of_memory"),
+    ("sweep, failed assertions", "assertion"),
+)
+TWO_WORKERS = "sweep, two workers by NCCL"
 
 
 @dataclass(frozen=True)
@@ -47,7 +58,7 @@ class Part:
 def main() -> int:
     """Run all parts and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--output", type=Path, help="write the table there too")
+    parser.add_argument("--output", type=Path, help="write the table there, and JSON beside it")
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         print(
@@ -64,18 +75,18 @@ def main() -> int:
             "3", "32", "32", "--batch-size", "512"),
         run("trials as one batched model", 60, last_line, "benchmarks.side_by_side", "--device",
             "cuda", "--trials", "4", "16", "64"),
-        run("sweep, trials share a GPU", 120, last_line, "benchmarks.gpu_sweep", "0.25", "1"),
+        *(run(name, 120, last_line, "benchmarks.gpu_sweep", sweep) for name, sweep in SWEEPS),
     ]  # fmt: skip
     if count > 1:
-        parts.append(
-            run("sweep, two workers by NCCL", 150, last_line, "benchmarks.gpu_sweep", "1", "2")
-        )
-    text = table(parts, count)
+        parts.append(run(TWO_WORKERS, 150, last_line, "benchmarks.gpu_sweep", "workers"))
+    machine = machine_facts(count)
+    text = table(parts, machine, count)
     print(text)
     for part in parts:
         print(f"\n=== {part.name}\n{part.printed}")
     if arguments.output:
         arguments.output.write_text(text + "\n")
+    write_json(parts, machine, (arguments.output or Path("gpu.md")).with_suffix(".json"))
     return 0 if all(part.passed for part in parts) else 1
 
 
@@ -133,21 +144,33 @@ def training_speed(printed: str) -> str:
     return ", ".join(f"{name} {speeds[name]}" for name in names) + " images/s"
 
 
-def table(parts: list[Part], count: int) -> str:
-    """The table in Markdown."""
+def machine_facts(count: int) -> str:
+    """The GPUs and the versions, in a line."""
     gpu = torch.cuda.get_device_properties(0)
-    head = (
+    return (
         f"{count} × {gpu.name}, {gpu.total_memory / 2**30:.0f} GiB, torch {torch.__version__}, "
         f"CUDA {torch.version.cuda}"
     )
+
+
+def write_json(parts: list[Part], machine: str, path: Path) -> None:
+    """Write what was done: the machine, and the fields of each part."""
+    found = {"machine": machine, "parts": [asdict(part) for part in parts]}
+    path.write_text(json.dumps(found, indent=2) + "\n")
+
+
+def table(parts: list[Part], machine: str, count: int) -> str:
+    """The table in Markdown."""
     rows = [
         f"| {part.name} | {'passed' if part.passed else 'FAILED'} | {part.figure} | "
         f"{part.seconds:.0f} s |"
         for part in parts
     ]
     if count == 1:
-        rows.append("| sweep, two workers by NCCL | not tried | needs two GPUs | |")
-    return "\n".join([head, "", "| part | | figure | time |", "| --- | --- | --- | --- |", *rows])
+        rows.append(f"| {TWO_WORKERS} | not tried | needs two GPUs | |")
+    return "\n".join(
+        [machine, "", "| part | | figure | time |", "| --- | --- | --- | --- |", *rows]
+    )
 
 
 if __name__ == "__main__":

@@ -1,45 +1,97 @@
 """A small real sweep on GPUs, for ``benchmarks.gpu``.
 
-python -m benchmarks.gpu_sweep GPUS_PER_WORKER NUM_WORKERS
+    python -m benchmarks.gpu_sweep shared|workers|adaptive|own_loop|out_of_memory|assertion [--cpu]
+
+With ``--cpu`` the same sweep runs without a GPU.
 """
 
+from __future__ import annotations
+
+import argparse
 import sys
 import tempfile
 import time
+from typing import Any, Final
 
 from rich.console import Console
 
 from sweeps.runner import run_sweep
 from sweeps.sweep_file.loading import parse_sweep
 
+_SHARED: Final = {"gpus_per_worker": 0.25}
+_NETWORK: Final = {
+    "model": {"name": "small_cnn"},
+    "training": {"epochs": 4, "batch_size": 64, "lr": 0.05},
+}
+
+
+def _loop(name: str, trials: int) -> dict[str, Any]:
+    return {
+        "trainable": f"benchmarks.gpu_loops:{name}",
+        "losses": ["focal"],
+        "training": {"epochs": 2},
+        "search": {"trials": trials},
+        "scaling": _SHARED,
+    }
+
+
+SWEEPS: Final[dict[str, dict[str, Any]]] = {
+    "shared": {
+        **_NETWORK,
+        "losses": ["focal", "mbls", "mmce"],
+        "search": {"trials": 8},
+        "scaling": _SHARED,
+    },
+    "workers": {
+        **_NETWORK,
+        "training": {**_NETWORK["training"], "sync_batch_norm": True},
+        "losses": ["focal", "mbls", "mmce"],
+        "search": {"trials": 3},
+        "scaling": {"gpus_per_worker": 1.0, "num_workers": 2},
+    },
+    "adaptive": {
+        **_NETWORK,
+        "losses": ["adafocal", "cals_alm"],
+        "search": {"trials": 4},
+        "scaling": _SHARED,
+    },
+    "own_loop": _loop("train", 4),
+    # Each trial exceeds its quarter of the GPU, and gets more of it when it is retried.
+    "out_of_memory": _loop("take_much_memory", 2),
+    # Each trial's process loses the GPU, and another process continues it.
+    "assertion": _loop("fail_an_assertion_once", 2),
+}
+_RETRIED: Final = ("out_of_memory", "assertion")
+
 
 def main() -> int:
-    """Run it and print one line; 1 if a trial failed."""
-    gpus, workers = float(sys.argv[1]), int(sys.argv[2])
-    sweep = parse_sweep(
-        {
-            "name": "gpu",
-            "dataset": {"name": "digits"},
-            "model": {"name": "small_cnn"},
-            "losses": ["focal", "mbls", "mmce"],
-            "training": {"epochs": 4, "batch_size": 64, "lr": 0.05, "sync_batch_norm": workers > 1},
-            "search": {"trials": 8 if workers == 1 else 3},
-            "selection": {"finalists": 0},
-            "scaling": {"gpus_per_worker": gpus, "num_workers": workers},
-        }
-    )
+    """Run it and print one line; 1 if a trial failed, or was not retried where it must be."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("sweep", choices=SWEEPS)
+    parser.add_argument("--cpu", action="store_true", help="train without a GPU")
+    arguments = parser.parse_args()
+    sections = {
+        "name": "gpu",
+        "dataset": {"name": "digits"},
+        "selection": {"finalists": 0},
+        **SWEEPS[arguments.sweep],
+    }
+    if arguments.cpu:
+        sections["scaling"] = {**sections["scaling"], "gpus_per_worker": 0}
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        records = run_sweep(sweep, folder, console=Console(stderr=True)).records
+        records = run_sweep(parse_sweep(sections), folder, console=Console(stderr=True)).records
     failed = [record for record in records if record.state == "failed"]
     for record in failed:
         print(f"trial {record.number} failed: {record.reason}")
     best = min((r.outcome["val_ece"] for r in records if r.state == "finished"), default=None)
+    retried = sum(len(record.runs) > 1 for record in records)
     print(
-        f"{len(records)} trials, {len(failed)} failed, {workers} × {gpus:g} GPU each, lowest "
-        f"val_ece {best}, {time.monotonic() - start:.0f} s"
+        f"{len(records)} trials, {len(failed)} failed, {retried} retried, lowest val_ece {best}, "
+        f"{time.monotonic() - start:.0f} s"
     )
-    return 1 if failed or best is None else 0
+    expected = len(records) if arguments.sweep in _RETRIED and not arguments.cpu else 0
+    return 1 if failed or best is None or retried < expected else 0
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """`python -m benchmarks.gpu` where there is no GPU, and how it reads what its parts print."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.gpu import run, training_speed, worst_loss
+from benchmarks.gpu import SWEEPS, Part, run, training_speed, worst_loss, write_json
+from benchmarks.gpu_sweep import SWEEPS as SECTIONS
+from sweeps.sweep_file.loading import parse_sweep
 
 
 @pytest.mark.slow
@@ -41,3 +44,31 @@ def test_a_part_that_fails_or_takes_too_long_is_reported() -> None:
     assert "No such file" in failed.figure
     late = run("late", 0.5, str, "http.server", "0")
     assert (late.passed, late.figure) == (False, "not done after 0 s")
+
+
+def test_the_table_is_written_as_json_too(tmp_path: Path) -> None:
+    part = Part("losses", True, "1.1 times", 3.5, "all that it printed")
+    write_json([part], "1 × H200", tmp_path / "gpu.json")
+    found = json.loads((tmp_path / "gpu.json").read_text())
+    assert found["machine"] == "1 × H200"
+    assert [Part(**each) for each in found["parts"]] == [part]
+
+
+def test_its_sweeps_are_valid() -> None:
+    assert {name for _, name in SWEEPS} | {"workers"} == set(SECTIONS)
+    for sections in SECTIONS.values():
+        parse_sweep({"name": "gpu", "dataset": {"name": "digits"}, **sections})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sweep", ["adaptive", "assertion"])
+def test_its_sweeps_run_without_a_gpu(sweep: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.gpu_sweep", sweep, "--cpu"],
+        check=False,
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert " trials, 0 failed, 0 retried, lowest val_ece 0." in done.stdout
