@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import numpy as np
 import torch
@@ -24,8 +24,9 @@ from torch.export.passes import move_to_device_pass
 from torch.utils._pytree import tree_map_only
 
 from tests.harness.simulated_gpu import DEVICE, in_this_thread, register, simulated_gpu
+from tests.trainables.models.test_models import images, kinds, make, rows
 from trainables import metrics as M
-from trainables.contract.config import TrainingConfig, TrialSetup
+from trainables.contract.config import AugmentationName, TrainingConfig, TrialSetup
 from trainables.contract.report import COSTS, Progressed, TrialConfig
 from trainables.data import Dataset, SegmentedImages, Split, load_dataset
 from trainables.data.core.tasks import EachPixel, SeveralLabels
@@ -35,12 +36,13 @@ from trainables.engine.training import Trainer
 from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsemble
 from trainables.export.exported import export_program, load_program
 from trainables.losses import available_losses, loss_class, make_loss
-from trainables.models import make_model
+from trainables.models import available_models, make_model
 from trainables.posthoc import available_posthoc, make_posthoc
 from trainables.trials.own_loop import Trial
 from trainables.trials.runs import make_run
 
 CPU: Final = torch.device("cpu")
+NETWORK: Final = "network"  # begins the names of cases that take long together
 _MODELS: Final = ("small_cnn", "mlp", "airbench_cifar")
 _VARIANTS: Final[dict[str, list[dict[str, Any]]]] = {
     "kde_xe": [{}, {"bandwidth": "likelihood"}],
@@ -51,7 +53,6 @@ _RECIPES: Final[dict[str, dict[str, Any]]] = {
     "sgd": {"optimizer": "sgd", "nesterov": True, "lr": 0.05},
     "adam": {"optimizer": "adam", "lr": 1e-3},
     "adamw": {"optimizer": "adamw", "lr": 1e-3},
-    "crop": {"augmentation": "crop"},
     "class weights": {"class_weights": "balanced"},
 }
 
@@ -118,6 +119,8 @@ def cases() -> Iterator[Training | Call]:
     digits = load_dataset("digits", seed=0, train_samples=160)
     yield from _trainings(digits)
     yield from _calls(digits)
+    yield from _calls_of_metrics()
+    yield from _calls_of_trained(digits)
 
 
 def _trainings(digits: Dataset) -> Iterator[Training]:
@@ -134,6 +137,8 @@ def _trainings(digits: Dataset) -> Iterator[Training]:
             yield training(f"pixels {name}", pixels, loss=name, model="small_fcn")
     for name in _MODELS:
         yield training(f"model {name}", model=name)
+    for name in get_args(AugmentationName):
+        yield training(f"augmentation {name}", augmentation=name)
     for name, recipe in _RECIPES.items():
         yield training(f"recipe {name}", **recipe)
     yield training("soft labels", replace(digits, train=_softened(digits.train)))
@@ -147,8 +152,13 @@ def _calls(digits: Dataset) -> Iterator[Call]:
             yield Call(f"soft labels {name}", partial(_loss_of, name, soft=True))
         if loss.several_labels:
             yield Call(f"several labels {name}", partial(_loss_of, name, num_classes=2))
+    for name in available_models():
+        yield Call(f"{NETWORK} {name}", partial(_network, name))
     for name, resident in (("on the device", 2**30), ("read ahead", 0)):
         yield Call(f"feed {name}", partial(_fed, digits.train, resident))
+
+
+def _calls_of_metrics() -> Iterator[Call]:
     for name in available_posthoc():
         yield Call(f"posthoc {name}", partial(_scaled, name))
     yield Call("metrics", _metrics)
@@ -156,6 +166,9 @@ def _calls(digits: Dataset) -> Iterator[Call]:
         yield Call(f"interval {name}", partial(_interval, name))
     for name in ("nll", "ece"):
         yield Call(f"difference {name}", partial(_difference, name))
+
+
+def _calls_of_trained(digits: Dataset) -> Iterator[Call]:
     for members in (1, 2):
         yield Call(f"export {members}", partial(_exported, digits, members))
     # It is made on the CPU, in the first call.
@@ -204,6 +217,17 @@ def _loss_of(name: str, device: torch.device, num_classes: int = 10, soft: bool 
     value = loss(own, targets.to(device), **given)
     (gradient,) = torch.autograd.grad(value, own)
     return torch.cat([value.detach().cpu().flatten(), gradient.cpu().flatten()])
+
+
+def _network(name: str, device: torch.device) -> Tensor:
+    """Logits of a model, and the gradient of its first parameter."""
+    torch.manual_seed(0)
+    (samples,) = kinds(name, images(3, 32, 32))
+    model = make(name, samples, num_classes=4).eval().to(device)
+    logits = model(rows(samples, 2).to(device))
+    first = next(model.parameters())
+    (gradient,) = torch.autograd.grad(logits.square().mean(), first)
+    return torch.cat([logits.detach().cpu().flatten(), gradient.cpu().flatten()])
 
 
 def _fed(split: Split, resident: int, device: torch.device) -> Tensor:
@@ -324,10 +348,10 @@ def _metrics(device: torch.device) -> Tensor:
 
 def outcome(case: Training | Call) -> dict[str, Any]:
     """What came of one component on both devices."""
-    expected, _ = _numbers(case, CPU, Counter())
+    expected, *_ = _numbers(case, CPU, Counter())
     try:
         with simulated_gpu() as gpu:
-            found, in_epoch = _numbers(case, DEVICE, gpu.synchronisations)
+            found, in_epoch, in_validation = _numbers(case, DEVICE, gpu.synchronisations)
     except Exception as error:
         return {"name": case.name, "error": f"{type(error).__name__}: {error}"}
     return {
@@ -335,29 +359,35 @@ def outcome(case: Training | Call) -> dict[str, Any]:
         "error": None,
         "difference": (found - expected).abs().max().item(),
         "synchronisations": in_epoch,
+        "in_validation": in_validation,
         "without_kernel": sorted(gpu.without_kernel),
     }
 
 
 def _numbers(
     case: Training | Call, device: torch.device, counter: Counter[str]
-) -> tuple[Tensor, int | None]:
-    """The result, and how often an epoch of a training synchronised."""
+) -> tuple[Tensor, int | None, int | None]:
+    """The result, and how often a training synchronised: in an epoch, and to adapt its loss."""
     if isinstance(case, Call):
-        return case.run(device), None
+        return case.run(device), None, None
     trainer = case.begin(device)
     before = counter.total()
     trainer.train_epoch()
     in_epoch = counter.total() - before
-    return trainer.predict(trainer.dataset.validation)[0], in_epoch
+    data = trainer.dataset
+    logits, labels = trainer.predict(data.validation)
+    before = counter.total()
+    trainer.adapt_loss(*data.task.decisions_of(logits, labels))
+    return logits, in_epoch, counter.total() - before
 
 
 def main() -> None:
-    """Print them all, or those whose names begin with an argument."""
+    """Print those whose names begin with an argument; by default all that are fast."""
     register()
     torch.set_num_threads(1)
+    wanted = tuple(sys.argv[1:])
     for case in cases():
-        if not sys.argv[1:] or case.name.startswith(tuple(sys.argv[1:])):
+        if case.name.startswith(wanted) if wanted else not case.name.startswith(NETWORK):
             print(json.dumps(outcome(case)), flush=True)
 
 

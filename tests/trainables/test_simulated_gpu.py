@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.harness.on_simulated_gpu import cases
+from tests.harness.on_simulated_gpu import NETWORK, cases
 from trainables.losses import available_losses
+from trainables.models import available_models
 from trainables.posthoc import available_posthoc
 
 # Steps of an epoch are 3, for pixels 4.
@@ -36,27 +37,45 @@ for statement in json.loads(sys.argv[1]):
 """
 
 
-@pytest.fixture(scope="module")
-def outcomes() -> dict[str, dict[str, Any]]:
-    """What came of all components, by name; a process of its own has run them."""
-    command = [sys.executable, "-W", "ignore", "-m", "tests.harness.on_simulated_gpu"]
+def run_cases(*names: str) -> dict[str, dict[str, Any]]:
+    """What came of components, by name; a process of its own has run them."""
+    command = [sys.executable, "-W", "ignore", "-m", "tests.harness.on_simulated_gpu", *names]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]
     return {each["name"]: each for each in found}
 
 
-@pytest.mark.parametrize("name", [case.name for case in cases()])
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, dict[str, Any]]:
+    """Of all but whole networks."""
+    return run_cases()
+
+
+def check(found: dict[str, Any]) -> None:
+    assert found["error"] is None
+    assert found["difference"] <= 1e-6
+    assert found["without_kernel"] == []
+
+
+@pytest.mark.parametrize("name", [c.name for c in cases() if not c.name.startswith(NETWORK)])
 def test_simulated_gpu_gives_the_numbers_of_the_cpu(
     outcomes: dict[str, dict[str, Any]], name: str
 ) -> None:
     found = outcomes[name]
-    assert found["error"] is None
-    assert found["difference"] <= 1e-6
-    assert found["without_kernel"] == []
+    check(found)
     if found["synchronisations"] is not None:
         known = (count for start, count in _SYNCHRONISED.items() if name.startswith(start))
         assert found["synchronisations"] <= next(known, 1)
+        assert found["in_validation"] <= 1
+
+
+@pytest.mark.slow
+def test_simulated_gpu_gives_the_numbers_of_the_cpu_for_every_network() -> None:
+    found = run_cases(NETWORK)
+    assert len(found) == len(available_models())
+    for each in found.values():
+        check(each)
 
 
 def test_simulated_gpu_covers_what_is_registered() -> None:

@@ -102,12 +102,15 @@ def most_likely_bandwidth(probs: Tensor) -> float:
     products = _log(points) @ points.T
     products.fill_diagonal_(-math.inf)  # leave one out
 
-    def log_likelihood(bandwidth: float) -> float:
+    def log_likelihood(bandwidth: float) -> Tensor:
         log_beta = _log_beta(points / bandwidth)
         blocks = torch.split(products, _POINTS_PER_BLOCK)
-        return float(sum((s / bandwidth - log_beta).logsumexp(dim=1).sum() for s in blocks))
+        sums = [(s / bandwidth - log_beta).logsumexp(dim=1).sum() for s in blocks]
+        return torch.stack(sums).sum()
 
-    return max(BANDWIDTHS, key=log_likelihood)
+    # Read back at once, because a GPU is waited for each time.
+    found: list[float] = torch.stack([log_likelihood(h) for h in BANDWIDTHS]).tolist()
+    return BANDWIDTHS[found.index(max(found))]
 
 
 def _spread_evenly(probs: Tensor) -> Tensor:
