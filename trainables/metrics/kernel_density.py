@@ -109,7 +109,7 @@ def most_likely_bandwidth(probs: Tensor) -> float:
         return torch.stack(sums).sum()
 
     # Read back at once, because a GPU is waited for each time.
-    found: list[float] = torch.stack([log_likelihood(h) for h in BANDWIDTHS]).tolist()
+    found: list[float] = torch.stack([log_likelihood(h) for h in BANDWIDTHS]).cpu().tolist()
     return BANDWIDTHS[found.index(max(found))]
 
 
