@@ -7,6 +7,7 @@ registries, so a new one is among them.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -19,7 +20,11 @@ from functools import cache, partial
 from typing import Any, Final, get_args
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
+from loky import get_reusable_executor
+from PIL import Image
 from torch import Tensor, nn
 from torch.export.passes import move_to_device_pass
 from torch.utils._pytree import tree_map_only
@@ -43,7 +48,7 @@ from trainables.trials.own_loop import Trial
 from trainables.trials.runs import make_run
 
 CPU: Final = torch.device("cpu")
-NETWORK: Final = "network"  # begins the names of cases that take long together
+SLOW: Final = "slow:"  # begins the names of cases that take long together
 _MODELS: Final = ("small_cnn", "mlp", "airbench_cifar")
 _VARIANTS: Final[dict[str, list[dict[str, Any]]]] = {
     "kde_xe": [{}, {"bandwidth": "likelihood"}],
@@ -143,6 +148,8 @@ def _trainings(digits: Dataset) -> Iterator[Training]:
     for name, recipe in _RECIPES.items():
         yield training(f"recipe {name}", **recipe)
     yield training("soft labels", replace(digits, train=_softened(digits.train)))
+    weights = np.random.default_rng(0).random(len(digits.train.labels), np.float32)
+    yield training("sample weights", replace(digits, train=replace(digits.train, weights=weights)))
     yield training("several labels", several_labels(), model="mlp")
 
 
@@ -153,8 +160,9 @@ def _calls(digits: Dataset) -> Iterator[Call]:
             yield Call(f"soft labels {name}", partial(_loss_of, name, soft=True))
         if loss.several_labels:
             yield Call(f"several labels {name}", partial(_loss_of, name, num_classes=2))
+    yield Call(f"{SLOW} streamed images", _streamed)
     for name in available_models():
-        yield Call(f"{NETWORK} {name}", partial(_network, name))
+        yield Call(f"{SLOW} {name}", partial(_network, name))
     for name, resident in (("on the device", 2**30), ("read ahead", 0)):
         yield Call(f"feed {name}", partial(_fed, digits.train, resident))
 
@@ -236,6 +244,31 @@ def _fed(split: Split, resident: int, device: torch.device) -> Tensor:
     batches = list(Feed(split, device, resident).batches(np.array_split(rows, 3)))
     assert all(part.device == batches[0][0].device for batch in batches for part in batch)
     return torch.cat([part.cpu().double().flatten() for batch in batches for part in batch])
+
+
+def _streamed(device: torch.device) -> Tensor:
+    """Batches of images that stay on the disk, decoded by processes."""
+    draw = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        images = []
+        for _ in range(40):
+            stream = io.BytesIO()
+            Image.fromarray(draw.integers(0, 256, (20, 20, 3), np.uint8)).save(stream, "PNG")
+            images.append(stream.getvalue())
+        table = pa.table({"image": images, "label": np.arange(40) % 2})
+        pq.write_table(table, f"{folder}/a.parquet")
+        data = load_dataset(
+            "parquet",
+            train=f"{folder}/a.parquet",
+            image_size=16,
+            seed=0,
+            storage="stream",
+            cache=folder,
+        )
+        assert data.train.is_streamed
+        found = _fed(data.train, 0, device)
+    get_reusable_executor().shutdown(kill_workers=True)  # it would hold the output open
+    return found
 
 
 def _interval(name: str, device: torch.device) -> Tensor:
@@ -388,7 +421,7 @@ def main() -> None:
     torch.set_num_threads(1)
     wanted = tuple(sys.argv[1:])
     for case in cases():
-        if case.name.startswith(wanted) if wanted else not case.name.startswith(NETWORK):
+        if case.name.startswith(wanted) if wanted else not case.name.startswith(SLOW):
             print(json.dumps(outcome(case)), flush=True)
 
 
