@@ -11,6 +11,7 @@ import numpy as np
 import optuna
 from optuna.exceptions import ExperimentalWarning
 from scipy.spatial.distance import cdist
+from threadpoolctl import threadpool_limits
 
 from sweeps.search.record import TrialRecord
 from sweeps.search.recorded import RecordedSetting
@@ -80,7 +81,9 @@ class Guide:
         """
         ended = sum(record.state != "running" for record in records)
         if self._last is None or self._last[0] != (len(records), ended):
-            self._last = (len(records), ended), self._proposal(records)
+            # Trials keep the other cores busy, and threads that wait for each other are far slower.
+            with threadpool_limits(1):
+                self._last = (len(records), ended), self._proposal(records)
         return self._last[1]
 
     def is_done(self, records: Sequence[TrialRecord]) -> bool:
@@ -92,7 +95,8 @@ class Guide:
 
     def expected(self, records: Sequence[TrialRecord]) -> dict[Setting, float]:
         """The objective to expect of each setting that was tried."""
-        return expected_objectives(self._model(records), [r.setting for r in records])
+        with threadpool_limits(1):
+            return expected_objectives(self._model(records), [r.setting for r in records])
 
     def _apart_from(self, tried: Sequence[Setting]) -> list[Setting]:
         """The candidates that are not close to a setting that was tried."""
