@@ -348,12 +348,12 @@ POLICIES: dict[str, dict[str, Policy]] = {
         "simplest within one SE": Calsweep(judge=simplest),
     },
     "budgets": {
-        **{f"{count} trials": _trials(count) for count in (5, 8, 12, 20, 35, 100)},
+        **{f"{count} trials": _trials(count) for count in (4, 8, 20, 35, 100)},
         "until a trial is at noise": Calsweep(("search.stop_at_noise=true",)),
     },
     "guided": {
         "guided": _guided(),
-        **{f"guided, {n} trials": _guided(f"search.trials={n}") for n in (3, 5, 8)},
+        **{f"guided, {n} trials": _guided(f"search.trials={n}") for n in (3, 4, 8, 20)},
         "guided, ASHA": _guided("scheduler.name=asha"),
         "guided, a finalist of each loss": _guided("selection.per_loss=true"),
     },

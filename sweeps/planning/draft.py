@@ -168,15 +168,15 @@ training:                # the same for all trials; left out, it is as usual for
 {training}
 
 search:
-  trials: {trials}             # settings to try, the published ones first
-  # sampler: guided      # few trials: predicts which setting is best, and ends by itself
+  trials: {trials}             # settings to try at most
+  sampler: guided        # ends when no better setting is expected; tpe: published settings first
   objective: val_ece     # what is to be low; `calsweep metrics` lists all, each also with _scaled
   guard: 0.01            # how much more validation error than the baseline's is allowed
   # max_hours: 8         # of the whole sweep; also max_epochs and max_gpu_hours
   # stop_at_noise: true  # once no further trial could be shown to be better
   seed: 0
 
-# scheduler: {{name: none}}                # to let all trials run to their end
+# scheduler: {{name: asha}}                # to stop poor trials early
 selection:
   finalists: 3           # the best settings are trained again
   seeds: 2               # fresh seeds each, as the best of many is lucky
