@@ -613,6 +613,10 @@ def predict(
         Literal["error", "skip"],
         typer.Option(help="skip leaves out samples that cannot be read, and lists them."),
     ] = "error",
+    coverage: Annotated[
+        float | None,
+        typer.Option(help="Adds prediction sets that hold the true class as often: 0.9."),
+    ] = None,
 ) -> None:
     """Print classes and probabilities of new samples, as CSV."""
     import io
@@ -622,7 +626,7 @@ def predict(
     from sweeps.inspect_sweeps import write_text
 
     table = io.StringIO(newline="")
-    count, notes = write_predictions(model, data, table, on_bad_sample)
+    count, notes = write_predictions(model, data, table, on_bad_sample, coverage)
     for note in notes:
         print(shortened(note), file=sys.stderr)
     if output is None:

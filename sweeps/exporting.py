@@ -217,7 +217,7 @@ class _Builder:
         """The classifier of the first judged trial of a candidate."""
         record = candidate.judged[0]
         classifier = load_trained(self._store, self._sweep, self._dataset, record)
-        logits = self._logits(record)
+        logits, _ = self._predictions(record, "test") or (None, None)
         expected = None if logits is None else logits / record.outcome["temperature"]
         names = ("ece", "ece_scaled", "error", "nll", "nll_scaled")
         about = {
@@ -226,6 +226,7 @@ class _Builder:
             "seed": record.seed,
             "temperature": record.outcome["temperature"],
             "test": {key: record.outcome[f"test_{key}"] for key in names},
+            "prediction_sets": self._prediction_sets(record),
             "verdict": self._store.verdict,
         }
         state = classifier.network.state_dict()
@@ -236,7 +237,10 @@ class _Builder:
         ensemble = load_ensemble(self._store, self._sweep, self._dataset, selected)
         pool = selected.pool.trials
         members = {trial.number for trial in selected.trials}
-        logits = [self._logits(each) if each.number in members else None for each in pool]
+        known_of = {
+            n: self._predictions(each, "test") for each in pool if (n := each.number) in members
+        }
+        logits = [found[0] if (found := known_of.get(each.number)) else None for each in pool]
         known = sum(each is not None for each in logits) == len(members)
         expected = selected.ensemble(logits) if known else None  # type: ignore[arg-type]
         about = {
@@ -301,15 +305,25 @@ class _Builder:
         _compare("model.onnx", torch.from_numpy(run_onnx(data, rows)), expected)
         return data
 
-    def _logits(self, record: TrialRecord) -> Tensor | None:
-        """What a trial predicted on the test split; None where that is damaged or gone."""
+    def _predictions(self, record: TrialRecord, split: str) -> tuple[Tensor, Tensor] | None:
+        """Logits and labels that a trial has of a split; None where they are damaged or gone."""
         from trainables.trials.outcome import read_predictions
 
         try:
-            data = self._store.trial_folder(record.number).read("predictions_test.parquet")
-            return read_predictions(data)[0]
+            data = self._store.trial_folder(record.number).read(f"predictions_{split}.parquet")
+            return read_predictions(data)
         except (OSError, ValueError):
             return None
+
+    def _prediction_sets(self, record: TrialRecord) -> dict[str, dict[str, float]]:
+        """Of a trial that predicts one class of each sample; empty for others."""
+        from trainables.data.core.tasks import OneClass
+        from trainables.export.prediction_sets import fit_prediction_sets
+
+        validation, test = (self._predictions(record, split) for split in ("validation", "test"))
+        if validation is None or test is None or not isinstance(self._dataset.task, OneClass):
+            return {}
+        return fit_prediction_sets(validation, test, record.outcome["temperature"])
 
     def _check(self, program: ExportedProgram, label: str, logits: Tensor) -> None:
         """Compare what was built with calibrated logits on the test split."""
@@ -387,9 +401,10 @@ from torch.export.passes import move_to_device_pass
 classify = move_to_device_pass(torch.export.load("{program}"), "cuda").module()
 ```
 
-`model.json` has the names of the classes (or labels, each with its own probability) and what it was
-trained on and measured by; `weights.pt` the bare weights. With calsweep installed,
-`calsweep predict FOLDER FILE` reads files, where there is one row of probabilities for each sample.
+`model.json` has the names of the classes (or labels, each with its own probability), what it was
+trained on and measured by, and from which probability on a class belongs to a prediction set.
+`weights.pt` has the bare weights. With calsweep installed, `calsweep predict FOLDER FILE` reads
+files, where there is one row of probabilities for each sample.
 """
 
 
@@ -413,6 +428,7 @@ def predict(
     data: str,
     output: TextIO,
     on_bad_sample: OnBadSample = "error",
+    coverage: float | None = None,
     batch_size: int = 256,
 ) -> tuple[int, tuple[str, ...]]:
     """Write what an exported classifier says of new samples, as CSV.
@@ -424,18 +440,20 @@ def predict(
             probability, the probabilities of all classes. Of several labels: those that are more
             likely there than not, the least sure of these decisions, the probability of each.
         on_bad_sample: ``skip`` leaves out samples that cannot be used.
+        coverage: Adds a column ``set``: classes that together hold the true one as often as this.
         batch_size: Samples at a time.
 
     Returns:
         How many samples were classified, and notes about those that were skipped.
 
     Raises:
-        UserError: There is no exported classifier, the samples do not fit it, or it says something
-            of each pixel.
+        UserError: There is no exported classifier, the samples do not fit it, it says something of
+            each pixel, or it has no prediction sets of this coverage.
     """
     import torch
 
     from trainables.export.exported import load_program
+    from trainables.export.prediction_sets import prediction_sets
     from trainables.export.raw_samples import read_raw, samples_of
 
     try:
@@ -451,22 +469,51 @@ def predict(
             f"{folder}: gives probabilities of each pixel, (N, {len(about['classes'])}, height, "
             f"width), which make no lines of CSV; load {PROGRAM} in Python, as its README.md shows"
         )
+    least = None if coverage is None else _least_probability(about, coverage)
     try:
         rows, names, notes = read_raw(samples, Path(data), about["text_column"], on_bad_sample)
     except (OSError, ValueError, TypeError) as error:
         raise UserError(redact(str(error))) from None
     classes = about["classes"]
     writer = csv.writer(output)
-    writer.writerow(["sample", "class", "confidence", *(f"p({name})" for name in classes)])
+    columns = ["sample", "class", "confidence", *([] if least is None else ["set"])]
+    writer.writerow([*columns, *(f"p({name})" for name in classes)])
     for start in range(0, len(rows), batch_size):
         with torch.no_grad():
             probs = classify(torch.from_numpy(rows[start : start + batch_size]))
-        for name, each in zip(names[start : start + batch_size], probs.tolist(), strict=True):
-            if about.get("several", False):
-                found = "|".join(c for c, p in zip(classes, each, strict=True) if p > 0.5)
-                confidence = min(max(p, 1 - p) for p in each)
-            else:
-                confidence = max(each)
-                found = classes[each.index(confidence)]
-            writer.writerow([name, found, *(f"{p:.6f}" for p in (confidence, *each))])
+        inside = None if least is None else prediction_sets(probs, least)
+        part = names[start : start + batch_size]
+        for row, (name, each) in enumerate(zip(part, probs.tolist(), strict=True)):
+            found, confidence = _decided(classes, each, about.get("several", False))
+            cells = [name, found, f"{confidence:.6f}"]
+            if inside is not None:
+                held = inside[row].tolist()
+                cells.append("|".join(c for c, yes in zip(classes, held, strict=True) if yes))
+            writer.writerow([*cells, *(f"{p:.6f}" for p in each)])
     return len(rows), notes
+
+
+def _decided(classes: list[str], probs: list[float], several: bool) -> tuple[str, float]:
+    """The class of a sample, and its probability; of several labels as in :func:`predict`."""
+    if several:
+        found = "|".join(c for c, p in zip(classes, probs, strict=True) if p > 0.5)
+        return found, min(max(p, 1 - p) for p in probs)
+    confidence = max(probs)
+    return classes[probs.index(confidence)], confidence
+
+
+def _least_probability(about: dict[str, Any], coverage: float) -> float:
+    """The probability from which a class belongs to a prediction set.
+
+    Raises:
+        UserError: The classifier has no sets of this coverage.
+    """
+    sets = about.get("prediction_sets") or {}
+    if not sets:
+        raise UserError(
+            f"--coverage {coverage:g}: this classifier has no prediction sets; they need one class "
+            "per sample, a single network, and an export by this version of calsweep"
+        )
+    if f"{coverage:g}" not in sets:
+        raise UserError(f"--coverage {coverage:g}: allowed: {', '.join(sets)}")
+    return float(sets[f"{coverage:g}"]["least_probability"])

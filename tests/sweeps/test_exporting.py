@@ -141,6 +141,17 @@ def test_predict_reads_images_and_arrays(store: SweepStore, folder: Path, tmp_pa
     done = calsweep(tmp_path, "predict", str(folder), "rows.npy", "--output", "out.csv")
     assert "(3 samples)" in done.stdout
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 4
+    done = calsweep(tmp_path, "predict", str(folder), "rows.npy", "--coverage", "0.9")
+    head, *lines = csv.reader(done.stdout.splitlines())
+    assert head[:5] == ["sample", "class", "confidence", "set", "p(0)"]
+    least = json.loads((folder / "model.json").read_text())["prediction_sets"]["0.9"]
+    for line in lines:
+        probs = [float(p) for p in line[4:]]
+        inside = [k for k, p in enumerate(probs) if p >= least["least_probability"]]
+        assert line[3].split("|") == [str(k) for k in inside or [int(line[1])]]
+    refused = calsweep(tmp_path, "predict", str(folder), "rows.npy", "--coverage", "0.7")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "--coverage 0.7: allowed: 0.8, 0.9" in refused.stderr
     (tmp_path / "pictures" / "1.png").write_bytes(b"no image")
     refused = calsweep(tmp_path, "predict", str(folder), "pictures")
     assert refused.returncode == 2
