@@ -9,7 +9,7 @@ from sweeps.errors import UserError
 from sweeps.sweep_file.schema import DEFAULT_MODEL, SweepFile
 
 if TYPE_CHECKING:
-    from trainables.data.core.base import Dataset, EvaluationSets
+    from trainables.data.core.base import Dataset, EvaluationSet
 
 
 def load_data(sweep: SweepFile) -> Dataset:
@@ -26,13 +26,13 @@ def load_data(sweep: SweepFile) -> Dataset:
         dataset = load_dataset(sweep.dataset.name, seed=sweep.search.seed, **options)
     except (ValueError, TypeError, OSError) as error:
         raise UserError(f"dataset: {error}") from None
-    elsewhere: list[EvaluationSets] = []
+    found: list[EvaluationSet] = []
     for key, kind, section in sweep.evaluation.sets:
         try:
-            elsewhere += load_evaluation_sets(kind, section.name, dataset, **section.options)
+            found += load_evaluation_sets(kind, section.name, dataset, **section.options)
         except (ValueError, TypeError, OSError) as error:
             raise UserError(f"{key}: {error}") from None
-    return replace(dataset, elsewhere=tuple(elsewhere))
+    return replace(dataset, evaluation_sets=tuple(found))
 
 
 def _text_form(sweep: SweepFile) -> dict[str, str]:

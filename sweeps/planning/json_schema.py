@@ -96,7 +96,7 @@ def _names() -> dict[str, tuple[str, ...]]:
         "ModelSection": available_models(),
         "TrainableSection": (),
         "LossSection": available_losses(),
-        "ElsewhereSection": (),
+        "EvaluationSetSection": (),
     }
 
 

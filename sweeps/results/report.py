@@ -116,7 +116,7 @@ def render_report(
             shown_samples=shown_samples,
             skipped=skipped,
             skipped_counts=[each for each in skipped.splitlines() if each.endswith("skipped:")],
-            elsewhere=evaluation_rows(ranking),
+            evaluation_sets=evaluation_rows(ranking),
             sweep_yaml=to_yaml(sweep.model_dump(mode="json")),
             environment=_UNKNOWN if environment is None else json.dumps(environment, indent=1),
         )

@@ -9,7 +9,7 @@ from pydantic import Field, Strict, model_validator
 from sweeps.sweep_file.sections.data import (
     OWN_DATA,
     DatasetSection,
-    ElsewhereSection,
+    EvaluationSetSection,
     EvaluationSection,
 )
 from sweeps.sweep_file.sections.fields import MOST_ENTRIES, Name, Section
@@ -38,7 +38,7 @@ __all__ = [
     "OWN_DATA",
     "ConstraintSection",
     "DatasetSection",
-    "ElsewhereSection",
+    "EvaluationSetSection",
     "EncoderSection",
     "EvaluationSection",
     "LossSection",
@@ -193,7 +193,7 @@ class SweepFile(Section):
         return self
 
     @model_validator(mode="after")
-    def _elsewhere_in_one_stage(self) -> SweepFile:
+    def _evaluation_sets_in_one_stage(self) -> SweepFile:
         if self.encoder is not None and self.evaluation.sets:
             raise ValueError("evaluation is not possible together with encoder; leave one of them")
         return self

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from trainables.data.core.base import Dataset, ElsewhereKind, EvaluationSets, Split
+from trainables.data.core.base import Dataset, EvaluationKind, EvaluationSet, Split
 from trainables.plugins.arguments import did_you_mean
 from trainables.plugins.components import Catalogue, check_options
 
@@ -26,7 +26,7 @@ CATALOGUE: Final = Catalogue(
 _SEVERITIES = 5
 
 
-def check_evaluation_sets(kind: ElsewhereKind, name: str, **options: Any) -> None:
+def check_evaluation_sets(kind: EvaluationKind, name: str, **options: Any) -> None:
     """Checks names, types and ranges of a set's options without loading anything.
 
     Raises:
@@ -41,8 +41,8 @@ def check_evaluation_sets(kind: ElsewhereKind, name: str, **options: Any) -> Non
 
 
 def load_evaluation_sets(
-    kind: ElsewhereKind, name: str, dataset: Dataset, **options: Any
-) -> list[EvaluationSets]:
+    kind: EvaluationKind, name: str, dataset: Dataset, **options: Any
+) -> list[EvaluationSet]:
     """Loads the sets behind a name, in the form in which the dataset holds its samples.
 
     Args:
@@ -65,7 +65,7 @@ def load_evaluation_sets(
         )
     if kind == "shift" and name in CATALOGUE.names():
         found = [
-            EvaluationSets(kind, name, severity, split)
+            EvaluationSet(kind, name, severity, split)
             for severity, split in CATALOGUE.find(name)(**options)
         ]
     else:
@@ -75,7 +75,7 @@ def load_evaluation_sets(
                 f"shift set {name!r} has the classes {_few(other.classes)}, while those of "
                 f"{dataset.name!r} are {_few(dataset.classes)}"
             )
-        found = [EvaluationSets(kind, name, None, other.test)]
+        found = [EvaluationSet(kind, name, None, other.test)]
     for each in found:
         try:
             dataset.samples.check(each.split.inputs)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from trainables import metrics as M
 from trainables.contract.metric_names import MetricName, SplitName, Statistic
-from trainables.data.core.base import EvaluationSets
+from trainables.data.core.base import EvaluationSet
 from trainables.data.core.tasks import each_label
 from trainables.files.predictions import decode_predictions, encode_predictions
 from trainables.files.storage import Folder
@@ -155,10 +155,10 @@ def _mean(values: Iterable[float]) -> float:
 _SHIFT_METRICS = ("ece", "adaptive_ece", "nll", "error")
 
 
-def summarise_elsewhere(
-    sets: Sequence[tuple[EvaluationSets, Predictions]], test: Predictions, temperature: float
+def summarise_evaluation_sets(
+    sets: Sequence[tuple[EvaluationSet, Predictions]], test: Predictions, temperature: float
 ) -> dict[str, float]:
-    """How a classifier does on data from elsewhere.
+    """Metrics of a classifier on shifted and out-of-distribution data.
 
     Args:
         sets: Each with its logits (N, K) and labels (N,).

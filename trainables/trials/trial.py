@@ -51,7 +51,7 @@ from trainables.trials.outcome import (
     Predictions,
     evaluate,
     summarise,
-    summarise_elsewhere,
+    summarise_evaluation_sets,
     write_predictions,
 )
 
@@ -293,7 +293,7 @@ class TrialRun:
         found = self._judge(trainer.epoch, validation, adapting, test)
         last = trainer.epoch >= self.training.epochs
         if test is not None and last and self.config.role == "finalist":
-            found |= self._try_elsewhere(trainer, test, found["temperature"])
+            found |= self._evaluate_further_sets(trainer, test, found["temperature"])
         return found
 
     def _judge(
@@ -341,11 +341,11 @@ class TrialRun:
     def _own_metrics(self) -> dict[str, OwnMetric]:
         return {metric_name(path): own_metric(path) for path in self.setup.own_metrics}
 
-    def _try_elsewhere(
+    def _evaluate_further_sets(
         self, trainer: Trainer, test: Predictions, temperature: float
     ) -> dict[str, float]:
-        sets = [(each, trainer.predict(each.split)) for each in self.dataset.elsewhere]
-        return summarise_elsewhere(sets, test, temperature)
+        sets = [(each, trainer.predict(each.split)) for each in self.dataset.evaluation_sets]
+        return summarise_evaluation_sets(sets, test, temperature)
 
     def _parts(self, logits: torch.Tensor, labels: torch.Tensor) -> tuple[Predictions, Predictions]:
         """Decisions on what judges of the validation split, and what adapts: the same, or apart."""

@@ -50,7 +50,7 @@ class DatasetSection(NamedSection):
         return self.name
 
 
-class ElsewhereSection(NamedSection):
+class EvaluationSetSection(NamedSection):
     """One entry of ``evaluation.shift`` or ``evaluation.ood``: a set and its options.
 
     Attributes:
@@ -66,11 +66,11 @@ class EvaluationSection(Section):
         ood: Sets of other classes.
     """
 
-    shift: Annotated[tuple[ElsewhereSection, ...], Strict(False)] = ()
-    ood: Annotated[tuple[ElsewhereSection, ...], Strict(False)] = ()
+    shift: Annotated[tuple[EvaluationSetSection, ...], Strict(False)] = ()
+    ood: Annotated[tuple[EvaluationSetSection, ...], Strict(False)] = ()
 
     @property
-    def sets(self) -> tuple[tuple[str, Literal["shift", "ood"], ElsewhereSection], ...]:
+    def sets(self) -> tuple[tuple[str, Literal["shift", "ood"], EvaluationSetSection], ...]:
         """All of them: key, kind and section."""
         return (
             *((f"evaluation.shift.{i}", "shift", each) for i, each in enumerate(self.shift)),

@@ -16,7 +16,7 @@ def test_sets_are_loaded_with_the_data() -> None:
     evaluation = {"shift": ["digits"], "ood": [{"name": "digits", "train_samples": 100}]}
     sweep = make_sweep(evaluation=evaluation)
     check_sweep(sweep)
-    found = load_data(sweep).elsewhere
+    found = load_data(sweep).evaluation_sets
     assert [(each.kind, each.name) for each in found] == [("shift", "digits"), ("ood", "digits")]
 
 

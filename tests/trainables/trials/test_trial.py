@@ -28,7 +28,7 @@ from trainables.contract.report import (
     Waiting,
 )
 from trainables.data import load_dataset
-from trainables.data.core.base import Dataset, EvaluationSets, Split
+from trainables.data.core.base import Dataset, EvaluationSet, Split
 from trainables.engine.training import learning_rate_factor
 from trainables.files.checkpoints import load_checkpoint, read_checkpoint, save_checkpoint
 from trainables.files.storage import Folder
@@ -393,14 +393,14 @@ def test_where_the_storage_is_not_mounted_a_trial_waits(digits: Dataset, tmp_pat
     assert found == entries(start(digits, make_setup(tmp_path / "whole")), EPOCHS)
 
 
-def test_finalists_are_tried_elsewhere_at_their_end(tmp_path: Path, digits: Dataset) -> None:
+def test_finalists_are_evaluated_on_further_sets_at_their_end(tmp_path: Path, digits: Dataset) -> None:
     noisy = Split(255 - digits.test.inputs, digits.test.labels)
     sets = (
-        EvaluationSets("shift", "mine:noise", 2, digits.test),
-        EvaluationSets("shift", "mine:noise", 2, noisy),
-        EvaluationSets("ood", "upside_down", None, noisy),
+        EvaluationSet("shift", "mine:noise", 2, digits.test),
+        EvaluationSet("shift", "mine:noise", 2, noisy),
+        EvaluationSet("ood", "upside_down", None, noisy),
     )
-    data = replace(digits, elsewhere=sets)
+    data = replace(digits, evaluation_sets=sets)
     setup = make_setup(tmp_path)
     run = TrialRun(data, setup, replace(CONFIG, role="finalist"))
     found = entries(run, EPOCHS)

@@ -116,11 +116,11 @@ class Split:
             )
 
 
-ElsewhereKind = Literal["shift", "ood"]
+EvaluationKind = Literal["shift", "ood"]
 
 
 @dataclass(frozen=True)
-class EvaluationSets:
+class EvaluationSet:
     """Data that a finished classifier is evaluated on besides the test split.
 
     Attributes:
@@ -130,7 +130,7 @@ class EvaluationSets:
         split: Its samples and labels.
     """
 
-    kind: ElsewhereKind
+    kind: EvaluationKind
     name: str
     severity: int | None
     split: Split
@@ -149,7 +149,7 @@ class Dataset:
         samples: The kind of sample.
         notes: What the user should know about the data: which samples are skipped, one note for
             each part; how many in its first line.
-        elsewhere: Data that finalists are evaluated on besides the test split.
+        evaluation_sets: Data that finalists are evaluated on besides the test split.
         task: The kind of prediction.
 
     Raises:
@@ -164,7 +164,7 @@ class Dataset:
     classes: tuple[str, ...]
     samples: Samples
     notes: tuple[str, ...] = ()
-    elsewhere: tuple[EvaluationSets, ...] = ()
+    evaluation_sets: tuple[EvaluationSet, ...] = ()
     task: Task = field(default_factory=OneClass)
 
     def __post_init__(self) -> None:
