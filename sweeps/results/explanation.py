@@ -74,7 +74,11 @@ def explain_choice(ranking: Ranking, adapt_share: float = 0.0) -> list[str]:
             f"{adapt_share:.0%} of the validation split is kept for what adapts to it (some "
             "losses, the temperature); the rest judges."
         )
-    return [*lines, _on_the_test_split(chosen, objective_metric(objective)), *_on_evaluation_sets(chosen)]
+    return [
+        *lines,
+        _on_the_test_split(chosen, objective_metric(objective)),
+        *_on_evaluation_sets(chosen),
+    ]
 
 
 def _front(ranking: Ranking) -> list[str]:

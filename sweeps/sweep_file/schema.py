@@ -9,8 +9,8 @@ from pydantic import Field, Strict, model_validator
 from sweeps.sweep_file.sections.data import (
     OWN_DATA,
     DatasetSection,
-    EvaluationSetSection,
     EvaluationSection,
+    EvaluationSetSection,
 )
 from sweeps.sweep_file.sections.fields import MOST_ENTRIES, Name, Section
 from sweeps.sweep_file.sections.losses import LossSection, SpaceSection
@@ -38,9 +38,9 @@ __all__ = [
     "OWN_DATA",
     "ConstraintSection",
     "DatasetSection",
-    "EvaluationSetSection",
     "EncoderSection",
     "EvaluationSection",
+    "EvaluationSetSection",
     "LossSection",
     "ModelSection",
     "ScalingSection",

@@ -17,7 +17,7 @@ _LOWEST = 1e-12  # a probability of 0 would make the log-likelihood of one error
 
 
 class _OneVsRest:
-    """One map per class from its probability to the share of its members, then normalised."""
+    """One map per class, from its probability to the observed frequency, then normalised."""
 
     name: ClassVar[str]
 
@@ -67,7 +67,7 @@ class _OneVsRest:
 
 
 class IsotonicCalibration(_OneVsRest):
-    """The rising step function of least squares per class, one against the rest, normalised.
+    """An isotonic regression per class, one against the rest, then normalised.
 
     Zadrozny & Elkan 2002; between two samples the function is linear, as in scikit-learn.
     """
@@ -82,7 +82,7 @@ class IsotonicCalibration(_OneVsRest):
 
 
 class HistogramBinning(_OneVsRest):
-    """The share of members of each bin of a class's probability, one against the rest, normalised.
+    """A histogram per class: the share of members in each bin of its probability, then normalised.
 
     Zadrozny & Elkan 2001; Guo et al. 2017. Bins are (lower, upper]; a bin without samples keeps
     its middle.

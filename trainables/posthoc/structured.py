@@ -1,4 +1,4 @@
-"""Scaling with a parameter per class, or per pair of classes, drawn towards a temperature."""
+"""Scaling with a parameter per class, or per pair of classes, regularised towards a temperature."""
 
 from collections.abc import Callable
 from typing import ClassVar, Self
@@ -21,7 +21,7 @@ _STANDARD_ERRORS = 2.0
 
 
 class _StructuredScaling:
-    """softmax(W z + b) of z = log p, with W drawn towards 1 and b towards 0.
+    """softmax(W z + b) of z = log p, with W regularised towards 1 and b towards 0.
 
     p is softmax(logits / T), mixed with 1 / (N + 1) of the uniform distribution so that no
     log-probability is extreme. T is fitted first, then W and b: the mean negative log-likelihood
@@ -41,7 +41,7 @@ class _StructuredScaling:
 
     @property
     def weights(self) -> Tensor:
-        """W, float64: the diagonal (K,), or all of it (K, K); RuntimeError before `fit`."""
+        """W, float64: the diagonal (K,), or the matrix (K, K); RuntimeError before `fit`."""
         return self._result()[2]
 
     @property
@@ -94,14 +94,14 @@ class _StructuredScaling:
 
 
 class StructuredVectorScaling(_StructuredScaling):
-    """A temperature, and a factor and an offset for each class, drawn towards 1 and 0."""
+    """A temperature, and a factor and an offset per class, regularised towards 1 and 0."""
 
     name: ClassVar[str] = "structured_vector"
     is_full = False
 
 
 class StructuredMatrixScaling(_StructuredScaling):
-    """A temperature, and a matrix and an offset for each class, drawn towards 1 and 0.
+    """A temperature, and a matrix and an offset per class, regularised towards 1 and 0.
 
     Classes that are confused in one direction need the entries off the diagonal.
     """
@@ -188,7 +188,7 @@ def _minimum(
     intercept_penalty: float,
     apply: Callable[[Tensor, Tensor, Tensor], Tensor],
 ) -> tuple[Tensor, Tensor]:
-    """Weights and offsets, float64, of the least penalised negative log-likelihood (L-BFGS).
+    """Weights and offsets, float64, that minimise the penalised negative log-likelihood (L-BFGS).
 
     With `penalty` of shape (K,) the weights are a diagonal, with (K, K) a matrix.
     """

@@ -1,4 +1,4 @@
-"""The methods of calibration after training, by name."""
+"""Post-hoc calibration methods by name."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def available_posthoc() -> tuple[str, ...]:
 
 
 def make_posthoc(name: str, **options: Any) -> PostHoc:
-    """A method that is yet to be fitted.
+    """Makes a method, not fitted yet.
 
     Args:
         name: One of :func:`available_posthoc`.

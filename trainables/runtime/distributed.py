@@ -1,4 +1,4 @@
-"""What data-parallel workers exchange; without a process group there is one worker.
+"""Exchange between data-parallel workers; without a process group there is one worker.
 
 The convention for gradients is that of ``DistributedDataParallel``, which averages them over the
 workers: every worker returns the loss of the *global* batch, and its backward pass gives the
@@ -26,7 +26,7 @@ def rank() -> int:
 
 
 def from_first_worker(make: Callable[[], T], device: torch.device) -> T:
-    """What ``make`` gives on the first worker, on every worker.
+    """Calls ``make`` on the first worker and returns its result on every worker.
 
     Args:
         make: Called on the first worker only; what it gives can be pickled.

@@ -1,4 +1,4 @@
-"""Whether a library that we build on still has what we need of its private parts."""
+"""Checks that a library still has the private names that we use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ logger = logging.getLogger("calsweep")
 
 @cache
 def provides(purpose: str, *names: str) -> bool:
-    """Whether all of these names are there; if one is not, that is logged once.
+    """Whether all of these names exist; logs once if one does not.
 
     Args:
         purpose: What they are needed for, as the log says it.

@@ -1,4 +1,4 @@
-"""All that leans on private or undocumented behaviour of PyTorch; nothing elsewhere does.
+"""All uses of private or undocumented behaviour of PyTorch.
 
 Each entry says what it leans on, why nothing public would do, since which version that holds, and
 the test that fails when it changes.

@@ -32,7 +32,7 @@ _NOT_THE_USERS: Final = (
 
 
 class LoopRun(TrialRun):
-    """Asks the user's loop for one epoch after the other, and keeps the trial's folder.
+    """Runs the user's loop epoch by epoch, and writes the trial's folder.
 
     What is known of the epochs lies in the trial's checkpoints, as of all trials. The loop has a
     folder of its own beside them. In a storage that is no local path it is packed into one file
@@ -54,7 +54,7 @@ class LoopRun(TrialRun):
             return Failed(_told(error), "".join(traceback.format_exception(error)))
 
     def close(self) -> None:
-        """End the loop where it waits, and clear away what it has on this machine."""
+        """End the loop, and delete its local files."""
         if self._loop is not None:
             self._loop.close()
             self._loop = None
@@ -63,7 +63,7 @@ class LoopRun(TrialRun):
 
     @property
     def _kept(self) -> Folder:
-        """Where the loop's folder is kept: another one for each setting."""
+        """The stored folder of the loop, one for each setting."""
         return self.folder / "checkpoints" / own_folder(self._setting)
 
     def _begin(self) -> None:
@@ -111,7 +111,7 @@ class LoopRun(TrialRun):
         self._keep(entry, {})
 
     def _ask(self, loop: Loop) -> Reported:
-        """The next epoch; once that is the last one, the function has returned.
+        """The next epoch; after the last one, wait until the function returns.
 
         Raises:
             ValueError: It returned before.
@@ -132,7 +132,7 @@ class LoopRun(TrialRun):
         return reported
 
     def _own_folder(self) -> Path:
-        """The loop's folder on this machine, with what is kept of it."""
+        """The loop's folder on this machine, with its stored files."""
         if self.folder.is_local:
             own = Path(self._kept.path)
             own.mkdir(parents=True, exist_ok=True)

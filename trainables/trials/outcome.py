@@ -125,7 +125,7 @@ def _measured(
 def evaluate(
     logits: Tensor, labels: Tensor, names: Sequence[str] | None = None, decisions: int = 1
 ) -> dict[str, float]:
-    """As :func:`trainables.metrics.evaluate`, in the mean over what the decisions are about.
+    """As :func:`trainables.metrics.evaluate`, averaged over the decisions of a sample.
 
     Args:
         logits: (N · decisions, K), those of a sample next to each other.
@@ -147,7 +147,7 @@ def _means(found: Iterable[tuple[float, float, float]]) -> tuple[float, ...]:
 
 
 def _mean(values: Iterable[float]) -> float:
-    """Of those that are known."""
+    """Mean of the values that are not NaN."""
     known = [value for value in values if not math.isnan(value)]
     return fmean(known) if known else math.nan
 

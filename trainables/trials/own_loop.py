@@ -1,4 +1,4 @@
-"""A custom training loop: what it is given, and how its epochs are asked for.
+"""A custom training loop: its argument, and how it reports epochs.
 
 The loop is a function that trains to its end and reports each epoch by a call. A trial is asked
 for one epoch at a time. So the function runs in a thread, and waits in that call.
@@ -51,7 +51,7 @@ def trainable_function(name: str) -> Callable[..., object]:
 
 
 def check_trainable(name: str, **options: Any) -> None:
-    """Make sure that there is such a function, and that it takes a trial and these options.
+    """Check that the function exists, and that it takes a trial and these options.
 
     Raises:
         ValueError: There is not, or it does not.
@@ -300,7 +300,7 @@ class Loop:
         return self._result(self._handed.get())
 
     def finish(self) -> None:
-        """Let the function return, now that the last epoch is reported.
+        """Let the function return after the last epoch.
 
         Raises:
             BaseException: What it has raised.
@@ -309,7 +309,7 @@ class Loop:
         self._result(self._handed.get())
 
     def close(self) -> None:
-        """End the function, which waits where it has reported, by :class:`TrialStopped`."""
+        """End the waiting function by :class:`TrialStopped`."""
         self._closed = True
         self._continue.release()
         if self._thread.is_alive():
@@ -342,7 +342,7 @@ class Loop:
 
 
 def _watched_hooks(loss: CalibrationLoss) -> set[str]:
-    """The hooks that a loss needs a training loop to call; those that are called leave the set."""
+    """The hooks of a loss that the training loop must call; a called hook leaves the set."""
     uncalled: set[str] = set()
     for name in ("on_train_begin", "prepare_batch", "on_step_end", "parameter_groups"):
         learns = name == "parameter_groups" and bool(loss.parameter_groups())

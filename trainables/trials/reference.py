@@ -64,7 +64,7 @@ class _Model:
 def reference_models(
     dataset: Dataset, seed: int = 0, names: Sequence[str] = EPOCH_METRICS
 ) -> list[Reference]:
-    """Fits the reference models of a dataset, in seconds; none where no such model is usual.
+    """Fits the reference models of a dataset, in seconds; empty if none is usual for its kind.
 
     Texts: logistic regression on TF-IDF. Tables and vectors: gradient boosting of histograms, and
     logistic regression. Images and other arrays: logistic regression on pixels or numbers. They are

@@ -1,4 +1,4 @@
-"""Which run a trial is: a custom loop, one stage, or one of two stages."""
+"""Selects the class that runs a trial: a custom loop, one stage, or one of two stages."""
 
 from __future__ import annotations
 
@@ -68,5 +68,5 @@ def _encoder(setup: TrialSetup) -> EncoderSetup:
 
 @lru_cache(maxsize=2)
 def _features(folder: Folder) -> dict[str, np.ndarray]:
-    """Kept for the next trial of this process."""
+    """The encoder's features, cached for the next trial of this process."""
     return two_stage.load_features(folder)

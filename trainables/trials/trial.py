@@ -59,11 +59,11 @@ CPU = torch.device("cpu")
 
 
 class StorageAwayError(OSError):
-    """What is where the sweep's storage should be is not that, or does not answer."""
+    """The sweep's storage is missing at its path, or does not answer."""
 
 
 class TrialRun:
-    """Trains the classifier of one trial and keeps its folder.
+    """Trains the classifier of one trial and writes its folder.
 
     Under ``torch.distributed`` every worker makes the same calls; the first one writes.
 
@@ -97,7 +97,7 @@ class TrialRun:
 
     @property
     def dataset(self) -> Dataset:
-        """The data, where they are known."""
+        """The data; only custom loops may have none."""
         assert isinstance(self.data, Dataset)
         return self.data
 
@@ -144,22 +144,22 @@ class TrialRun:
         return self._progressed(self.history[-1:])
 
     def close(self) -> None:
-        """Release what the trial holds; it is not advanced any more."""
+        """Release the trial's memory; it is not advanced again."""
         self._trainer = None
 
     def _out_of_memory(self, error: Exception) -> Report:
-        """On a GPU of its own a trial would run out of memory again; on a shared one it may not."""
+        """A trial with a whole GPU fails; one that shares a GPU may be retried."""
         said = f"out of memory: {(str(error).splitlines() or ['no more is available'])[0]}"
         return OutOfMemory(said) if 0 < self.setup.gpu_share < 1 else Failed(said)
 
     @property
     def _memory_share(self) -> float:
-        """How much of its GPU's memory the process may take."""
+        """The fraction of the GPU's memory that the process may take."""
         shared = 0 < self.setup.gpu_share < 1 and not self.config.unlimited
         return self.setup.gpu_share if shared else 1.0
 
     def _check_storage(self) -> None:
-        """Raises :class:`StorageAwayError` where this machine has not the sweep's storage."""
+        """Raises :class:`StorageAwayError` if this machine does not have the sweep's storage."""
         if self.setup.marker is None:
             return
         uri, sweep_id = self.setup.marker
@@ -174,7 +174,7 @@ class TrialRun:
             )
 
     def _read_patiently(self) -> None:
-        """Raises :class:`StorageAwayError` where the storage cannot be read now."""
+        """Raises :class:`StorageAwayError` if the storage cannot be read now."""
         self._check_storage()
         try:
             self._read()
@@ -184,7 +184,7 @@ class TrialRun:
             raise StorageAwayError(f"{self.folder.uri} cannot be read: {error}") from None
 
     def _read(self) -> None:
-        """Read what the trial begins with; nothing is exchanged, so a worker may do so again.
+        """Read the checkpoint. Workers exchange nothing here, so a worker may repeat it.
 
         The checkpoint is read by one worker, so that all continue from one epoch, whatever they see
         of the storage.
@@ -196,7 +196,7 @@ class TrialRun:
         return Progressed(tuple(entries), done=entries[-1]["epoch"] >= self.training.epochs)
 
     def _begin(self) -> None:
-        """Make all that the first epoch needs, and take up the checkpoint."""
+        """Prepare the first epoch, and load the checkpoint."""
         self._prepare_process()
         trainer = Trainer(
             self._make_model(),
@@ -226,7 +226,7 @@ class TrialRun:
         )
 
     def _take_state(self) -> dict[str, Any] | None:
-        """What the checkpoint holds, on every worker; the history is taken up."""
+        """The checkpoint's content, on every worker; also sets the history."""
         state = from_first_worker(lambda: self._state, self.device)
         self._state = None
         if state is not None:
@@ -256,12 +256,12 @@ class TrialRun:
         self._keep(entry, {"trainer": trainer.state_dict()})
 
     def _entry(self, epoch: int) -> dict[str, float]:
-        """What is known of an epoch besides its metrics."""
+        """An epoch's number and times."""
         seconds = time.monotonic() - self._made
         return {"epoch": epoch, "timestamp": time.time(), "run_seconds": seconds}
 
     def _keep(self, entry: Entry, state: dict[str, Any]) -> None:
-        """Take up an epoch, and have it written with what is needed to continue after it.
+        """Add an epoch to the history, and queue its checkpoint for writing.
 
         The checkpoint comes last: an epoch that is in it is complete with all its files.
         """
@@ -271,7 +271,7 @@ class TrialRun:
         self._unsaved.append(partial(save_checkpoint, self.folder / "checkpoints", epoch, whole))
 
     def _save(self) -> None:
-        """Write what the epoch left to be written; what fails stays to be written."""
+        """Write the queued files; those that fail stay queued."""
         while self._unsaved:
             if rank() == 0:
                 self._check_storage()  # it may have gone since
@@ -283,7 +283,7 @@ class TrialRun:
         return epoch >= self.training.epochs or (stoppable and epoch in self.setup.outcome_epochs)
 
     def _evaluate(self, trainer: Trainer) -> dict[str, float]:
-        """Metrics after an epoch; where the trial may end also its whole outcome."""
+        """Metrics after an epoch, and the whole outcome if the trial may end here."""
         logits, labels = trainer.predict(self.dataset.validation)
         validation, adapting = self._parts(logits, labels)
         trainer.adapt_loss(*adapting)
@@ -303,7 +303,7 @@ class TrialRun:
         adapting: Predictions,
         test: Predictions | None,
     ) -> dict[str, float]:
-        """The metrics of what was predicted after an epoch.
+        """Metrics of the predictions after an epoch.
 
         Args:
             epoch: Its number.
@@ -348,7 +348,7 @@ class TrialRun:
         return summarise_evaluation_sets(sets, test, temperature)
 
     def _parts(self, logits: torch.Tensor, labels: torch.Tensor) -> tuple[Predictions, Predictions]:
-        """Decisions on what judges of the validation split, and what adapts: the same, or apart."""
+        """Decisions on the validation samples that judge, and on those that adapt."""
         judging, adapting = adapting_parts(labels.numpy(), self.data, self.training.adapt_share)
         first, second = (
             self.data.task.decisions_of(logits[rows], labels[rows]) for rows in (judging, adapting)
@@ -357,7 +357,7 @@ class TrialRun:
 
 
 def validation_parts(dataset: Dataset, adapt_share: float) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of the validation split that judge, and those that adapt; equal for all trials.
+    """The rows of the validation split that judge, and those that adapt; the same for all trials.
 
     Raises:
         ValueError: The split is too small to hold each class in both parts.

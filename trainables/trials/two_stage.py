@@ -57,12 +57,12 @@ def with_features(dataset: Dataset, features: dict[str, np.ndarray]) -> Dataset:
 
 
 def linear_head(dataset: Dataset) -> Classifier:
-    """A linear classifier of features scaled to unit length, its weights freshly drawn."""
+    """A linear classifier of features scaled to unit length, with new random weights."""
     return Classifier(UnitLength(), nn.Linear(dataset.input_shape[0], dataset.num_outputs))
 
 
 def whole(network: Classifier) -> Classifier:
-    """Both stages as one network, the head's weights still those that it was built with."""
+    """Both stages as one network; the head has its initial weights."""
     return Classifier(nn.Sequential(network.encoder, UnitLength()), network.head)
 
 
@@ -72,12 +72,12 @@ def encoder_folder(uri: str, seed: int) -> Folder:
 
 
 def is_trained(folder: Folder) -> bool:
-    """Whether a complete encoder lies there."""
+    """Whether the folder has a complete encoder."""
     return bool(_read_index(folder))
 
 
 def encoder_file(folder: Folder, name: str) -> str:
-    """The name under which a file of a complete encoder lies there: it carries its digest.
+    """The name of an encoder's file, with its digest.
 
     Args:
         folder: The encoder's.

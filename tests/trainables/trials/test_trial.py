@@ -393,7 +393,9 @@ def test_where_the_storage_is_not_mounted_a_trial_waits(digits: Dataset, tmp_pat
     assert found == entries(start(digits, make_setup(tmp_path / "whole")), EPOCHS)
 
 
-def test_finalists_are_evaluated_on_further_sets_at_their_end(tmp_path: Path, digits: Dataset) -> None:
+def test_finalists_are_evaluated_on_further_sets_at_their_end(
+    tmp_path: Path, digits: Dataset
+) -> None:
     noisy = Split(255 - digits.test.inputs, digits.test.labels)
     sets = (
         EvaluationSet("shift", "mine:noise", 2, digits.test),

@@ -1,4 +1,4 @@
-"""What a sample is, and all that belongs to it: its check, augmentation, normalisation, model.
+"""Kinds of sample: how each is checked, augmented, normalised, and which models read it.
 
 A dataset carries one object of a subclass of :class:`Samples`. The training loop asks it and knows
 no kind of sample by name.
@@ -49,11 +49,11 @@ class Samples(ABC):
 
     @abstractmethod
     def __str__(self) -> str:
-        """What they are in a few words, for messages."""
+        """The kind in a few words, for messages."""
 
     @abstractmethod
     def check(self, inputs: Stored) -> None:
-        """Makes sure that an array holds such samples.
+        """Checks that an array holds samples of this kind.
 
         Raises:
             TypeError: It has another dtype.
@@ -65,7 +65,7 @@ class Samples(ABC):
         return np.asarray(raw)
 
     def check_array(self, inputs: Stored, dtype: str, shape: tuple[int, ...] | None = None) -> None:
-        """Makes sure of the dtype, and of the shape of a row, by default that of a sample.
+        """Checks the dtype, and the shape of a row (by default that of a sample).
 
         Raises:
             TypeError: It has another dtype.
@@ -84,7 +84,7 @@ class Samples(ABC):
         start: int = 0,
         total: int | None = None,
     ) -> Tensor:
-        """Makes of rows of a split what the model gets: augmented, then normalised.
+        """Model inputs from rows of a split: augmented, then normalised.
 
         Args:
             batch: (N, ...), of the split's dtype, on any device.
@@ -108,7 +108,7 @@ class Samples(ABC):
         start: int = 0,
         total: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """As :meth:`prepare`, with targets; what they say of places in a sample moves with these.
+        """As :meth:`prepare`, with targets; targets for places in a sample are augmented alike.
 
         Args:
             batch: See :meth:`prepare`.
@@ -124,7 +124,7 @@ class Samples(ABC):
         return self.prepare(batch, augmentation, generator, start, total), targets
 
     def shown(self, row: Inputs) -> str | None:
-        """What a person knows a sample by.
+        """A sample as a person would recognise it.
 
         Args:
             row: One row of a split.
@@ -136,4 +136,4 @@ class Samples(ABC):
 
     @abstractmethod
     def normalise(self, batch: Tensor) -> Tensor:
-        """Makes of rows of a split, (N, ...), what the model gets, (N, *shape), by no chance."""
+        """Model inputs (N, *shape) from rows of a split (N, ...), without augmentation."""

@@ -1,4 +1,4 @@
-"""Stratified, seeded splits, and the one way from labelled samples to a :class:`Dataset`."""
+"""Stratified, seeded splits, and the function that builds a :class:`Dataset` from samples."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ def stratified_split(
     option: str = "validation",
     needed: int = 2,
 ) -> tuple[Indices, Indices]:
-    """Divides samples in two, each class in proportion and in both parts.
+    """Splits samples in two parts; both have all classes, in proportion.
 
     Args:
         labels: (N,), integers.
@@ -134,7 +134,7 @@ def long_tailed(labels: Labels, imbalance: float, *, seed: int) -> Indices:
 
 
 def join_halves(classes: Sequence[str]) -> tuple[str, str]:
-    """One name for the first half of the classes, and one for the others."""
+    """Class names of two halves: the first half of the classes, and the second."""
     half = len(classes) // 2
     return "/".join(classes[:half]), "/".join(classes[half:])
 

@@ -1,4 +1,4 @@
-"""What is predicted for a sample, and all that belongs to it: labels, outputs, decisions.
+"""Kinds of prediction: labels, outputs and decisions of each.
 
 A dataset carries one object of a subclass of :class:`Task`. The training loop asks it and knows no
 kind of task by name.
@@ -48,16 +48,16 @@ class Task(ABC):
 
     @abstractmethod
     def __str__(self) -> str:
-        """What data have of such a task, for messages."""
+        """The labels of such data in words, for messages."""
 
     @property
     def decisions(self) -> int:
-        """How many decisions a sample asks for."""
+        """Number of decisions per sample."""
         return max(1, len(self.names))
 
     @abstractmethod
     def check(self, labels: Any, samples: Samples) -> None:
-        """Makes sure that an array (N, ...) holds such labels of such samples.
+        """Checks that an array (N, ...) holds labels of this task for these samples.
 
         Raises:
             TypeError: It has another dtype, or the samples are of another kind.
@@ -65,11 +65,11 @@ class Task(ABC):
         """
 
     def occurring(self, labels: Any) -> Labels:
-        """The classes that labels are of, each once or more often."""
+        """The classes that occur in labels; a class may be repeated."""
         return np.asarray(labels)
 
     def strata(self, labels: Any, names: Names) -> tuple[Labels, Names]:
-        """What a split keeps in proportion.
+        """The groups that splits keep in proportion.
 
         Args:
             labels: (N, ...).
@@ -81,7 +81,7 @@ class Task(ABC):
         return strata(labels, names)
 
     def drawn(self, labels: Any) -> Labels | None:
-        """Which of a sample's decisions are judged, the same ones each time.
+        """The decisions of each sample that metrics use; the same in every call.
 
         Args:
             labels: (N, ...), of the samples.
@@ -97,7 +97,7 @@ class Task(ABC):
 
     @abstractmethod
     def accepts(self, loss: type[nn.Module]) -> bool:
-        """Whether a loss means something here."""
+        """Whether a loss is defined for this task."""
 
     @abstractmethod
     def decisions_of(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -122,18 +122,18 @@ class Task(ABC):
 
     @abstractmethod
     def probabilities(self, logits: Tensor) -> Tensor:
-        """Of logits (N, outputs) of the model the probabilities that a person wants, of one shape.
+        """Probabilities for users, from the model's logits (N, outputs).
 
         Of each class, or of yes for each label.
         """
 
     @abstractmethod
     def as_outputs(self, probs: Tensor) -> Tensor:
-        """Of probabilities (N · decisions, K) of decisions those of :meth:`probabilities`."""
+        """As :meth:`probabilities`, from probabilities of decisions (N · decisions, K)."""
 
 
 def at_places(outputs: Tensor, places: Tensor) -> Tensor:
-    """What a model gives of some pixels.
+    """The model's outputs at some pixels.
 
     Args:
         outputs: (N, K, H, W).
@@ -148,7 +148,7 @@ def at_places(outputs: Tensor, places: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class OneClass(Task):
-    """Each sample is of one class: labels (N,)."""
+    """Each sample has one class: labels (N,)."""
 
     def __str__(self) -> str:
         return "one class of each sample"
@@ -181,7 +181,7 @@ class OneClass(Task):
 
 @dataclass(frozen=True)
 class SeveralLabels(Task):
-    """Each of several labels is there or not: labels (N, L) of 0 and 1, classes no and yes.
+    """Each of several labels is present or not: labels (N, L) of 0 and 1, classes no and yes.
 
     The model gives a logit z for each label; the logits of its decision are 0 and z, so that the
     probability of yes is the sigmoid of z.
@@ -208,7 +208,7 @@ class SeveralLabels(Task):
         return len(self.names)
 
     def accepts(self, loss: type[nn.Module]) -> bool:
-        """See :meth:`Task.accepts`: those that say so."""
+        """See :meth:`Task.accepts`: losses with ``several_labels``."""
         return getattr(loss, self.attribute, False)
 
     def decisions_of(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -229,7 +229,7 @@ class SeveralLabels(Task):
 
 @dataclass(frozen=True)
 class EachPixel(Task):
-    """Each pixel of an image is of one class: masks (N, H, W), uint8, :data:`IGNORED` somewhere.
+    """Each pixel has one class: masks (N, H, W), uint8; :data:`IGNORED` marks pixels without one.
 
     The model gives logits (N, K, H, W). Training uses all pixels that count. Metrics use a
     random draw of them from each image; an image with fewer pixels has some twice.
@@ -262,7 +262,7 @@ class EachPixel(Task):
         return np.flatnonzero(there[:IGNORED])
 
     def strata(self, labels: Any, names: Names) -> tuple[Labels, Names]:
-        """See :meth:`Task.strata`: images, in which most classes are, are split by chance alone."""
+        """See :meth:`Task.strata`: one group, because most images have most classes."""
         return np.zeros(len(labels), np.int64), None
 
     def drawn(self, labels: Any) -> Labels | None:
@@ -278,7 +278,7 @@ class EachPixel(Task):
         return num_classes
 
     def accepts(self, loss: type[nn.Module]) -> bool:
-        """See :meth:`Task.accepts`: those that say so, and leave batches as they are."""
+        """See :meth:`Task.accepts`: losses with ``each_pixel`` that do not change batches."""
         from trainables.losses import CalibrationLoss
 
         usual = CalibrationLoss.prepare_batch
@@ -322,7 +322,7 @@ def _check_dtype(labels: Any, dtype: str) -> None:
 
 
 def strata(labels: Labels, names: Names) -> tuple[Labels, Names]:
-    """What a split keeps in proportion: the class; of several labels the rarest that is there.
+    """The groups that splits keep in proportion: the class, or the rarest label that is present.
 
     Args:
         labels: (N,), or (N, L) of 0 and 1.
@@ -342,5 +342,5 @@ def strata(labels: Labels, names: Names) -> tuple[Labels, Names]:
 
 
 def each_label(array: Any, decisions: int) -> Sequence[Any]:
-    """Rows of decisions (N · decisions, ...) by what they are about: (N, ...) of each."""
+    """Splits rows of decisions (N · decisions, ...) by label: (N, ...) each."""
     return [array[place::decisions] for place in range(decisions)]

@@ -1,4 +1,4 @@
-"""The arrays that samples and labels are held in, and what may stand for one."""
+"""Types of arrays of samples and labels, and of what may replace an array."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ class Streamed(Protocol):
         """The same images with ``channels`` channels; grey ones are repeated in each."""
 
     def read(self) -> Pixels:
-        """All of them decoded."""
+        """Decode all images."""
 
     def each(self) -> Iterator[Pixels]:
-        """One after the other decoded, (C, H, W)."""
+        """Decode one image after the other, (C, H, W)."""
 
     def sums(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Sums of each channel's values, and of their squares: twice (C,)."""

@@ -1,4 +1,4 @@
-"""Work that is done ahead of who waits for it, in order, and never too much of it at once."""
+"""Work done ahead, in order, with a limit on unfinished results."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -10,7 +10,7 @@ Thing = TypeVar("Thing")
 def in_order(
     submit: Callable[..., Any], work: Callable[[Thing], Any], things: Iterable[Thing], ahead: int
 ) -> Iterator[Any]:
-    """What ``work`` makes of things, in their order.
+    """Results of ``work`` for each item, in order.
 
     Args:
         submit: Of an executor.

@@ -66,7 +66,7 @@ def _open_place(option: str, text: str) -> tuple[fs.FileSystem, str, str]:
 
 
 def _cut(path: str) -> tuple[str, str]:
-    """A path in front of its first part with a pattern in it, and from there on."""
+    """Splits a path before its first part with a pattern."""
     parts = path.split("/")
     fixed = next((i for i, part in enumerate(parts) if "*" in part or "[" in part), len(parts))
     return "/".join(parts[:fixed]), "/".join(parts[fixed:])

@@ -30,7 +30,7 @@ _BYTES_WORTH_A_THREAD = 3_000
 
 
 class OtherSize(str):
-    """That an image has another size than the others.
+    """An image has another size than the others.
 
     Attributes:
         size: Its height and width.
@@ -40,7 +40,7 @@ class OtherSize(str):
     size: tuple[int, int]
 
     def __new__(cls, text: str, size: tuple[int, int]) -> "OtherSize":
-        """Such a fault in words."""
+        """The error as a message."""
         fault = super().__new__(cls, text)
         fault.size = size
         return fault
@@ -96,7 +96,7 @@ def decode_images(
 def decoded(
     encoded: Iterable[Encoded], *, image_size: int | None, size: tuple[int, int] | None = None
 ) -> Iterator[tuple[Encoded, Pixels | str]]:
-    """Decodes images one after the other, some at a time where that pays.
+    """Decodes images in order, several in parallel where that is faster.
 
     Args:
         encoded: Files' contents; never many of them are in memory.
@@ -138,7 +138,7 @@ def _refuse(index: int, fault: str, *, where: Callable[[int], str]) -> None:
 
 
 def decode(data: Encoded, *, image_size: int | None) -> Pixels | str:
-    """An image, (H, W) or (H, W, 3), or what is wrong with it."""
+    """An image, (H, W) or (H, W, 3), or the error as text."""
     if data is None or isinstance(data, str):
         return data or "there is no image"
     try:

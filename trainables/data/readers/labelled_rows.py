@@ -162,7 +162,7 @@ load_parquet = partial(_load, "parquet")
 
 @dataclass(frozen=True)
 class _Target:
-    """The options that say where labels are."""
+    """The options for labels."""
 
     label: str
     labels: Names
@@ -171,7 +171,7 @@ class _Target:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All that are none of the features."""
+        """Columns that are not features."""
         several = () if self.separator else self.labels or ()
         return (self.label, *(self.soft_labels or several))
 
@@ -180,7 +180,7 @@ _WORDS = {"text": "texts", "image": "images", "features": "a table"}
 
 
 def _kind(rows: Rows, **columns: object) -> str:
-    """What the samples are, a key of ``_WORDS``; ``columns`` are those options."""
+    """The kind of sample, a key of ``_WORDS``; ``columns`` are the options that name columns."""
     named = [name for name, given in columns.items() if given is not None]
     if len(named) > 1:
         raise ValueError(f"{' and '.join(named)} are given; give one of them")
@@ -204,7 +204,7 @@ _WEIGHTED = 512  # different words of a text
 def _measure_texts(
     words: int | None, tokens: int | None, tokenizer: str | None, form: TextForm | None
 ) -> Callable[[Any], Samples]:
-    """How texts are made samples of; see the options of :func:`_load`."""
+    """Builds the encoder of texts; see the options of :func:`_load`."""
     if tokenizer is not None:
         if words is not None:
             raise ValueError("max_words and tokenizer are given; a tokenizer has a vocabulary")
@@ -221,7 +221,7 @@ def _measure_texts(
 def _targets(
     parts: list[Rows], bad: list[BadSamples], target: _Target, weight: str | None
 ) -> tuple[Targets, Targets, tuple[str, ...]]:
-    """What the samples of the first and of the last part are labelled with, and class names."""
+    """Targets of the first and the last part, and class names."""
     names = _names(parts[0], target)
     values = [_labels(*each, target, names) for each in zip(parts, bad, strict=True)]
     train, test, classes = index_targets(values[0], values[-1], names, (bad[0], bad[-1]))
@@ -236,7 +236,7 @@ def _is_image(rows: Rows, column: str) -> bool:
 
 
 def _names(rows: Rows, target: _Target) -> Names:
-    """Names of classes or of several labels; None where they are what is found in the column."""
+    """Names of classes or labels; None if they come from the column."""
     if target.soft_labels is not None and (target.labels, target.separator) != (None, None):
         raise ValueError("soft_labels are of one class of each sample; leave labels and separator")
     if target.soft_labels is not None or target.labels is not None:
@@ -247,7 +247,7 @@ def _names(rows: Rows, target: _Target) -> Names:
 
 
 def _labels(rows: Rows, bad: BadSamples, target: _Target, names: Names) -> Values:
-    """Labels (N,), class probabilities (N, K), or which of several labels are there (N, L)."""
+    """Labels (N,), class probabilities (N, K), or which labels are present (N, L)."""
     if target.separator is not None:
         assert names is not None
         return np.array([[name in each for name in names] for each in _separated(rows, target)])
@@ -271,7 +271,7 @@ def _separated(rows: Rows, target: _Target) -> list[set[str]]:
 
 
 def _yes_or_no(rows: Rows, bad: BadSamples, column: str) -> Values:
-    """Whether a label is there, (N,)."""
+    """Whether a label is present, (N,)."""
     if rows.content(column, "labels") == "truth":
         values = rows.column(column, pa.bool_()).cast(pa.uint8()).cast(pa.float64()).to_numpy()
     else:
@@ -284,7 +284,7 @@ def _yes_or_no(rows: Rows, bad: BadSamples, column: str) -> Values:
 
 
 def _column_of_numbers(rows: Rows, column: str, option: str) -> Values:
-    """Numbers (N,), NaN where there is none."""
+    """Numbers (N,), NaN where missing."""
     if rows.content(column, option) not in ("number", "nothing"):
         raise ValueError(
             f"{rows.option}={rows.files[0].path}: column {column!r} (option {option}) holds "
@@ -494,7 +494,7 @@ def _numbers(rows: Rows, name: str) -> pa.ChunkedArray:
 
 
 def _check_categories(rows: Rows, columns: Columns, categorical: list[str]) -> None:
-    """Texts and identifiers are no categories: nothing could be learnt from them."""
+    """Refuse columns of texts or identifiers, which are no categories."""
     faults, bad = [], []
     for name in categorical:
         count = len(columns.table[name].unique())

@@ -93,7 +93,7 @@ class Rows(ABC):
 
     @property
     def metadata(self) -> dict[bytes, bytes]:
-        """What the first file says of itself."""
+        """Metadata of the first file."""
         return self.files[0].schema.metadata or {}
 
     def where(self, row: int) -> str:
@@ -106,7 +106,7 @@ class Rows(ABC):
         return self.files[bisect_right(self.starts, row) - 1].path.rpartition("/")[0]
 
     def content(self, column: str, option: str) -> Content:
-        """What a column holds, the same in all files.
+        """The kind of values of a column, the same in all files.
 
         Args:
             column: Its name.
@@ -155,7 +155,7 @@ class Rows(ABC):
         return pa.chunked_array(chunks, kind)
 
     def values(self, name: str) -> Iterator[Any]:
-        """The values of a column as Python objects, never all of them in memory."""
+        """The values of a column as Python objects, read piece by piece."""
         for file in self.files:
             for chunk in self._read(file, name):
                 yield from chunk.to_pylist()
@@ -167,7 +167,7 @@ class Rows(ABC):
     @classmethod
     @abstractmethod
     def open_file(cls, option: str, source: fs.FileSystem, path: str) -> File:
-        """Reads what a file holds, or all of it.
+        """Opens a file: Parquet by piece, CSV whole.
 
         Raises:
             ValueError: It cannot be read.
@@ -195,7 +195,7 @@ class _ParquetRows(Rows):
 
 
 class _CsvRows(Rows):
-    """Read whole when opened, as only then the types of its columns are known."""
+    """A CSV file, read whole when opened, because its column types are known only then."""
 
     def _read(self, file: File, column: str) -> Iterator[pa.Array]:
         assert file.table is not None

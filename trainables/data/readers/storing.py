@@ -1,4 +1,4 @@
-"""Where images are held: decoded in memory, or encoded on the disk."""
+"""Storage of images: decoded in memory, or encoded on the disk."""
 
 from __future__ import annotations
 
