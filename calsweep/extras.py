@@ -25,6 +25,7 @@ _OF_SWEEPS: Final = (
     "rtdl_num_embeddings",
     "ruamel.yaml",
     "sklearn",
+    "threadpoolctl",
     "timm",
     "torchvision",
     "typer",

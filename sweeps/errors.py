@@ -1,4 +1,4 @@
-"""The ways in which a command ends badly."""
+"""Errors that end a command."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sweeps.redaction import redact
 
 
 class CommandError(Exception):
-    """What a command ends with; addresses in the message lose their credentials."""
+    """An error that ends a command; addresses in the message lose their credentials."""
 
     def __init__(self, message: str) -> None:
         super().__init__(redact(message))
@@ -29,5 +29,5 @@ class SweepInterruptedError(CommandError):
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, in a line."""
+    """The message of an error, in one line."""
     return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -1,4 +1,4 @@
-"""The chosen classifier as a folder of its own, and what it says of new samples."""
+"""Exports the selected classifier to a folder, and predicts new samples with it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def export_model(
     onnx: bool = False,
     ensemble: bool = False,
 ) -> tuple[str, str]:
-    """Write the chosen classifier of a sweep to a new folder.
+    """Write the selected classifier of a sweep to a new folder.
 
     ``model.pt2`` goes from samples to calibrated probabilities with PyTorch alone; beside it lie
     the bare weights, ``model.json`` with all that is known, requirements and a page on its use.
@@ -111,7 +111,7 @@ def reads_files(folder: str) -> bool:
 
 
 def register_models(name: str, storage: str) -> list[str]:
-    """Register the chosen classifier in MLflow as ``champion``, the runner-up as ``challenger``.
+    """Register the selected classifier in MLflow as ``champion``, the runner-up as ``challenger``.
 
     Args:
         name: Of the sweep.
@@ -131,7 +131,7 @@ def register_models(name: str, storage: str) -> list[str]:
 def register_choice(
     store: SweepStore, sweep: SweepFile, ranking: Ranking, load: Callable[[], Dataset]
 ) -> list[str]:
-    """What :func:`register_models` does, of a sweep that has just come to its answer.
+    """As :func:`register_models`, for a sweep that has just ended.
 
     What this sweep has registered before is not built again.
 
@@ -190,13 +190,13 @@ def _chosen(name: str, storage: str) -> tuple[SweepStore, SweepFile, Ranking]:
 
 
 def _runner_up(ranking: Ranking) -> Candidate | None:
-    """The second best, where the guard lets it pass."""
+    """The second best setting, if it is feasible."""
     second = ranking.candidates[1] if len(ranking.candidates) > 1 else None
     return second if second is not None and second.feasible else None
 
 
 class _Builder:
-    """Builds classifiers of a sweep, of its data."""
+    """Builds classifiers of a sweep."""
 
     def __init__(self, store: SweepStore, sweep: SweepFile, dataset: Dataset) -> None:
         self._store = store
@@ -205,7 +205,7 @@ class _Builder:
 
     @property
     def _checked(self) -> int:
-        """Test samples that what was built is tried on: fewer where each has many outputs."""
+        """Number of test samples for the check of an export; fewer if each has many outputs."""
         return max(2, _CHECKED // self._dataset.task.cluster_size)
 
     @property
@@ -262,7 +262,7 @@ class _Builder:
         expected: Tensor | None,
         own: dict[str, Any],
     ) -> _Built:
-        """The files; the program says what the trials' logits on the test split say, if known."""
+        """The files; checks the program against the trials' logits on the test split, if known."""
         import torch
 
         from trainables.export.exported import export_program, load_program
@@ -285,7 +285,7 @@ class _Builder:
         return _Built(files, program, about)
 
     def as_onnx(self, program: ExportedProgram) -> bytes:
-        """The program in another format, which says the same of the first test samples.
+        """The program as ONNX, checked on the first test samples.
 
         Raises:
             UserError: The format does not have what the model does.
@@ -316,7 +316,7 @@ class _Builder:
             return None
 
     def _prediction_sets(self, record: TrialRecord) -> dict[str, dict[str, float]]:
-        """Of a trial that predicts one class of each sample; empty for others."""
+        """The prediction sets of a trial with one class per sample; empty for others."""
         from trainables.data.core.tasks import OneClass
         from trainables.export.prediction_sets import fit_prediction_sets
 
@@ -431,7 +431,7 @@ def predict(
     coverage: float | None = None,
     batch_size: int = 256,
 ) -> tuple[int, tuple[str, ...]]:
-    """Write what an exported classifier says of new samples, as CSV.
+    """Write the predictions of an exported classifier for new samples, as CSV.
 
     Args:
         folder: Of :func:`export_model`.

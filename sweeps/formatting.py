@@ -1,4 +1,4 @@
-"""How settings and numbers read to people."""
+"""Formats settings and numbers for people."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ABBREVIATIONS = ("ece", "mce", "nll", "auroc", "aurc", "kde")
 
 
 def shortened(text: str, lines: int = 10) -> str:
-    """A text without what comes after its heading and this many lines."""
+    """A text cut after its heading and this many lines."""
     head, *others = text.splitlines()
     more = [f"... and {len(others) - lines:,} more lines"] if len(others) > lines else []
     return "\n".join([head, *others[:lines], *more])

@@ -1,4 +1,4 @@
-"""What is read of sweeps, finished or not: their answers, the best of them, the report."""
+"""Reads sweeps, finished or not: results, best settings, the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Credentials in addresses: left out of all that is shown or kept."""
+"""Removes credentials from addresses in everything that is shown or stored."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def redact(text: str) -> str:
 
 
 def without_credentials(uri: str) -> str:
-    """An address that leads to the same place, without ``user:password@`` and options."""
+    """The same address without ``user:password@`` and options."""
     if "://" not in uri:
         return uri
     try:
@@ -54,14 +54,14 @@ class RedactingFormatter(logging.Formatter):
 
 
 def redact_what_python_prints() -> None:
-    """From now on tracebacks of threads, and warnings that go into no log, are redacted."""
+    """Redact tracebacks of threads, and warnings that go into no log, from now on."""
     threading.excepthook = lambda hook: print_traceback(hook.exc_value or hook.exc_type())
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(RedactingFormatter())
 
 
 def print_traceback(error: BaseException) -> None:
-    """What Python prints of an error that no one expected, but redacted."""
+    """Print the traceback of an unexpected error, redacted."""
     print(redact("".join(traceback.format_exception(error))), end="", file=sys.stderr)
 
 

@@ -1,4 +1,4 @@
-"""What a sweep would take on a GPU that is not at hand: `calsweep check --gpu`."""
+"""Estimates of memory and time on a GPU that you do not have: `calsweep check --gpu`."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def card_facts(name: str, sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
 
 
 def _seconds(sweep: SweepFile, workload: Workload, card: Card, dataset: Dataset) -> float:
-    """Of an epoch: its arithmetic, or starting its kernels where that takes longer."""
+    """Seconds per epoch: of the arithmetic, or of starting kernels if that takes longer."""
     (inputs, _), *_ = inputs_per_step(sweep)
     recipe = sweep.training
     views = inputs / recipe.batch_size

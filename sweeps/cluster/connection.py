@@ -1,4 +1,4 @@
-"""Ray: starting or joining it quietly, and what it has room for."""
+"""Starts or joins Ray quietly, and counts how many trials fit."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def connected(
 
 
 def _start(on_wait: Callable[[str], None]) -> None:
-    """Start Ray on this machine; where other work keeps it from starting in time, try again."""
+    """Start Ray on this machine; try again if a busy machine delays the start too much."""
     import ray
 
     for left in reversed(range(_START_TRIES)):
@@ -109,7 +109,7 @@ def _no_cluster(address: str, error: Exception) -> UserError:
 
 
 def check_room(scaling: ScalingSection, address: str | None) -> None:
-    """Make sure that one trial fits (now, or once the autoscaler has done what it may).
+    """Check that one trial fits, now or after the autoscaler has added its nodes.
 
     Raises:
         UserError: It does not.
@@ -127,7 +127,7 @@ def check_room(scaling: ScalingSection, address: str | None) -> None:
 
 
 def worker_room(scaling: ScalingSection, nodes: Iterable[Mapping[str, float]]) -> int:
-    """How many workers of a trial nodes with these resources have room for."""
+    """Number of workers of a trial that fit nodes with these resources."""
     return sum(_fitting(scaling, node) for node in nodes)
 
 
@@ -141,7 +141,7 @@ def _fitting(scaling: ScalingSection, node: Mapping[str, float]) -> int:
 
 
 def concurrent_trials(scaling: ScalingSection) -> int:
-    """How many trials may run at once: as many as there is, or will be, room for.
+    """Number of trials that may run concurrently, with the nodes that the autoscaler may add.
 
     Trials that wait for room are what makes an autoscaler add nodes.
     """
@@ -150,12 +150,12 @@ def concurrent_trials(scaling: ScalingSection) -> int:
 
 
 def all_nodes() -> list[dict[str, float]]:
-    """The resources of each node that is alive, and of each that the autoscaler may start."""
+    """Resources of each node that is alive, and of each that the autoscaler may start."""
     return [*_nodes(), *nodes_to_come()]
 
 
 def _nodes() -> list[dict[str, float]]:
-    """The resources of each node that is alive and will not go."""
+    """Resources of each node that is alive and not draining."""
     import ray
 
     from trainables.wrappers.internals import draining_nodes
@@ -176,7 +176,7 @@ def _sizes(nodes: list[dict[str, float]]) -> str:
 
 @contextmanager
 def asking(address: str) -> Iterator[None]:
-    """Have Ray's clients ask a cluster: they heed this variable before the address they are given.
+    """Point Ray's clients to a cluster by the variable that overrides their address argument.
 
     Args:
         address: The URL of its dashboard, or the host:port of the cluster.

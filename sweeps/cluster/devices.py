@@ -1,4 +1,4 @@
-"""Which device trials get where the sweep file leaves it to the cluster.
+"""Chooses device and precision of trials where the sweep file says ``auto``.
 
 ``scaling.gpus_per_worker: auto`` and ``training.precision: auto`` are settled once, when the sweep
 starts, and kept with it, so that all its trials are alike, also after a resume.
@@ -27,7 +27,7 @@ _ON_CPUS = "training.precision = bfloat16, in which these CPUs are faster than i
 
 @dataclass(frozen=True)
 class Gpu:
-    """What a GPU of the cluster is.
+    """A GPU of the cluster.
 
     Attributes:
         name: As its maker calls it.
@@ -41,7 +41,7 @@ class Gpu:
 
 
 def settle_devices(sweep: SweepFile, dataset: Data) -> tuple[SweepFile, str | None]:
-    """The sweep with what it leaves to the cluster settled, and what was decided, in words.
+    """The sweep with its ``auto`` values replaced, and a message about the choice.
 
     ``gpus_per_worker`` becomes a number, and ``precision`` bfloat16 where all GPUs have it, or,
     where trials use none, all CPUs have it and a step is large enough to gain; else float32.
@@ -81,7 +81,7 @@ def settle_devices(sweep: SweepFile, dataset: Data) -> tuple[SweepFile, str | No
 
 
 def _with_precision(sweep: SweepFile, precision: str) -> SweepFile:
-    """The sweep with a precision for those of its recipes that leave it open."""
+    """The sweep with a precision for recipes with ``auto``."""
     update: dict[str, Any] = {}
     if sweep.training.precision == "auto" and sweep.trainable is None:
         update["training"] = sweep.training.model_copy(update={"precision": precision})
@@ -139,7 +139,7 @@ def memory_needed(sweep: SweepFile, workload: Workload) -> float:
 
 
 def inputs_per_step(sweep: SweepFile) -> list[tuple[int, int]]:
-    """How many inputs the model gets at once in each stage: in training, and in evaluation."""
+    """Batch sizes of each stage: in training (with all views), and in evaluation."""
     from trainables.losses.registry import loss_class
 
     stages = [(sweep.training, [loss.name for loss in sweep.losses])]
@@ -156,7 +156,7 @@ def inputs_per_step(sweep: SweepFile) -> list[tuple[int, int]]:
 
 
 def workload_of(sweep: SweepFile, dataset: Data) -> Workload | None:
-    """What a training step costs; None of a custom loop."""
+    """The cost of a training step; None for a custom loop."""
     if sweep.trainable is not None:
         return None
     from trainables.data.core.base import Dataset
@@ -167,7 +167,7 @@ def workload_of(sweep: SweepFile, dataset: Data) -> Workload | None:
 
 
 def _weakest_gpu(nodes: Iterable[Mapping[str, float]]) -> Gpu | None:
-    """What every GPU has at least, from one GPU of each type; None if PyTorch can use none.
+    """The weakest GPU of the cluster, from one of each type; None if PyTorch can use none.
 
     If no node with a GPU has started yet, this makes the autoscaler start one.
     """

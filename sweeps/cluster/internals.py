@@ -1,4 +1,4 @@
-"""What the driver needs of Ray's private parts; for the workers see :mod:`trainables.wrappers`.
+"""The driver's uses of Ray's private API; for the workers see :mod:`trainables.wrappers`.
 
 A use stays only if without it a user would lose work, wait for ever, get a wrong result, or wait
 20 % longer for a whole small sweep. Each checks that what it needs is there, and is otherwise off,
@@ -64,7 +64,7 @@ JOB_CONFIGURATION = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
 
 def is_driver_of_a_job() -> bool:
-    """Whether this process is what a job of a Ray cluster runs.
+    """Whether this process is the driver of a job on a Ray cluster.
 
     Why: ``ray.get_runtime_context()`` knows only once it is connected, which is too late.
     Test: tests/sweeps/cluster/test_jobs.py::test_a_sweep_is_submitted_stopped_and_resumed
@@ -90,7 +90,7 @@ def nodes_to_come() -> list[dict[str, float]]:
 
 @contextmanager
 def agents_may_be_slow() -> Iterator[None]:
-    """While it lasts, a Ray that starts on this machine does not wait for its agents' ports.
+    """Context in which a Ray that starts here does not wait for its agents' ports.
 
     A raylet ends if its agents have not written their ports within 15 seconds; on a busy machine
     importing what they need takes longer. So their ports are chosen here, and written where the
@@ -145,7 +145,7 @@ def agents_may_be_slow() -> Iterator[None]:
 
 @contextmanager
 def killed_for_memory(on_shortage: Callable[[str], object]) -> Iterator[None]:
-    """While it lasts, a trial's process that is killed for lack of memory counts as dead for Tune.
+    """Context in which Tune treats a trial killed for lack of memory as dead.
 
     Tune passes ``ray.exceptions.OutOfMemoryError`` on as a ``RuntimeError`` out of ``fit()``, and
     all trials end.
@@ -188,7 +188,7 @@ def killed_for_memory(on_shortage: Callable[[str], object]) -> Iterator[None]:
 
 @contextmanager
 def processes_kept(slots: Callable[[], int], running: Callable[[], int]) -> Iterator[None]:
-    """While it lasts, Tune keeps the processes of trials that ended, and those that are starting.
+    """Context in which Tune keeps the processes of ended trials, and those that are starting.
 
     Of idle ones Tune keeps one, and as many as there are trials waiting, of which there are none
     while the last ones of the search run; the finalists would then need new processes. And a trial
@@ -248,7 +248,7 @@ def processes_kept(slots: Callable[[], int], running: Callable[[], int]) -> Iter
 
 @contextmanager
 def ended_by_interrupts() -> Iterator[None]:
-    """Have Ctrl-C, while it lasts, kill the processes of trials.
+    """Context in which Ctrl-C ends the processes of trials.
 
     Tune cleans up after exceptions, but Ctrl-C is none. In your own session they would
     hold its CPUs for as long as anybody holds the traceback, which notebooks do.
@@ -286,7 +286,7 @@ _KILLED = re.compile(r"pid=(\d+), actual memory used=([\d.]+)GB")
 
 
 def others_took_the_memory(said: str) -> bool:
-    """Whether what was killed on a node that ran short of memory had less than half of it.
+    """Whether the killed process had less than half of the memory of its node.
 
     Args:
         said: What Ray says of the shortage.

@@ -1,4 +1,4 @@
-"""A client of a Ray cluster's job server; what it complains of becomes one clear message."""
+"""A client of a Ray cluster's job server, with one clear message per error."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _is_allowed(url: str) -> bool:
 
 
 def ask(address: str | None, call: str) -> Any:
-    """What the job server at :func:`dashboard_url` answers, of Ray's REST API.
+    """The answer of the job server at :func:`dashboard_url` (Ray's REST API).
 
     Ray's own client is for what changes something: importing it takes longer than any answer.
 
@@ -154,7 +154,7 @@ def _no_answer(url: str, error: Exception) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """What is wrong, without the objects that requests and urllib3 name around it."""
+    """The reason of an error, without the object names of requests and urllib3."""
     inner = getattr(error.args[0] if error.args else None, "reason", error)
     text = _first_line(inner)
     return text.partition("): ")[2] or text

@@ -36,7 +36,7 @@ _PROGRESS = re.compile(r"^\d+/\d+ trials\b.*", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Job:
-    """A sweep that was handed to a cluster.
+    """A sweep that was submitted to a cluster.
 
     Attributes:
         id: The job's id.
@@ -62,7 +62,7 @@ class Job:
 def submit(
     sweep: SweepFile, storage: str, address: str | None, on_notice: OnNotice
 ) -> tuple[str, Shipment]:
-    """Hand a new sweep to a cluster.
+    """Submit a new sweep to a cluster.
 
     A cluster keeps what describes a job – command, metadata, environment variables – in the clear,
     for all who may use it. So none of this machine's environment variables is sent: credentials
@@ -96,7 +96,7 @@ def submit(
 def submit_resume(
     name: str, storage: str, address: str | None, overrides: Sequence[str], on_notice: OnNotice
 ) -> tuple[str, Shipment]:
-    """Have a cluster continue with a sweep, or with other budgets; see :func:`submit`."""
+    """Continue a sweep on a cluster, with other budgets if given; see :func:`submit`."""
     from sweeps.planning.portability import check_reachable
     from sweeps.sweep_file.loading import check_budgets
 
@@ -155,7 +155,7 @@ def _submit(
 
 
 def list_jobs(address: str | None) -> list[Job]:
-    """The sweeps that were handed to a cluster, the last one first.
+    """Sweeps that were submitted to a cluster, the last one first.
 
     Raises:
         UserError: The cluster does not answer, or wants another token.
@@ -182,14 +182,14 @@ def find_job(name: str, address: str | None) -> Job:
 
 
 def progress(job: Job, address: str | None) -> tuple[str, str]:
-    """How far a job has come, as it last said (empty before its first trial), and its last line."""
+    """The last progress line of a job (empty before its first trial), and its last line."""
     text = _said(job, address).strip()
     said = _PROGRESS.findall(text)
     return (said[-1] if said else "", text.rpartition("\n")[2])
 
 
 def logs(job: Job, address: str | None, follow: bool) -> Iterator[str]:
-    """What a job has printed; with ``follow``, until it ends.
+    """The output of a job; with ``follow``, until it ends.
 
     Raises:
         SweepFailedError: The cluster went away meanwhile.
@@ -216,7 +216,7 @@ def logs(job: Job, address: str | None, follow: bool) -> Iterator[str]:
 
 
 def stop(job: Job, address: str | None) -> Job:
-    """End a job in order, so that its sweep can be resumed; wait until it has ended.
+    """Stop a job cleanly, so that its sweep can be resumed; wait until it has ended.
 
     Raises:
         SweepFailedError: It does not end.
@@ -233,7 +233,7 @@ def stop(job: Job, address: str | None) -> Job:
 
 
 def _said(job: Job, address: str | None) -> str:
-    """All that a job has printed."""
+    """The whole output of a job."""
     return str(ask(address, f"{_JOBS}{job.id}/logs")["logs"])
 
 

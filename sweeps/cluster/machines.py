@@ -1,4 +1,4 @@
-"""How busy the machines of a sweep are, asked now and then while its trials run.
+"""Measures the load of the cluster's machines while trials run.
 
 Nothing of it happens in a trial's process.
 """
@@ -30,7 +30,7 @@ def watched(
     on_fault: Callable[[str], object],
     seconds: float = _SECONDS,
 ) -> Iterator[None]:
-    """While it lasts, the machines of the connected cluster are measured.
+    """Context in which the machines of the connected cluster are measured.
 
     Args:
         on_sample: Called with what was found: ``cpu_utilization_percentage`` and so on of the

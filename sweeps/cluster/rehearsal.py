@@ -57,7 +57,7 @@ class Rehearsal:
 def findings(
     sweep: SweepFile, dataset: Data, entry: Entry, nodes: Iterable[Mapping[str, float]]
 ) -> list[str]:
-    """What the first epoch showed, and a better ``gpus_per_worker`` if that is far off.
+    """Measurements of the first epoch, and a better ``gpus_per_worker`` if it is far off.
 
     Args:
         sweep: The sweep.

@@ -1,4 +1,4 @@
-"""What goes to a cluster with a sweep: its resolved file, your own modules, and calsweep.
+"""The files that are sent to a cluster with a sweep: its file, your own modules, and calsweep.
 
 Nothing else: no data, no version control, no settings, keys or other files. The packages that
 calsweep needs are installed on the cluster's nodes, as `cluster.yaml` does; its own few hundred KB
@@ -37,7 +37,7 @@ _PACKAGES = ("calsweep", "search_spaces", "sweeps", "trainables")
 
 @dataclass(frozen=True)
 class Shipment:
-    """What is sent.
+    """The files to send.
 
     Attributes:
         modules: The relative paths of the user's modules.
@@ -51,7 +51,7 @@ class Shipment:
 
 
 def stage(source: Path, target: Path, sweep: SweepFile | None) -> Shipment:
-    """Copy what is sent into an empty folder.
+    """Copy the files to send into an empty folder.
 
     Args:
         source: The user's folder. All Python modules below it are the user's, but those that git
@@ -78,7 +78,7 @@ def stage(source: Path, target: Path, sweep: SweepFile | None) -> Shipment:
 
 
 def keep_what_was_sent() -> None:
-    """Begin anew in a copy of the folder that was sent, as the driver of a job.
+    """As the driver of a job, start again in a copy of the folder that was sent.
 
     While the driver connects, Ray may delete that folder and make it anew (seen where the head has
     no CPUs), and imports fail from a folder that is gone. A job that was sent nothing (one of
@@ -188,7 +188,7 @@ def _check_ignore(root: Path, paths: list[Path]) -> set[Path]:
 
 
 def _check_sent(sweep: SweepFile, ignored: set[Path]) -> None:
-    """Make sure that git ignores no module that the sweep names."""
+    """Check that git ignores no module that the sweep names."""
     for name in sweep.named:
         module = Path(*name.partition(":")[0].split("."))
         for path in (module.with_suffix(".py"), module / "__init__.py"):

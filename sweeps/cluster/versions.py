@@ -13,7 +13,7 @@ _RAY_AND_PYTHON = re.compile(r"Ray: (\S+)\s+Python: (\S+)")
 
 
 def check_jobs_version(cluster: str, url: str) -> str | None:
-    """What a user should know before a job is sent to a cluster; None if the versions are equal.
+    """A message about different versions of Ray, before a job is sent; None if they are equal.
 
     Args:
         cluster: The cluster's version of Ray, with which the job will run.
@@ -35,7 +35,7 @@ def check_jobs_version(cluster: str, url: str) -> str | None:
 
 
 def driver_mismatch(reason: str) -> str | None:
-    """What differs, in words, where Ray refuses a driver; None if versions are not the reason.
+    """A message about the versions if Ray refuses a driver for them; else None.
 
     Args:
         reason: Ray's message.

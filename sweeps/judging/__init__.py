@@ -1,1 +1,1 @@
-"""Judging predictions that already exist: reading them, what they are worth, the page."""
+"""Judges predictions that already exist: reading, metrics, the page."""

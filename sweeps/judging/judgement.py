@@ -1,4 +1,4 @@
-"""What existing predictions are worth: metrics, what scaling would achieve, comparisons."""
+"""Judges existing predictions: metrics, what scaling would achieve, comparisons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a judgement says in words and cells, for the terminal and the page."""
+"""A judgement as sentences and table cells, for the terminal and the page."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What would be run, and whether it can."""
+"""Checks and plans of a sweep before it runs."""

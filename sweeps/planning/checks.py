@@ -87,7 +87,7 @@ def _left_out(sweep: SweepFile) -> list[str]:
 
 
 def use_working_folder() -> None:
-    """Let your own modules beside the sweep file be imported."""
+    """Make your own modules beside the sweep file importable."""
     folder = str(Path.cwd())
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -135,7 +135,7 @@ def _trains_nothing(section: LossSection) -> list[str]:
 
 
 def _extremes(section: LossSection) -> list[dict[str, Any]]:
-    """Settings that between them hold both ends of every range and every choice."""
+    """Settings that together have both ends of every range and every choice."""
     values: dict[str, Any] = {
         name: getattr(distribution, "choices", None) or (distribution.low, distribution.high)  # type: ignore[attr-defined]
         for name, distribution in loss_space(section).items()
@@ -146,7 +146,7 @@ def _extremes(section: LossSection) -> list[dict[str, Any]]:
 
 
 def part_faults(sweep: SweepFile) -> list[str]:
-    """Names of samplers and schedulers that there are not."""
+    """Unknown names of samplers and schedulers."""
     return [
         f"{key} = {name!r} is not allowed{did_you_mean(name, known)}; allowed: {', '.join(known)}"
         for key, name, known in (

@@ -1,4 +1,4 @@
-"""Loads what a sweep learns from, and what its finalists are tried on besides."""
+"""Loads the dataset of a sweep, and the further sets that finalists are evaluated on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def load_data(sweep: SweepFile) -> Dataset:
-    """The sweep's dataset, split by the sweep's seed, with what finalists are tried on besides.
+    """The sweep's dataset, split by the sweep's seed, with the evaluation sets.
 
     Raises:
         UserError: It cannot be loaded.

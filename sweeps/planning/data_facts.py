@@ -1,4 +1,4 @@
-"""What a sweep's data can distinguish, before the money is spent."""
+"""Facts about a sweep's data and the differences that they can show, before training."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def duration_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
 
 
 def _held(dataset: Dataset) -> str:
-    """Where the samples are, and how much they take."""
+    """Where the samples are stored, and their size."""
     splits = (dataset.train, dataset.validation, dataset.test)
     decoded = _bytes(sum(split.inputs.nbytes for split in splits))
     files = sorted({each.inputs.path for each in splits if not isinstance(each.inputs, np.ndarray)})

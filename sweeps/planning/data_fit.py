@@ -1,4 +1,4 @@
-"""Does a sweep fit its data? Asked once they are loaded, before any trial starts."""
+"""Checks that a sweep fits its data, once they are loaded and before any trial starts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def fit_to_data(sweep: SweepFile, dataset: Dataset) -> SweepFile:
-    """The sweep with a model and a complete recipe: what it leaves out depends on its data.
+    """The sweep with a model and a complete recipe; defaults depend on the data.
 
     Raises:
         UserError: The model, an augmentation, a loss or a batch size is not for such data; with
@@ -63,7 +63,7 @@ def _with_model(sweep: SweepFile, dataset: Dataset) -> SweepFile:
 
 
 def _with_recipes(sweep: SweepFile, dataset: Dataset) -> SweepFile:
-    """With all keys of ``training``: those left out are the usual ones of the model."""
+    """The sweep with all keys of ``training``; defaults depend on the model."""
     from trainables.models.recipes import batch_size_for, completed, usual_recipe
 
     if sweep.encoder is not None:  # two stages have a recipe each, which are the papers'
@@ -151,7 +151,7 @@ def _weight_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
 
 
 def _soft_label_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
-    """Losses for which class probabilities mean nothing."""
+    """Losses that do not accept class probabilities."""
 
     def accepts(loss: type[nn.Module]) -> bool:
         return getattr(loss, "soft_targets", False)
@@ -193,7 +193,7 @@ def _refused(
 
 
 def _losses(sweep: SweepFile, key: str) -> list[str]:
-    """The losses that a recipe is for."""
+    """The losses of a recipe."""
     if key == "encoder.training":
         assert sweep.encoder is not None
         return [sweep.encoder.loss.name]

@@ -1,4 +1,4 @@
-"""Drafts a commented sweep file for somebody's data, by looking at a few of them."""
+"""Drafts a commented sweep file from the user's data."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MASKS: Final = 200  # that are looked at
 
 @dataclass(frozen=True)
 class _Kind:
-    """What a sweep file says besides for a kind of data.
+    """The other parts of a sweep file for a kind of data.
 
     Attributes:
         default: The model that is used if none is named.
@@ -65,7 +65,7 @@ _KINDS: Final = {
 
 @dataclass(frozen=True)
 class _Seen:
-    """What a file holds.
+    """The content of a file.
 
     Attributes:
         options: Of the section ``dataset``.
@@ -82,7 +82,7 @@ class _Seen:
 
 @dataclass(frozen=True)
 class Draft:
-    """What a sweep file says of data.
+    """The parts of a sweep file that depend on the data.
 
     Attributes:
         name: For the sweep.
@@ -102,7 +102,7 @@ class Draft:
 
     @property
     def training(self) -> dict[str, Any]:
-        """The section ``training``: what is usual for the default model."""
+        """The section ``training`` for the default model."""
         return usual_recipe(_KINDS[self.kind].default, {})
 
 
@@ -373,7 +373,7 @@ def _is_binary(kind: pa.DataType) -> bool:
 
 
 def _called(names: Sequence[str] | dict[str, Any], wanted: Sequence[str]) -> str | None:
-    """The first of the wanted names that is there, in whatever case."""
+    """The first of the wanted names that exists, in any case."""
     by_lower = {name.lower(): name for name in names}
     return next((by_lower[name] for name in wanted if name in by_lower), None)
 

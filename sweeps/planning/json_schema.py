@@ -21,7 +21,7 @@ _ADDRESS = "http://json-schema.org/draft-07/schema#"  # which all editors know
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema: made of :class:`SweepFile`, with the names that there are."""
+    """The schema of :class:`SweepFile`, with the known names."""
     schema = SweepFile.model_json_schema()
     definitions = schema["$defs"]
     names = _names()
@@ -57,7 +57,7 @@ def sections() -> tuple[type[BaseModel], ...]:
 
 
 def _describe(definition: dict[str, Any], kind: type[BaseModel]) -> None:
-    """Puts what the docstrings say of a section and its keys where editors show it."""
+    """Adds the docstrings of a section and its keys, which editors show."""
     summary, keys = _documented(kind)
     if kind is TrainingSection:
         keys = _documented(TrainingConfig)[1]
@@ -67,7 +67,7 @@ def _describe(definition: dict[str, Any], kind: type[BaseModel]) -> None:
 
 
 def _documented(kind: type) -> tuple[str, dict[str, str]]:
-    """What a docstring says before ``Attributes:``, and of each of them."""
+    """The text of a docstring before ``Attributes:``, and of each attribute."""
     summary, _, attributes = (inspect.getdoc(kind) or "").partition("\n\nAttributes:\n")
     entries = re.split(r"^    (?=\w+:)", attributes, flags=re.MULTILINE)[1:]
     return summary, {

@@ -1,4 +1,4 @@
-"""``calsweep check``: what a sweep file asks for, before anything is started."""
+"""``calsweep check``: the plan of a sweep file, before anything is started."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def _recipe_facts(sweep: SweepFile) -> dict[str, str]:
 
 
 def is_complete(training: TrainingSection) -> bool:
-    """Whether nothing is left out: as once the data are known."""
+    """Whether all defaults are filled in, as they are once the data are known."""
     return training.model_fields_set == set(TrainingSection.model_fields)
 
 

@@ -1,4 +1,4 @@
-"""Does what a sweep names mean the same on another machine?"""
+"""Checks that the names in a sweep mean the same on another machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _INSTEAD = {
 
 
 def check_reachable(storage: str, sweep: SweepFile | None = None) -> None:
-    """Make sure that a cluster can find what a sweep names, and that no password is in it.
+    """Check that a cluster can find the data and modules of a sweep, and that it has no password.
 
     All of the sweep file travels with a job, so all of its values are looked at.
 

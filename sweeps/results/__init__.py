@@ -1,1 +1,1 @@
-"""What came out, as data, words and pictures."""
+"""Results of a sweep as data, words and pictures."""

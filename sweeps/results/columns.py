@@ -1,4 +1,4 @@
-"""Which metrics tables show: they follow the sweep's objective."""
+"""The metrics that tables show, by the sweep's objective."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ ERROR = 0.05  # the probability of an interval that misses, over all sweeps on a
 
 @dataclass(frozen=True)
 class Comparison:
-    """The selected setting beside another.
+    """The selected setting compared with another one.
 
     Attributes:
         ours: The selected setting as it is judged: with a temperature if the objective is scaled.
@@ -315,7 +315,7 @@ class _Runs:
 
 
 def deciding(comparisons: Sequence[Comparison]) -> Comparison | None:
-    """The comparison that the verdict is taken from.
+    """The comparison that decides the verdict.
 
     It is that with cross-entropy after a temperature, or by a metric that no temperature changes,
     with cross-entropy; on the test split, where there is one. None where that was not compared.

@@ -48,7 +48,7 @@ class Selected:
 
 @dataclass(frozen=True)
 class Pool:
-    """What an ensemble is selected from: trials, their logits on the validation split, labels."""
+    """The candidates of an ensemble: trials, their logits on the validation split, labels."""
 
     trials: tuple[TrialRecord, ...]
     logits: list[Tensor]
@@ -56,7 +56,7 @@ class Pool:
 
 
 def select(ranking: Ranking, read: Read) -> Selected | None:
-    """Select an ensemble among the finished trials that the guard lets pass.
+    """Select an ensemble among the finished trials within the guard.
 
     Args:
         ranking: The sweep's.
@@ -79,7 +79,7 @@ def select(ranking: Ranking, read: Read) -> Selected | None:
 
 
 def judge_ensemble(ranking: Ranking, read: Read, sweeps: int = 1) -> list[dict[str, Any]]:
-    """What the ensemble is worth, as plain data: a row, sentences, members, comparisons.
+    """Results of the ensemble, as plain data: a row, sentences, members, comparisons.
 
     On the validation split everything is cross-fitted: members and temperatures of one half were
     selected on the other. One entry, or none where there is no ensemble of two networks. Arguments

@@ -84,7 +84,7 @@ def _with_both(ranking: Ranking) -> list[TrialRecord]:
 
 
 def _near(shown: Sequence[TrialRecord], limit: float | None) -> list[TrialRecord]:
-    """Those whose error is not so far beyond the guard that the others would lie in a heap."""
+    """Trials without those whose large error would squeeze the others together."""
     if limit is None:
         return list(shown)
     most = max(_BEYOND_GUARD * limit, limit + 0.02)
@@ -151,7 +151,7 @@ def curves(records: Sequence[TrialRecord], sweep: SweepFile) -> str:
 
 
 def saved_by_stopping(records: Sequence[TrialRecord], sweep: SweepFile) -> str:
-    """What stopping trials early saved, in words."""
+    """The epochs saved by early stopping, in words."""
     full = sweep.training.epochs
     ended = [r for r in records if r.state in ("finished", "stopped")]
     stopped = [r for r in ended if r.state == "stopped"]
@@ -186,7 +186,7 @@ class Searched:
 
 
 def searched(records: Iterable[TrialRecord], objective: str) -> list[Searched]:
-    """What was searched, as far as there is something to see.
+    """The searched hyperparameters that have enough trials for a chart.
 
     Only trials that ran to their end: an early ECE says nothing of a late one.
     """

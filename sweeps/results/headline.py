@@ -1,4 +1,4 @@
-"""The answer in words that can be repeated to somebody who knows nothing of calibration."""
+"""The result in words for readers who do not know calibration."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Headline:
 def headline(
     ranking: Ranking, comparisons: Sequence[Comparison], others: Sequence[Comparison] = ()
 ) -> Headline:
-    """What a sweep comes to, as far as it has come.
+    """The result of a sweep so far.
 
     Args:
         ranking: Its trials.

@@ -1,4 +1,4 @@
-"""Which hyperparameters mattered, if there were enough trials."""
+"""Hyperparameter importances, if there are enough trials."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _FEWEST: Final = 20
 
 
 def finished_searches(records: Iterable[TrialRecord], objective: str) -> list[TrialRecord]:
-    """The completed trials: ECE early in training is no evidence about hyperparameters."""
+    """The completed trials; ECE early in training says nothing about hyperparameters."""
     return [r for r in records if r.state == "finished" and r.searched and objective in r.outcome]
 
 
 def importances(records: Iterable[TrialRecord], sweep: SweepFile) -> dict[str, dict[str, float]]:
-    """How much each hyperparameter had to do with being among the best quarter.
+    """Importance of each hyperparameter for being among the best quarter.
 
     By PED-ANOVA (Watanabe et al. 2023), over the finished trials of one loss at a time.
 

@@ -1,4 +1,4 @@
-"""What the end of a sweep adds to its trials: verdicts and warnings, from their predictions."""
+"""Verdicts and warnings at the end of a sweep, from its predictions."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class Judgement:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """What it adds to the leaderboard; what JSON could not hold of it is NaN again."""
+        """Rows for the leaderboard; values that JSON cannot hold are NaN again."""
         if self.ensemble is None:
             return []
         return [defaultdict(lambda: math.nan, self.ensemble["row"])]
 
     @property
     def on_ensemble(self) -> list[str]:
-        """What it says of the ensemble, a sentence each."""
+        """Sentences about the ensemble."""
         return [] if self.ensemble is None else list(self.ensemble["why"])
 
 

@@ -1,4 +1,4 @@
-"""Has the sweep learned anything? A classifier that has not is calibrated, and of no use."""
+"""Warns if a classifier has learned nothing: it is calibrated but useless."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def constant_classifier(labels: npt.NDArray[np.int64], decisions: int = 1) -> Co
 
 
 def learning_warnings(ranking: Ranking, read_predictions: Callable[[int], bytes]) -> list[str]:
-    """A warning where the baseline or the selected setting has learned next to nothing.
+    """A warning if the baseline or the selected setting has learned almost nothing.
 
     They are compared with a constant classifier by error and by NLL after temperature scaling. By
     its error alone a useful model of a rare class may not be distinguishable from it.
@@ -88,7 +88,7 @@ def _is_close(candidate: Candidate, constant: ConstantClassifier) -> bool:
 
 
 def _suggestion(record: TrialRecord) -> str:
-    """What to change, by the training loss of a trial that has learned next to nothing."""
+    """What to change, by the training loss of a trial that has learned almost nothing."""
     losses = [entry.get("train_loss", math.nan) for entry in record.history]
     if len(losses) < 2 or not all(math.isfinite(loss) for loss in losses):
         return (

@@ -1,1 +1,1 @@
-"""What to run next and what is best: writes nothing, knows no Ray, MLflow, torch or terminal."""
+"""Decides what to run next and what is best. Writes nothing; imports no Ray, MLflow or torch."""

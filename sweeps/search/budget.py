@@ -1,4 +1,4 @@
-"""What a sweep may spend besides ``search.trials``: hours, epochs and hours of GPUs."""
+"""Budgets of a sweep besides ``search.trials``: hours, epochs and GPU hours."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Budget:
                 self._count(record)
 
     def begins(self, record: TrialRecord, at_once: int) -> None:
-        """A trial begins, or continues, as one of so many."""
+        """A trial begins or continues, as one of this many."""
         self._running[record.number] = record
         self._most_at_once = max(self._most_at_once, at_once)
 
@@ -62,7 +62,7 @@ class Budget:
 
     @property
     def spent(self) -> dict[str, tuple[float, float]]:
-        """What was spent so far of each budget that is set, and how much that may be."""
+        """The amount spent and the limit of each budget that is set."""
         found = {
             "max_hours": (self._seconds / _HOUR, self._search.max_hours),
             "max_epochs": (self._epochs, self._search.max_epochs),
@@ -72,12 +72,12 @@ class Budget:
 
     @property
     def used_up(self) -> str | None:
-        """The budget of hours that is spent, so that no trial may run any more."""
+        """The budget of hours that is used up; then no trial may run."""
         hours = ((k, *v) for k, v in self.spent.items() if k != "max_epochs")
         return next((key for key, spent, most in hours if spent >= most), None)
 
     def lacking(self, finals: int) -> str | None:
-        """The budget that has no room for one more trial of the search, and then the finals.
+        """The budget without room for one more trial of the search and then the finalists.
 
         Args:
             finals: How many trials those are.
@@ -111,12 +111,12 @@ class Budget:
 
 
 def _together(spans: Iterable[Sequence[float]]) -> float:
-    """The length of all spans, where several overlap counted once."""
+    """Total length of spans; overlaps count once."""
     return sum(end - begin for begin, end in _merged(sorted(map(tuple, spans))))
 
 
 def _most_at_once(spans: Iterable[Sequence[float]]) -> int:
-    """How many of the spans overlap at the most; 1 where there is none."""
+    """The largest number of overlapping spans; 1 if there are none."""
     running = most = 0
     changes = sorted(
         (when, step) for span in spans for when, step in zip(span, (1, -1), strict=False)

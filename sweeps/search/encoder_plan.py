@@ -1,4 +1,4 @@
-"""Which encoders a sweep has and which it is still to train, where training has two stages."""
+"""The trained and untrained encoders of a sweep with two-stage training."""
 
 from __future__ import annotations
 

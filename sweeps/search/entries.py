@@ -1,4 +1,4 @@
-"""The metrics of epochs in little memory: the driver of a sweep keeps those of all its trials."""
+"""Metrics of epochs in little memory, because the driver keeps those of all trials."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Layout = dict[str, tuple[int, type]]
 
 
 class CompactEntry(Mapping[str, float]):
-    """The metrics of an epoch as a dict has them, but fixed, and in a fifth of its memory.
+    """The metrics of an epoch as a read-only mapping, in a fifth of a dict's memory.
 
     The epochs of a sweep have the same few sets of names, each of which is kept once.
 

@@ -1,4 +1,4 @@
-"""All that leans on undocumented behaviour of Optuna: what its sampler sees of a long sweep."""
+"""Uses of undocumented behaviour of Optuna: the trials that its sampler sees of a long sweep."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SAMPLED = (TrialState.COMPLETE, TrialState.PRUNED)
 
 
 class TrialWindow(InMemoryStorage):
-    """A study's trials in memory; of those that have ended the sampler is shown a window.
+    """A study's trials in memory; the sampler sees a window of those that have ended.
 
     In the window are the best ``BEST`` trials, in TPE's own order, and the ``LATEST`` that ended
     last. Up to ``LATEST`` trials that is all of them. Beyond that TPE's model of the good settings

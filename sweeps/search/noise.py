@@ -12,7 +12,7 @@ from trainables.contract.metric_names import MetricName
 
 
 def is_at_noise(record: TrialRecord, rule: Rule) -> bool:
-    """Whether a finished trial's objective is one that a perfectly calibrated model would show."""
+    """Whether a perfectly calibrated model could show a finished trial's objective."""
     value = record.outcome.get(rule.objective, math.inf)
     calibrated = record.outcome.get(calibrated_bound(rule), -math.inf)
     return record.state == "finished" and value <= calibrated

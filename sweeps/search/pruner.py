@@ -32,7 +32,7 @@ class Pruner:
         return self._stopper.rungs
 
     def should_prune(self, record: TrialRecord, entries: Iterable[Entry]) -> bool:
-        """Take in epochs of a trial, and return whether to stop it.
+        """Record epochs of a trial, and return whether to stop it.
 
         Args:
             record: The trial.

@@ -1,4 +1,4 @@
-"""Choosing honestly: under a guard, on validation data, after training the finalists again.
+"""Selects settings under a guard, on validation data, with fresh seeds for the finalists.
 
 A constant classifier can have an ECE of zero, so ECE alone is no criterion: a trial is feasible
 only if its validation error is at most the cross-entropy baseline's plus a tolerance. And the
@@ -55,7 +55,7 @@ class Candidate:
 
     @property
     def feasible(self) -> bool:
-        """Whether guard and constraints let it pass."""
+        """Whether it respects the guard and the constraints."""
         return not self.broken
 
     @property
@@ -128,13 +128,13 @@ class Ranking:
 
     @property
     def chosen(self) -> Candidate | None:
-        """The best setting, if the guard lets it pass."""
+        """The best setting, if it is feasible."""
         best = self.candidates[0] if self.candidates else None
         return best if best is not None and best.feasible else None
 
     @cached_property
     def front(self) -> tuple[Candidate, ...]:
-        """The feasible settings that none beats in all objectives, by the first of them.
+        """The feasible settings of the Pareto front, sorted by the first objective.
 
         Like is compared with like: where settings were trained again with fresh seeds, only those.
         """
@@ -157,7 +157,7 @@ class Ranking:
 
     @cached_property
     def reference(self) -> float | None:
-        """Validation error of the search's baseline, that the guard holds others to."""
+        """Validation error of the search's baseline, which the guard is measured from."""
         found = baseline_means((r for r in self._finished if r.role == "baseline"), self.rule)
         return None if found is None else found["val_error"]
 
@@ -211,12 +211,12 @@ class Ranking:
         return self._expected_objective(candidate)
 
     def _is_promising(self, candidate: Candidate) -> bool:
-        """Whether it keeps all constraints, and may keep the guard."""
+        """Whether it respects all constraints, and may respect the guard."""
         only_guard = set(candidate.broken) <= {self.rule.limits["guard"]}
         return only_guard and self._chance(candidate) >= _LEAST_CHANCE
 
     def _expected_objective(self, candidate: Candidate) -> float:
-        """P × its objective + (1 - p) × the baseline's, p the probability that it keeps the guard.
+        """Its objective · p + the baseline's · (1 - p); p: probability of respecting the guard.
 
         A setting that turns out to break the guard leaves the baseline to be selected.
         """
@@ -238,7 +238,7 @@ class Ranking:
         return NormalDist().cdf(allowed / (math.hypot(*widths) / _WIDTH_OF_95_PERCENT))
 
     def _references(self, judged: Sequence[list[TrialRecord]]) -> dict[bool, References]:
-        """What limits are measured from: for settings trained again (True), and for the others."""
+        """The references of limits: for settings trained again (True), and for the others."""
         first = baseline_means((r for r in self._finished if r.role == "baseline"), self.rule)
         again = baseline_means((r for r in self._finished if r.role == "finalist"), self.rule)
         known = {False: first, True: again or first}
@@ -252,13 +252,13 @@ class Ranking:
 
 
 def baseline_means(records: Iterable[TrialRecord], rule: Rule) -> References | None:
-    """What limits are measured from: metrics of cross-entropy, means over its finished trials."""
+    """The references of limits: mean metrics of cross-entropy over its finished trials."""
     own = [r for r in records if r.loss == BASELINE_LOSS and r.state == "finished"]
     return _means(own, rule) if own else None
 
 
 def best_values(found: Sequence[Entry], rule: Rule) -> References:
-    """What stands in for the baseline where that did not finish: the best of each metric."""
+    """The best value of each metric, if the baseline did not finish."""
     best = {}
     for limit in rule.limits.values():
         values = (limit.sign * each.get(limit.metric, math.nan) for each in found)
@@ -269,7 +269,7 @@ def best_values(found: Sequence[Entry], rule: Rule) -> References:
 
 
 def excesses(record: TrialRecord, references: References, rule: Rule) -> dict[str, float]:
-    """By how much a trial is beyond each limit, by its name; feasible where none is above 0.
+    """By how much a trial exceeds each limit, by name; it is feasible if none is above 0.
 
     Of a trial that was stopped a metric may not be known, and its limit is left out.
     """
@@ -298,7 +298,7 @@ def _error_width(candidate: Candidate) -> float:
 
 
 def _spread(front: Sequence[Candidate], count: int) -> list[Candidate]:
-    """So many of a front: both ends, and between them one as far from the next as another."""
+    """This many settings of a front, evenly spaced, both ends among them."""
     if len(front) <= count:
         return list(front)
     return [front[round(i * (len(front) - 1) / max(1, count - 1))] for i in range(count)]

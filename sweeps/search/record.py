@@ -51,7 +51,7 @@ class TrialRecord:
 
     @classmethod
     def from_file(cls, number: int, values: Any) -> TrialRecord:
-        """A record as it was written, unless that was damaged since.
+        """A record from a file; checks it for damage.
 
         Fields that a newer calsweep may have added are left out.
 
@@ -71,7 +71,7 @@ class TrialRecord:
         return record
 
     def to_file(self) -> dict[str, Any]:
-        """What :meth:`from_file` reads."""
+        """The form that :meth:`from_file` reads."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {**values, "history": [dict(entry) for entry in self.history]}
 
@@ -99,7 +99,7 @@ class TrialRecord:
 
     @property
     def searched(self) -> bool:
-        """Whether it is of the search: no encoder, nor a finalist's fresh seed."""
+        """Whether it belongs to the search: neither an encoder nor a finalist."""
         return self.role not in ("encoder", "finalist")
 
     @property
@@ -144,7 +144,7 @@ class TrialRecord:
             self.pause(min(began + seconds, now))
 
     def seconds(self, now: float) -> float:
-        """How long it has run in all."""
+        """Total running time."""
         return sum((run[1] if len(run) == 2 else now) - run[0] for run in self.times)
 
     @property
@@ -155,12 +155,12 @@ class TrialRecord:
 
     @property
     def setting(self) -> Setting:
-        """What makes two trials the same but for their seed."""
+        """Loss and hyperparameters: equal for trials that differ only in their seed."""
         return Setting(self.loss, self.hyperparameters)
 
     @property
     def config(self) -> TrialConfig:
-        """The same as its worker is asked for it."""
+        """The trial as its worker receives it."""
         return TrialConfig(self.number, self.role, self.loss, self.hyperparameters, self.seed)
 
     @property
@@ -172,7 +172,7 @@ class TrialRecord:
         return " ".join(part for part in (stage, setting, seed) if part)
 
     def add(self, entry: Entry) -> bool:
-        """Append an epoch's metrics, unless that epoch already exists; whether it was new."""
+        """Append an epoch's metrics unless it exists; returns whether it was new."""
         if entry["epoch"] <= self.epochs:
             return False
         self.history.append(CompactEntry(entry))
@@ -180,7 +180,7 @@ class TrialRecord:
 
 
 def known_fields(kind: type, values: Any) -> dict[str, Any]:
-    """Those of the values that a dataclass has fields for: a newer calsweep may have written more.
+    """The values that a dataclass has fields for; a newer calsweep may have written more.
 
     Raises:
         TypeError: They are no mapping.

@@ -1,4 +1,4 @@
-"""What a sweep selects by: the metrics to be lowered, and the limits that others must keep to."""
+"""The selection rule of a sweep: metrics to minimise, and limits of others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROUNDING: Final = 1e-9  # relative error up to which a value counts as equal to
 
 @dataclass(frozen=True)
 class Limit:
-    """What a metric must keep to.
+    """A limit of a metric.
 
     Attributes:
         metric: Such as ``val_nll``.
@@ -77,7 +77,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Rule:
-    """What a sweep chooses by.
+    """The selection rule of a sweep.
 
     Attributes:
         objective: The metric to be lowered, such as ``val_ece``.
@@ -94,12 +94,12 @@ class Rule:
 
     @property
     def objectives(self) -> tuple[str, ...]:
-        """All metrics to be lowered."""
+        """All metrics to minimise."""
         return (self.objective, *self.others)
 
     @property
     def limits(self) -> dict[str, Limit]:
-        """All that a trial must keep to, by what it is called: ``guard``, and metrics."""
+        """All limits by name: ``guard``, and metrics."""
         guard = Limit("val_error", self.guard, relative=True)
         return {"guard": guard, **{limit.metric: limit for limit in self.constraints}}
 
@@ -112,7 +112,7 @@ def is_guided(sweep: SweepFile) -> bool:
 
 
 def rule_of(sweep: SweepFile) -> Rule:
-    """What a sweep selects by."""
+    """The selection rule of a sweep."""
     first, *others = sweep.objectives
     constraints = (_limit(*given) for given in sweep.search.constraints.items())
     return Rule(first, sweep.search.guard, tuple(constraints), tuple(others))

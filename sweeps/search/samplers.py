@@ -1,4 +1,4 @@
-"""What suggests settings: the sweep file's ``search.sampler``.
+"""Samplers of settings: the sweep file's ``search.sampler``.
 
 To add one, write a function of a seed that makes an Optuna sampler and name it in
 :data:`SAMPLERS`. A sampler is made anew for each suggestion, so it must learn from the study.

@@ -1,4 +1,4 @@
-"""A setting: what a sweep tries, and what it answers with."""
+"""A setting: a loss with its hyperparameters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ BASELINE_LOSS = "cross_entropy"
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """A loss with its hyperparameters: what makes two trials the same but for their seed.
+    """A loss with its hyperparameters; equal for trials that differ only in their seed.
 
     Attributes:
         loss: Name of the loss.

@@ -1,4 +1,4 @@
-"""Gaussian processes over settings: what is known of some says what to expect of others."""
+"""Gaussian processes over settings: predict some settings from others."""
 
 from __future__ import annotations
 

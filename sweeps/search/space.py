@@ -23,7 +23,7 @@ Branch = dict[str, BaseDistribution]
 
 
 class SearchSpace:
-    """What a sweep searches, made once of its sweep file.
+    """The search space of a sweep file.
 
     Attributes:
         branches: Loss → hyperparameter → distribution; a loss all of whose values are fixed has
@@ -43,12 +43,12 @@ class SearchSpace:
 
     @property
     def searched_losses(self) -> list[str]:
-        """The losses that have something to search."""
+        """The losses with hyperparameters to search."""
         return [loss for loss, branch in self.branches.items() if branch]
 
     @property
     def searched_hyperparameters(self) -> set[str]:
-        """The hyperparameters that are searched, of whichever loss."""
+        """The searched hyperparameters of all losses."""
         return {name for branch in self.branches.values() for name in branch}
 
     def initial_settings(self, num_classes: int) -> list[Setting]:
@@ -74,7 +74,7 @@ class SearchSpace:
         return Setting(loss, values | self.fixed[loss])
 
     def contains(self, setting: Setting) -> bool:
-        """Whether the search could come to a setting, as far as what it searches goes.
+        """Whether the search space contains a setting.
 
         What is fixed is not compared: a published setting may have another value there.
         """
@@ -85,7 +85,7 @@ class SearchSpace:
         )
 
     def optuna_parameters(self, setting: Setting) -> dict[str, Any] | None:
-        """A setting as Optuna knows it; None where it lies outside (the baseline, say)."""
+        """A setting as Optuna's parameters; None if it is outside the space, as the baseline is."""
         if not self.contains(setting):
             return None
         loss, values = setting.loss, setting.hyperparameters
@@ -104,7 +104,7 @@ class SearchSpace:
             yield Setting(loss, dict(zip(branch, values, strict=True)) | self.fixed[loss])
 
     def most_trials(self, wanted: int, initial: Iterable[Setting]) -> int:
-        """How many trials a search of so many has, as no setting is trained twice.
+        """Number of trials of a search of this size, because no setting is trained twice.
 
         Args:
             wanted: How many it would have.
@@ -128,7 +128,7 @@ class SearchSpace:
 
 
 def loss_space(section: LossSection) -> Branch:
-    """What is searched of one loss: its own space, the user's ranges over it, less fixed values.
+    """The space of one loss: its own, with the user's ranges, without fixed values.
 
     A custom loss without a search space has only the ranges of the sweep file.
 

@@ -1,4 +1,4 @@
-"""What stops a trial before its end: the sweep file's ``scheduler``.
+"""Early stopping of trials: the sweep file's ``scheduler``.
 
 To add one, write a class with the two members of :class:`Stopper` and name it in :data:`STOPPERS`.
 """
@@ -18,7 +18,7 @@ from sweeps.sweep_file.schema import SweepFile
 
 
 class Stopper(Protocol):
-    """Judges trials epoch by epoch. Rebuilt of the records after an interruption."""
+    """Judges trials epoch by epoch. Rebuilt from the records after an interruption."""
 
     @property
     def rungs(self) -> tuple[int, ...]:
@@ -102,7 +102,7 @@ class NeverStop:
 
 
 def is_at_chance(entry: Entry, num_classes: int) -> bool:
-    """Whether a classifier has learnt next to nothing: comparing it would be drawing lots.
+    """Whether a classifier has learned almost nothing, so that comparing it would be random.
 
     Args:
         entry: An epoch's metrics.
@@ -122,12 +122,12 @@ STOPPERS: dict[str, Callable[[SweepFile], Stopper]] = {
 
 
 def make_stopper(sweep: SweepFile) -> Stopper:
-    """The stopper that the sweep names, new."""
+    """A new stopper of the sweep."""
     return STOPPERS[sweep.scheduler.name](sweep)
 
 
 def _rungs(sweep: SweepFile) -> tuple[int, ...]:
-    """The grace period and its multiples by the factor, but none that saves less than a tenth."""
+    """The grace period times powers of the factor, up to nine tenths of the epochs."""
     rungs: list[int] = []
     rung = grace_period(sweep)
     while rung <= 0.9 * sweep.training.epochs:

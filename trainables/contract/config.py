@@ -99,7 +99,7 @@ class EncoderSetup:
 
 @dataclass(frozen=True)
 class TrialSetup:
-    """What all trials of a sweep share, besides the data.
+    """The settings that all trials of a sweep share, besides the data.
 
     Attributes:
         model: Name of the model, or of a custom training loop.
@@ -139,7 +139,7 @@ class TrialSetup:
 
 
 def check_shares(num_samples: int, batch_size: int, num_workers: int) -> None:
-    """Make sure that every worker gets a sample of every batch.
+    """Check that every worker gets a sample of every batch.
 
     Raises:
         ValueError: The smallest batch has fewer samples than there are workers.
@@ -155,7 +155,7 @@ def check_shares(num_samples: int, batch_size: int, num_workers: int) -> None:
 
 
 def trial_setting(model: str, model_options: Mapping[str, object], config: TrialConfig) -> str:
-    """What a trial's checkpoint must agree with, as JSON; equal for equal trials only."""
+    """The setting that a trial's checkpoint must match, as JSON."""
     parts = {
         "model": model,
         "model_options": dict(model_options),

@@ -1,4 +1,4 @@
-"""How the numbers of a trial's outcome are called."""
+"""Names of the metrics of a trial."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Statistic = Literal["", "low", "high", "calibrated", "calibrated_high"]
 
 @dataclass(frozen=True)
 class MetricName:
-    """Which number of an outcome: ``val_ece``, ``test_nll_scaled``, ``val_ece_calibrated_high``.
+    """A name such as ``val_ece``, ``test_nll_scaled`` or ``val_ece_calibrated_high``.
 
     Attributes:
         metric: ``ece``, ``nll`` ..., or the name of a custom function.

@@ -1,4 +1,4 @@
-"""What a trial's worker is asked, and what it answers; and the form in which Ray Tune carries it.
+"""Messages between the driver and a trial's worker, and their form in Ray Tune.
 
 Free of torch and Ray, so that the driver and the workers share it.
 """
@@ -19,7 +19,7 @@ Entry = dict[str, float]
 
 @dataclass(frozen=True)
 class TrialConfig:
-    """One trial, as its worker is asked for it.
+    """A trial as the driver asks a worker for it.
 
     Attributes:
         number: Position in the sweep, from 0; names the trial's folder.
@@ -39,18 +39,18 @@ class TrialConfig:
     unlimited: bool = False
 
     def to_tune(self) -> dict[str, Any]:
-        """The same as Tune's configuration of a trial."""
+        """The configuration of the trial in Tune."""
         return asdict(self)
 
     @classmethod
     def from_tune(cls, config: dict[str, Any]) -> TrialConfig:
-        """Of what :meth:`to_tune` made."""
+        """The trial of a configuration that :meth:`to_tune` made."""
         return cls(**config)
 
 
 @dataclass(frozen=True)
 class Progressed:
-    """Epochs are done and kept.
+    """Epochs are trained and stored.
 
     Attributes:
         entries: The metrics of each epoch. More than one where reports may have been lost with the
@@ -68,7 +68,7 @@ class Progressed:
 
 @dataclass(frozen=True)
 class Waiting:
-    """An epoch is trained, and cannot be written yet; it will be tried again.
+    """An epoch is trained but cannot be written yet; the worker tries again.
 
     Attributes:
         reason: What is in the way.
@@ -121,7 +121,7 @@ def to_tune(report: Report) -> dict[str, Any]:
 
 
 def from_tune(result: dict[str, Any]) -> Report | None:
-    """Of a result that :func:`to_tune` made; None where a trial has reported nothing yet."""
+    """The report in a result of :func:`to_tune`; None if a trial has reported nothing yet."""
     return _parse(result["report"]) if "report" in result else None
 
 

@@ -22,7 +22,7 @@ _KNOWN = ("torch.nn.", "trainables.models.")  # modules' packages
 
 @contextmanager
 def folded(model: nn.Module) -> Iterator[None]:
-    """Within it, a batch norm behind a convolution is part of that: eval mode only.
+    """Context in which each batch norm is folded into the convolution before it; eval mode only.
 
     The outputs are the same but for rounding; a small network takes half the time on a CPU. A
     network with layers of others is left as it is, as they might look between the two.
@@ -82,7 +82,7 @@ def _batch_norms(model: nn.Module) -> list[tuple[nn.Module, str, _BatchNorm]]:
 
 
 def _has_activation(layer: _BatchNorm) -> bool:
-    """Whether it is timm's batch norm with dropout and an activation behind it."""
+    """Whether it is timm's batch norm with dropout and an activation."""
     kind = type(layer)
     return kind.__name__ == "BatchNormAct2d" and kind.__module__.startswith("timm.")
 

@@ -1,4 +1,4 @@
-"""Batches of the training split as the model gets them: augmented, mixed, this worker's share."""
+"""Batches of the training split for the model: augmented, mixed, this worker's share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainables.runtime.distributed import rank, world_size
 
 @dataclass(frozen=True)
 class TrainingBatch:
-    """What one worker trains on in one step.
+    """The samples of one worker in one step.
 
     Attributes:
         inputs: (M, ...), for the model.
@@ -34,7 +34,7 @@ class TrainingBatch:
 
 
 class TrainingBatches:
-    """Prepares batches so that neither chance nor the result depends on the number of workers.
+    """Prepares batches; neither the draws nor the result depend on the number of workers.
 
     A worker reads its share of each batch only, but draws chance for all of it. A loss that
     prepares batches itself may look across samples, so it gets the whole batch on every worker.

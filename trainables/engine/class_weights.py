@@ -46,7 +46,7 @@ def class_weights(given: ClassWeights, labels: np.ndarray, num_classes: int) -> 
 
 
 def _counts(labels: np.ndarray, num_classes: int) -> np.ndarray:
-    """How often each class is there; what is of none, as ignored pixels, is not counted."""
+    """Number of samples of each class; ignored pixels are not counted."""
     flat = labels.ravel()
     parts = (flat[i : i + _AT_ONCE] for i in range(0, len(flat), _AT_ONCE))
     counts = [np.bincount(part, minlength=num_classes)[:num_classes] for part in parts]
@@ -89,7 +89,7 @@ def weighted(
 
 
 class Weights:
-    """How much classes and samples count in the training of one classifier.
+    """Weights of classes and samples in the training of one classifier.
 
     Args:
         given: ``training.class_weights``; None where classes count alike.

@@ -1,4 +1,4 @@
-"""When training computes in bfloat16, which some hardware does faster and some but emulates."""
+"""When training computes in bfloat16, which some hardware only emulates."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def autocast(device: torch.device, precision: str) -> Any:
 
 @contextmanager
 def exact_arithmetic() -> Iterator[None]:
-    """While it lasts, float32 is float32, and convolutions are repeatable, whatever is set.
+    """Context with exact float32 and repeatable convolutions, whatever the settings.
 
     GPUs may round the inputs of convolutions and matrix products to TF32, CPUs to bfloat16.
     """

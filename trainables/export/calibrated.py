@@ -1,4 +1,4 @@
-"""A trained classifier with all that it needs besides: what a sample is, and its temperature."""
+"""A trained classifier with its preprocessing and temperature."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from trainables.trials import two_stage
 
 
 class CalibratedClassifier(nn.Module):
-    """Gives calibrated probabilities for samples as the data hold them.
+    """Calibrated probabilities for samples as the data hold them.
 
     Preprocessing, network and temperature in one module, in evaluation mode.
 
@@ -83,7 +83,7 @@ class CalibratedClassifier(nn.Module):
         return self.task.probabilities(self.logits(rows))
 
     def encode(self, raw: Any) -> npt.NDArray[Any]:
-        """Makes rows of samples as the user has them.
+        """Encodes the user's samples as rows.
 
         Args:
             raw: Arrays as the data hold them, (N, ...); images also (N, H, W) and (N, H, W, C);

@@ -1,4 +1,4 @@
-"""A trained classifier as one program that needs PyTorch alone, preprocessing and all."""
+"""A trained classifier with its preprocessing as one program that needs only PyTorch."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def export_program(classifier: CalibratedClassifier | CalibratedEnsemble, rows: 
 
 
 def load_program(data: bytes) -> ExportedProgram:
-    """What :func:`export_program` made; its ``module()`` goes from rows to probabilities."""
+    """Load a file of :func:`export_program`; its ``module()`` maps rows to probabilities."""
     return torch.export.load(io.BytesIO(data))
 
 
@@ -71,7 +71,7 @@ def export_onnx(program: ExportedProgram) -> bytes:
 
 
 def run_onnx(data: bytes, rows: Inputs) -> Inputs:
-    """What a model of :func:`export_onnx` says of rows: probabilities (N, K), float32."""
+    """Probabilities (N, K), float32, of rows by a model of :func:`export_onnx`."""
     import onnxruntime
 
     (probs,) = onnxruntime.InferenceSession(data).run(["probabilities"], {"samples": rows})

@@ -19,7 +19,7 @@ _LEVEL: Final = 0.95
 def fit_prediction_sets(
     validation: tuple[Tensor, Tensor], test: tuple[Tensor, Tensor], temperature: float
 ) -> dict[str, dict[str, float]]:
-    """What belongs to the set of a sample, by coverage: every class with enough probability.
+    """The probability from which a class belongs to the set of a sample, by coverage.
 
     These are the ``lac`` sets of :class:`~trainables.posthoc.conformal.PredictionSets`, fitted on
     validation samples whose temperature was fitted on the other half of the validation split.

@@ -1,4 +1,4 @@
-"""New samples, as they lie in files, as rows of a kind of sample that a model was trained on."""
+"""Reads new samples from files, as rows of the kind of sample that a model was trained on."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _KINDS: Final[dict[str, Any]] = {
 
 
 def describe_samples(samples: Samples) -> dict[str, Any]:
-    """What samples are, for JSON; of a kind that is none of ours its name and shape alone."""
+    """The kind of sample, for JSON; for a custom kind only its name and shape."""
     kind = type(samples).__name__
     if kind not in _KINDS:
         return {"kind": kind, "shape": list(samples.shape)}
@@ -36,7 +36,7 @@ def describe_samples(samples: Samples) -> dict[str, Any]:
 
 
 def samples_of(described: dict[str, Any]) -> Samples:
-    """What :func:`describe_samples` described.
+    """The kind of sample that :func:`describe_samples` described.
 
     Raises:
         ValueError: It is none of our kinds.
@@ -59,7 +59,7 @@ def read_raw(
     column: str | None = None,
     on_bad_sample: OnBadSample = "error",
 ) -> tuple[Inputs, list[str], tuple[str, ...]]:
-    """Rows for a model, with what each is called, and notes about those that are skipped.
+    """Rows for a model, their names, and notes about skipped samples.
 
     Args:
         samples: What it was trained on.

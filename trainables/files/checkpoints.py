@@ -1,4 +1,4 @@
-"""Checkpoints that are whole or not there: the file's name carries the digest of its content."""
+"""Checkpoints, written whole or not at all: the file's name has the digest of its content."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAME = re.compile(r"epoch_(\d{6})-([0-9a-f]{16})\.pt")
 
 
 def save_checkpoint(folder: Folder, epoch: int, state: dict[str, Any]) -> str:
-    """Write the state after an epoch and delete all others but that of the epoch before.
+    """Write the state after an epoch; delete all others but that of the epoch before.
 
     That one stays should the new one turn out to be damaged. Those of later epochs are damaged, as
     else the trial would have gone on from them.

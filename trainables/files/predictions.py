@@ -63,12 +63,12 @@ def decode_predictions(data: bytes) -> tuple[Array, Array]:
 
 
 def decisions_of(data: bytes) -> int:
-    """How many rows of such a file a sample has, next to each other, each about something else."""
+    """Number of consecutive rows per sample that are different decisions."""
     return _noted(data, _DECISIONS)
 
 
 def cluster_size_of(data: bytes) -> int:
-    """How many rows of such a file a sample has, next to each other, that are about the same."""
+    """Number of consecutive rows per sample that are draws of one decision."""
     return _noted(data, _CLUSTER_SIZE)
 
 

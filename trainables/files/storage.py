@@ -40,7 +40,7 @@ def _open(uri: str) -> tuple[FileSystem, str]:
 
 
 def absolute(uri: str) -> str:
-    """A local path made absolute, as workers run in other folders; a URI as it is."""
+    """A local path as an absolute path, because workers run in other folders; a URI unchanged."""
     return uri if "://" in uri else str(Path(os.path.expanduser(uri)).absolute())
 
 
@@ -88,7 +88,7 @@ class Folder:
         self._filesystem.create_dir(self.path, recursive=True)
 
     def exists(self, name: str = "") -> bool:
-        """Whether the folder (or a file or folder of this name in it) is there."""
+        """Whether the folder (or a file or folder of this name in it) exists."""
         if self._is_path:
             try:
                 os.stat(self._child(name))
@@ -165,14 +165,14 @@ class Folder:
         return sorted(name for name in names if not name.startswith(_TEMPORARY))
 
     def delete(self, name: str) -> None:
-        """Delete a file; no error where it is gone already."""
+        """Delete a file; no error if it does not exist."""
         try:
             self._filesystem.delete_file(self._child(name))
         except FileNotFoundError:
             return
 
     def delete_tree(self) -> None:
-        """Delete the folder with all that is in it; no error where it is gone already."""
+        """Delete the folder and its content; no error if it does not exist."""
         try:
             self._filesystem.delete_dir(self.path)
         except FileNotFoundError:
@@ -197,7 +197,7 @@ class Folder:
                     self._filesystem.delete_file(info.path)
 
     def tidy(self, besides: Collection[str] = ()) -> None:
-        """Delete, here and in all folders below, what writers that were killed have left.
+        """Delete temporary files of killed writers, here and in all folders below.
 
         For a folder that no one else writes to; anyone who does so after all has to write again.
 
