@@ -41,7 +41,7 @@ class Gpu:
 
 
 def settle_devices(sweep: SweepFile, dataset: Data) -> tuple[SweepFile, str | None]:
-    """The sweep with its ``auto`` values replaced, and a message about the choice.
+    """The sweep with its ``auto`` values replaced, and a message about them.
 
     ``gpus_per_worker`` becomes a number, and ``precision`` bfloat16 where all GPUs have it, or,
     where trials use none, all CPUs have it and a step is large enough to gain; else float32.
