@@ -1,4 +1,4 @@
-"""Runs a sweep from its file to the answer, or continues an interrupted one."""
+"""Runs a sweep from its file to the result, or continues an interrupted one."""
 
 from __future__ import annotations
 
@@ -314,7 +314,7 @@ def _carry_out(
 def _write_the_rest(
     writer: MlflowWriter, ending: Ending | None, store: SweepStore, progress: Progress
 ) -> int:
-    """Bring MLflow up to date, showing how far it is; how many trials could not be.
+    """Bring MLflow up to date and show progress; returns the number of trials that failed.
 
     Without an ending (the sweep can continue) the sweep's own run in MLflow stays open.
 
@@ -373,7 +373,7 @@ def _register(
 
 
 def _references(sweep: SweepFile, dataset: Data, progress: Progress) -> tuple[ReferenceResult, ...]:
-    """How the reference models do on these data; none if they cannot be fitted."""
+    """Metrics of the reference models; empty if they cannot be fitted."""
     from trainables.data.core.base import Dataset
 
     if sweep.reference == "none" or not isinstance(dataset, Dataset):
@@ -411,7 +411,7 @@ def _ending(
 
 
 def _on_budget(queue: TrialQueue) -> str | None:
-    """Which budget ended the search, or the sweep before its end; None where all was tried."""
+    """The budget that ended the search or the sweep; None if there was none."""
     spent = queue.budget.used_up if queue.cut_short else None
     key = spent or queue.ended_by
     if key is None:
@@ -477,7 +477,7 @@ def _judge(ranking: Ranking, store: SweepStore, progress: Progress, in_pairs: bo
 def _as_far_as_readable(
     judge: Callable[P, list[T]], *arguments: P.args, **more: P.kwargs
 ) -> list[T]:
-    """What is found in predictions; nothing where these are missing or damaged."""
+    """A function's result on predictions; None if they are missing or damaged."""
     try:
         return judge(*arguments, **more)
     except (OSError, ValueError) as error:  # errors of pyarrow are ValueErrors
@@ -534,7 +534,7 @@ def _with_history(sweep: SweepFile, store: SweepStore, record: TrialRecord) -> T
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[Callable[[], None]]:
-    """SIGTERM ends a sweep as Ctrl-C does: in order, and resumable.
+    """Context in which SIGTERM ends a sweep as Ctrl-C does: cleanly and resumable.
 
     Yields:
         A function that does so from another thread, by SIGTERM. Outside the main thread, where this

@@ -46,7 +46,7 @@ def load_same_data(store: SweepStore, sweep: SweepFile) -> Dataset:
 def load_ensemble(
     store: SweepStore, sweep: SweepFile, dataset: Dataset, selected: Selected
 ) -> CalibratedEnsemble:
-    """The ensemble that was selected among what a sweep has trained.
+    """The ensemble selected from a sweep's trained classifiers.
 
     Raises:
         UserError: The checkpoint of a member is gone.
@@ -64,7 +64,7 @@ def load_ensemble(
 
 
 def select_ensemble(store: SweepStore, sweep: SweepFile) -> Selected:
-    """Select an ensemble among what a sweep has trained: :func:`sweeps.results.ensemble.select`.
+    """Select an ensemble from a sweep's classifiers: :func:`sweeps.results.ensemble.select`.
 
     Raises:
         UserError: There is none, or predictions of the trials cannot be read.
@@ -93,7 +93,7 @@ def select_ensemble(store: SweepStore, sweep: SweepFile) -> Selected:
 def load_trained(
     store: SweepStore, sweep: SweepFile, dataset: Dataset, record: TrialRecord
 ) -> CalibratedClassifier:
-    """What a trial has trained, with its temperature.
+    """A trial's classifier with its temperature.
 
     Args:
         store: Of the sweep.

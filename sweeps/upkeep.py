@@ -1,4 +1,4 @@
-"""What is done with a sweep that need not run: mirrored again, deleted."""
+"""Maintenance of sweeps that do not run: writing to MLflow, deleting."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SyncResult:
 def sync_sweep(
     name: str, storage: str, on_left: Callable[[int], object] = lambda _: None
 ) -> SyncResult:
-    """Bring MLflow up to date with what the sweep store knows.
+    """Bring MLflow up to date with the sweep store.
 
     Args:
         name: Name of the sweep.

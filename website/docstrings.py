@@ -1,4 +1,4 @@
-"""Examples in docstrings are code for the site, wherever they stand."""
+"""Shows examples in docstrings as code on the site."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _EXAMPLE: Final = re.compile(r"(?:^>>> .*\n?(?:^\.\.\. .*\n?)*)+", re.MULTILINE)
 
 
 class Examples(griffe.Extension):
-    """Puts what begins with ``>>>`` into a code block."""
+    """Puts lines that begin with ``>>>`` into a code block."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """For each object that is read."""

@@ -8,7 +8,7 @@ from trainables.metrics import METRICS
 
 
 def table() -> str:
-    """Name, what it is, its function, which way is better."""
+    """Name, definition, function, and whether lower or higher is better."""
     lines = ["| metric | what it is | better | function |", "| --- | --- | --- | --- |"]
     for metric in METRICS.values():
         function = getattr(metric.function, "func", metric.function)

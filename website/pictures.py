@@ -59,7 +59,7 @@ def alone() -> None:
 
 
 def choice() -> None:
-    """What stops trials, and what chooses, of the quickstart."""
+    """Early stopping and selection in the quickstart."""
     storage = os.environ.get("CALSWEEP_STORAGE", "calsweep-store")
     try:
         result = calsweep.load(storage, "quickstart")

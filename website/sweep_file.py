@@ -1,4 +1,4 @@
-"""The sweep file's page: made of the schema, so that it says what the loader takes."""
+"""The sweep file's page, generated from the schema, so that it agrees with the loader."""
 
 from __future__ import annotations
 

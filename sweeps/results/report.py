@@ -175,7 +175,7 @@ class _Predictions:
         self.cluster_size = 1
 
     def of(self, record: TrialRecord) -> tuple[Array, Array] | None:
-        """None where there are none, as the trial was stopped before it made any; or damaged."""
+        """A trial's predictions; None if it was stopped before it made any, or they are damaged."""
         if record.number not in self._kept:
             self._kept[record.number] = self._load(record)
         return self._kept[record.number]
@@ -198,7 +198,7 @@ class _Predictions:
 
 
 def _diagrams(ranking: Ranking, predictions: _Predictions, about: Sequence[str]) -> list[str]:
-    """Reliability diagrams of the best setting of each loss: the chosen one, the baseline, others.
+    """Reliability diagrams of the best setting of each loss: first the selected one.
 
     The others in the order of the leaderboard.
     """
@@ -221,7 +221,7 @@ def _diagrams(ranking: Ranking, predictions: _Predictions, about: Sequence[str])
 def _on_test(
     ranking: Ranking, predictions: _Predictions, classes: Sequence[str], about: Sequence[str]
 ) -> dict[str, Any] | None:
-    """What the chosen classifier does on the test split; None where its predictions are missing."""
+    """Results of the selected classifier on the test split; None if its predictions are missing."""
     from sweeps.results import held_out
 
     chosen, baseline = ranking.chosen, ranking.baseline
@@ -266,7 +266,7 @@ def _headline(ranking: Ranking, judgement: Judgement) -> Headline:
 
 
 def _warnings(ranking: Ranking, environment: Mapping[str, Any] | None) -> list[str]:
-    """What the reader should know before trusting the answer."""
+    """Warnings for the reader."""
     found = []
     failed = sum(record.state == "failed" for record in ranking.records)
     if failed:

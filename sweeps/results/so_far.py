@@ -1,4 +1,4 @@
-"""What is best while a sweep still runs, and why: one line each, for the progress line."""
+"""The best setting of a running sweep and the reason, for the progress line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sweeps.search.setting import BASELINE_LOSS
 
 @dataclass(frozen=True)
 class SoFar:
-    """What is best so far.
+    """The best setting so far.
 
     Attributes:
         best: The setting with its objective, or that there is none yet.
@@ -32,7 +32,7 @@ NONE_YET: Final = SoFar("none has finished yet")
 
 
 def so_far(ranking: Ranking) -> SoFar:
-    """What is best of the trials that have ended, and why.
+    """The best of the trials that have ended, and the reason.
 
     Args:
         ranking: Of them, and of those that run.
@@ -68,7 +68,7 @@ def _front(ranking: Ranking) -> str:
 
 
 def _out(ranking: Ranking) -> str:
-    """How many settings have less than the best, and what keeps them out."""
+    """Number of infeasible settings with a lower objective, and the reason."""
     chosen = ranking.chosen
     out = [
         each

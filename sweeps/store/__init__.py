@@ -1,1 +1,1 @@
-"""What must never be lost: the sweep's folder, its lock or lease, encoders, the driver's log."""
+"""The sweep store: the sweep's folder, its lock or lease, encoders, the driver's log."""

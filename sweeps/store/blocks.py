@@ -27,7 +27,7 @@ logger = logging.getLogger("calsweep")
 
 
 def block_numbers(sweep: Folder) -> set[int]:
-    """Of the trials that there are copies of, by the names of the blocks.
+    """Numbers of the trials that have copies, by the names of the blocks.
 
     Args:
         sweep: The folder of a sweep.
@@ -37,7 +37,7 @@ def block_numbers(sweep: Folder) -> set[int]:
 
 
 def read_blocks(sweep: Folder) -> dict[int, TrialRecord]:
-    """The copies by number; a block that is damaged is passed over.
+    """The copies by trial number; damaged blocks are skipped.
 
     Args:
         sweep: The folder of a sweep.
@@ -83,7 +83,7 @@ class BlockWriter:
             self._written.difference_update(range(first, first + SIZE))
 
     def take(self, record: TrialRecord) -> None:
-        """A record changed; the last of its hundred that ends has all of them copied."""
+        """Called when a record changes; copies a block once its hundred trials have ended."""
         if record.state == "running" or record.number in self._written:
             return
         first = record.number - record.number % SIZE

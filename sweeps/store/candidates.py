@@ -45,12 +45,12 @@ def earlier_candidates(
 
 
 def candidate_files(count: int) -> dict[str, bytes]:
-    """What a sweep's folder keeps of it: names and contents of files."""
+    """The files that store the number: names and contents."""
     return {_NAME: json.dumps({"earlier_candidates": count}).encode()} if count else {}
 
 
 def read_earlier_candidates(folder: Folder) -> int:
-    """The number that was kept in a sweep's folder; 0 where there is none."""
+    """The number stored in a sweep's folder; 0 if there is none."""
     if not folder.exists(_NAME):
         return 0
     try:

@@ -20,7 +20,7 @@ _NOISY = ("ray", "mlflow", "alembic", "optuna")
 
 class _Handler(logging.FileHandler):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (logging's name)
-        """Nothing: a log that cannot be written (the disk is full) must not fill the terminal."""
+        """Ignore errors: a log that cannot be written must not fill the terminal."""
 
 
 def _path(store: SweepStore) -> Path:
@@ -42,7 +42,7 @@ def private_folder() -> Path:
 
 @contextmanager
 def driver_log(store: SweepStore) -> Iterator[Path]:
-    """Send calsweep's log, warnings, and what Ray, MLflow and Optuna say, into ``driver.log``.
+    """Write the logs of calsweep, Ray, MLflow and Optuna, and warnings, to ``driver.log``.
 
     Args:
         store: The sweep's store; with remote storage the log lies in a temporary folder that

@@ -1,4 +1,4 @@
-"""The encoders of two-stage sweeps: which there are, and where they lie.
+"""The stored encoders of two-stage sweeps.
 
 An encoder is kept in the storage under what it is made of: the data, the model, its loss, its
 recipe and its seed, the number of workers, custom code and the packages' versions. So
@@ -26,7 +26,7 @@ _NAME = "encoders"  # a file of the sweep's: where its encoders lie
 
 
 def encoder_setup(sweep: SweepFile, store: SweepStore, dataset: Data) -> EncoderSetup | None:
-    """How the sweep's encoders are trained and where they are kept; None for a single stage."""
+    """Training and folder of the sweep's encoders; None for a single stage."""
     if sweep.encoder is None:
         return None
     folder = Folder(store.storage) / "encoders" / _kept_name(sweep, store.folder, dataset)
@@ -34,7 +34,7 @@ def encoder_setup(sweep: SweepFile, store: SweepStore, dataset: Data) -> Encoder
 
 
 def _kept_name(sweep: SweepFile, folder: Folder, dataset: Data) -> str:
-    """The name that is kept with the sweep, once it has one."""
+    """The name of the encoders that is stored with the sweep, if there is one."""
     try:
         kept = folder.read(_NAME).decode()
     except FileNotFoundError:
@@ -62,7 +62,7 @@ def _name(sweep: SweepFile, dataset: Data) -> str:
 
 
 def trained_encoders(sweep: SweepFile, setup: EncoderSetup | None) -> frozenset[int]:
-    """The seeds of the sweep for which an encoder lies there, complete."""
+    """The seeds of the sweep that have a complete encoder."""
     if setup is None:
         return frozenset()
     from trainables.trials.two_stage import encoder_folder, is_trained

@@ -1,4 +1,4 @@
-"""What a sweep ran on, so that it can be repeated."""
+"""The environment of a sweep, so that it can be repeated."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def describe_environment() -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """The commit of the working folder, where it is one of git's; ``-dirty`` if it has changed."""
+    """The git commit of the working folder, if there is one; ``-dirty`` if it has changes."""
     command = ["git", "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True)

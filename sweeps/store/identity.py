@@ -1,4 +1,4 @@
-"""What a sweep was started with: its data, its environment and custom code.
+"""The identity of a sweep: its data, environment and custom code at the start.
 
 It is kept in the sweep's folder when that is made, and compared when the sweep continues. Trials on
 other data cannot be ranked with those before, and a trial that was cut off would train on what
@@ -38,7 +38,7 @@ _INSTALLED = tuple(
 
 @dataclass(frozen=True)
 class Identity:
-    """What the trials of a sweep have in common, besides its sweep file.
+    """The data and code that all trials of a sweep share.
 
     Attributes:
         digest: Of the data, see :meth:`~trainables.data.Dataset.digest`.
@@ -59,7 +59,7 @@ class Identity:
     test: str | None = None
 
     def shares_test_split(self, other: Identity) -> bool:
-        """Whether both have the same test split, as far as is known."""
+        """Whether both are known to have the same test split."""
         return self.digest == other.digest or (self.test is not None and self.test == other.test)
 
 
@@ -77,7 +77,7 @@ def identify(sweep: SweepFile, dataset: Data) -> Identity:
 
 
 def identity_files(identity: Identity) -> dict[str, bytes]:
-    """What is kept of it, with this machine's environment: names and contents of files."""
+    """The files that store the identity and the environment: names and contents."""
     return {
         _NAME: json.dumps(asdict(identity), indent=1).encode(),
         _ENVIRONMENT: json.dumps(describe_environment(), indent=1).encode(),
@@ -85,7 +85,7 @@ def identity_files(identity: Identity) -> dict[str, bytes]:
 
 
 def read_identity(folder: Folder) -> Identity | None:
-    """What was kept in a sweep's folder; None of a sweep that was made before there was that."""
+    """The identity stored in a sweep's folder; None for sweeps of older versions."""
     needed = [field.name for field in fields(Identity) if field.default is MISSING]
     values = _read(folder, _NAME, needed)
     if values is None:
@@ -101,7 +101,7 @@ def read_environment(folder: Folder) -> dict[str, Any] | None:
 
 
 def go_on(name: str, folder: Folder, identity: Identity) -> list[str]:
-    """Compare what a sweep was started with with what it would continue with.
+    """Compare the identity of a sweep with the present data and code.
 
     A sweep from before this was kept continues with what is available now. Where it continues in
     another environment, that is added to the one that it was started in.
@@ -172,7 +172,7 @@ def _versions(environment: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _changes(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> list[str]:
-    """What differs, in words."""
+    """The differences, in words."""
     lines = []
     for name in sorted({*before, *now}):
         was, is_now = before.get(name), now.get(name)

@@ -1,4 +1,4 @@
-"""Keeps a sweep to one driver where its storage knows no locks, as object stores."""
+"""A lease that keeps a sweep to one driver in storages without locks, such as object stores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ logger = logging.getLogger("calsweep")
 
 
 class Lease:
-    """A file of the sweep's folder that says who runs it, and is renewed all the time.
+    """A file in the sweep's folder that names its driver, which renews it regularly.
 
     Args:
         folder: The sweep's.
@@ -42,7 +42,7 @@ class Lease:
         self._renewed = _now()
 
     def renew(self) -> None:
-        """Show that it is held."""
+        """Renew the lease."""
         content = {**self._mine, "renewals": self._renewals}
         self._folder.write(NAME, json.dumps(content).encode())
         self._renewals += 1
@@ -66,7 +66,7 @@ class Lease:
             )
 
     def check_if_late(self) -> None:
-        """Make sure that the lease was not lost, and look again if it was not renewed for long.
+        """Check that the lease was not lost; read it again if it was not renewed for long.
 
         Call it before writing: a process that slept resumes in the middle of what it did.
 
@@ -79,11 +79,11 @@ class Lease:
             self.check()
 
     def keep(self) -> None:
-        """Start to renew it."""
+        """Start renewing."""
         self._thread.start()
 
     def stop_renewing(self) -> None:
-        """Renew it no more; it lapses unless it is released."""
+        """Stop renewing; the lease expires unless it is released."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -102,7 +102,7 @@ class Lease:
                 logger.warning("the lease could not be renewed: %s", error)
 
     def give_back(self) -> None:
-        """Delete it, unless it is another one's; where that cannot be done it lapses."""
+        """Delete the lease unless another driver has it; if that fails, it expires."""
         with suppress(OSError):
             if (_read(self._folder) or {}).get("holder") == self._mine["holder"]:
                 self._folder.delete(NAME)
@@ -114,7 +114,7 @@ def lease(
     on_wait: Callable[[str], None],
     on_lost: Callable[[], object] = lambda: None,
 ) -> Iterator[Lease]:
-    """Hold a file of the folder as long as the block lasts, and show it by renewing that file.
+    """Context that holds a file of the folder and keeps renewing it.
 
     A lease that somebody left behind, killed say, lapses when it is no longer renewed. Clocks of
     different machines are not compared: the next driver watches it for that long.
@@ -166,7 +166,7 @@ def _who(holder: dict[str, Any]) -> str:
 
 
 def _read(folder: Folder) -> dict[str, Any] | None:
-    """None where there is none; empty where it is damaged, so its holder is unknown."""
+    """The lease; None if there is none; empty if it is damaged and its holder unknown."""
     try:
         found: dict[str, Any] = json.loads(folder.read(NAME))
     except FileNotFoundError:
@@ -177,5 +177,5 @@ def _read(folder: Folder) -> dict[str, Any] | None:
 
 
 def _now() -> float:
-    """Seconds that continue while the machine sleeps, where there is such a clock."""
+    """Seconds of a clock that also runs while the machine sleeps, if there is one."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

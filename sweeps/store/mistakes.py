@@ -1,4 +1,4 @@
-"""What the chosen classifier's worst mistakes look like, kept for the report.
+"""The selected classifier's most confident errors, stored for the report.
 
 The report is written where the data need not be: what it shows of them is kept at a sweep's end.
 """
@@ -22,7 +22,7 @@ _FILE = "mistakes.json"
 
 
 def keep_mistakes(store: SweepStore, ranking: Ranking, dataset: Data) -> None:
-    """Keep the most confident errors of the selected setting on the test split.
+    """Store the most confident errors of the selected setting on the test split.
 
     Nothing is kept of data that a person does not recognise, nor where that cannot be now: a report
     is as good without.
@@ -50,7 +50,7 @@ def keep_mistakes(store: SweepStore, ranking: Ranking, dataset: Data) -> None:
 
 
 def load_mistakes(store: SweepStore) -> dict[int, str]:
-    """Row of the test split → what its sample looks like: words, or an image as ``data:`` URI."""
+    """Row of the test split → its sample: text, or an image as ``data:`` URI."""
     with suppress(OSError, ValueError, AttributeError):  # none, or damaged: the report does without
         kept = json.loads(store.folder.read(_FILE))
         return {int(row): str(text) for row, text in kept.items()}

@@ -1,4 +1,4 @@
-"""What a guided search learns from the finished sweeps of its storage."""
+"""Recorded settings of the finished sweeps of a storage, for guided searches."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def recorded_for(sweep: SweepFile, storage: str) -> list[RecordedSetting]:
 
 
 def recorded_files(settings: Sequence[RecordedSetting]) -> dict[str, bytes]:
-    """What a sweep's folder keeps of them, so that a resumed sweep has the same."""
+    """The file that stores them, so that a resumed sweep has the same."""
     text = json.dumps([asdict(setting) for setting in settings])
     return {RECORDED: text.encode()} if settings else {}
 
 
 def read_recorded(folder: Folder) -> list[RecordedSetting]:
-    """What :func:`recorded_files` keeps; nothing where it is damaged."""
+    """The settings stored by :func:`recorded_files`; empty if the file is damaged."""
     if not folder.exists(RECORDED):
         return []
     try:

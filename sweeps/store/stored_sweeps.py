@@ -1,4 +1,4 @@
-"""The sweeps of a storage, as ``calsweep best`` compares them; MLflow is not asked."""
+"""The sweeps of a storage for ``calsweep best``, read without MLflow."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ logger = logging.getLogger("calsweep")
 
 
 def readable_sweeps(storage: str) -> Iterator[tuple[SweepStore, SweepFile]]:
-    """The sweeps of a storage; one whose file is damaged is reported, and passed over."""
+    """The sweeps of a storage; damaged ones are reported and skipped."""
     for name in sweep_names(storage):
         store = SweepStore(storage, name)
         try:
@@ -57,7 +57,7 @@ def stored_sweeps(
 
 
 def sweeps_on_test_split(store: SweepStore) -> int:
-    """How many sweeps of the storage have evaluated a sweep's test split, itself included."""
+    """Number of sweeps in the storage that have evaluated a sweep's test split, itself included."""
     own = _identity(store)
     if own is None:
         return 1
@@ -66,7 +66,7 @@ def sweeps_on_test_split(store: SweepStore) -> int:
 
 
 def _identity(store: SweepStore) -> Identity | None:
-    """What is known of a sweep's data; None where that is missing or damaged."""
+    """The identity of a sweep's data; None if it is missing or damaged."""
     try:
         return read_identity(store.folder)
     except UserError as error:
@@ -83,7 +83,7 @@ def _has_evaluated(own: Identity, other: SweepStore) -> bool:
 
 
 def load_judgement(store: SweepStore) -> Judgement:
-    """How a sweep was judged at its end."""
+    """The verdicts and warnings at the end of a sweep."""
     kept = store.load_answer()
     if kept is None:
         return NOT_YET
@@ -115,7 +115,7 @@ def read_stored_file(storage: str, name: str) -> str:
 
 
 def class_and_label_names(store: SweepStore) -> tuple[Sequence[str], Sequence[str]]:
-    """Of a sweep's classes, and of several labels; none where they are not known."""
+    """Names of a sweep's classes or labels; empty if they are unknown."""
     with suppress(UserError):  # damaged, which is reported where it matters
         identity = read_identity(store.folder)
         if identity is not None:
@@ -124,7 +124,7 @@ def class_and_label_names(store: SweepStore) -> tuple[Sequence[str], Sequence[st
 
 
 def _about(store: SweepStore, sweep: SweepFile) -> TrackedSweep:
-    """What is known of a sweep but for its trials."""
+    """The facts about a sweep without its trials."""
     parent, trials = store.load_run_ids()
     return TrackedSweep(
         name=sweep.name,

@@ -1,4 +1,4 @@
-"""The sweep store: a folder per sweep, so that no death of a process loses what was known."""
+"""The sweep store: a folder per sweep, so that no result is lost when a process dies."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class SweepStore:
         earlier: Sequence[EarlierTrial] = (),
         files: Mapping[str, bytes] | None = None,
     ) -> None:
-        """Write what makes the folder a sweep, the resolved sweep file last; call it when locked.
+        """Create the sweep's folder, the resolved sweep file last; call it while locked.
 
         What lies there without a sweep file is of a sweep that was not created or deleted to the
         end, and is deleted.
@@ -106,7 +106,7 @@ class SweepStore:
             raise UserError(storage_fault(self.storage, error)) from None
 
     def check_free(self) -> None:
-        """Make sure that no sweep has this name.
+        """Check that no sweep has this name.
 
         Raises:
             NameTakenError: One has.
@@ -119,7 +119,7 @@ class SweepStore:
             )
 
     def change(self, sweep: SweepFile) -> None:
-        """Write the resolved sweep file anew, unless it says the same.
+        """Rewrite the resolved sweep file if it has changed.
 
         Raises:
             UserError: The storage cannot be written.
@@ -152,7 +152,7 @@ class SweepStore:
         return read_resolved(text, self.name)
 
     def _format(self) -> bytes:
-        """Of its files; empty for a sweep from before that was kept."""
+        """Format of its files; empty for sweeps of older versions."""
         try:
             return self.folder.read("format").strip()
         except FileNotFoundError:
@@ -173,7 +173,7 @@ class SweepStore:
         return []
 
     def load_earlier(self) -> list[EarlierTrial]:
-        """What :meth:`create` was given of earlier sweeps."""
+        """The trials of earlier sweeps that :meth:`create` stored."""
         if not self.folder.exists("warm_start.json"):
             return []
         try:
@@ -186,7 +186,7 @@ class SweepStore:
             return []
 
     def save_answer(self, answer: dict[str, Any], on_fault: Callable[[str], object]) -> None:
-        """Write the result of the sweep; where that cannot be done now, wait until it can.
+        """Write the result of the sweep; wait while the storage fails.
 
         Args:
             answer: See :func:`~sweeps.results.explanation.answer`.
@@ -196,7 +196,7 @@ class SweepStore:
         self.patiently(lambda: self.folder.write("answer.json", data), on_fault)
 
     def load_answer(self) -> dict[str, Any] | None:
-        """The result of the sweep, less what is undefined; None until it has ended."""
+        """The result of the sweep without undefined values; None until it has ended."""
         if not self.folder.exists("answer.json"):
             return None
         try:
@@ -214,16 +214,16 @@ class SweepStore:
 
     @property
     def verdict(self) -> str | None:
-        """Whether the selected setting is worth having; None until that is known."""
+        """Whether the selected setting is shown to be better; None until that is known."""
         return (self.load_answer() or {}).get("verdict")
 
     def save_run_ids(self, parent: str, trials: Mapping[int, str]) -> None:
-        """Remember what MLflow calls the sweep's own run, and those of its trials by number."""
+        """Store MLflow's ids of the sweep's own run and of the trials' runs."""
         data = json.dumps({"parent": parent, "trials": dict(trials)}, indent=1).encode()
         self.folder.write("mlflow_runs.json", data)
 
     def load_run_ids(self) -> tuple[str | None, dict[int, str]]:
-        """The last of :meth:`save_run_ids`; None and nothing before MLflow had the answer."""
+        """The ids of :meth:`save_run_ids`; None and empty before MLflow has the result."""
         try:
             kept = json.loads(self.folder.read("mlflow_runs.json"))
             return kept["parent"], {int(number): run for number, run in kept["trials"].items()}
@@ -231,7 +231,7 @@ class SweepStore:
             return None, {}
 
     def delete(self) -> None:
-        """Delete the sweep with all its trials, or what is left of one; call it when locked.
+        """Delete the sweep with all its trials, complete or not; call it while locked.
 
         The sweep file goes first: what is left without it is no sweep. The lock or lease goes last,
         with the folder.
@@ -249,12 +249,12 @@ class SweepStore:
         self.folder.delete_tree()
 
     def delete_checkpoints(self) -> None:
-        """Delete the trials' checkpoints; what they reported and predicted stays."""
+        """Delete the trials' checkpoints; metrics and predictions stay."""
         for name in self.trials_folder.names():
             (self.trials_folder / name / "checkpoints").delete_tree()
 
     def epochs_done(self, number: int) -> int:
-        """Epochs of a trial that runs: by its last checkpoint, as its record is written at its end.
+        """Epochs of a running trial, by its last checkpoint; its record is written at its end.
 
         0 before the first.
         """
@@ -288,14 +288,14 @@ class SweepStore:
         self.trial_folder(record.number).write("trial.json", data)
 
     def _own_id(self) -> str | None:
-        """What :meth:`sweep_id` says, read once; None where it is missing or damaged."""
+        """The id of :meth:`sweep_id`, read once; None if it is missing or damaged."""
         if self._sweep_id is None:
             with suppress(FileNotFoundError, UserError):
                 self._sweep_id = self.sweep_id()
         return self._sweep_id
 
     def check_held(self) -> None:
-        """Make sure that no other process has taken the sweep while this one holds it.
+        """Check that no other process has taken the sweep while this one holds it.
 
         Raises:
             UserError: Another one has.
@@ -304,7 +304,7 @@ class SweepStore:
             self._lease.check_if_late()
 
     def save_patiently(self, record: TrialRecord, on_fault: Callable[[str], object]) -> None:
-        """Write a trial's record; where that cannot be done now, wait until it can.
+        """Write a trial's record; wait while the storage fails.
 
         Args:
             record: The record.
@@ -313,7 +313,7 @@ class SweepStore:
         self.patiently(partial(self.save, record), on_fault)
 
     def patiently(self, act: Callable[[], T], on_fault: Callable[[str], object]) -> T:
-        """Do something with the storage; where that cannot be done now, wait until it can.
+        """Call a function of the storage; wait and retry while the storage fails.
 
         Args:
             act: What to do.
@@ -374,7 +374,7 @@ class SweepStore:
         on_wait: Callable[[str], None] = lambda _: None,
         on_lost: Callable[[], object] = lambda: None,
     ) -> Iterator[None]:
-        """Keep the sweep to this process, and clear away what writers that were killed have left.
+        """Lock the sweep for this process, and delete temporary files of killed writers.
 
         By a lock locally, by a lease in a remote storage and where the file system has no locks.
         The folder is made for that where there is no sweep, and goes if none was created.
@@ -404,7 +404,7 @@ class SweepStore:
             yield
 
     def _drop_empty(self, parents: Iterable[Path]) -> None:
-        """Delete the folder where nothing but the lock or lease is in it, and those of its parents.
+        """Delete the folder and its empty parents if it has only the lock or lease.
 
         Args:
             parents: The folders above it that were made with it, the innermost first.
@@ -416,7 +416,7 @@ class SweepStore:
                     parent.rmdir()  # unless another sweep lies there by now
 
     def _tidy(self) -> None:
-        """Clear away what killed writers have left, but for trials that are in blocks.
+        """Delete temporary files of killed writers, except for trials that are in blocks.
 
         Those have ended, most of them long ago, and in an object store a hundred objects of theirs
         are another request.
@@ -426,7 +426,7 @@ class SweepStore:
         self.trials_folder.tidy(besides=ended)
 
     def _lock(self, held: ExitStack) -> bool:
-        """Whether the file system has locks; then ``held`` has one."""
+        """Whether the file system has locks; if so, ``held`` gets one."""
         path = Path(self.folder.path) / _LOCK
         try:
             held.enter_context(FileLock(path, fallback_to_soft=False).acquire(timeout=0))
@@ -447,7 +447,7 @@ class SweepStore:
 
 
 def _is_of(record: TrialRecord, sweep_id: str | None) -> bool:
-    """Whether a record may be of the sweep; those from before records had an id may."""
+    """Whether a record may belong to the sweep; records of older versions have no id."""
     return record.sweep_id is None or sweep_id is None or record.sweep_id == sweep_id
 
 
@@ -462,7 +462,7 @@ def sweep_names(storage: str) -> list[str]:
 
 
 def tells_storage_faults(function: Callable[P, T]) -> Callable[P, T]:
-    """Of a function with an argument ``storage``: what that refuses is reported in one message."""
+    """Decorator of functions with an argument ``storage``: reports its errors in one message."""
     signature = inspect.signature(function)
 
     @wraps(function)
@@ -477,7 +477,7 @@ def tells_storage_faults(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def check_storage(storage: str) -> None:
-    """Make sure that files can be written there, leaving nothing behind.
+    """Check that files can be written there; leaves nothing behind.
 
     Raises:
         UserError: They cannot.

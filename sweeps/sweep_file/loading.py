@@ -100,7 +100,7 @@ def override_sweep(
 
 
 def with_other_budgets(sweep: SweepFile, overrides: Sequence[str] | Mapping[str, Any]) -> SweepFile:
-    """A sweep that was started, with other budgets; all else of it stays as it is.
+    """A started sweep with other budgets; everything else stays.
 
     Args:
         sweep: The sweep.
@@ -160,7 +160,7 @@ def _differences(given: Mapping[str, Any], begun: Mapping[str, Any]) -> Iterator
 
 
 def _alike(given: list[Any], begun: list[Any]) -> bool:
-    """Whether lists of sections, of losses say, are the same but for what is left out."""
+    """Whether lists of sections, such as losses, agree apart from omitted keys."""
     return len(given) == len(begun) and all(
         value == before
         or (
@@ -172,7 +172,7 @@ def _alike(given: list[Any], begun: list[Any]) -> bool:
 
 
 def check_budgets(overrides: Sequence[str]) -> None:
-    """Make sure that nothing but budgets is changed, where the sweep itself cannot be read.
+    """Check that only budgets change, where the sweep itself cannot be read.
 
     A value that is refused is not shown: it may be a password.
 
@@ -303,7 +303,7 @@ def _read_text(path: Path) -> str:
 
 
 def _read(text: str, origin: str) -> tuple[dict[str, Any], dict[Location, int]]:
-    """The mapping in a text, and the lines of all that is in it."""
+    """The mapping in a text, and the line of each key."""
     tree, lines = _parse(text, origin)
     if not isinstance(tree, dict):
         found = "a list" if isinstance(tree, list) else shortened(tree)

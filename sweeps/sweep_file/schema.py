@@ -200,14 +200,14 @@ class SweepFile(Section):
 
     @property
     def parts(self) -> dict[str, dict[str, Any]]:
-        """The options of all that is read from files, by their keys."""
+        """The options of everything that is read from files, by key."""
         sets = {key: section.options for key, _, section in self.evaluation.sets}
         trained = "model" if self.trainable is None else "trainable"
         return {"dataset": self.dataset.options, trained: self.trained.options, **sets}
 
     @property
     def trained(self) -> ModelSection | TrainableSection:
-        """What trains: the model, or the custom loop."""
+        """The section that trains: the model, or the custom loop."""
         return self.model if self.trainable is None else self.trainable
 
     @property
@@ -223,7 +223,7 @@ class SweepFile(Section):
 
     @property
     def model_label(self) -> str:
-        """What the model is called in MLflow: its name, and by what its encoder was trained."""
+        """The model's label in MLflow: its name, and the loss of its encoder."""
         return self.trained.name + (f"+{self.encoder.loss.name}" if self.encoder else "")
 
     @property

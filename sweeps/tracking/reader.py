@@ -150,7 +150,7 @@ def _deciding_runs(client: Any, sweep: TrackedSweep, experiment: str) -> list[An
 
 
 def _is_written(run: Any) -> bool:
-    """Whether a run has its parameters; one without is being written just now."""
+    """Whether a run has its parameters; one without is still being written."""
     return "loss" in run.data.params
 
 

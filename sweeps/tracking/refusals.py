@@ -1,4 +1,4 @@
-"""Whose fault it is that MLflow does not take something: one run's, or the server's."""
+"""Tells apart errors of MLflow that concern one run, or the server."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from sweeps.tracking.rights import writes_to
 
 
 class RunRefusedError(Exception):
-    """MLflow answers, but does not take one run. The message names the trial and the cause."""
+    """MLflow answers but refuses one run. The message names the trial and the cause."""
 
 
 class RunDeletedError(RunRefusedError):
-    """A run was deleted in MLflow, where it stays until somebody restores it."""
+    """A run was deleted in MLflow, where it can be restored."""
 
 
 @contextmanager
 def blamed(client: Any, experiment: Any, who: str, run_id: str) -> Iterator[None]:
-    """After an error in the block, ask MLflow whether the run is at fault.
+    """Context: after an error, ask MLflow whether it concerns only this run.
 
     Args:
         client: MLflow's.

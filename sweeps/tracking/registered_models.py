@@ -1,4 +1,4 @@
-"""MLflow's registry: the chosen classifier of a dataset under a name and an alias."""
+"""MLflow's registry: the selected classifier of a dataset under a name and an alias."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Registry:
 
 @contextmanager
 def _silenced() -> Iterator[None]:
-    """Nothing of what MLflow says to itself while it saves: of type hints, of pip's version."""
+    """Context without MLflow's messages about type hints and pip's version."""
     log = logging.getLogger("mlflow")
     before = log.level
     log.setLevel(logging.ERROR)

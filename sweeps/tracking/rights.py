@@ -1,4 +1,4 @@
-"""What MLflow does not let its user do, said in words."""
+"""Messages about missing permissions in MLflow."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from contextlib import AbstractContextManager, contextmanager
 
 
 class NoRightError(Exception):
-    """MLflow answers, but its user has not the right; somebody can still give it."""
+    """MLflow answers, but its user lacks a permission."""
 
 
 @contextmanager
 def needs_right(what: str, remedy: str) -> Iterator[None]:
-    """Say what MLflow refuses in the block, where it does so for lack of a right.
+    """Context that turns MLflow's refusals for lack of a permission into a message.
 
     Args:
         what: Is done: "write to the experiment 'digits'".
@@ -41,6 +41,6 @@ def writes_to(experiment: str) -> AbstractContextManager[None]:
 
 
 def _is_denied(error: Exception) -> bool:
-    """Whether a right was missing; for files, requests raises it."""
+    """Whether a permission was missing; for files, requests raises the error."""
     status = getattr(getattr(error, "response", None), "status_code", None)
     return status == 403 or getattr(error, "error_code", None) == "PERMISSION_DENIED"

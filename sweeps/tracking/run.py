@@ -1,4 +1,4 @@
-"""What the run of one trial holds: its tags, parameters and metrics."""
+"""Tags, parameters and metrics of a trial's run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WHOLE = 7  # characters of a number before its point
 
 
 def run_tags(sweep: SweepFile, sweep_id: str, record: TrialRecord, parent: str) -> dict[str, str]:
-    """The tags that a trial's run is made with."""
+    """The initial tags of a trial's run."""
     return {
         "mlflow.parentRunId": parent,
         "mlflow.source.name": "calsweep",
@@ -45,7 +45,7 @@ def run_tags(sweep: SweepFile, sweep_id: str, record: TrialRecord, parent: str) 
 
 
 def end_tags(record: TrialRecord, objective: str) -> dict[str, str]:
-    """The tags that say how a trial ended, and its outcome; none while it runs.
+    """Tags of a trial's state and outcome; none while it runs.
 
     Metrics stand in MLflow's table with all their digits; as words they are rounded to what is
     known, and have their intervals.
@@ -160,7 +160,7 @@ def run_metrics(
 
 
 def sortable(value: Any) -> str:
-    """A number with four significant digits, its point at one place: MLflow sorts them as text."""
+    """A number with four significant digits and an aligned point, because MLflow sorts text."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     if isinstance(value, float) and math.isfinite(value) and value != 0:

@@ -199,5 +199,5 @@ def _verdict_table(comparisons: Sequence[Comparison]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """As it is, also where it has characters that Markdown takes for its own."""
+    """Text with Markdown's characters escaped."""
     return "".join(f"\\{c}" if c in "\\`*_|<>[]" else c for c in " ".join(text.split()))

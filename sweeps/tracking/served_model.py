@@ -1,4 +1,4 @@
-"""The code of a registered model. MLflow copies this file beside it, and needs no calsweep then."""
+"""The code of a registered model. MLflow copies this file, so it needs no calsweep."""
 
 from typing import Any
 

@@ -31,7 +31,7 @@ _WHICH_PAGES = """MLflow opens a run in its pages for language models until you 
 
 
 def serve(storage: str, host: str, port: int) -> None:
-    """Serve the UI until interrupted; where a tracking server does that, print the links to it.
+    """Serve the UI until interrupted; for a tracking server, print the links.
 
     Args:
         storage: The storage folder.
@@ -107,7 +107,7 @@ def _is_up(server: subprocess.Popen[bytes], address: str) -> bool:
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
-    """End the server with all its processes: in order, or by force if that takes too long."""
+    """End the server and all its processes: cleanly, or by force if that takes too long."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if server.poll() is not None:
             return

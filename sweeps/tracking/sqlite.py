@@ -32,7 +32,7 @@ def sqlite_path(uri: str) -> Path | None:
 
 
 def make_database(uri: str) -> None:
-    """Make the SQLite file of MLflow's store if it is not there, whole or not at all.
+    """Make the SQLite file of MLflow's store if it does not exist, whole or not at all.
 
     MLflow's migrations take seconds, and a process that dies in them leaves a file that MLflow
     refuses from then on.

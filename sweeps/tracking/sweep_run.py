@@ -80,7 +80,7 @@ class SweepRun:
         )
 
     def _describe(self, run: Any, identity: Identity | None) -> None:
-        """Parameters, files and data, as far as they are not there yet."""
+        """Write parameters, files and data that are missing."""
         from mlflow.entities import DatasetInput
 
         parameters = sweep_parameters(self._sweep, identity.digest if identity else None)
@@ -104,7 +104,7 @@ class SweepRun:
         log(self._client, self.id, tags={_DESCRIPTION: text})
 
     def machines(self, samples: Sequence[MachineSample]) -> None:
-        """Write how busy the sweep's machines were.
+        """Write the load of the sweep's machines.
 
         Args:
             samples: When, in seconds since the epoch, and what was measured.

@@ -1,4 +1,4 @@
-"""The thread that keeps MLflow in step with a sweep while it runs.
+"""The thread that keeps MLflow up to date while a sweep runs.
 
 A tracking server that goes away loses nothing and stops nothing, and one run that it refuses holds
 up no other.
@@ -78,14 +78,14 @@ class MlflowWriter:
         self._wake.set()
 
     def submit_sample(self, values: Mapping[str, float]) -> None:
-        """How busy the machines are now; where MLflow does not answer for long, it is lost."""
+        """Submit the machines' load; it is dropped if MLflow does not answer for long."""
         with self._lock:
             self._samples = [*self._samples[1 - _MOST_SAMPLES :], (time.time(), values)]
         self._wake.set()
 
     @property
     def behind(self) -> int:
-        """How many trials are not up to date in MLflow, though they may come to be."""
+        """Number of trials that are not up to date in MLflow yet."""
         with self._lock:
             return len(self._pending.keys() | self._unfiled.keys())
 
@@ -210,7 +210,7 @@ class MlflowWriter:
             time.sleep(max(0.0, until - time.monotonic()))
 
     def _end_sweep(self, answer_only: bool = False) -> None:
-        """Write the answer once all is shown, and close the sweep's own run once all is there."""
+        """Write the result once all trials are shown; end the sweep's own run after that."""
         if self._ending is None or self._abandoned:
             return
         try:
@@ -225,7 +225,7 @@ class MlflowWriter:
             self._tell(error)
 
     def _attempt(self, record: TrialRecord, action: Callable[[TrialRecord], None]) -> bool:
-        """Do something to a run, or find that it is its own fault that this cannot be."""
+        """Call a function on a run; records it if MLflow refuses this run."""
         number = record.number
         try:
             action(record)
