@@ -122,7 +122,7 @@ def segmented() -> Dataset:
 
 def cases() -> Iterator[Training | Call]:
     """All that is checked."""
-    digits = load_dataset("digits", seed=0, train_samples=160)
+    digits = load_dataset("digits", seed=0, train_samples=128)
     yield from _trainings(digits)
     yield from _calls(digits)
     yield from _calls_of_metrics()

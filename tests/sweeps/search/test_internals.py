@@ -53,7 +53,7 @@ def test_of_few_trials_all_are_seen() -> None:
     assert suggested[0] == suggested[1]
 
 
-@pytest.mark.parametrize("count", [700, 2000])
+@pytest.mark.parametrize("count", [700, pytest.param(2000, marks=pytest.mark.slow)])
 def test_of_many_trials_tpe_sees_the_same_best(count: int) -> None:
     whole, window = pair(count)
     assert len(shown(window)) <= LATEST + BEST + 1

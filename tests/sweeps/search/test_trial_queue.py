@@ -141,18 +141,16 @@ def test_a_finite_space_is_searched_once_and_then_the_search_ends(tmp_path: Path
 @pytest.mark.parametrize(
     ("sections", "search"),
     [
-        ({}, {}),
-        (TWO_STAGES, {}),
-        (DISCRETE, {}),
-        ({}, {"max_epochs": 30, "objective": ["val_ece", "val_nll"]}),
-        ({}, {"stop_at_noise": True}),
-    ],
-    ids=[
-        "one stage",
-        "two stages",
-        "finite space",
-        "a budget of epochs, two objectives",
-        "until it is at noise",
+        pytest.param({}, {}, id="one stage"),
+        pytest.param(TWO_STAGES, {}, id="two stages", marks=pytest.mark.slow),
+        pytest.param(DISCRETE, {}, id="finite space"),
+        pytest.param(
+            {},
+            {"max_epochs": 30, "objective": ["val_ece", "val_nll"]},
+            id="a budget of epochs, two objectives",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param({}, {"stop_at_noise": True}, id="until it is at noise"),
     ],
 )
 def test_a_crash_at_any_step_changes_nothing(
