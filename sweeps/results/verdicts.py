@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sweeps.formatting import counted
-from sweeps.results.comparison import ENSEMBLE, SCALED, Comparison, deciding
+from sweeps.results.comparison import CALIBRATION_PART, ENSEMBLE, SCALED, Comparison, deciding
 
 
 def comparisons_of(answer: dict[str, Any]) -> list[Comparison]:
@@ -21,6 +21,8 @@ def basis(comparisons: Sequence[Comparison]) -> list[str]:
     if not comparisons:
         return []
     lines = ["A difference below 0 favours the setting above it; + T: after temperature scaling."]
+    if any(each.metric == CALIBRATION_PART for each in comparisons):
+        lines.append("NLL calibration is the part of the NLL that a temperature removes.")
     for each in comparisons:
         lines.append(
             "The networks of the ensemble and its rivals are given: intervals are over samples."

@@ -15,7 +15,7 @@ from trainables.metrics.calibration import (
 )
 from trainables.metrics.debiased import debiased_calibration_error, sweep_calibration_error
 from trainables.metrics.detectable import detectable_difference
-from trainables.metrics.differences import COMPARABLE, Difference, difference
+from trainables.metrics.differences import COMPARABLE, Difference, difference, mean_difference
 from trainables.metrics.evaluation import evaluate
 from trainables.metrics.intervals import interval
 from trainables.metrics.kernel_density import kde_calibration_error
@@ -61,6 +61,7 @@ __all__ = [
     "interval",
     "kde_calibration_error",
     "maximum_calibration_error",
+    "mean_difference",
     "multiclass_auroc",
     "negative_log_likelihood",
     "ood_metrics",

@@ -141,6 +141,56 @@ def difference(
     return Difference(name, value, low, high, _verdict(name, low, high))
 
 
+def mean_difference(
+    name: str,
+    ours: Sequence[Tensor],
+    theirs: Sequence[Tensor],
+    *,
+    confidence: float = 0.95,
+    candidates: int = 1,
+    finalists: int | None = None,
+    fresh_samples: bool = False,
+    others: Sequence[Sequence[Tensor]] = (),
+    same_runs: bool = False,
+    rows_per_sample: int = 1,
+) -> Difference:
+    """`difference` of a metric that is a mean over samples, from its values per sample.
+
+    Args:
+        name: Name of the metric, for the result. Lower is better.
+        ours: Values of each of our runs, (N,) floats each.
+        theirs: Values of each of their runs, on the same samples.
+        confidence: As of `difference`, like all that follow but the last.
+        candidates: From how many settings ours was selected on these samples.
+        finalists: How many of them were trained again.
+        fresh_samples: Whether these samples took no part in the selection.
+        others: Values of runs of further settings.
+        same_runs: Whether `ours` and `theirs` are the same networks in the same order.
+        rows_per_sample: How many consecutive rows are of one sample and not independent.
+
+    Raises:
+        ValueError: If the numbers of rows differ.
+    """
+    groups = [
+        [values.double().cpu().numpy() for values in runs] for runs in (ours, theirs, *others)
+    ]
+    counts = {values.shape for runs in groups for values in runs}
+    if len(counts) > 1:
+        raise ValueError(f"all runs must have values of the same samples, got shapes {counts}")
+    samples = [np.stack(runs).reshape(len(runs), -1, rows_per_sample).mean(2) for runs in groups]
+    means = [runs.mean(axis=1).tolist() for runs in samples]
+    low, high = _of_means(
+        samples[0],
+        samples[1],
+        same_runs,
+        _seed_noise(means, same_runs),
+        Selection(1 - confidence, candidates, finalists or candidates, fresh_samples),
+    )
+    value = fmean(means[0]) - fmean(means[1])
+    verdict: Verdict = "supported" if high < 0 else "worse" if low > 0 else "not supported"
+    return Difference(name, value, low, high, verdict)
+
+
 @dataclass(frozen=True)
 class _Runs:
     """Probabilities (N, K) of all runs by setting, ours and theirs first, and labels (N,)."""
@@ -193,24 +243,13 @@ def _pooled_variance(values: Sequence[Sequence[float]]) -> tuple[float, int]:
 
 
 def _of_means(
-    per_sample: Callable[[Tensor, Tensor], Tensor],
-    runs: _Runs,
-    seeds: _SeedNoise,
-    selection: Selection,
+    ours: Array, theirs: Array, same_runs: bool, seeds: _SeedNoise, selection: Selection
 ) -> tuple[float, float]:
-    """Interval of the mean of paired differences of a loss per sample."""
-    together = runs.decisions * runs.cluster_size
-
-    def losses(group: Sequence[Tensor]) -> Array:
-        """Loss of each run on each sample, (runs, N)."""
-        rows = [per_sample(probs, runs.labels).double().cpu().numpy() for probs in group]
-        return np.asarray(np.stack(rows).reshape(len(rows), -1, together).mean(axis=2))
-
-    ours, theirs = losses(runs.groups[0]), losses(runs.groups[1])
+    """Interval of the mean of paired differences of values per sample, (runs, N) each."""
     paired = ours.mean(axis=0) - theirs.mean(axis=0)
     if len(paired) < 2:
         return -math.inf, math.inf
-    noise = _network_noise([ours - theirs] if runs.same else [ours, theirs])
+    noise = _network_noise([ours - theirs] if same_runs else [ours, theirs])
     spread = float(paired.var(ddof=1))
     sampling = max(spread - noise, _LEAST_SAMPLING * spread) / len(paired)
     half = float(half_width(np.array(sampling), seeds.difference, seeds.freedom, selection))
@@ -358,7 +397,19 @@ _Method = Callable[[_Runs, _SeedNoise, Selection], tuple[float, float]]
 
 
 def _means(per_sample: Callable[[Tensor, Tensor], Tensor]) -> _Method:
-    return lambda *arguments: _of_means(per_sample, *arguments)
+    """The method for a metric that is the mean of a loss per sample."""
+
+    def ends(runs: _Runs, seeds: _SeedNoise, selection: Selection) -> tuple[float, float]:
+        def losses(group: Sequence[Tensor]) -> Array:
+            """Loss of each run on each sample, (runs, N)."""
+            rows = [per_sample(probs, runs.labels).double().cpu().numpy() for probs in group]
+            together = runs.decisions * runs.cluster_size
+            return np.asarray(np.stack(rows).reshape(len(rows), -1, together).mean(axis=2))
+
+        ours, theirs = losses(runs.groups[0]), losses(runs.groups[1])
+        return _of_means(ours, theirs, runs.same, seeds, selection)
+
+    return ends
 
 
 def _binned(binning: Binning) -> _Method:

@@ -69,8 +69,28 @@ def test_a_better_choice_is_supported_against_the_plain_baseline_alone(tmp_path:
     assert line.startswith("No setting is shown to beat cross_entropy + temperature scaling")
 
 
+@pytest.mark.parametrize("objective", ["val_ece", "val_smooth_ece"])
+def test_the_calibration_part_decides_where_ece_cannot(tmp_path: Path, objective: str) -> None:
+    """Its difference is a mean over samples; that of smooth ECE has no interval at all."""
+    records, factors = sweep_of(1.0, 1.2)
+    for record in records:
+        record.outcome["val_smooth_ece"] = record.outcome["val_ece"]
+        record.outcome["temperature"] = 1.2 if record.loss == "cross_entropy" else 1.0
+    place = Folder(str(tmp_path))
+    for number, factor in factors.items():
+        write_predictions(place / str(number), "test", logits_of(factor, samples=1500))
+    found = compare_on_test_split(
+        ranked(records, search={"objective": objective}),
+        lambda number: (place / str(number)).read("predictions_test.parquet"),
+    )
+    verdicts = {(each.metric, each.theirs): each.verdict for each in found}
+    assert verdicts.pop(("nll_calibration", "cross_entropy")) == "supported"
+    assert set(verdicts.values()) == ({"not supported"} if objective == "val_ece" else set())
+    assert "NLL calibration is the part of the NLL that a temperature removes." in basis(found)
+
+
 def test_a_worse_choice_is_reported(tmp_path: Path) -> None:
-    _, scaled = compared(tmp_path, ours=2.0, theirs=1.0)
+    *_, scaled = compared(tmp_path, ours=2.0, theirs=1.0)
     assert scaled.verdict == "worse"
     assert scaled.value > 0
 
@@ -130,7 +150,7 @@ def test_no_run_is_counted_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_the_interval_is_that_of_the_runs_themselves(tmp_path: Path) -> None:
     records, factors = sweep_of(1.0, 2.0)
-    plain, _ = compare(ranked(records), written(tmp_path, factors))
+    plain, *_ = compare(ranked(records), written(tmp_path, factors))
     runs = {n: logits_of(factor)[0].softmax(dim=1) for n, factor in factors.items()}
     _, labels = logits_of(1.0)
     expected = M.difference("ece", [runs[5], runs[6]], [runs[3], runs[4]], labels)
@@ -167,7 +187,7 @@ def test_the_test_split_has_the_first_word(tmp_path: Path) -> None:
     for record in records:
         record.outcome["temperature"] = 2.0 if record.loss == "cross_entropy" else 1.0
     on_test = compare_on_test_split(ranked(records), written_for_test(tmp_path, factors))
-    assert [each.verdict for each in on_test] == ["not supported", "supported"]
+    assert [each.verdict for each in on_test] == ["not supported", "worse", "supported"]
     assert {each.split for each in on_test} == {"test"}
     on_validation = compare(ranked(records), written(tmp_path, factors))
     assert verdict(on_validation) == "not supported"
@@ -185,7 +205,8 @@ def test_losses_are_compared_in_pairs_that_share_the_error(tmp_path: Path) -> No
     for record in records:
         record.outcome["temperature"] = 1.0
     read = written_for_test(tmp_path, {**factors, 8: 2.0, 9: 2.04})
-    (pair,) = compare_losses(ranked(records), read)
+    pair, part = compare_losses(ranked(records), read)
+    assert (part.ours, part.theirs, part.metric) == ("focal", "mbls", "nll_calibration")
     assert (pair.ours, pair.theirs, pair.split) == ("focal", "mbls", "test")
     assert pair.verdict == "supported"
     assert verdict(compare_on_test_split(ranked(records), read)) == "supported"
@@ -195,7 +216,7 @@ def test_losses_are_compared_in_pairs_that_share_the_error(tmp_path: Path) -> No
         record.outcome["temperature"] = 1.0
     read = written_for_test(tmp_path, {**factors, 8: 2.0, 9: 2.04, 11: 2.0, 12: 2.04})
     several = compare_losses(ranked(records), read)
-    assert [(each.ours, each.theirs) for each in several] == [
+    assert [(each.ours, each.theirs) for each in several if each.metric == "ece"] == [
         ("focal", "mbls"),
         ("focal", "brier"),
         ("mbls", "brier"),
@@ -206,8 +227,8 @@ def test_losses_are_compared_in_pairs_that_share_the_error(tmp_path: Path) -> No
 def test_every_sweep_that_the_test_split_judges_widens_the_interval(tmp_path: Path) -> None:
     records, factors = sweep_of(1.0, 1.3)
     read = written_for_test(tmp_path, factors)
-    once, _ = compare_on_test_split(ranked(records), read)
-    often, _ = compare_on_test_split(ranked(records), read, sweeps=20)
+    once, *_ = compare_on_test_split(ranked(records), read)
+    often, *_ = compare_on_test_split(ranked(records), read, sweeps=20)
     assert often.low < once.low
     assert once.high < often.high
     assert "corrected for the 20 sweeps judged by it" in " ".join(basis([often]))

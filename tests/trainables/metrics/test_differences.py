@@ -10,6 +10,8 @@ from scipy import stats
 from torch import Tensor
 
 from trainables import metrics as M
+from trainables.metrics.proper_scores import log_losses_of_logits
+from trainables.posthoc import TemperatureScaling
 
 CLASSES = 5
 
@@ -131,3 +133,60 @@ def test_seeds_are_corrected_for_finalists_and_samples_for_candidates() -> None:
     assert low(alike, finalists=2) < low(alike, finalists=2, fresh_samples=True)
     with pytest.raises(ValueError, match="finalists must be at most candidates = 2, got 3"):
         M.difference("nll", alike[:2], alike[2:], labels, candidates=2, finalists=3)
+
+
+def test_a_difference_of_means_is_that_of_its_values_per_sample() -> None:
+    runs, labels = drawn(0, 600, 1.0, 1.1, 1.4, 1.5, 0.8, 0.9)
+    losses = [-run[torch.arange(600), labels].log() for run in runs]
+    how: dict[str, Any] = {"candidates": 9, "finalists": 2, "confidence": 0.9}
+    expected = M.difference("nll", runs[:2], runs[2:4], labels, others=[runs[4:]], **how)
+    found = M.mean_difference("nll", losses[:2], losses[2:4], others=[losses[4:]], **how)
+    assert found.verdict == expected.verdict
+    assert (found.value, found.low, found.high) == pytest.approx(
+        (expected.value, expected.low, expected.high), abs=1e-9
+    )
+    pixels = M.mean_difference("nll", losses[:2], losses[2:4], rows_per_sample=3, **how)
+    same = M.difference("nll", runs[:2], runs[2:4], labels, cluster_size=3, **how)
+    assert pixels.low == pytest.approx(same.low, abs=1e-9)
+
+
+def test_a_difference_of_means_needs_the_same_samples() -> None:
+    with pytest.raises(ValueError, match="values of the same samples"):
+        M.mean_difference("nll", [torch.zeros(4)], [torch.zeros(5)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("samples", [300, 3000])
+@pytest.mark.parametrize("noise", [0.0, 0.05])
+@pytest.mark.parametrize(("ours", "theirs"), [(1.0, 1.0), (1.0, 1.25), (0.8, 1.25)])
+def test_the_interval_of_the_calibration_part_covers(
+    ours: float, theirs: float, noise: float, samples: int
+) -> None:
+    """On few samples too, and where a share of the labels is wrong. Temperatures are given."""
+    repetitions = 400
+
+    def predictions(seed: int, count: int) -> tuple[list[Tensor], Tensor]:
+        (run,), labels = drawn(seed, count, 1.0)
+        generator = torch.Generator().manual_seed(seed)
+        wrong = torch.rand(count, generator=generator) < noise
+        labels = torch.where(wrong, torch.randint(CLASSES, (count,), generator=generator), labels)
+        own = 0.3 * torch.randn(2, count, CLASSES, generator=generator, dtype=torch.float64)
+        return [f * (run.log() + e) for f, e in zip((ours, theirs), own, strict=True)], labels
+
+    validation = predictions(10_001, samples)
+    temperatures = [TemperatureScaling().fit(z, validation[1]).temperature for z in validation[0]]
+
+    def parts(seed: int, count: int) -> list[Tensor]:
+        logits, labels = predictions(seed, count)
+        return [
+            log_losses_of_logits(z, labels) - log_losses_of_logits(z / t, labels)
+            for z, t in zip(logits, temperatures, strict=True)
+        ]
+
+    expected = float(torch.sub(*parts(10_000, 1_000_000)).mean())
+    covered = 0
+    for seed in range(repetitions):
+        a, b = parts(seed, samples)
+        found = M.mean_difference("nll_calibration", [a], [b])
+        covered += found.low <= expected <= found.high
+    assert covered >= 0.92 * repetitions
