@@ -89,19 +89,21 @@ def print_answer(console: Console, answer: dict[str, Any]) -> None:
 def verdict_table(comparisons: Sequence[Comparison]) -> Table:
     """The verdicts for the terminal, a row each; fits into 80 columns."""
     table = new_table(gap=1)
-    table.add_column("\ncompared", overflow="fold", min_width=24)
+    table.add_column("\ncompared", overflow="fold", min_width=20)
     table.add_column("\nsplit", no_wrap=True)
+    table.add_column("\nmetric", max_width=12)
     table.add_column("difference and\nits 95% interval", no_wrap=True)
     table.add_column("\nverdict", no_wrap=True)
     before = None
     for each in comparisons:
         if each.ours != before:
-            table.add_row(f"{short_name(each.ours)} against", style="bold")
+            table.add_row(f"{short_name(each.ours)} vs", style="bold")
             before = each.ours
         table.add_row(
             f"  {short_name(each.theirs)}",
             {"validation": "val"}.get(each.split, each.split),
-            f"{metric_heading(each.metric)} {each.difference}",
+            metric_heading(each.metric),
+            each.difference,
             each.verdict,
             style={"supported": "green", "worse": "red"}.get(each.verdict),
         )

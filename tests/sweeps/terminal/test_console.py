@@ -47,13 +47,19 @@ def test_tables() -> None:
     assert flat(HOSTILE) in flat(shown(*plan_tables(sweep), width=400))
 
 
-def test_a_verdict_is_one_line_of_80_characters() -> None:
-    names = "label_smoothing", "cross_entropy + temperature scaling", "ece"
-    each = Comparison(*names, -0.0634, -0.1337, -0.0037, "not supported", 2, "test", 4)
-    *_, heading, line = shown(verdict_table([each]), width=80).splitlines()
-    assert heading.split() == ["label_smoothing", "against"]
-    assert line.split()[:5] == ["cross_entropy", "+", "T", "test", "ECE"]
-    assert line.rstrip().endswith("-0.0634 [-0.1337, -0.0037] not supported")
+@pytest.mark.parametrize("metric", ["ece", "adaptive_ece", "nll_calibration"])
+def test_verdicts_fit_into_80_columns(metric: str) -> None:
+    names = "focal_calibration", "cross_entropy + temperature scaling"
+    rest: tuple[Any, ...] = (-0.0634, -0.1337, -0.0037, "not supported", 2, "test", 4)
+    ece, each = (Comparison(*names, name, *rest) for name in ("ece", metric))
+    lines = shown(verdict_table([ece, each]), width=80).splitlines()
+    assert lines[2].split() == ["focal_calibration", "vs"]
+    for line in lines[3:5]:
+        assert line.split()[:4] == ["cross_entropy", "+", "T", "test"]
+        assert line.rstrip().endswith("-0.0634 [-0.1337, -0.0037] not supported")
+    heading = {"ece": "ECE", "adaptive_ece": "adaptive ECE", "nll_calibration": "NLL"}[metric]
+    assert heading in lines[4]
+    assert ("calibration" in "".join(lines[5:])) == (metric == "nll_calibration")
 
 
 @pytest.mark.parametrize("terminal", [False, True])
