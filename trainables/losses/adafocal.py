@@ -1,4 +1,4 @@
-"""Focal losses whose exponent follows the calibration of the validation split."""
+"""Focal losses whose exponents adapt to the calibration on the validation split."""
 
 from typing import ClassVar, Final
 
@@ -16,20 +16,20 @@ _SMALLEST_GAMMA: Final = 0.2
 
 
 class AdaFocal(PerSampleLoss):
-    """AdaFocal: an exponent per confidence bin, raised where validation is overconfident.
+    """AdaFocal: focal loss with one exponent per confidence bin, updated on the validation split.
 
-    After each epoch the bins become the equal-mass bins of the validation confidences, and
-    γ_b ← γ_b·exp(λ(C_b − A_b)) with C_b the mean confidence and A_b the accuracy in bin b (with
-    −λ where γ_b is negative). Where the result is below 0.2 in size, it becomes 0.2 with the other
-    sign; it is kept in [−2, 20]. A negative γ means inverse focal loss with |γ|. γ is 1, and bins
-    have equal width, before the first validation.
+    After each epoch, the bins are set to the equal-mass bins of the validation confidences, and
+    γ_b ← γ_b·exp(λ(C_b − A_b)), with C_b the mean confidence and A_b the accuracy in bin b (−λ if
+    γ_b is negative). A result with |γ_b| < 0.2 is replaced by 0.2 with the opposite sign, and γ_b
+    is clipped to [−2, 20]. A negative γ_b selects inverse focal loss with exponent |γ_b|. Before
+    the first validation, γ_b is 1 and the bins have equal width.
 
-    As in the authors' code, a training sample falls into a bin by its true-class probability,
+    As in the authors' code, the true-class probability of a training sample determines its bin,
     and the least confident validation sample, on the lowest edge, is in no bin.
 
     Args:
         num_classes: Number K of classes.
-        lam: Rate λ of adaptation; 0 keeps γ.
+        lam: Adaptation rate λ; with 0, γ stays 1.
 
     Attributes:
         gamma: Buffer (15,), exponent of each bin.
@@ -57,7 +57,7 @@ class AdaFocal(PerSampleLoss):
 
     @torch.no_grad()
     def on_validation_end(self, val_logits: Tensor, val_targets: Tensor) -> None:
-        """Sets the bins and updates their exponents."""
+        """Updates the bins and their exponents."""
         confidence, predicted = val_logits.softmax(1).max(1)
         edges = _equal_mass_edges(confidence)
         gaps = _calibration_gaps(confidence, predicted == val_targets, edges).to(self.gamma.dtype)
@@ -75,14 +75,14 @@ class AdaFocal(PerSampleLoss):
 
 
 class AdaDualFocal(AdaFocal):
-    """AdaDualFocal: the exponents of :class:`AdaFocal` in the dual focal loss.
+    """AdaDualFocal: dual focal loss with the adaptive exponents of :class:`AdaFocal`.
 
-    The paper names the combination without a formula: γ_b are learnt as in AdaFocal, a negative
-    one means −(1+p_y−p_j)^|γ| log p_y.
+    The paper names this combination without a formula. Here γ_b is updated as in AdaFocal, and a
+    negative γ_b selects −(1+p_y−p_j)^|γ_b| log p_y.
 
     Args:
         num_classes: Number K of classes.
-        lam: Rate λ of adaptation; 0 keeps γ.
+        lam: Adaptation rate λ; with 0, γ stays 1.
     """
 
     source: ClassVar[str] = "Tao et al. 2023, section 5.2"
@@ -98,7 +98,7 @@ class AdaDualFocal(AdaFocal):
 
 
 def _equal_mass_edges(confidence: Tensor) -> Tensor:
-    """Sorted confidences at ranks 0, N/B, 2N/B ..., linearly interpolated, (B + 1,)."""
+    """Edges of equal-mass bins, (B + 1,): sorted confidences at ranks 0, N/B, 2N/B, ..., N."""
     ordered = confidence.sort().values
     last = len(ordered) - 1
     ranks = torch.linspace(
@@ -110,8 +110,8 @@ def _equal_mass_edges(confidence: Tensor) -> Tensor:
 
 
 def _calibration_gaps(confidence: Tensor, correct: Tensor, edges: Tensor) -> Tensor:
-    """Mean confidence − accuracy in each bin (lower, upper], 0 in empty ones, (B,)."""
-    # Masks rather than scatter_add_, whose result varies from run to run on CUDA.
+    """Mean confidence minus accuracy in each bin (lower, upper], (B,); 0 in empty bins."""
+    # Masks instead of scatter_add_, which is nondeterministic on CUDA.
     bins = torch.bucketize(confidence, edges[1:-1]).masked_fill(confidence <= edges[0], -1)
     members = [bins == number for number in range(_NUM_BINS)]
     gaps = confidence - correct.to(confidence.dtype)

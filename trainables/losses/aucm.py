@@ -12,15 +12,18 @@ from trainables.plugins.arguments import Bounds
 def auc_margin(
     scores: Tensor, positive: Tensor, a: Tensor, b: Tensor, alpha: Tensor, margin: float
 ) -> Tensor:
-    """The AUC margin loss of each of C binary problems, (C,).
+    """The AUC margin loss of each of C binary problems.
 
     Args:
         scores: (N, C), in [0, 1].
-        positive: (N, C), 1 for positive and 0 for negative samples, of the scores' dtype.
-        a: (C,), estimate of the positives' mean score.
-        b: (C,), estimate of the negatives' mean score.
+        positive: (N, C), 1 for positive and 0 for negative samples, same dtype as ``scores``.
+        a: (C,), estimated mean score of the positives.
+        b: (C,), estimated mean score of the negatives.
         alpha: (C,), dual variable, >= 0.
-        margin: Wanted distance of the two means.
+        margin: Target difference m between the two means.
+
+    Returns:
+        (C,), the loss of each problem.
     """
     q = positive.mean(0)
     weight = q + positive * (1 - 2 * q)  # 1 − q for positive, q for negative samples
@@ -31,20 +34,20 @@ def auc_margin(
 
 
 class AUCMargin(CalibrationLoss):
-    """AUC min-max margin loss: minimised by model, a and b, maximised by the dual variable.
+    """AUC min-max margin loss, minimised over model, a and b, maximised over the dual variable α.
 
-    On probabilities; for two classes the second is the positive one, for more it is the mean of
-    the problems one against the rest. As the paper and LibAUC's version 1, the share of positives
-    is that of the batch.
+    The scores are the probabilities p. With two classes, the second is the positive class; with
+    more, the loss is the mean over the K one-vs-rest problems. As in the paper and in version 1 of
+    LibAUC, q is the share of positives in the batch.
 
     Args:
         num_classes: Number K of classes.
-        margin: Wanted distance between mean scores.
+        margin: Target difference m between the mean scores of positives and negatives.
 
     Attributes:
-        a: Parameter (K,), or (1,) for two classes: the positives' mean score.
-        b: Likewise, the negatives' mean score.
-        alpha: Likewise, dual variable, kept at or above 0.
+        a: Parameter (K,), or (1,) with two classes: estimated mean score of the positives.
+        b: Parameter of the same shape: estimated mean score of the negatives.
+        alpha: Parameter of the same shape: dual variable α >= 0.
     """
 
     source: ClassVar[str] = "Yuan et al. 2021, eq. 3"
@@ -76,5 +79,5 @@ class AUCMargin(CalibrationLoss):
             self.alpha.clamp_(min=0)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """One group to minimise, one to maximise."""
+        """Two groups: a and b are minimised, α is maximised."""
         return [{"params": [self.a, self.b]}, {"params": [self.alpha], "maximize": True}]

@@ -18,30 +18,34 @@ class CalibrationLoss(nn.Module):
     Hyperparameters are keyword arguments of the subclass's constructor, with defaults. Values and
     gradients are finite for all finite logits, also where a probability is exactly 0 or 1.
 
-    Under ``torch.distributed`` every worker passes its share of the global batch and gets the
-    loss of the global batch, the same number on every worker. The average of the gradients over
-    workers (which ``DistributedDataParallel`` computes) is the gradient of the global loss, even if
-    the shares differ in size. A share must not be empty.
+    Formulas use z for the logits, p = softmax(z) for the probabilities and y for the true class of
+    one of N samples with K classes. The loss of a batch is the mean over its samples.
+
+    Under ``torch.distributed``, every worker passes its share of the global batch, which must not
+    be empty, and gets the loss of the global batch, the same number on every worker. The mean of
+    the gradients over workers, which ``DistributedDataParallel`` computes, is the gradient of the
+    global loss, even if the shares differ in size.
 
     Args:
         num_classes: Number K of classes, at least 2.
 
     Attributes:
         source: Paper and equation.
-        formula: The loss in one line.
-        bounds: The values that each numeric hyperparameter may take.
+        formula: The loss of a sample or a batch, in one line.
+        bounds: Allowed range of each numeric hyperparameter.
         needs_features: Whether :meth:`forward` needs ``features``.
         trains_classifier: Whether the gradient reaches the classifier, not just the encoder.
-        looks_across_batch: Whether a sample's loss depends on the other samples. Workers then
-            exchange their logits and :meth:`compute` sees the global batch.
-        mixes_inputs: Whether it trains on mixtures of two samples.
-        soft_targets: Whether targets may be class probabilities, (N, K); the loss is then the
+        looks_across_batch: Whether the loss of a sample depends on the rest of the batch. Workers
+            then exchange their logits, and :meth:`compute` sees the global batch.
+        mixes_inputs: Whether the loss trains on mixtures of two samples.
+        soft_targets: Whether targets may be class probabilities, (N, K). The loss is then the
             expectation over the label.
-        several_labels: Whether it suits multi-label data, where each label is a decision of its
-            own with the logits 0 and z.
-        each_pixel: Whether it suits segmentation, where each pixel is a sample; its time must then
-            grow at most linearly with the number of samples.
-        views: How many inputs :meth:`prepare_batch` makes of each sample; for the memory estimate.
+        several_labels: Whether the loss supports multi-label data, where each label is a binary
+            problem with the logits 0 and z.
+        each_pixel: Whether the loss supports segmentation, where each pixel is a sample. Its time
+            must then grow at most linearly with the number of samples.
+        views: Number of inputs that :meth:`prepare_batch` makes from each sample; used to estimate
+            memory.
     """
 
     source: ClassVar[str] = ""
@@ -68,16 +72,17 @@ class CalibrationLoss(nn.Module):
         indices: Tensor | None = None,
         features: Tensor | None = None,
     ) -> Tensor:
-        """The loss of a batch, a scalar: the mean over samples.
+        """Returns the loss of a batch, the mean over samples.
 
-        Float16 and bfloat16 are computed in float32, also under autocast; float64 is kept.
+        Float16 and bfloat16 inputs are computed in float32, also under autocast. Float64 inputs
+        are computed in float64.
 
         Args:
             logits: (N, K), floating point, not normalised.
-            targets: (N,) int64 in [0, K); where the loss takes soft targets also (N, K) floating
-                point, each row summing to 1.
-            indices: (N,) int64, number of each sample in the training split. Only losses with a
-                memory per sample read it.
+            targets: (N,) int64 in [0, K). With ``soft_targets`` also (N, K) floating point, each
+                row summing to 1.
+            indices: (N,) int64, position of each sample in the training split. Only losses that
+                keep state per sample read it.
             features: (N, D), floating point, the inputs of the classifier's last layer. Only losses
                 with ``needs_features`` read it.
 
@@ -85,9 +90,9 @@ class CalibrationLoss(nn.Module):
             Scalar of the logits' dtype, but at least float32.
 
         Raises:
-            ValueError: A shape is wrong, a class is out of range (checked on the CPU only), an
-                argument that this loss needs is missing, or :meth:`compute` returned a value that
-                is not a scalar or has no gradient.
+            ValueError: A shape is wrong, a class is out of range (checked on the CPU only), a
+                required argument is missing, or :meth:`compute` returned a value that is not a
+                scalar or has no gradient.
             TypeError: A dtype is wrong, or :meth:`compute` did not return a tensor.
         """
         self._check(logits, targets, indices, features)
@@ -107,7 +112,7 @@ class CalibrationLoss(nn.Module):
     def compute(
         self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
     ) -> Tensor:
-        """The loss of a batch that has been checked and is in float32 or float64."""
+        """Returns the loss of a checked batch in float32 or float64; see :meth:`forward`."""
         raise NotImplementedError(f"{type(self).__name__} has no method compute")
 
     def prepare_batch(
@@ -122,21 +127,21 @@ class CalibrationLoss(nn.Module):
 
         Args:
             inputs: (N, ...), as loaded.
-            targets: (N,) int64, or class probabilities (N, K) where the data have them.
+            targets: (N,) int64, or class probabilities (N, K) if the data have soft labels.
             augment: Random augmentation of a batch; each call draws new random numbers.
-            generator: Source of the loss's random numbers, on the inputs' device.
+            generator: Random generator of the loss, on the inputs' device.
 
         Returns:
-            Inputs (M, ...) for the model and targets of length M for :meth:`forward`, where M is
-            N or, with several views of each sample one after the other, a multiple of it.
+            Inputs (M, ...) for the model and targets of length M for :meth:`forward`. M is N times
+            :attr:`views`; the views are stacked along the first axis, one after the other.
         """
         return augment(inputs), targets
 
     def on_train_begin(self, num_samples: int) -> None:
-        """Called once, before the optimiser is made, with the size of the training split."""
+        """Called once with the size of the training split, before the optimiser is created."""
 
     def on_step_end(self) -> None:
-        """Called after each step of the optimiser."""
+        """Called after each optimiser step."""
 
     def on_epoch_end(self) -> None:
         """Called after each pass over the training split."""
@@ -144,20 +149,20 @@ class CalibrationLoss(nn.Module):
     def on_validation_end(self, val_logits: Tensor, val_targets: Tensor) -> None:
         """Called after each epoch with the logits (M, K) and labels (M,) of the validation split.
 
-        Every worker passes the whole split, so that the state stays the same on all of them.
+        Every worker passes the whole split, so the state is the same on all workers.
         """
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Groups of the loss's own parameters, for the optimiser; by default one group of all."""
+        """Parameter groups of the loss for the optimiser; by default all parameters in one."""
         trainable = [parameter for parameter in self.parameters() if parameter.requires_grad]
         return [{"params": trainable}] if trainable else []
 
     def check(self, name: str, value: float) -> float:
-        """Returns a hyperparameter as a float.
+        """Checks a hyperparameter against :attr:`bounds` and returns it as a float.
 
         Raises:
-            TypeError: It is not a number.
-            ValueError: It is outside :attr:`bounds`.
+            TypeError: The value is not a number.
+            ValueError: The value is outside :attr:`bounds`.
         """
         low, high, open_low = self.bounds[name]
         return check_number(name, value, low, high, open_low=open_low)
@@ -225,7 +230,7 @@ class CalibrationLoss(nn.Module):
                 f"targets must have shape ({count},), one per row of logits, "
                 f"got {tuple(targets.shape)}"
             )
-        # On a GPU this check would wait for the device; there, the lookup itself fails.
+        # On a GPU this check would synchronise; there, the indexing itself fails.
         if targets.device.type == "cpu":
             low, high = (int(bound) for bound in torch.aminmax(targets))
             if low < 0 or high >= self.num_classes:
@@ -245,9 +250,10 @@ class CalibrationLoss(nn.Module):
 
 
 class PerSampleLoss(CalibrationLoss):
-    """The mean of one term per sample; subclasses define :meth:`class_terms`, the formula.
+    """Base class of losses with one independent term per sample.
 
-    With soft targets it is the expectation of that term over the label.
+    Subclasses define the formula in :meth:`class_terms`. The loss is the mean over samples; with
+    soft targets, each term is the expectation over the label.
     """
 
     looks_across_batch: ClassVar[bool] = False
@@ -256,15 +262,15 @@ class PerSampleLoss(CalibrationLoss):
     each_pixel: ClassVar[bool] = True
 
     def class_terms(self, logits: Tensor, classes: Tensor | None) -> Tensor:
-        """The loss of each sample if its label is a given class, differentiable.
+        """Returns the loss of each sample for a given label, differentiable.
 
         Args:
             logits: (N, K), float32 or float64.
-            classes: The class of each sample, (N, 1) int64; None for every class. Pass it to
-                :func:`of_classes`.
+            classes: (N, 1) int64, the label of each sample; None for the loss under each of the K
+                labels. Pass it to :func:`of_classes`.
 
         Returns:
-            (N, 1), or (N, K) for every class.
+            (N, 1), or (N, K) if ``classes`` is None.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method class_terms")
 
@@ -277,5 +283,5 @@ class PerSampleLoss(CalibrationLoss):
 
 
 def of_classes(values: Tensor, classes: Tensor | None) -> Tensor:
-    """The columns (N, 1) of ``values`` (N, K) at ``classes`` (N, 1); all columns for None."""
+    """Selects column ``classes`` (N, 1) of each row of ``values`` (N, K); all columns for None."""
     return values if classes is None else values.gather(1, classes)

@@ -8,12 +8,20 @@ from trainables.losses.base import PerSampleLoss, of_classes
 
 
 def squared_error(probs: Tensor, classes: Tensor | None) -> Tensor:
-    """‖p − onehot(y)‖² = 1 − 2 p_y + Σ_k p_k², arguments as in ``class_terms``."""
+    """‖p − onehot(y)‖² = 1 − 2 p_y + Σ_k p_k² of each sample.
+
+    Args:
+        probs: (N, K), probabilities p.
+        classes: See :meth:`PerSampleLoss.class_terms`.
+
+    Returns:
+        (N, 1), or (N, K) if ``classes`` is None.
+    """
     return 1 - 2 * of_classes(probs, classes) + probs.square().sum(1, keepdim=True)
 
 
 class Brier(PerSampleLoss):
-    """Squared distance of p to the one-hot label, summed over classes.
+    """Brier score: squared error between p and the one-hot label, summed over classes.
 
     Args:
         num_classes: Number K of classes.

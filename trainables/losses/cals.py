@@ -1,4 +1,4 @@
-"""Class adaptive label smoothing: margins on logit distances, with a multiplier per class."""
+"""Class-adaptive label smoothing: margins on logit distances, with one multiplier per class."""
 
 from typing import ClassVar, Final
 
@@ -17,38 +17,40 @@ _HEURISTIC_FACTOR: Final = 1.1
 
 
 def penalty(kind: str, z: Tensor, rho: Tensor, lam: Tensor) -> Tensor:
-    """Penalty-Lagrangian function P(z, ρ, λ) of CALS, appendix A, (N, K).
+    """Penalty-Lagrangian function P(z, ρ, λ) of CALS, appendix A.
 
     Args:
         kind: One of :data:`PENALTIES`.
-        z: (N, K), constraints; violated where positive.
+        z: (N, K), constraints; a positive value is a violation.
         rho: (K,), penalty parameters, positive.
         lam: (K,), multipliers, positive.
+
+    Returns:
+        (N, K), the penalty of each constraint.
     """
     if kind == "phr":
         return (F.relu(torch.addcmul(lam, rho, z)).square() - lam.square()) / (2 * rho)
-    # One of the two is zero, and so is its branch.
+    # Either z <= 0 or z > 0: the terms of the other branch are zero.
     inside, outside = z.clamp(max=0), F.relu(z)
     value = lam * inside / (1 - rho * inside) + lam * outside + lam * rho * outside.square()
     return value + rho.square() * outside.pow(3) / 6 if kind == "p2" else value
 
 
 class AugmentedLagrangian(PerSampleLoss):
-    """CALS-ALM: cross-entropy + penalties whose multipliers follow the validation split.
+    """CALS-ALM: cross-entropy plus a margin penalty, an augmented Lagrangian with K multipliers.
 
-    The penalty is the mean over samples and classes. After each epoch λ_k becomes the mean over
-    validation samples of P′, clipped per sample to [1e-6, 1e6]; then, every ``period`` epochs
-    but never in the first, ρ_k grows where the class's mean constraint is positive and has not
-    fallen below ``improvement`` times that of the epoch before, up to 10.
+    The penalty is the mean over samples and classes. After each epoch, λ_k is set to the mean over
+    validation samples of P′, clipped per sample to [1e-6, 1e6]. Then, every ``period`` epochs but
+    never after the first, ρ_k is multiplied by ``growth``, up to 10, if the mean constraint of
+    class k is positive and exceeds ``improvement`` times its value one epoch earlier.
 
     Args:
         num_classes: Number K of classes.
-        margin: Distance m to the largest logit from which on the constraint is
-            violated.
+        margin: Margin m: the constraint of class k is violated if max_j z_j − z_k > m.
         lam: Initial multiplier λ of each class.
         rho: Initial penalty parameter ρ of each class.
-        growth: Factor γ by which ρ grows.
-        improvement: Factor τ by which a constraint has to fall.
+        growth: Growth factor γ of ρ.
+        improvement: Factor τ by which a violated constraint must shrink per epoch.
         period: Number of epochs between updates of ρ.
         penalty: ``phr``, ``p2`` or ``p3``.
 
@@ -101,7 +103,7 @@ class AugmentedLagrangian(PerSampleLoss):
 
     @torch.no_grad()
     def on_validation_end(self, val_logits: Tensor, val_targets: Tensor) -> None:
-        """Updates λ with the old ρ, then ρ."""
+        """Updates λ with the current ρ, then updates ρ."""
         constraints = self._constraints(val_logits).to(self.rho.dtype)
         constraint = constraints.mean(0)
         with torch.enable_grad():
@@ -122,16 +124,16 @@ class AugmentedLagrangian(PerSampleLoss):
 
 
 class HeuristicMultipliers(PerSampleLoss):
-    """CALS-HR: margin-based label smoothing with a multiplier per class, scaled by a rule.
+    """CALS-HR: margin-based label smoothing with one multiplier per class, set by a heuristic rule.
 
-    The penalty is λ_k · max(0, d_k − m), the mean over samples and classes, as in the authors'
-    code (not divided by the margin). After each epoch from the second on, λ_k is multiplied by 1.1
-    where the class's mean penalty on the validation split rose above 1.1 times the last one,
-    divided by 1.1 where it fell below 1/1.1 of it, and clipped to [1e-6, 1e6].
+    The penalty is the mean over samples and classes of λ_k · max(0, max_j z_j − z_k − m); as in the
+    authors' code, it is not divided by the margin. After each epoch but the first, λ_k is
+    multiplied by 1.1 if the mean validation penalty of class k exceeds 1.1 times its previous
+    value, divided by 1.1 if it falls below 1/1.1 of it, and clipped to [1e-6, 1e6].
 
     Args:
         num_classes: Number K of classes.
-        margin: Distance m to the largest logit from which on a logit is penalised.
+        margin: Margin m: class k is penalised if max_j z_j − z_k > m.
         lam: Initial multiplier λ of each class; 0.1 in the authors' code.
 
     Attributes:
@@ -158,7 +160,7 @@ class HeuristicMultipliers(PerSampleLoss):
 
     @torch.no_grad()
     def on_validation_end(self, val_logits: Tensor, val_targets: Tensor) -> None:
-        """Updates λ."""
+        """Updates λ by the heuristic rule."""
         score = self.lam * excess(val_logits, self.margin).mean(0).to(self.lam.dtype)
         factor = torch.ones_like(score)
         factor[score > _HEURISTIC_FACTOR * self.previous_score] = _HEURISTIC_FACTOR

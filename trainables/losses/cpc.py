@@ -11,22 +11,23 @@ from trainables.losses.base import PerSampleLoss, of_classes
 from trainables.plugins.arguments import Bounds
 
 _MAX_PAIRS: Final = 2**17
-"""Pairs of logits per block, which should fit into the processor's cache."""
+"""Pairs of logits per block, so that a block fits into the CPU cache."""
 
 
 class PairwiseConstraints(PerSampleLoss):
-    """Cross-entropy + binary discrimination + binary exclusion on pairs of logits.
+    """CPC: cross-entropy plus binary discrimination and binary exclusion on pairs of logits.
 
-    Discrimination separates the true class from each wrong one: the mean over wrong classes of
-    −logsigmoid(z_y − z_j). Exclusion keeps wrong classes alike: −½ Σ_{j,k≠y} logsigmoid(z_j − z_k)
-    / ((K−1)(K−2)), a sum that includes j = k, as in the CALS code; it is 0 for two classes.
+    Discrimination separates the true class from each other class: the mean over j ≠ y of
+    −log σ(z_y − z_j). Exclusion keeps the logits of the other classes close to each other:
+    −½ Σ_{j,k≠y} log σ(z_j − z_k) / ((K−1)(K−2)). As in the CALS code, the sum includes j = k. With
+    two classes, exclusion is 0.
 
-    Takes O(N K²) time, and with soft targets as much memory.
+    Takes O(N K²) time, and O(N K²) memory with soft targets.
 
     Args:
         num_classes: Number K of classes.
-        lam_discrimination: Weight λ_d.
-        lam_exclusion: Weight λ_e.
+        lam_discrimination: Weight λ_d of discrimination.
+        lam_exclusion: Weight λ_e of exclusion.
     """
 
     source: ClassVar[str] = "Cheng and Vasconcelos 2022, eq. 11-14"
@@ -44,7 +45,7 @@ class PairwiseConstraints(PerSampleLoss):
 
     def class_terms(self, logits: Tensor, classes: Tensor | None) -> Tensor:
         wrong, z_y = self.num_classes - 1, of_classes(logits, classes).unsqueeze(2)
-        # Sums over all classes include the true one, with −logsigmoid(0) = log 2.
+        # The sums over all classes include the true class, which adds −log σ(0) = log 2.
         above = F.softplus(logits.unsqueeze(1) - z_y).sum(2)
         loss = -of_classes(logits.log_softmax(1), classes)
         loss = loss + self.lam_discrimination / wrong * (above - math.log(2))
@@ -56,12 +57,15 @@ class PairwiseConstraints(PerSampleLoss):
 
 
 def sum_of_pairs(z: Tensor) -> Tensor:
-    """Σ_jk −logsigmoid(z_j − z_k) of each row, (N, K) -> (N, 1)."""
+    """Σ_jk −log σ(z_j − z_k) of each row, (N, K) -> (N, 1)."""
     return _SumOfPairs.apply(z)  # type: ignore[no-any-return]
 
 
 class _SumOfPairs(torch.autograd.Function):
-    """Block by block, with the gradient: autograd would keep N K² numbers, 4 GB for K = 1,000."""
+    """Sums block by block with a hand-written gradient.
+
+    Autograd would store N K² numbers: 4 GB for N = K = 1,000 in float32.
+    """
 
     @staticmethod
     def forward(ctx: Any, z: Tensor) -> Tensor:
@@ -80,6 +84,6 @@ class _SumOfPairs(torch.autograd.Function):
         z: Tensor
         slopes: Tensor
         z, slopes = ctx.saved_tensors
-        if torch.is_grad_enabled():  # a second derivative is expected
+        if torch.is_grad_enabled():  # for second derivatives
             slopes = (2 * torch.sigmoid(z.unsqueeze(2) - z.unsqueeze(1)) - 1).sum(2)
         return slopes * by_sums

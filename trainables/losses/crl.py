@@ -11,22 +11,24 @@ from trainables.plugins.arguments import Bounds
 
 
 class CorrectnessRanking(CalibrationLoss):
-    """Cross-entropy + λ · ranking of confidences by how often samples were right.
+    """CRL: cross-entropy + λ · a ranking loss that orders confidences by past correctness.
 
-    Pairs are neighbours (i, i+1) in the batch, cyclic. κ is the share of past epochs in which a
-    sample was right when it was trained on, 0 in the first epoch (the authors' code subtracts the
-    smallest count of all samples before). Pairs with equal κ add 0 but count in the mean.
+    A pair is a sample and its successor (i, i+1) in the batch, cyclic. c is the confidence max_k
+    p_k. κ is the share of past epochs in which the sample was classified correctly during training,
+    0 in the first epoch; the authors' code first subtracts the smallest count over all samples.
+    Pairs with equal κ add 0 but count in the mean.
 
-    :meth:`forward` needs ``indices`` to know the samples. The memory is sized by
-    :meth:`on_train_begin`, and grows for a larger index.
+    :meth:`forward` needs ``indices`` to identify the samples. :meth:`on_train_begin` allocates the
+    counts, which grow if a larger index occurs.
 
     Args:
         num_classes: Number K of classes.
-        lam: Weight λ.
+        lam: Weight λ of the ranking loss.
 
     Attributes:
-        times_right: Buffer (number of training samples,), in how many epochs each was right.
-        epochs: Buffer (), number of epochs completed.
+        times_right: Buffer (number of training samples,), number of epochs in which each sample
+            was classified correctly.
+        epochs: Buffer (), number of completed epochs.
     """
 
     source: ClassVar[str] = "Moon et al. 2020, eq. 2-3"
@@ -48,7 +50,7 @@ class CorrectnessRanking(CalibrationLoss):
     ) -> Tensor:
         if indices is None:
             raise ValueError("crl needs indices=, (N,) int64: the number of each training sample")
-        # On another device, finding the largest number would wait for it at every step.
+        # On a GPU, reading the largest index would synchronise at every step.
         if indices.device.type == "cpu" or len(self.times_right) == 0:
             self._make_room(indices)
         log_probs = logits.log_softmax(1)
@@ -63,17 +65,17 @@ class CorrectnessRanking(CalibrationLoss):
         return F.nll_loss(log_probs, targets) + self.lam * ranking.mean()
 
     def on_train_begin(self, num_samples: int) -> None:
-        """Sizes the memory."""
+        """Allocates a count for each training sample."""
         if num_samples > len(self.times_right):
             grown = self.times_right.new_zeros(num_samples)
             grown[: len(self.times_right)] = self.times_right
             self.times_right = grown
 
     def on_step_end(self) -> None:
-        """Notes which samples of the batch were right."""
+        """Counts the samples of the batch that were classified correctly."""
         if self._last_batch is not None:
             indices, right = self._last_batch
-            # Sums of ones are exact, so that their order on CUDA does not matter.
+            # Sums of ones are exact, so their order on CUDA does not matter.
             self.times_right.index_add_(0, indices, right.to(self.times_right.dtype))
             self._last_batch = None
 

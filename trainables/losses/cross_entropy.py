@@ -9,7 +9,11 @@ from trainables.plugins.arguments import Bounds
 
 
 class CrossEntropy(PerSampleLoss):
-    """Negative log-likelihood of the true class."""
+    """Cross-entropy: negative log-likelihood of the true class.
+
+    Args:
+        num_classes: Number K of classes.
+    """
 
     source: ClassVar[str] = "the baseline of all papers"
     formula: ClassVar[str] = "−log p_y"
@@ -19,9 +23,10 @@ class CrossEntropy(PerSampleLoss):
 
 
 class LabelSmoothing(PerSampleLoss):
-    """Cross-entropy against the mixture (1−α)·onehot(y) + α/K.
+    """Label smoothing: cross-entropy against the target (1−α)·onehot(y) + α/K.
 
-    As in PyTorch and the CALS code; the MDCA code spreads α over the wrong classes only.
+    PyTorch and the CALS code use the same definition; the MDCA code distributes α over the K−1
+    other classes.
 
     Args:
         num_classes: Number K of classes.

@@ -1,4 +1,4 @@
-"""Dual focal loss: focal loss that also looks at the class just below the true one."""
+"""Dual focal loss."""
 
 from typing import ClassVar
 
@@ -11,14 +11,15 @@ from trainables.plugins.arguments import Bounds
 
 
 class DualFocal(PerSampleLoss):
-    """Dual focal loss; the gradient flows through p_y and p_j.
+    """Dual focal loss: focal loss that also uses p_j, the probability ranked just below p_y.
 
-    p_j is the largest probability strictly below p_y, 0 if there is none; so it is not the
-    runner-up where the prediction is wrong. The mean over samples, where the authors' code sums.
+    p_j is the largest probability strictly below p_y, or 0 if there is none; it equals the second
+    largest probability only if the prediction is correct. The gradient flows through p_y and p_j.
+    The loss is the mean over samples; the authors' code uses the sum.
 
     Args:
         num_classes: Number K of classes.
-        gamma: Exponent γ; 0 is cross-entropy.
+        gamma: Exponent γ; 0 gives cross-entropy.
     """
 
     source: ClassVar[str] = "Tao et al. 2023, eq. 3"
@@ -38,19 +39,22 @@ class DualFocal(PerSampleLoss):
 def next_below(log_probs: Tensor, classes: Tensor | None) -> Tensor:
     """p_j, the largest probability strictly below that of a class; 0 if there is none.
 
-    Logarithms are compared, as the exponential may give equal numbers different last bits.
+    The comparison uses log-probabilities: exp may round equal values to different last bits.
 
     Args:
-        log_probs: (N, K).
-        classes: As in :meth:`PerSampleLoss.class_terms`.
+        log_probs: (N, K), logarithms of the probabilities.
+        classes: See :meth:`PerSampleLoss.class_terms`.
+
+    Returns:
+        (N, 1), or (N, K) if ``classes`` is None.
     """
     with torch.no_grad():
         if classes is not None:
-            # Of the differences below 0 the one nearest to 0 has the least inverse; 1 / 0 is inf.
+            # The negative difference closest to 0 has the smallest reciprocal; 1 / 0 is inf.
             inverse = (log_probs - log_probs.gather(1, classes)).reciprocal()
             least, next_class = inverse.min(1, keepdim=True)
             exists = least < 0
-        else:  # the same for every class in turn, without comparing all pairs
+        else:  # the same for each class, by sorting instead of comparing all pairs
             ascending, order = log_probs.sort(1)
             rank = torch.searchsorted(ascending, log_probs) - 1
             next_class, exists = order.gather(1, rank.clamp_min(0)), rank >= 0

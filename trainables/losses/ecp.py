@@ -9,9 +9,9 @@ from trainables.plugins.arguments import Bounds
 
 
 class ConfidencePenalty(PerSampleLoss):
-    """Cross-entropy − λ · entropy of p.
+    """Explicit confidence penalty: cross-entropy − λ · entropy H(p).
 
-    The entropy is the sum over classes, as in the paper; the CALS code divides it by K.
+    As in the paper, H(p) = −Σ_k p_k log p_k; the CALS code divides it by K.
 
     Args:
         num_classes: Number K of classes.

@@ -1,4 +1,4 @@
-"""The focal family: cross-entropy weighted by a power of the true-class probability."""
+"""Focal losses: cross-entropy weighted by a function of the true-class probability."""
 
 from typing import ClassVar
 
@@ -10,21 +10,21 @@ from trainables.plugins.arguments import Bounds
 
 
 def one_minus_p(log_p: Tensor) -> Tensor:
-    """1 − p, exact where p is near 1, and positive at p = 1.
+    """1 − p from log p, accurate for p near 1, and positive even at p = 1.
 
-    At 0, autograd gives NaN or infinity for the derivative of a power below 1.
+    At exactly 0, autograd returns NaN or infinity for powers with an exponent below 1.
     """
     return (-log_p.expm1()).clamp_min(torch.finfo(log_p.dtype).tiny)
 
 
 class Focal(PerSampleLoss):
-    """Focal loss; the gradient flows through the weight.
+    """Focal loss; the gradient flows through the weight (1−p_y)^γ.
 
-    The mean over samples, where the authors' calibration code sums.
+    The loss is the mean over samples; the authors' calibration code uses the sum.
 
     Args:
         num_classes: Number K of classes.
-        gamma: Exponent γ; 0 is cross-entropy.
+        gamma: Exponent γ; 0 gives cross-entropy.
     """
 
     source: ClassVar[str] = "Lin et al. 2017, eq. 4; Mukhoti et al. 2020, eq. 1"
@@ -41,9 +41,9 @@ class Focal(PerSampleLoss):
 
 
 class FocalSampleDependent(PerSampleLoss):
-    """FLSD-53: focal loss with γ = 5 where p_y < 0.2, else γ = 3.
+    """FLSD-53: focal loss with γ = 5 for p_y < 0.2, and γ = 3 otherwise.
 
-    The gradient flows through the weight and treats γ as constant.
+    The gradient flows through the weight and treats γ as a constant.
 
     Args:
         num_classes: Number K of classes.
@@ -59,14 +59,14 @@ class FocalSampleDependent(PerSampleLoss):
 
 
 class InverseFocal(PerSampleLoss):
-    """Inverse focal loss; the gradient flows through the weight.
+    """Inverse focal loss; the gradient flows through the weight (1+p_y)^γ.
 
-    From γ of about 3.6 on, its gradient changes sign for some p_y: the loss then pushes
-    probabilities of the true class down.
+    For γ above about 3.6, the gradient changes sign for some p_y: there, the loss lowers the
+    probability of the true class.
 
     Args:
         num_classes: Number K of classes.
-        gamma: Exponent γ; 0 is cross-entropy.
+        gamma: Exponent γ; 0 gives cross-entropy.
     """
 
     source: ClassVar[str] = "Wang et al. 2021, eq. 6; Zhou et al. (r-AURC), eq. 3"

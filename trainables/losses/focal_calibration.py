@@ -11,12 +11,12 @@ from trainables.plugins.arguments import Bounds
 
 
 class FocalCalibration(PerSampleLoss):
-    """Focal loss + λ · squared distance of p to the one-hot label, summed over classes.
+    """FCL: focal loss + λ · Brier score, the squared error summed over classes.
 
     Args:
         num_classes: Number K of classes.
         gamma: Exponent γ of the focal loss.
-        lam: Weight λ of the Brier score; 0 is focal loss.
+        lam: Weight λ of the Brier score; 0 gives focal loss.
     """
 
     source: ClassVar[str] = "Liang et al. 2024 (FCL), eq. 10-12"

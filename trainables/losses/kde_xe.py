@@ -1,4 +1,4 @@
-"""Cross-entropy with a kernel estimate of the canonical calibration error."""
+"""Cross-entropy plus a kernel density estimate of the canonical calibration error."""
 
 from typing import ClassVar, Final
 
@@ -11,27 +11,26 @@ from trainables.metrics.kernel_density import most_likely_bandwidth
 from trainables.plugins.arguments import Bounds, check_integer
 
 _WIDTHS: Final = (0.001, 0.5)
-"""Those of the authors; with far smaller ones float32 cannot distinguish the kernels."""
+"""Range of the authors; with much smaller widths, float32 cannot distinguish the kernels."""
 
 
 class KernelCalibration(CalibrationLoss):
-    """Cross-entropy + λ · canonical calibration error by Dirichlet kernel density.
+    """KDE-XE: cross-entropy + λ · canonical calibration error, by Dirichlet kernel density.
 
     E[y | p_i] is estimated from the other samples of the batch, weighted by a Dirichlet kernel
-    around each, in logarithms; the error is Σ_k |E[y_k | p_i] − p_ik|^p without a root. Any number
-    of classes works, also with classes that are absent from the batch. A single sample has no
-    others, and no penalty.
+    centred at each of them. The error is Σ_k |E[y_k | p_i] − p_ik|^p, without a root. Classes may
+    be absent from the batch. A batch of one sample has no penalty.
 
     Args:
         num_classes: Number K of classes.
         lam: Weight λ; r-AURC uses 0.3 on CIFAR-10 and 0.5 on CIFAR-100.
-        bandwidth: Width h of the kernel. Or ``likelihood``: after each epoch the one with the
-            largest leave-one-out likelihood of the validation predictions, clipped to
-            [0.001, 0.5]; before the first validation 0.02.
+        bandwidth: Bandwidth h of the kernel, or ``likelihood``: it starts at 0.02, and after each
+            epoch it maximises the leave-one-out likelihood of the validation predictions, clipped
+            to [0.001, 0.5].
         p: Exponent of the error, 1 or 2.
 
     Attributes:
-        width: Buffer (), the width of the kernel.
+        width: Buffer (), the current bandwidth.
     """
 
     source: ClassVar[str] = "Popordanoska et al. 2022, eq. 9-10"
@@ -67,7 +66,7 @@ class KernelCalibration(CalibrationLoss):
             return cross_entropy
         probs = log_probs.exp()
         centres = probs / self.width
-        # log Dir(p_i; p_j/h + 1), without the Γ function of the sum, which is the same for all j.
+        # log Dir(p_i; p_j/h + 1), without Γ(Σ_k ...), which is the same for all j.
         log_kernel = log_probs @ centres.T - torch.lgamma(centres + 1).sum(1)
         itself = torch.eye(len(logits), dtype=torch.bool, device=logits.device)
         weights = log_kernel.masked_fill(itself, -torch.inf).softmax(1)
@@ -82,14 +81,14 @@ class KernelCalibration(CalibrationLoss):
 
     @torch.no_grad()
     def on_validation_end(self, val_logits: Tensor, val_targets: Tensor) -> None:
-        """Chooses the bandwidth, unless it is given."""
+        """Selects the bandwidth if ``bandwidth`` is ``likelihood``."""
         if self.adapts and len(val_logits) > 1:
             self.width.fill_(most_likely_bandwidth(val_logits.double().softmax(1)))
             self.width.clamp_(*_WIDTHS)
 
 
 def _sum_by_class(weights: Tensor, targets: Tensor, num_classes: int) -> Tensor:
-    """Σ_j w_ij 1[y_j=k], (N, K), of weights (N, N)."""
-    if weights.is_cuda:  # there the result of index_add varies from run to run
+    """Σ_j w_ij 1[y_j=k], (N, K), for weights w (N, N)."""
+    if weights.is_cuda:  # index_add is nondeterministic on CUDA
         return weights @ F.one_hot(targets, num_classes).to(weights.dtype)
     return weights.new_zeros(len(weights), num_classes).index_add(1, targets, weights)

@@ -12,7 +12,7 @@ _EPSILON: Final = 1e-7
 
 
 class LogitNorm(PerSampleLoss):
-    """Cross-entropy of logits of unit length, divided by a temperature.
+    """LogitNorm: cross-entropy of logits normalised to unit length and divided by a temperature.
 
     Args:
         num_classes: Number K of classes.

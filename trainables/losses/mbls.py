@@ -10,14 +10,14 @@ from trainables.plugins.arguments import Bounds
 
 
 class MarginLabelSmoothing(PerSampleLoss):
-    """Cross-entropy + λ · excess of logit distances over a margin.
+    """MbLS: cross-entropy + λ · excess of the logit distances over a margin.
 
     The penalty is the mean over samples and classes.
 
     Args:
         num_classes: Number K of classes.
-        margin: Distance m to the largest logit from which on a logit is penalised.
-        lam: Weight λ.
+        margin: Margin m: class k is penalised if max_j z_j − z_k > m.
+        lam: Weight λ of the penalty.
     """
 
     source: ClassVar[str] = "Liu et al. 2022; Liu et al. 2023 (CALS), eq. 3"

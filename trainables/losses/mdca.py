@@ -10,14 +10,14 @@ from trainables.plugins.arguments import Bounds
 
 
 class ClasswiseDifference(CalibrationLoss):
-    """Focal loss + β · mean over classes of |mean p_k − share of class k| in the batch.
+    """MDCA: focal loss + β · mean over classes of |mean p_k − share of class k| in the batch.
 
-    All K classes count, also those absent from the batch.
+    The mean includes classes that are absent from the batch.
 
     Args:
         num_classes: Number K of classes.
-        gamma: Exponent γ of the focal loss; 0 is cross-entropy.
-        beta: Weight β.
+        gamma: Exponent γ of the focal loss; 0 gives cross-entropy.
+        beta: Weight β of the class-wise difference.
     """
 
     source: ClassVar[str] = "Hebbalaguppe et al. 2022, eq. 4-5"
@@ -35,7 +35,7 @@ class ClasswiseDifference(CalibrationLoss):
         log_probs = logits.log_softmax(1)
         log_p = log_probs.gather(1, targets.unsqueeze(1))
         focal = -(one_minus_p(log_p) ** self.gamma) * log_p
-        # Sums of ones are exact, so that their order on CUDA does not matter.
+        # Sums of ones are exact, so their order on CUDA does not matter.
         counts = logits.new_zeros(self.num_classes)
         counts.index_add_(0, targets, logits.new_ones(len(targets)))
         return (

@@ -13,13 +13,14 @@ from trainables.plugins.arguments import Bounds
 
 
 class Mixup(CrossEntropy):
-    """Cross-entropy on convex mixtures of inputs and labels.
+    """Mixup: cross-entropy on convex combinations of inputs and labels.
 
-    Each augmented batch is mixed with a permutation of itself, with one weight from Beta(α, α).
+    Each augmented batch is combined with a permutation of itself, with one weight w ~ Beta(α, α)
+    per batch.
 
     Args:
         num_classes: Number K of classes.
-        alpha: Parameter α of the Beta distribution; the smaller, the less is mixed.
+        alpha: Parameter α of the Beta distribution; smaller values mix less.
     """
 
     source: ClassVar[str] = "Zhang et al. 2018, eq. 1; Thulasidasan et al. 2019, section 2"
@@ -41,13 +42,13 @@ class Mixup(CrossEntropy):
         augment: Callable[[Tensor], Tensor],
         generator: torch.Generator,
     ) -> tuple[Tensor, Tensor]:
-        """Mixes a batch.
+        """Augments a batch and mixes it with a permutation of itself.
 
         Returns:
-            Inputs of the shape given and targets (N, K), of the inputs' dtype.
+            Inputs of unchanged shape, and targets (N, K) of the inputs' dtype.
 
         Raises:
-            TypeError: Inputs are not floating point, so that they cannot be mixed.
+            TypeError: The inputs are not floating point.
         """
         inputs = augment(inputs)
         if not inputs.is_floating_point():
@@ -61,6 +62,6 @@ class Mixup(CrossEntropy):
 
 
 def _sample_beta(alpha: float, generator: torch.Generator) -> float:
-    """One number from Beta(α, α); NumPy's, as ``torch.distributions`` takes no generator."""
+    """A sample from Beta(α, α), by NumPy: ``torch.distributions`` accepts no generator."""
     seed = torch.randint(2**62, (), generator=generator, device=generator.device)
     return float(np.random.default_rng(int(seed)).beta(alpha, alpha))

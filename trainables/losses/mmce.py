@@ -12,14 +12,15 @@ _KERNEL_WIDTH: Final = 0.4
 
 
 class MaximumMeanCalibration(CalibrationLoss):
-    """Cross-entropy + λ · MMCE of the batch.
+    """Cross-entropy + λ · maximum mean calibration error (MMCE) of the batch.
 
-    As the authors' code: all pairs including i = j, no square root. Gradients flow through
-    confidences, in kernel and residual; correctness r is a constant. Takes O(n²) memory and time.
+    c is the confidence max_k p_k, and r is 1 if the prediction is correct, else 0. As in the
+    authors' code, the sum includes i = j, and there is no square root. Gradients flow through c in
+    the kernel and in c − r. Takes O(N²) time and memory.
 
     Args:
         num_classes: Number K of classes.
-        lam: Weight λ.
+        lam: Weight λ of the MMCE.
     """
 
     source: ClassVar[str] = "Kumar et al. 2018, eq. 3"

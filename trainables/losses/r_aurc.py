@@ -12,17 +12,17 @@ CONFIDENCES: Final = ("max_probability", "margin", "negative_entropy")
 
 
 class RegularizedAURC(CalibrationLoss):
-    """Cross-entropy mixed with a differentiable area under the risk-coverage curve.
+    """r-AURC: cross-entropy mixed with a differentiable area under the risk–coverage curve.
 
-    r̂ is the soft rank of the confidence in the batch at hand, 1 the least confident, and n the
-    size of that batch (the authors' code uses the configured size, and takes the softmax of a
-    softmax for the confidence). Gradients flow through the ranks.
+    r̂_i is the soft rank of the confidence of sample i in the batch (1 is the least confident), and
+    n is the size of the batch. The authors' code uses the configured batch size for n, and the
+    softmax of a softmax for the confidence. Gradients flow through the ranks.
 
     Args:
         num_classes: Number K of classes.
-        lam: Weight λ of the ranked part; 0 is cross-entropy.
-        epsilon: Strength ε of the soft rank's regularisation; the paper has 0.05 for CIFAR-10 and
-            0.01 for 100 and more classes.
+        lam: Weight λ of the AURC term; 0 gives cross-entropy.
+        epsilon: Regularisation strength ε of the soft rank; the paper uses 0.05 for CIFAR-10 and
+            0.01 for 100 or more classes.
         confidence: ``max_probability``, ``margin`` or ``negative_entropy``.
     """
 
@@ -51,7 +51,7 @@ class RegularizedAURC(CalibrationLoss):
         return (weights * -log_probs.gather(1, targets.unsqueeze(1)).squeeze(1)).mean()
 
     def _scores(self, log_probs: Tensor) -> Tensor:
-        """The confidence in each sample, (N,)."""
+        """The confidence of each sample, (N,)."""
         probs = log_probs.exp()
         if self.confidence == "negative_entropy":
             return (probs * log_probs).sum(1)

@@ -1,4 +1,4 @@
-"""Losses by name: built-in, from installed packages, and your own by dotted path."""
+"""Finds losses by name: built-in, from installed packages, or your own by dotted path."""
 
 import inspect
 from types import UnionType
@@ -44,22 +44,27 @@ CATALOGUE: Final = Catalogue(
 
 
 def available_losses() -> tuple[str, ...]:
-    """The names that :func:`make_loss` accepts besides dotted paths, sorted."""
+    """The names of built-in losses and those of installed packages, sorted."""
     return CATALOGUE.names()
 
 
 def make_loss(name: str, num_classes: int, **hyperparameters: Any) -> CalibrationLoss:
-    """Builds a loss.
+    """Creates a loss by name.
 
     Args:
         name: One of :func:`available_losses`, or ``package.module:Class`` (see
             :func:`loss_class`).
         num_classes: Number K of classes, at least 2.
-        **hyperparameters: Those of :func:`hyperparameters`; others keep their defaults.
+        **hyperparameters: Values for the hyperparameters that :func:`hyperparameters` lists. The
+            rest keep their defaults.
+
+    Returns:
+        A module, called as ``loss(logits, targets)``; see :meth:`CalibrationLoss.forward` for
+        shapes and dtypes.
 
     Raises:
         ValueError: The name or a hyperparameter is unknown, or a value is not allowed.
-        TypeError: A value is of the wrong type.
+        TypeError: A value has the wrong type.
     """
     kind = loss_class(name)
     known = _options(kind)
@@ -75,13 +80,13 @@ def make_loss(name: str, num_classes: int, **hyperparameters: Any) -> Calibratio
             return kind(num_classes, **hyperparameters)
         own = {"num_classes": num_classes} if _takes_num_classes(kind) else {}
         return ModuleLoss(num_classes, kind(**own, **hyperparameters))
-    except Exception as error:  # somebody's own constructor may fail in any way
+    except Exception as error:  # a user's constructor may raise anything
         kind_of_error = TypeError if isinstance(error, TypeError) else ValueError
         raise kind_of_error(f"loss {name!r}: {describe_error(error)}") from error
 
 
 def hyperparameters(name: str) -> dict[str, Any]:
-    """The hyperparameters of a loss with their defaults, as its constructor gives them.
+    """The hyperparameters of a loss and their defaults, from the signature of its constructor.
 
     Raises:
         ValueError: The name is unknown.
@@ -90,7 +95,7 @@ def hyperparameters(name: str) -> dict[str, Any]:
 
 
 def integer_hyperparameters(name: str) -> frozenset[str]:
-    """The hyperparameters that the loss's constructor is annotated to take as integers.
+    """The hyperparameters that the constructor of the loss annotates as integers.
 
     Raises:
         ValueError: The name is unknown.
@@ -101,15 +106,15 @@ def integer_hyperparameters(name: str) -> frozenset[str]:
 
 
 def loss_class(name: str) -> type[nn.Module]:
-    """The class behind a name.
+    """The class of a loss.
 
-    A dotted path ``package.module:Class`` may lead to a subclass of :class:`CalibrationLoss`, or
-    to any ``nn.Module`` class that is called as ``module(logits, targets)`` and returns the mean
-    over samples, such as ``torch.nn:MultiMarginLoss``; one whose constructor takes
-    ``num_classes`` is given it.
+    A dotted path ``package.module:Class`` names a subclass of :class:`CalibrationLoss`, or any
+    ``nn.Module`` class that is called as ``module(logits, targets)`` and returns the mean over
+    samples, such as ``torch.nn:MultiMarginLoss``. If its constructor has a parameter
+    ``num_classes``, :func:`make_loss` passes it.
 
     Raises:
-        ValueError: The name is unknown, or what it leads to cannot be imported or is no loss.
+        ValueError: The name is unknown, the import fails, or the object is not a loss class.
     """
     found = CATALOGUE.find(name)
     if not (inspect.isclass(found) and issubclass(found, nn.Module)):
@@ -118,11 +123,11 @@ def loss_class(name: str) -> type[nn.Module]:
 
 
 class ModuleLoss(CalibrationLoss):
-    """Carries a plain module, called as ``module(logits, targets)``; it sees the global batch.
+    """Adapter for a plain module, called as ``module(logits, targets)`` with the global batch.
 
     Args:
         num_classes: Number K of classes.
-        module: Returns the mean over samples.
+        module: A module that returns the mean loss over samples, a scalar.
     """
 
     source = "the user's own"
@@ -140,7 +145,7 @@ class ModuleLoss(CalibrationLoss):
 
 
 def _is_integer(hint: Any) -> bool:
-    """Whether a type is ``int``, also as ``Annotated[int, ...]`` or ``int | None``."""
+    """Whether a type hint is ``int``, ``Annotated[int, ...]`` or ``int | None``."""
     if get_origin(hint) in (Annotated, Union, UnionType):
         kinds = [kind for kind in get_args(hint) if isinstance(kind, type)]
         return int in kinds and float not in kinds

@@ -1,4 +1,4 @@
-"""Differentiable ranks."""
+"""Differentiable ranks (Blondel et al. 2020)."""
 
 import numpy as np
 import torch
@@ -7,25 +7,25 @@ from torch import Tensor
 
 
 def soft_rank(scores: Tensor, epsilon: float) -> Tensor:
-    """Ranks of scores, ascending from 1, made differentiable by quadratic regularisation.
+    """Ascending ranks of scores, 1 the lowest, made differentiable by quadratic regularisation.
 
-    The projection of scores/ε onto the permutahedron of (1, ..., n), Blondel et al. 2020, eq. 6:
-    the smaller ε, the nearer to the ranks; scores closer than ε move together, ties share their
-    mean rank. Ranks lie in [1, n] and sum to n(n+1)/2.
+    The soft ranks are the projection of scores/ε onto the permutahedron of (1, ..., n), Blondel et
+    al. 2020, eq. 6. They approach the ranks as ε → 0, lie in [1, n] and sum to n(n+1)/2. Ties share
+    their mean rank.
 
-    Takes O(n log n) time, on the CPU whatever the device of ``scores``: n numbers are copied there
-    and back. There the sums have a fixed order, so that a repeated step gives the same result.
+    Takes O(n log n) time and always runs on the CPU, where the order of summation is fixed and the
+    result is therefore deterministic.
 
     Args:
-        scores: (n,), float32 or float64.
-        epsilon: Strength ε > 0 of the regularisation.
+        scores: (n,), float32 or float64, on any device.
+        epsilon: Regularisation strength ε > 0.
 
     Returns:
-        The ranks (n,), of the device and dtype of ``scores``.
+        (n,), the soft ranks, on the device and in the dtype of ``scores``.
     """
-    # With x the scores/ε in descending order, the ranks are x − fit, where fit is the decreasing
-    # least-squares fit to x − (n, ..., 1): the mean of each block of the fit. Between the changes
-    # of blocks that is linear. In float64, as sums over the batch need more digits.
+    # Let x be scores/ε in descending order. The ranks are x − fit, where fit is the decreasing
+    # least-squares fit to x − (n, ..., 1): constant on blocks, with the mean of each block. For
+    # fixed blocks, this is linear in x. Float64, because sums over the batch lose digits.
     x, order = (scores.cpu().double() / epsilon).sort(descending=True)
     residual = x - torch.arange(len(x), 0, -1)
     blocks = isotonic_regression(residual.detach().numpy(), increasing=False).blocks

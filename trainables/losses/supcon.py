@@ -1,4 +1,4 @@
-"""Supervised contrastive loss: trains the encoder, the first stage of RefCal."""
+"""Supervised contrastive loss, the first stage of RefCal."""
 
 from collections.abc import Callable
 from typing import ClassVar, Final
@@ -14,20 +14,20 @@ _TEMPERATURES: Final = Bounds(1e-4, 100)
 
 
 class SupervisedContrastive(CalibrationLoss):
-    """Draws features of a class together and apart from all others; the classifier is not trained.
+    """SupCon: attracts features of the same class and repels all others; trains the encoder only.
 
-    Features are scaled to unit length here. Each sample is compared with all others of the batch,
-    which holds two augmented views of each image; positives are those of its class. A sample
-    without positives adds 0 but counts in the mean.
+    f are the features, normalised to unit length by this loss. The batch holds two augmented views
+    of each input. P(i) are the other samples of the same class as i. A sample without positives
+    adds 0 but counts in the mean.
 
-    The authors' code multiplies by temperature / 0.07, which the papers do not have and which
-    acts on the learning rate.
+    The authors' code multiplies the loss by τ / 0.07, which is in neither paper and acts like a
+    change of the learning rate.
 
     Args:
         num_classes: Number K of classes.
         temperature: Temperature τ.
-        base_temperature: If given, the loss is multiplied by τ / base_temperature; 0.07 gives the
-            authors' code.
+        base_temperature: If given, multiplies the loss by τ / base_temperature; 0.07 reproduces
+            the authors' code.
     """
 
     source: ClassVar[str] = "Khosla et al. 2020, eq. 2; RefCal, eq. 4"
@@ -55,7 +55,7 @@ class SupervisedContrastive(CalibrationLoss):
         assert features is not None  # checked by forward
         directions = F.normalize(features, dim=1)
         similarity = directions @ directions.T / self.temperature
-        # A finite mask: a batch of one sample has no others, and gives 0 rather than NaN.
+        # The mask is finite, so a batch of one sample gives 0 instead of NaN.
         log_shares = similarity.fill_diagonal_(torch.finfo(features.dtype).min).log_softmax(1)
         positive = (targets.unsqueeze(1) == targets).to(features.dtype).fill_diagonal_(0)
         total = (positive * log_shares).sum(1)
@@ -69,5 +69,5 @@ class SupervisedContrastive(CalibrationLoss):
         augment: Callable[[Tensor], Tensor],
         generator: torch.Generator,
     ) -> tuple[Tensor, Tensor]:
-        """Two augmented views of each input, (2N, ...), and the labels twice, (2N,)."""
+        """Returns two augmented views of each input, (2N, ...), and repeated labels, (2N,)."""
         return torch.cat([augment(inputs), augment(inputs)]), targets.repeat(2)
