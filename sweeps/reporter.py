@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Protocol
+from typing import Final, Protocol
 
 logger = logging.getLogger("calsweep")
 
@@ -35,3 +35,6 @@ class LogReporter:
     def fault(self, message: str) -> None:
         """See :class:`Reporter`."""
         logger.error("%s", message)
+
+
+LOG: Final[Reporter] = LogReporter()

@@ -63,6 +63,7 @@ from trainables.contract.config import trial_setting
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from trainables.contract.config import EncoderSetup
     from trainables.data.core.base import Data
 
 P = ParamSpec("P")
@@ -203,7 +204,7 @@ def _run(
     with (
         Progress(console) as progress,
         _terminated_as_interrupted() as interrupt,
-        store.locked(progress.stage, interrupt),  # before all else: two may start at once
+        store.locked(progress, interrupt),  # before all else: two may start at once
     ):
         if new:
             store.check_free()
@@ -214,7 +215,7 @@ def _run(
             loading = aside.submit(_fitted_data, sweep)
             identifying = aside.submit(lambda: identify(*loading.result()))
             with (
-                connection.connected(address, progress.stage),
+                connection.connected(address, progress),
                 # Once more: Ray has put a handler of its own first, which aborts after 3 seconds.
                 _terminated_as_interrupted(),
             ):
@@ -249,30 +250,21 @@ def _carry_out(
     on_answer: OnAnswer,
     log: Path,
 ) -> SweepResult:
-    mirror = store.patiently(partial(Mirror, sweep, store), progress.fault)
-    writer = MlflowWriter(mirror, progress.notice)
-    records = store.patiently(partial(_load_records, sweep, store, progress), progress.fault)
-    blocks = store.patiently(partial(BlockWriter, store.folder, records), progress.fault)
-    encoder = store.patiently(partial(encoder_setup, sweep, store, dataset), progress.fault)
-    past = Past(
-        records,
-        store.patiently(store.load_earlier, progress.fault),
-        store.patiently(partial(trained_encoders, sweep, encoder), progress.fault),
-        store.patiently(partial(read_recorded, store.folder), progress.fault),
-    )
+    mirror, blocks, encoder, past = store.patiently(_read_store, sweep, store, dataset, progress)
+    writer = MlflowWriter(mirror, progress)
     queue = TrialQueue(
         sweep,
-        partial(store.save_patiently, on_fault=progress.fault),
+        store.save,
         dataset.num_classes,
         past,
         listeners=(
             blocks.take,
             writer.submit,
             progress.tick,
-            Rehearsal(sweep, dataset, progress.notice, connection.all_nodes).take,
+            Rehearsal(sweep, dataset, progress, connection.all_nodes).take,
         ),
     )
-    for record in records:
+    for record in past.records:
         writer.submit(record)
     progress.stage("Starting the first trials")
     progress.follow(queue)
@@ -293,7 +285,7 @@ def _carry_out(
     references = _references(sweep, dataset, progress)
     ending = _ending(queue, store, progress, references)
     if not queue.cut_short:
-        store.save_answer(ending.answer, progress.fault)
+        store.save_answer(ending.answer)
         keep_mistakes(store, ending.ranking, dataset)
     failed = ending.status == "FAILED"
     if not failed:
@@ -309,6 +301,25 @@ def _carry_out(
         _register(store, sweep, ending.ranking, dataset, writer.fault, progress)
     uri = tracking_uri(store.storage, sweep)
     return SweepResult(queue.records, ending.answer, unsynced, writer.fault, uri)
+
+
+def _read_store(
+    sweep: SweepFile, store: SweepStore, dataset: Data, progress: Progress
+) -> tuple[Mirror, BlockWriter, EncoderSetup | None, Past]:
+    """What the store has of a sweep before its trials run; empty of a new one."""
+    damaged: list[str] = []
+    records = [_with_history(sweep, store, each) for each in store.load_records(damaged.append)]
+    encoder = encoder_setup(sweep, store, dataset)
+    past = Past(
+        records,
+        store.load_earlier(),
+        trained_encoders(sweep, encoder),
+        read_recorded(store.folder),
+    )
+    found = Mirror(sweep, store), BlockWriter(store.folder, records), encoder, past
+    for message in damaged:
+        progress.notice(message)
+    return found
 
 
 def _write_the_rest(
@@ -341,7 +352,7 @@ def _machines_watched(
         return nullcontext()
     from sweeps.cluster.machines import watched
 
-    return watched(writer.submit_sample, progress.notice)
+    return watched(writer.submit_sample, progress)
 
 
 def _register(
@@ -400,7 +411,7 @@ def _ending(
 ) -> Ending:
     progress.stage("Comparing the selected setting with cross-entropy")
     ranking = Ranking(queue.records, rule_of(queue.sweep))
-    judgement = _judge(ranking, store, progress, queue.sweep.selection.per_loss)
+    judgement = _judge(ranking, store, queue.sweep.selection.per_loss)
     worse = reference_warnings(ranking, references)
     judgement = replace(judgement, references=references, warnings=(*judgement.warnings, *worse))
     found = answer(ranking, queue.sweep, judgement)
@@ -449,17 +460,18 @@ def _on_noise(queue: TrialQueue) -> str:
     )
 
 
-def _judge(ranking: Ranking, store: SweepStore, progress: Progress, in_pairs: bool) -> Judgement:
+def _judge(ranking: Ranking, store: SweepStore, in_pairs: bool) -> Judgement:
     """Judge the selected setting by the trials' predictions, where these can be read."""
 
     def read(split: str, number: int) -> bytes:
         folder, name = store.trial_folder(number), f"predictions_{split}.parquet"
-        if not store.patiently(partial(folder.exists, name), progress.fault):
+        data = store.patiently(folder.read_if_exists, name)
+        if data is None:
             raise FileNotFoundError(f"{folder.uri}/{name} is not there")
-        return store.patiently(partial(folder.read, name), progress.fault)
+        return data
 
-    sweeps = store.patiently(partial(sweeps_on_test_split, store), progress.fault)
-    earlier = store.patiently(partial(read_earlier_candidates, store.folder), progress.fault)
+    sweeps = store.patiently(sweeps_on_test_split, store)
+    earlier = store.patiently(read_earlier_candidates, store.folder)
     validation, test = partial(read, "validation"), partial(read, "test")
     pairs = _as_far_as_readable(compare_losses, ranking, test, sweeps) if in_pairs else []
     return Judgement(
@@ -510,15 +522,6 @@ def _fitted_data(sweep: SweepFile) -> tuple[SweepFile, Data]:
         return sweep, OwnData(sweep.dataset.label, **sweep.dataset.options)
     dataset = load_data(sweep)
     return fit_to_data(sweep, dataset), dataset
-
-
-def _load_records(sweep: SweepFile, store: SweepStore, progress: Progress) -> list[TrialRecord]:
-    damaged: list[str] = []
-    records = store.load_records(damaged.append)
-    found = [_with_history(sweep, store, record) for record in records]
-    for message in damaged:
-        progress.notice(message)
-    return found
 
 
 def _with_history(sweep: SweepFile, store: SweepStore, record: TrialRecord) -> TrialRecord:

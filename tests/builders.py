@@ -135,7 +135,7 @@ def shown(*renderables: Any, width: int = 100) -> str:
 
 
 class Noted(LogReporter):
-    """Keeps the notices."""
+    """Keeps what is shown."""
 
     def __init__(self, said: list[str]) -> None:
-        self.notice = said.append
+        self.stage = self.notice = self.fault = said.append

@@ -16,7 +16,7 @@ from ray.tune.experiment import Trial
 from sweeps.cluster.internals import others_took_the_memory
 from sweeps.cluster.shared import SharedWithTune
 from sweeps.cluster.silence import Silence
-from sweeps.reporter import LogReporter, Reporter
+from sweeps.reporter import LOG, Reporter
 from sweeps.search.trial_queue import TrialQueue
 from trainables.contract.report import Failed, OutOfMemory, Progressed, Waiting, from_tune
 
@@ -47,14 +47,14 @@ class QueueCallback(SharedWithTune, Callback):
         self,
         queue: TrialQueue,
         on_shortage: Callable[[int], str] = lambda _: "the sweep continues",
-        reporter: Reporter | None = None,
+        reporter: Reporter = LOG,
         check: Callable[[], object] = lambda: None,
         nodes_drain: Callable[[], bool] = lambda: False,
     ) -> None:
         self._queue = queue
         self._on_shortage = on_shortage
-        self._reporter = reporter or LogReporter()
-        self._silence = Silence(queue, self._reporter.notice)
+        self._reporter = reporter
+        self._silence = Silence(queue, reporter)
         self._check = check
         self._nodes_drain = nodes_drain
         self._shortage: str | None = None  # why the trial that ends next was killed

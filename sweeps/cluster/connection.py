@@ -6,13 +6,14 @@ import logging
 import os
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
 from sweeps.cluster.internals import LOCAL_SETTINGS, agents_may_be_slow, nodes_to_come
 from sweeps.cluster.versions import driver_mismatch
 from sweeps.errors import SweepFailedError, UserError, first_line
+from sweeps.reporter import LOG, Reporter
 from sweeps.sweep_file.schema import ScalingSection
 
 _START_TRIES = 3
@@ -20,16 +21,14 @@ API_SERVER: Final = "RAY_API_SERVER_ADDRESS"  # an environment variable
 
 
 @contextmanager
-def connected(
-    address: str | None, on_wait: Callable[[str], None] = lambda _: None
-) -> Iterator[None]:
+def connected(address: str | None, reporter: Reporter = LOG) -> Iterator[None]:
     """Start Ray on this machine, or join the cluster at an address; leave it at the end.
 
     A Ray session that the process has already is used, and left as it is.
 
     Args:
         address: Of a cluster; None starts Ray on this machine.
-        on_wait: Called with what takes longer than it should.
+        reporter: Shows what takes longer than it should.
 
     Raises:
         UserError: No cluster answers at the address.
@@ -44,7 +43,7 @@ def connected(
         return
     try:
         if address is None:
-            _start(on_wait)
+            _start(reporter)
         else:
             _join(address)
         yield
@@ -52,7 +51,7 @@ def connected(
         ray.shutdown()
 
 
-def _start(on_wait: Callable[[str], None]) -> None:
+def _start(reporter: Reporter) -> None:
     """Start Ray on this machine; try again if a busy machine delays the start too much."""
     import ray
 
@@ -75,7 +74,7 @@ def _start(on_wait: Callable[[str], None]) -> None:
                     "sweep is as it was: try again when the machine has less to do, or free some "
                     "memory; Ray's own logs are in /tmp/ray/session_latest/logs"
                 ) from None
-            on_wait(f"Ray did not start ({reason}), trying again")
+            reporter.stage(f"Ray did not start ({reason}), trying again")
 
 
 def _join(address: str) -> None:

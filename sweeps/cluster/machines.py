@@ -16,6 +16,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sweeps.cluster.internals import nodes_to_come
 from sweeps.errors import first_line
+from sweeps.reporter import LOG, Reporter
 from sweeps.tracking.machine import Machine
 
 logger = logging.getLogger("calsweep")
@@ -27,7 +28,7 @@ _PATIENCE_SECONDS = 3.0  # for other machines to answer
 @contextmanager
 def watched(
     on_sample: Callable[[dict[str, float]], object],
-    on_fault: Callable[[str], object],
+    reporter: Reporter = LOG,
     seconds: float = _SECONDS,
 ) -> Iterator[None]:
     """Context in which the machines of the connected cluster are measured.
@@ -35,7 +36,7 @@ def watched(
     Args:
         on_sample: Called with what was found: ``cpu_utilization_percentage`` and so on of the
             driver's machine, ``<name>/cpu_utilization_percentage`` of another.
-        on_fault: Called once with the reason if nothing can be measured.
+        reporter: Shows the reason if nothing can be measured.
         seconds: Between two samples.
     """
     over = threading.Event()
@@ -49,7 +50,7 @@ def watched(
                 on_sample(machines.sample())
         except Exception as error:  # of psutil, a driver or Ray: the sweep continues without
             logger.warning("system metrics are measured no more", exc_info=True)
-            on_fault(f"system metrics are measured no more: {first_line(error)}")
+            reporter.notice(f"system metrics are measured no more: {first_line(error)}")
 
     thread = threading.Thread(target=watch, name="machines", daemon=True)
     thread.start()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from sweeps.cluster.devices import Gpu, gpu_share, memory_needed, workload_of
+from sweeps.reporter import Reporter
 from sweeps.search.entries import Entry
 from sweeps.search.record import TrialRecord
 from sweeps.sweep_file.schema import SweepFile
@@ -25,7 +26,7 @@ class Rehearsal:
     Args:
         sweep: The sweep.
         dataset: Its data.
-        notice: Shows a message.
+        reporter: Shows what was found.
         nodes: Returns the resources of each node.
     """
 
@@ -33,12 +34,12 @@ class Rehearsal:
         self,
         sweep: SweepFile,
         dataset: Data,
-        notice: Callable[[str], object],
+        reporter: Reporter,
         nodes: Callable[[], Iterable[Mapping[str, float]]],
     ) -> None:
         self._sweep = sweep
         self._dataset = dataset
-        self._notice = notice
+        self._reporter = reporter
         self._nodes = nodes
         self._role = "baseline" if sweep.encoder is None else "encoder"
         self._reported = False
@@ -51,7 +52,7 @@ class Rehearsal:
         (entry,) = record.history
         if "gpu_memory" in entry:
             for line in findings(self._sweep, self._dataset, entry, self._nodes()):
-                self._notice(line)
+                self._reporter.notice(line)
 
 
 def findings(

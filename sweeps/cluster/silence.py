@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 
+from sweeps.reporter import Reporter
 from sweeps.search.record import TrialRecord
 from sweeps.search.trial_queue import TrialQueue
 
@@ -20,7 +21,7 @@ class Silence:
 
     Args:
         queue: The trials.
-        on_notice: Called with what the user should know.
+        reporter: Shows notices.
         clock: Seconds, as :func:`time.monotonic`.
         load: How many processes want to run on this machine, lately.
     """
@@ -28,12 +29,12 @@ class Silence:
     def __init__(
         self,
         queue: TrialQueue,
-        on_notice: Callable[[str], object],
+        reporter: Reporter,
         clock: Callable[[], float] = time.monotonic,
         load: Callable[[], float] = lambda: os.getloadavg()[0],
     ) -> None:
         self._queue = queue
-        self._on_notice = on_notice
+        self._reporter = reporter
         self._clock = clock
         self._load = load
         self._heard: dict[int, float] = {}
@@ -70,13 +71,13 @@ class Silence:
         busy = self._busy()
         if busy and not self._said_busy:
             self._said_busy = True
-            self._on_notice(f"This machine is busy ({busy}): trials may take longer")
+            self._reporter.notice(f"This machine is busy ({busy}): trials may take longer")
         usual = max(_PATIENCE, _TIMES_AN_EPOCH * self._longest)
         for record in self._queue.running:
             silent = now - self._heard.setdefault(record.number, now)
             if silent >= self._patience.get(record.number, usual):
                 self._patience[record.number] = 2 * silent
-                self._on_notice(
+                self._reporter.notice(
                     f"trial {record.number} ({record.label}) has reported nothing for "
                     f"{silent:.0f} s: it is {self._doing(record)}"
                     + (f"; this machine is busy ({busy})" if busy else "")

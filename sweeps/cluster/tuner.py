@@ -21,7 +21,7 @@ from sweeps.cluster.searcher import QueueSearcher
 from sweeps.cluster.slots import Slots
 from sweeps.errors import CommandError, SweepFailedError, first_line
 from sweeps.formatting import calsweep_command
-from sweeps.reporter import LogReporter, Reporter
+from sweeps.reporter import LOG, Reporter
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import ScalingSection
@@ -44,7 +44,7 @@ def tune(
     store: SweepStore,
     dataset: Data,
     encoder: EncoderSetup | None,
-    reporter: Reporter | None = None,
+    reporter: Reporter = LOG,
 ) -> None:
     """Run the queue's trials on the connected cluster.
 
@@ -59,7 +59,7 @@ def tune(
         SweepFailedError: Tune failed repeatedly without progress of the sweep.
     """
     try:
-        _tune(queue, store, dataset, encoder, reporter or LogReporter())
+        _tune(queue, store, dataset, encoder, reporter)
     finally:
         if queue.sweep.scaling.num_workers > 1:
             _release_placement_groups()
@@ -84,7 +84,7 @@ def _tune(
 ) -> None:
     from trainables.wrappers.internals import draining_nodes
 
-    sweep_id = store.patiently(store.sweep_id, logger.warning)
+    sweep_id = store.patiently(store.sweep_id)
     slots = Slots(partial(concurrent_trials, queue.sweep.scaling))
     callback = QueueCallback(
         queue, slots.out_of_memory, reporter, store.check_held, lambda: bool(draining_nodes())

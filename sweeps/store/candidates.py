@@ -51,10 +51,11 @@ def candidate_files(count: int) -> dict[str, bytes]:
 
 def read_earlier_candidates(folder: Folder) -> int:
     """The number stored in a sweep's folder; 0 if there is none."""
-    if not folder.exists(_NAME):
+    data = folder.read_if_exists(_NAME)
+    if data is None:
         return 0
     try:
-        return int(json.loads(folder.read(_NAME))["earlier_candidates"])
+        return int(json.loads(data)["earlier_candidates"])
     except (ValueError, TypeError, KeyError):
         logger.warning("%s/%s is damaged; earlier sweeps are not counted", folder.uri, _NAME)
         return 0

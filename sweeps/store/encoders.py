@@ -35,10 +35,7 @@ def encoder_setup(sweep: SweepFile, store: SweepStore, dataset: Data) -> Encoder
 
 def _kept_name(sweep: SweepFile, folder: Folder, dataset: Data) -> str:
     """The name of the encoders that is stored with the sweep, if there is one."""
-    try:
-        kept = folder.read(_NAME).decode()
-    except FileNotFoundError:
-        kept = ""
+    kept = (folder.read_if_exists(_NAME) or b"").decode()
     name = kept or _name(sweep, dataset)
     if not kept:
         folder.write(_NAME, name.encode())

@@ -147,12 +147,13 @@ def go_on(name: str, folder: Folder, identity: Identity) -> list[str]:
 
 
 def _read(folder: Folder, name: str, keys: Collection[str]) -> dict[str, Any] | None:
+    data = folder.read_if_exists(name)
+    if data is None:
+        return None
     try:
-        values = json.loads(folder.read(name))
+        values = json.loads(data)
         if not isinstance(values, dict) or not set(keys) <= values.keys():
             raise ValueError(name)
-    except FileNotFoundError:
-        return None
     except ValueError:
         raise UserError(
             f"{folder.uri}/{name} is damaged: it is unknown what the sweep was started with; "

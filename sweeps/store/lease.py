@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from sweeps.errors import NameTakenError, UserError
+from sweeps.reporter import LOG, Reporter
 from trainables.files.storage import Folder
 
 NAME = "driver.lease"
@@ -111,7 +112,7 @@ class Lease:
 @contextmanager
 def lease(
     folder: Folder,
-    on_wait: Callable[[str], None],
+    reporter: Reporter = LOG,
     on_lost: Callable[[], object] = lambda: None,
 ) -> Iterator[Lease]:
     """Context that holds a file of the folder and keeps renewing it.
@@ -124,13 +125,13 @@ def lease(
 
     Args:
         folder: The sweep's.
-        on_wait: Called with what is waited for.
+        reporter: Shows what is waited for.
         on_lost: Called from another thread when the lease is lost.
 
     Raises:
         UserError: Another process holds it.
     """
-    _wait_until_free(folder, on_wait)
+    _wait_until_free(folder, reporter)
     held = Lease(folder, on_lost)
     held.renew()
     time.sleep(1.0)  # for another one who found it free at the same moment
@@ -143,11 +144,11 @@ def lease(
         held.give_back()
 
 
-def _wait_until_free(folder: Folder, on_wait: Callable[[str], None]) -> None:
+def _wait_until_free(folder: Folder, reporter: Reporter) -> None:
     first = _read(folder)
     if first is None:
         return
-    on_wait(f"Looking whether {_who(first)} still runs this sweep ({LAPSES_AFTER:.0f} s)")
+    reporter.stage(f"Looking whether {_who(first)} still runs this sweep ({LAPSES_AFTER:.0f} s)")
     until = _now() + LAPSES_AFTER
     while _now() < until:
         time.sleep(1.0)
@@ -167,10 +168,11 @@ def _who(holder: dict[str, Any]) -> str:
 
 def _read(folder: Folder) -> dict[str, Any] | None:
     """The lease; None if there is none; empty if it is damaged and its holder unknown."""
-    try:
-        found: dict[str, Any] = json.loads(folder.read(NAME))
-    except FileNotFoundError:
+    data = folder.read_if_exists(NAME)
+    if data is None:
         return None
+    try:
+        found: dict[str, Any] = json.loads(data)
     except ValueError:
         return {}
     return found

@@ -56,10 +56,11 @@ def recorded_files(settings: Sequence[RecordedSetting]) -> dict[str, bytes]:
 
 def read_recorded(folder: Folder) -> list[RecordedSetting]:
     """The settings stored by :func:`recorded_files`; empty if the file is damaged."""
-    if not folder.exists(RECORDED):
+    data = folder.read_if_exists(RECORDED)
+    if data is None:
         return []
     try:
-        kept = json.loads(folder.read(RECORDED))
+        kept = json.loads(data)
         return [RecordedSetting(**known_fields(RecordedSetting, values)) for values in kept]
     except (ValueError, TypeError):
         logger.warning("%s/%s is damaged; the sweep continues without", folder.uri, RECORDED)

@@ -21,5 +21,5 @@ def skipped_files(dataset: Data) -> dict[str, bytes]:
 def read_skipped(folder: Folder) -> str:
     """Their number, then one per line; empty if there are none."""
     with suppress(OSError, ValueError):
-        return folder.read(SKIPPED).decode() if folder.exists(SKIPPED) else ""
+        return (folder.read_if_exists(SKIPPED) or b"").decode()
     return ""

@@ -22,6 +22,7 @@ from filelock import FileLock, Timeout
 
 from sweeps.errors import NameTakenError, UserError
 from sweeps.formatting import calsweep_command, finite
+from sweeps.reporter import LOG, Reporter
 from sweeps.search.record import TrialRecord, known_fields
 from sweeps.search.warm_start import EarlierTrial
 from sweeps.store.blocks import READERS, block_numbers, read_blocks
@@ -47,12 +48,17 @@ logger = logging.getLogger("calsweep")
 
 
 class SweepStore:
-    """A sweep's folder, ``<storage>/sweeps/<name>``: its file, and a folder per trial."""
+    """A sweep's folder, ``<storage>/sweeps/<name>``: its file, and a folder per trial.
+
+    :meth:`save`, :meth:`save_answer` and :meth:`patiently` wait while the storage fails. They
+    report why, at each try, to the reporter of :meth:`locked`, or else to the log.
+    """
 
     def __init__(self, storage: str, name: str) -> None:
         self.storage = absolute(storage)
         self.name = name
         self.folder = Folder(self.storage) / "sweeps" / name
+        self._reporter = LOG
         self._lease: Lease | None = None
         self._sweep_id: str | None = None
         self._deleted = False
@@ -153,10 +159,7 @@ class SweepStore:
 
     def _format(self) -> bytes:
         """Format of its files; empty for sweeps of older versions."""
-        try:
-            return self.folder.read("format").strip()
-        except FileNotFoundError:
-            return b""
+        return (self.folder.read_if_exists("format") or b"").strip()
 
     def _check_format(self) -> None:
         found = self._format()
@@ -174,10 +177,11 @@ class SweepStore:
 
     def load_earlier(self) -> list[EarlierTrial]:
         """The trials of earlier sweeps that :meth:`create` stored."""
-        if not self.folder.exists("warm_start.json"):
+        data = self.folder.read_if_exists("warm_start.json")
+        if data is None:
             return []
         try:
-            kept = json.loads(self.folder.read("warm_start.json"))
+            kept = json.loads(data)
             return [EarlierTrial(**known_fields(EarlierTrial, values)) for values in kept]
         except (ValueError, TypeError):
             logger.warning(
@@ -185,22 +189,18 @@ class SweepStore:
             )
             return []
 
-    def save_answer(self, answer: dict[str, Any], on_fault: Callable[[str], object]) -> None:
-        """Write the result of the sweep; wait while the storage fails.
-
-        Args:
-            answer: See :func:`~sweeps.results.explanation.answer`.
-            on_fault: Called with what is in the way, at each try.
-        """
+    def save_answer(self, answer: dict[str, Any]) -> None:
+        """Write the result of the sweep, see :func:`~sweeps.results.explanation.answer`."""
         data = json.dumps(finite(answer), indent=1).encode()
-        self.patiently(lambda: self.folder.write("answer.json", data), on_fault)
+        self.patiently(self.folder.write, "answer.json", data)
 
     def load_answer(self) -> dict[str, Any] | None:
         """The result of the sweep without undefined values; None until it has ended."""
-        if not self.folder.exists("answer.json"):
+        data = self.folder.read_if_exists("answer.json")
+        if data is None:
             return None
         try:
-            answer = json.loads(self.folder.read("answer.json"))
+            answer = json.loads(data)
             if not isinstance(answer, dict):
                 raise ValueError("not an answer")
         except ValueError:
@@ -282,6 +282,9 @@ class SweepStore:
         Raises:
             UserError: While this process slept another one took the sweep up.
         """
+        self.patiently(self._save, record)
+
+    def _save(self, record: TrialRecord) -> None:
         self.check_held()
         record.sweep_id = self._own_id()
         data = json.dumps(finite(record.to_file()), indent=1).encode()
@@ -303,27 +306,13 @@ class SweepStore:
         if self._lease is not None:
             self._lease.check_if_late()
 
-    def save_patiently(self, record: TrialRecord, on_fault: Callable[[str], object]) -> None:
-        """Write a trial's record; wait while the storage fails.
-
-        Args:
-            record: The record.
-            on_fault: Called with what is in the way, at each try.
-        """
-        self.patiently(partial(self.save, record), on_fault)
-
-    def patiently(self, act: Callable[[], T], on_fault: Callable[[str], object]) -> T:
-        """Call a function of the storage; wait and retry while the storage fails.
-
-        Args:
-            act: What to do.
-            on_fault: Called with what is in the way, at each try.
-        """
+    def patiently(self, act: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
+        """Call a function of the storage; wait and retry while the storage fails."""
         while True:
             try:
-                return act()
+                return act(*arguments, **options)
             except OSError as error:
-                on_fault(storage_fault(self.storage, error))
+                self._reporter.fault(storage_fault(self.storage, error))
                 time.sleep(_SECONDS_BETWEEN_TRIES)
 
     def load_records(
@@ -356,10 +345,11 @@ class SweepStore:
         self, name: str, own_id: str | None, on_damaged: Callable[[str], object]
     ) -> TrialRecord | None:
         folder = self.trials_folder / name
-        try:
-            record = TrialRecord.from_file(int(name), json.loads(folder.read("trial.json")))
-        except FileNotFoundError:
+        data = folder.read_if_exists("trial.json")
+        if data is None:
             return None
+        try:
+            record = TrialRecord.from_file(int(name), json.loads(data))
         except (ValueError, TypeError, OverflowError):
             on_damaged(f"{folder.uri}/trial.json is damaged; the trial is left out")
             return None
@@ -370,9 +360,7 @@ class SweepStore:
 
     @contextmanager
     def locked(
-        self,
-        on_wait: Callable[[str], None] = lambda _: None,
-        on_lost: Callable[[], object] = lambda: None,
+        self, reporter: Reporter = LOG, on_lost: Callable[[], object] = lambda: None
     ) -> Iterator[None]:
         """Lock the sweep for this process, and delete temporary files of killed writers.
 
@@ -380,7 +368,7 @@ class SweepStore:
         The folder is made for that where there is no sweep, and goes if none was created.
 
         Args:
-            on_wait: Called with what is waited for, if it takes seconds.
+            reporter: Shows what is waited for.
             on_lost: Called from another thread when another process took the sweep, as this one
                 did not show for too long that it is alive; from then on :meth:`save` refuses.
 
@@ -395,8 +383,10 @@ class SweepStore:
         except OSError as error:
             raise UserError(storage_fault(self.storage, error)) from None
         with ExitStack() as held:
+            self._reporter = reporter
+            held.callback(setattr, self, "_reporter", LOG)
             if not (self.folder.is_local and self._lock(held)):
-                self._lease = held.enter_context(lease(self.folder, on_wait, on_lost))
+                self._lease = held.enter_context(lease(self.folder, reporter, on_lost))
                 held.callback(setattr, self, "_lease", None)
             held.callback(self._drop_empty, made)
             with suppress(OSError):  # it is away: there will be another time

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from sweeps.errors import first_line
+from sweeps.reporter import LOG, Reporter
 from sweeps.search.record import TrialRecord
 from sweeps.tracking.artifacts import ArtifactError, FilesAwayError
 from sweeps.tracking.mirror import Mirror
@@ -30,10 +31,6 @@ _MOST_SAMPLES = 1000  # of machines, kept while MLflow does not answer
 _TRIES = 3  # of a run that MLflow refuses
 
 
-def _nothing(said: str) -> None:
-    """Ignore the message."""
-
-
 class MlflowWriter:
     """Writes the records of a sweep to MLflow as they change.
 
@@ -42,12 +39,12 @@ class MlflowWriter:
 
     Args:
         mirror: The sweep's runs in MLflow.
-        tell: Called at once with a missing permission, so that it can be granted.
+        reporter: Shows a missing permission at once, so that it can be granted.
     """
 
-    def __init__(self, mirror: Mirror, tell: Callable[[str], None] = _nothing) -> None:
+    def __init__(self, mirror: Mirror, reporter: Reporter = LOG) -> None:
         self._mirror = mirror
-        self._tell_user = tell
+        self._reporter = reporter
         self._pending: dict[int, TrialRecord] = {}  # to be shown
         self._unfiled: dict[int, TrialRecord] = {}  # that ended: their files are to come
         self._samples: list[MachineSample] = []  # of machines
@@ -154,7 +151,7 @@ class MlflowWriter:
             except Exception as error:  # whatever it is, the sweep continues without MLflow
                 said, self.fault = self.fault, first_line(error)
                 if isinstance(error, NoRightError) and self.fault != said:
-                    self._tell_user(f"the sweep continues without MLflow: {self.fault}")
+                    self._reporter.notice(f"the sweep continues without MLflow: {self.fault}")
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         if not (self._answered or self._abandoned or self._refused or self.fault):

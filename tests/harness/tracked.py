@@ -108,7 +108,7 @@ def ending_of(records: list[TrialRecord], sweep: SweepFile) -> Ending:
 
 def keep_answer(store: SweepStore, records: list[TrialRecord], sweep: SweepFile) -> None:
     """Have a sweep with these trials come to its end, as far as its store knows."""
-    store.save_answer(ending_of(records, sweep).answer, lambda _: None)
+    store.save_answer(ending_of(records, sweep).answer)
 
 
 def client_of(storage: Path) -> MlflowClient:

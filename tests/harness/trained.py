@@ -52,5 +52,5 @@ def train_sweep(folder: Path, sweep: SweepFile, settings: list[tuple[str, float]
         record.state, record.ended = "finished", 1e9 + 60
         store.save(record)
         records.append(record)
-    store.save_answer(answer(Ranking(records, rule_of(sweep)), sweep), print)
+    store.save_answer(answer(Ranking(records, rule_of(sweep)), sweep))
     return store

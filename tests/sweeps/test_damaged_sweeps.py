@@ -62,7 +62,7 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sweep = make_sweep("done", training={"epochs": 3})
     records = [record for record in make_records() if record.number in (0, 2, 5)]
     store = make_store(folder, sweep, records, digest="d1")
-    store.save_answer(answer(Ranking(records, rule_of(sweep)), sweep), print)
+    store.save_answer(answer(Ranking(records, rule_of(sweep)), sweep))
     sync_sweep("done", str(folder))
     return folder
 

@@ -22,7 +22,7 @@ def folder(tmp_path: Path) -> Path:
     records = [baseline(val_ece=0.05), trial(1, val_ece=0.02)]
     store = new_store(tmp_path / "calsweep-store", done, records)
     ended = {"on_budget": "The search ended by search.max_epochs = 9, after 2 settings."}
-    store.save_answer(answer(Ranking(records, rule_of(done)), done) | ended, print)
+    store.save_answer(answer(Ranking(records, rule_of(done)), done) | ended)
     (store.trial_folder(1) / "checkpoints").write("epoch_000001-0.pt", b"weights")
     cut_off = [baseline(), trial(1, state="running", history=[])]
     store = new_store(tmp_path / "calsweep-store", make_sweep("cut-off"), cut_off)
@@ -91,7 +91,7 @@ def test_watch_follows_a_sweep_until_its_answer(folder: Path) -> None:
         assert process.stdout.readline().startswith("1/58 trials · 1 running · 0 stopped early")
         records = [baseline(), trial(1, val_ece=0.02)]
         store.save(records[1])
-        store.save_answer(answer(Ranking(records, rule_of(sweep)), sweep), print)
+        store.save_answer(answer(Ranking(records, rule_of(sweep)), sweep))
         rest = process.stdout.read()
     assert "2/58 trials · 0 running" in rest
     assert "Selected: focal γ=1" in rest

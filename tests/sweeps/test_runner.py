@@ -47,7 +47,7 @@ def test_the_answer_is_for_good_once_the_sweep_has_ended(tmp_path: Path) -> None
     answer, final = read_answer("ended", str(tmp_path))
     assert not final
     assert answer["chosen"]["loss"] == "focal"
-    store.save_answer(answer, print)
+    store.save_answer(answer)
     assert read_answer("ended", str(tmp_path))[1]
 
 

@@ -150,6 +150,13 @@ class Folder:
         with self._filesystem.open_input_stream(self._child(name), compression=None) as stream:
             return bytes(stream.read())
 
+    def read_if_exists(self, name: str) -> bytes | None:
+        """The content of a file; None if there is none of that name."""
+        try:
+            return self.read(name)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
     def names(self) -> list[str]:
         """Names of the files and folders directly inside, sorted, temporary files left out."""
         if self._is_path:

@@ -138,8 +138,8 @@ class LoopRun(TrialRun):
             own.mkdir(parents=True, exist_ok=True)
             return own
         own = Path(tempfile.mkdtemp(prefix="calsweep-own-"))
-        if self._kept.exists(ARCHIVE):
-            with tarfile.open(fileobj=io.BytesIO(self._kept.read(ARCHIVE))) as archive:
+        if (packed := self._kept.read_if_exists(ARCHIVE)) is not None:
+            with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
                 archive.extractall(own, filter="data")
         return own
 

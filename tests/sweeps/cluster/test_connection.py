@@ -14,6 +14,7 @@ import ray
 
 from sweeps.cluster.connection import connected
 from sweeps.errors import SweepFailedError
+from tests.builders import Noted
 
 # Run by every Python at its start: Ray's agents take longer than a raylet waits for them.
 SLOW_AGENTS = """
@@ -31,7 +32,7 @@ def test_ray_starts_though_its_agents_are_slow(
     (tmp_path / "sitecustomize.py").write_text(SLOW_AGENTS)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     waits: list[str] = []
-    with connected(None, on_wait=waits.append):
+    with connected(None, Noted(waits)):
         assert ray.cluster_resources()["CPU"] > 0
     assert waits == []
 
@@ -64,7 +65,7 @@ def test_starting_ray_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     init = Refusing(2)
     monkeypatch.setattr(ray, "init", init)
     waits: list[str] = []
-    with connected(None, on_wait=waits.append):
+    with connected(None, Noted(waits)):
         assert init.calls == 3
     again = "Ray did not start (The current node timed out during startup.), trying again"
     assert waits == [again, again]

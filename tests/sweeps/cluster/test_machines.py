@@ -20,7 +20,7 @@ from sweeps.cluster.connection import connected
 from sweeps.cluster.machines import watched
 
 found = []
-with connected(sys.argv[1]), watched(found.append, print, seconds=0.5):
+with connected(sys.argv[1]), watched(found.append, seconds=0.5):
     until = time.monotonic() + 60
     while time.monotonic() < until and not any("/" in name for each in found for name in each):
         time.sleep(0.2)

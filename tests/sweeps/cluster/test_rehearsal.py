@@ -7,7 +7,7 @@ import pytest
 from sweeps.cluster.rehearsal import Rehearsal, findings
 from sweeps.planning.data import load_data
 from sweeps.planning.data_fit import fit_to_data
-from tests.builders import baseline, make_sweep, trial
+from tests.builders import Noted, baseline, make_sweep, trial
 from trainables.data.core.base import Dataset
 
 NODES = [{"CPU": 16.0, "GPU": 1.0}]
@@ -47,7 +47,7 @@ def test_it_is_reported_once_for_the_baseline_on_a_gpu(dataset: Dataset) -> None
     def reported(*records: Any) -> int:
         said: list[str] = []
         sweep = fit_to_data(make_sweep(scaling={"gpus_per_worker": 0.125}), dataset)
-        rehearsal = Rehearsal(sweep, dataset, said.append, lambda: NODES)
+        rehearsal = Rehearsal(sweep, dataset, Noted(said), lambda: NODES)
         for record in records:
             rehearsal.take(record)
         return len(said)

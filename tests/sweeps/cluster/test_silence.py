@@ -22,7 +22,7 @@ class Scene:
         self.queue: TrialQueue = queue_of(sweep, new_store(folder, sweep))
         self.said: list[str] = []
         self.now, self.load = 0.0, load
-        self.silence = Silence(self.queue, self.said.append, lambda: self.now, lambda: self.load)
+        self.silence = Silence(self.queue, Noted(self.said), lambda: self.now, lambda: self.load)
         self.callback = QueueCallback(self.queue, reporter=Noted(self.said))
         self.callback._silence = self.silence
         record = self.queue.next()

@@ -10,11 +10,10 @@ from ray.exceptions import OutOfMemoryError
 from sweeps.cluster.callback import QueueCallback
 from sweeps.cluster.slots import Slots
 from sweeps.errors import SweepFailedError
-from sweeps.reporter import LogReporter
 from sweeps.runner import SweepResult, run_sweep
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.store.sweep_store import SweepStore
-from tests.builders import make_sweep, new_store, queue_of
+from tests.builders import Noted, make_sweep, new_store, queue_of
 from trainables.contract.report import OutOfMemory, to_tune
 
 OUT_OF_MEMORY = OutOfMemoryError("1 worker(s) were killed due to the node running low on memory.")
@@ -24,16 +23,6 @@ def a_queue(folder: Path, **sections: Any) -> tuple[TrialQueue, SweepStore]:
     sweep = make_sweep("unlucky", training={"epochs": 9}, **sections)
     store = new_store(folder, sweep)
     return queue_of(sweep, store), store
-
-
-class Noted(LogReporter):
-    """Keeps the notices."""
-
-    def __init__(self, said: list[str]) -> None:
-        self.said = said
-
-    def notice(self, message: str) -> None:
-        self.said.append(message)
 
 
 def tune_trial(number: int) -> Any:

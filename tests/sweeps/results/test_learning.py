@@ -87,7 +87,7 @@ def test_the_result_starts_with_it_everywhere(
     store = new_store(tmp_path, sweep, records)
     warnings = learning_warnings(ranked(records), predictions(tmp_path / "predictions"))
     found = answer(ranked(records), sweep, Judgement(warnings=tuple(warnings)))
-    store.save_answer(found, print)
+    store.save_answer(found)
     said = "Nothing was learned"
 
     assert description(sweep, found).startswith(f"**Warning:** {said}")

@@ -18,7 +18,7 @@ from sweeps.errors import UserError
 from sweeps.runner import _terminated_as_interrupted
 from sweeps.store import lease as module
 from sweeps.store.lease import NAME, lease
-from tests.builders import baseline, make_sweep, new_store, trial
+from tests.builders import Noted, baseline, make_sweep, new_store, trial
 from trainables.files.storage import Folder
 
 HOLDER = """
@@ -26,7 +26,7 @@ import sys, time
 from sweeps.store import lease
 from trainables.files.storage import Folder
 lease.RENEWED_EVERY = 0.2
-with lease.lease(Folder(sys.argv[1]), print):
+with lease.lease(Folder(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -59,14 +59,14 @@ def test_one_at_a_time(folder: Folder, holder: subprocess.Popen[str]) -> None:
     told: list[str] = []
     with (
         pytest.raises(UserError, match=rf"is being run by process {holder.pid} on \S+; wait"),
-        lease(folder, told.append),
+        lease(folder, Noted(told)),
     ):
         raise AssertionError("two hold it")
     assert len(told) == 1
     assert str(holder.pid) in told[0]
     holder.communicate("")  # it ends in order
     assert folder.names() == []
-    with lease(folder, told.append):
+    with lease(folder, Noted(told)):
         assert json.loads(folder.read(NAME))["pid"] == os.getpid()
     assert len(told) == 1
     assert folder.names() == []
@@ -76,7 +76,7 @@ def test_one_at_a_time(folder: Folder, holder: subprocess.Popen[str]) -> None:
 def test_the_lease_of_a_dead_process_lapses(folder: Folder, holder: subprocess.Popen[str]) -> None:
     holder.send_signal(signal.SIGKILL)
     holder.wait()
-    with lease(folder, print):
+    with lease(folder):
         renewed = folder.read(NAME)
         until = time.monotonic() + 30
         while folder.read(NAME) == renewed:  # it keeps being renewed
@@ -90,7 +90,7 @@ def stopped_by(folder: Folder, happens: Callable[[], object]) -> None:
     with (
         pytest.raises(KeyboardInterrupt),
         _terminated_as_interrupted() as interrupt,
-        lease(folder, print, interrupt) as held,
+        lease(folder, on_lost=interrupt) as held,
     ):
         happens()
         try:
@@ -105,7 +105,7 @@ def test_a_process_whose_signals_are_its_own_is_not_ended(folder: Folder) -> Non
         lost = threading.Event()
         with (
             _terminated_as_interrupted() as interrupt,
-            lease(folder, print, lambda: (interrupt(), lost.set())) as held,
+            lease(folder, on_lost=lambda: (interrupt(), lost.set())) as held,
         ):
             folder.delete(NAME)
             assert lost.wait(30)
@@ -157,7 +157,7 @@ def test_a_lease_that_is_gone_is_lost(folder: Folder) -> None:
 
 
 def test_a_damaged_lease_is_written_anew(folder: Folder) -> None:
-    with lease(folder, print):
+    with lease(folder):
         folder.write(NAME, b"")
         until = time.monotonic() + 30
         while not folder.read(NAME):

@@ -24,7 +24,7 @@ def sweep_that_learns(*names: str, model: str = "small_cnn") -> Any:
 @pytest.fixture
 def storage(tmp_path: Path) -> str:
     done = new_store(tmp_path, make_sweep("done"), RECORDS)
-    done.save_answer({}, print)
+    done.save_answer({})
     new_store(tmp_path, make_sweep("unfinished"), RECORDS)
     return str(tmp_path)
 

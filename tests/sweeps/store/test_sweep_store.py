@@ -25,7 +25,7 @@ from sweeps.store.driver_log import driver_log
 from sweeps.store.stored_sweeps import load_judgement
 from sweeps.store.sweep_store import SweepStore, check_storage, sweep_names
 from sweeps.upkeep import delete_sweep, sync_sweep
-from tests.builders import baseline, make_sweep, new_store, trial
+from tests.builders import Noted, baseline, make_sweep, new_store, trial
 from trainables.files.storage import Folder
 
 
@@ -231,7 +231,7 @@ def test_a_new_sweep_takes_nothing_of_one_that_was_deleted_in_part(
 ) -> None:
     for record in (baseline(), trial(1)):
         store.save(record)
-    store.save_answer({"verdict": "supported"}, print)
+    store.save_answer({"verdict": "supported"})
     store.save_run_ids("parent", {0: "run"})
     store.folder.write("encoders", b"small_cnn-0")
     before = store.sweep_id()
@@ -293,7 +293,7 @@ def test_what_a_newer_version_has_added_is_passed_over(tmp_path: Path) -> None:
     store = new_store(tmp_path, make_sweep("kept"), [baseline()])
     comparison = asdict(Comparison("ours", "theirs", "ece", 0.0, 0.0, 0.0, "supported", 3))
     answer = {"verdict": "supported", "comparisons": [{**comparison, "mood": "good"}]}
-    store.save_answer(answer, print)
+    store.save_answer(answer)
     values = json.loads(store.trial_folder(0).read("trial.json"))
     store.trial_folder(0).write("trial.json", json.dumps({**values, "mood": "good"}).encode())
     earlier = {"loss": "focal", "hyperparameters": {}, "objective": 0.1, "excess": 0.0, "mood": 1}
@@ -453,7 +453,8 @@ def test_what_cannot_be_written_now_is_waited_for(
 
     monkeypatch.setattr(Folder, "write", fails_twice)
     monkeypatch.setattr("sweeps.store.sweep_store._SECONDS_BETWEEN_TRIES", 0.0)
-    store.save_answer({"sweep": "kept"}, told.append)
+    with store.locked(Noted(told)):
+        store.save_answer({"sweep": "kept"})
     assert [reason for reason in ("full", "away") if reason in "".join(told)] == ["full", "away"]
     assert store.load_answer() == {"sweep": "kept"}
 
@@ -518,6 +519,7 @@ def test_reading_waits_while_the_storage_is_away(
         return 42
 
     told: list[str] = []
-    assert store.patiently(read, told.append) == 42
+    with store.locked(Noted(told)):
+        assert store.patiently(read) == 42
     assert "503" in told[0]
     assert "Input/output error" in told[1]

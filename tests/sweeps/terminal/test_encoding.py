@@ -49,7 +49,7 @@ def test_the_live_view_is_shown_too() -> None:
 def test_commands_print_without_utf_8(tmp_path: Path, command: str) -> None:
     sweep = make_sweep("small")
     store = new_store(tmp_path / "calsweep-store", sweep, [baseline(), trial(1, val_ece=0.02)])
-    store.save_answer({}, print)
+    store.save_answer({})
     done = subprocess.run(
         [CALSWEEP, command, "small"],
         cwd=tmp_path,

@@ -17,6 +17,7 @@ from sweeps.tracking.reader import tracked_sweeps
 from sweeps.tracking.registered_models import ModelToRegister, Registry
 from sweeps.tracking.writer import MlflowWriter
 from sweeps.upkeep import sync_sweep
+from tests.builders import Noted
 from tests.harness import command
 from tests.harness.secured_mlflow import PASSWORD, SecuredMlflow
 from tests.harness.tracked import ending_of, make_records, make_store, make_sweep
@@ -97,7 +98,7 @@ def test_what_is_missing_is_said_at_once_and_written_when_the_right_is_given(
     records = make_records()
     store = make_store(tmp_path, sweep, records)
     told: list[str] = []
-    writer = MlflowWriter(Mirror(sweep, store), told.append)
+    writer = MlflowWriter(Mirror(sweep, store), Noted(told))
     for record in records:
         writer.submit(record)
     _wait_for(lambda: told)
