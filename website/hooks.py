@@ -63,6 +63,8 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
             raise PluginError(f"{page.file.src_uri}: no part {found[1]!r}; available: {[*PARTS]}")
         return PARTS[found[1]]()
 
+    if page.file.src_uri == "losses.md":
+        markdown = losses.overview(markdown)
     return _OUTSIDE.sub(r"\1", _MARKER.sub(part, markdown))
 
 

@@ -23,6 +23,7 @@ from website.formulas import typeset
 CLASSES: Final = 10
 BATCH: Final = 32
 POINTS: Final = torch.linspace(0.02, 0.99, 50, dtype=torch.float64)
+_ROW: Final = re.compile(r"^\| `(\w+)` \| .*?(?<!\\) \| ", re.MULTILINE)
 _LINES: Final = ("#3f51b5", "#009e73", "#d55e00")
 _GREY: Final = "#8a8f98"
 
@@ -30,6 +31,14 @@ _GREY: Final = "#8a8f98"
 def sections() -> str:
     """A section for each loss."""
     return "\n\n".join(_section(name) for name in CATALOGUE.ours)
+
+
+def overview(page: str) -> str:
+    """The page with the overview's formulas replaced by links to the sections that typeset them."""
+    head, body = "| loss | formula |", "| --- | --- | --- | --- | --- |"
+    text, rest = page.split("## Which to try")
+    text = text.replace(head, "| loss |").replace(body, body[6:])
+    return _ROW.sub(r"| [`\1`](#\1) | ", text) + "## Which to try" + rest
 
 
 def pictures() -> dict[str, str]:

@@ -52,11 +52,11 @@ def _section(heading: str, section: dict[str, Any], headings: dict[str, str]) ->
     ]
     required = section.get("required", ())
     for key, given in section["properties"].items():
-        default = "must be given" if key in required else _default(given)
+        default = "required" if key in required else _default(given)
         said = given["description"].replace("|", "\\|")
         lines.append(f"| `{key}` | {said} | {_allowed(given, headings)} | {default} |")
     if section.get("additionalProperties") is True:
-        lines.append("| … | options of what is named, by their names | | |")
+        lines.append("| … | the options of the named component | | |")
     return "\n".join(lines)
 
 
