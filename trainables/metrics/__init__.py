@@ -1,7 +1,8 @@
 """Metrics of calibration, sharpness, refinement and out-of-distribution detection.
 
-Functions take probabilities (N, K) and labels (N,) as tensors on one device, CPU or GPU, and return
-floats: fractions, not percent. `evaluate` takes logits and returns all metrics by name.
+Functions take probabilities (N, K), float32 or float64, and integer labels (N,) on the same device,
+CPU or GPU. They return floats: fractions, not percent. `evaluate` takes logits and returns all
+metrics by name.
 """
 
 from trainables.metrics._clustered import CLUSTERED_METRICS

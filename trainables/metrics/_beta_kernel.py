@@ -1,7 +1,7 @@
-"""The kernel estimate of the top label's calibration error: a Beta kernel over confidences.
+"""Top-label calibration error by kernel density estimation with a Beta kernel over confidences.
 
-Popordanoska et al. 2022 with two outcomes, right and wrong, which one confidence describes. That
-makes it fast: beyond 1,024 samples, those next to one another in confidence share a cell.
+Popordanoska et al. 2022 with two outcomes, correct and wrong, so one confidence describes a
+prediction. Beyond 1,024 samples, neighbours in confidence share a cell, which keeps this fast.
 """
 
 import math
@@ -17,16 +17,17 @@ BANDWIDTHS: list[float] = torch.cat(
 """The authors' candidates."""
 
 _ROWS_PER_BLOCK = 128
-_LOWEST, _UNDERFLOW = -80.0, 1e-30  # of single precision; below, exp is slow, and sums are lost
+_LOWEST = -80.0  # in float32, exp is slow below this
+_UNDERFLOW = 1e-30  # float32 sums below this are inexact
 _LOWEST_DOUBLE = -600.0
 
 
 def top_label_kernel_error(
     confidence: Tensor, correct: Tensor, bandwidth: float | None = None
 ) -> Tensor:
-    """The error of confidences (N,) and correctness (N,), a float64 scalar; nan where N = 1.
+    """The error of confidences (N,) and correctness (N,), a float64 scalar; nan if N = 1.
 
-    Of each sample the accuracy is estimated by all others; up to 1,024 samples exactly.
+    The accuracy at each sample is estimated from all other samples, exactly for N <= 1,024.
     """
     num_samples = len(confidence)
     if num_samples < 2:
@@ -46,10 +47,10 @@ def top_label_kernel_error(
 
 
 def most_likely_bandwidth(confidence: Tensor) -> float:
-    """Of `BANDWIDTHS`, the one of largest leave-one-out likelihood of confidences (N,), N > 1.
+    """The value in `BANDWIDTHS` with the largest leave-one-out likelihood of confidences (N,).
 
-    Beyond 1,024, samples spread evenly are taken; beyond 512, every second one determines which six
-    bandwidths are tried on all.
+    N must be at least 2. If N > 1,024, the likelihood uses 1,024 evenly spaced samples. If N > 512,
+    every second sample selects the six bandwidths that are then compared on all.
     """
     count = min(len(confidence), MAX_CELLS)
     chosen = torch.arange(count, device=confidence.device) * len(confidence) // count
@@ -61,19 +62,19 @@ def most_likely_bandwidth(confidence: Tensor) -> float:
 
 
 def _log_likelihood(points: Tensor) -> Callable[[float], float]:
-    """The leave-one-out log-likelihood of points (M,) by bandwidth."""
+    """Returns the leave-one-out log-likelihood of points (M,) as a function of the bandwidth."""
     products = torch.stack([points, 1 - points], dim=1) @ _logs(points)
 
     def of_bandwidth(bandwidth: float) -> float:
-        # Relative to a point's own kernel, so that single precision will do, which is fast.
+        # Relative to the kernel of the point itself, so the fast single precision suffices.
         log_beta = _log_beta(points, bandwidth)
         own = products.diagonal() / bandwidth - log_beta
         sums = torch.zeros_like(own)
-        for start in range(0, len(points), _ROWS_PER_BLOCK):  # what the processor's cache holds
+        for start in range(0, len(points), _ROWS_PER_BLOCK):  # blocks that fit into the CPU cache
             rows = slice(start, start + _ROWS_PER_BLOCK)
             logs = torch.add(-log_beta[rows, None], products[rows], alpha=1 / bandwidth)
             logs -= own
-            logs[torch.arange(len(logs)), start + torch.arange(len(logs))] = -math.inf  # itself
+            logs[torch.arange(len(logs)), start + torch.arange(len(logs))] = -math.inf  # leave out
             sums += logs.float().clamp_(min=_LOWEST).exp_().sum(dim=0)
         found = sums.log()
         lost = sums < _UNDERFLOW
@@ -89,9 +90,9 @@ def _log_likelihood(points: Tensor) -> Callable[[float], float]:
 def equal_mass_cells(
     confidence: Tensor, correct: Tensor, most: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Group N samples into at most `most` cells: number, mean confidence, number right.
+    """Group N samples into at most `most` cells: number, mean confidence, number correct.
 
-    Samples of one confidence share their outcomes evenly, so their order does not matter.
+    Samples of equal confidence share their outcomes evenly, so their order does not matter.
     """
     scores, order = confidence.double().sort()
     right = torch.cat([scores.new_zeros(1), correct[order].double().cumsum(0)])
@@ -112,12 +113,12 @@ def log_densities(centres: Tensor, points: Tensor, bandwidth: float) -> Tensor:
 
 
 def relative(log_kernel: Tensor) -> Tensor:
-    """Densities relative to the largest of each column, in place of their logarithms."""
+    """Densities divided by the maximum of each column, from their logarithms; works in place."""
     return log_kernel.sub_(log_kernel.amax(dim=0)).clamp_(min=_LOWEST_DOUBLE).exp_()
 
 
 def _logs(points: Tensor) -> Tensor:
-    """Logarithms of points and of what they lack to 1, (2, P)."""
+    """Logarithms of the points and of 1 - points, (2, P)."""
     tiny = torch.finfo(torch.float64).tiny
     return torch.stack([points, 1 - points]).clamp_(min=tiny).log_()
 

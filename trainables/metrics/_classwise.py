@@ -1,7 +1,7 @@
-"""Class-wise calibration errors of more than two classes: interval, and what calibration shows.
+"""Class-wise calibration error of more than two classes: confidence interval and reference value.
 
-The error is the mean over classes of a sum over cells, the bins of a class, of |gap|. A gap is the
-sum of (probability - member) over the samples of the cell, divided by N.
+The error is the mean over classes of Σ |gap| over cells, the bins of a class. A gap is the sum of
+(probability - membership) over the samples of a cell, divided by N.
 """
 
 import math
@@ -21,13 +21,13 @@ _TINY: Final = 1e-300
 
 @dataclass(frozen=True)
 class ClassCells:
-    """Bins of every class, empty ones too, (K, B) each, float64.
+    """Bins of every class, including empty ones, (K, B) each, float64.
 
     Attributes:
-        count: Samples.
+        count: Number of samples.
         expected: Sum of the probabilities of the class.
-        members: Samples of the class.
-        end: Largest probability; of an empty bin, that of the bin before.
+        members: Number of samples whose label is the class.
+        end: Largest probability; for an empty bin, that of the previous bin.
     """
 
     count: Tensor
@@ -37,11 +37,11 @@ class ClassCells:
 
     @property
     def gaps(self) -> Tensor:
-        """Expected - observed members."""
+        """Expected minus observed number of members, (K, B)."""
         return self.expected - self.members
 
     def variance(self, probs: Tensor) -> Tensor:
-        """Variance of the members of each cell if the probabilities (N, K) are right, (K, B)."""
+        """Variance of `members` if the probabilities (N, K) are calibrated, (K, B)."""
         total = torch.zeros(self.count.numel(), dtype=torch.float64, device=probs.device)
         for (p,) in row_blocks(probs):
             own = p.double()
@@ -49,7 +49,7 @@ class ClassCells:
         return total.view_as(self.count)
 
     def of(self, probs: Tensor) -> Tensor:
-        """The bin of each probability (R, K), as an index into the flat cells, (R, K)."""
+        """The cell of each probability (R, K), as an index into the flattened cells, (R, K)."""
         ends = self.end[:, :-1].to(probs.dtype).contiguous()
         bins = torch.searchsorted(ends, probs.T.contiguous()).T
         num_classes, num_bins = self.count.shape
@@ -59,11 +59,11 @@ class ClassCells:
 def classwise_interval(
     probs: Tensor, labels: Tensor, num_bins: int, binning: Binning, level: float
 ) -> tuple[float, float]:
-    """Both ends of an interval of the class-wise error of checked probabilities (N, K), K > 2.
+    """Both ends of an interval for the class-wise error of checked probabilities (N, K), K > 2.
 
-    Noise adds to |gap| at least nothing, and at most its mean absolute value, which it adds where
-    the gap is 0. So the lower end is moved down by all of that, and the upper end by nothing: the
-    interval holds whatever the gaps are, and is wider than necessary where they are large.
+    Noise increases the expected |gap| by at least 0 and at most its mean absolute value, which it
+    reaches where the true gap is 0. So the lower end subtracts all of it and the upper end none:
+    the interval is valid for all gaps, and conservative where they are large.
     """
     cells = class_cells(probs, labels, num_bins, binning)
     num_samples, num_classes = probs.shape
@@ -72,12 +72,12 @@ def classwise_interval(
     signs, sums = cells.gaps.sign().flatten(), []
     for p, y in row_blocks(probs, labels):
         cell = cells.of(p)
-        # What each sample adds to the error while the gaps keep their signs.
+        # Contribution of each sample to the error, for fixed signs of the gaps.
         member = signs[cell.gather(1, y[:, None])][:, 0]
         sums.append((p.double() * signs[cell]).sum(dim=1) - member)
     deviation = float(torch.cat(sums).std()) * math.sqrt(num_samples) / scale
     share = cells.members / cells.count.clamp(min=1)
-    # Of a cell without members, the probabilities still show how many there may be.
+    # In a cell without members, the probabilities still give a variance.
     variance = torch.maximum(cells.variance(probs), cells.members * (1 - share))
     noise = math.sqrt(2 / math.pi) * float(variance.sqrt().sum()) / scale
     half = float(ndtri((1 + level) / 2)) * deviation
@@ -85,20 +85,20 @@ def classwise_interval(
 
 
 def classwise_moments(probs: Tensor, num_bins: int, binning: Binning) -> tuple[float, float]:
-    """Mean and deviation of the class-wise error of a calibrated model with these probabilities.
+    """Mean and standard deviation of the class-wise error if these probabilities are calibrated.
 
     Args:
         probs: Checked probabilities, (N, K), K > 2.
-        num_bins: Bins per class.
-        binning: Their kind.
+        num_bins: Number of bins per class.
+        binning: Kind of bins.
     """
     labels = torch.zeros(len(probs), dtype=torch.int64, device=probs.device)  # not used
     cells = class_cells(probs, labels, num_bins, binning)
     filled = cells.count > 0
     count, variance = cells.count[filled], cells.variance(probs)[filled]
     share = cells.expected[filled] / count
-    # Mean absolute deviation of a binomial count (de Moivre). Counts of samples with unlike
-    # probabilities vary less.
+    # Mean absolute deviation of a binomial count (de Moivre), scaled down because counts of samples
+    # with unequal probabilities vary less.
     above = (count * share).floor() + 1
     log_choose = torch.lgamma(count + 1) - torch.lgamma(above + 1) - torch.lgamma(count - above + 1)
     log_mass = torch.xlogy(above, share) + torch.special.xlog1py(count - above + 1, -share)
@@ -106,13 +106,13 @@ def classwise_moments(probs: Tensor, num_bins: int, binning: Binning) -> tuple[f
     mean *= (variance / (count * share * (1 - share)).clamp(min=_TINY)).sqrt()
     num_samples, num_classes = probs.shape
     scale = num_samples * num_classes
-    # The squared correlations of a class's count with those of the other classes sum to 1/(K−1).
+    # The squared correlations of one class's count with those of the other classes sum to 1/(K−1).
     total = (1 + 1 / (num_classes - 1)) * float((variance - mean.square()).clamp(min=0).sum())
     return float(mean.sum()) / scale, math.sqrt(total) / scale
 
 
 def class_cells(probs: Tensor, labels: Tensor, num_bins: int, binning: Binning) -> ClassCells:
-    """The bins of every class, of checked probabilities (N, K) and labels (N,)."""
+    """The bins of every class, from checked probabilities (N, K) and labels (N,)."""
     place = equal_width_boundaries if binning == "equal_width" else equal_mass_boundaries
     parts = []
     for ranked in rank_classes(probs, labels):

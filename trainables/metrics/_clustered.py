@@ -1,9 +1,8 @@
-"""Intervals of metrics of samples that come in clusters, as the pixels of an image do.
+"""Confidence intervals for samples that come in clusters, such as the pixels of an image.
 
-Samples of a cluster are alike, so that a thousand pixels of an image contain far less information
-than a thousand
-images. Clusters are independent: a mean has the noise of the clusters' means, and the bins of a
-calibration error have the noise of the clusters' sums over them, all bins together.
+Samples of one cluster are similar: a thousand pixels of an image contain far less information than
+a thousand images. Clusters are independent. So the noise of a mean is estimated from the means of
+the clusters, and the joint noise of the bins of a calibration error from the sums of the clusters.
 """
 
 import math
@@ -22,20 +21,20 @@ from trainables.metrics.proper_scores import log_losses, squared_errors
 
 _MIN_CLUSTERS = 20
 _NUM_DRAWS = 2048
-_SMOOTHING = 0.1  # as of errors of independent samples
+_SMOOTHING = 0.1  # same as in `_sampled_errors`
 _TINY = 1e-300
 
 
 def clustered_interval(
     name: str, probs: Tensor, labels: Tensor, cluster_size: int, level: float
 ) -> Ends:
-    """Both ends of the interval of a metric; none of few clusters, or where no way is known.
+    """Both ends of the interval of a metric; nan with few clusters or without a known method.
 
     Args:
-        name: Of the metric.
-        probs: Probabilities (N · size, K), those of a cluster next to each other.
-        labels: Classes (N · size,).
-        cluster_size: Samples of each cluster.
+        name: Name of the metric.
+        probs: Probabilities (N · size, K); the samples of a cluster are consecutive.
+        labels: True classes (N · size,).
+        cluster_size: Number of samples per cluster.
         level: Level of the interval, in (0, 1).
     """
     if len(labels) // cluster_size < _MIN_CLUSTERS:
@@ -56,18 +55,18 @@ def clustered_interval(
 def clustered_reference(
     name: str, probs: Tensor, labels: Tensor, cluster_size: int, share: float
 ) -> tuple[float, float, float]:
-    """What a calibrated model would show whose errors hang together as these do.
+    """The error that a calibrated model with equally correlated mistakes would show.
 
     Args:
-        name: Of the metric.
+        name: Name of the metric.
         probs: See :func:`clustered_interval`.
-        labels: Likewise.
-        cluster_size: Likewise.
+        labels: See :func:`clustered_interval`.
+        cluster_size: See :func:`clustered_interval`.
         share: Share of the draws between the two ends, in (0, 1).
 
     Returns:
-        The mean, and the lower and upper end of the range that holds the share; nan where no
-        interval is known.
+        The mean, and the lower and upper end of the range that contains the share; nan if no
+        method is known.
     """
     if name not in _BINNED or len(labels) // cluster_size < _MIN_CLUSTERS:
         return math.nan, *NO_INTERVAL
@@ -77,14 +76,15 @@ def clustered_reference(
 
 
 class _BinnedSums:
-    """Sums of (confidence - correct) over bins, and how much they vary over clusters.
+    """Sums of (confidence - correct) per bin, and their variation over clusters.
 
     Attributes:
-        noise: Draws of the sums less their means, over the number of samples, (R, B).
-        observed: The calibration error.
-        directions: Of the true gaps: along a calibration curve, or all alike, each with where it
-            does not reach. A curve fitted to few clusters is far from sure, and may have gaps that
-            cancel noise where the true ones do not: the wider of both is taken.
+        noise: Draws of the sums minus their means, divided by the number of samples, (R, B).
+        observed: The calibration error of the sample.
+        directions: Directions of the true gaps, each with a fallback for larger errors: a fitted
+            calibration curve, and equal gaps in all bins. A curve fitted to few clusters is
+            uncertain, and its gaps may cancel noise where the true ones do not, so the wider of
+            the two intervals is used.
     """
 
     def __init__(self, probs: Tensor, labels: Tensor, cluster_size: int, binning: Binning) -> None:
@@ -101,7 +101,7 @@ class _BinnedSums:
             np.bincount(bins, weights, NUM_BINS)[filled].astype(np.float64)
             for weights in (None, confidence, correct)
         )
-        # For the curve, clustered samples count as the number of independent ones of equal noise.
+        # The curve is fitted to the number of independent samples that would have equal noise.
         accuracy = right / in_bin
         independent = float((in_bin * accuracy * (1 - accuracy)).sum()) / count**2
         worth = min(1.0, independent / max(float(sums.var(axis=0).sum()) / len(sums), _TINY))
@@ -134,10 +134,10 @@ class _BinnedSums:
 
 @lru_cache(maxsize=4)
 def _draws(clusters: int) -> Array:
-    """Weights (R, N) with which clusters' deviations add up to noise of their mean.
+    """Random weights (R, N) that turn the deviations of N clusters into noise of their mean.
 
-    Normal, scaled to the width of Student's t, because the noise is estimated from the clusters.
-    The same for every call, so an interval is a function of the data.
+    The weights are normal, scaled to the width of Student's t because the noise is estimated. They
+    are the same in every call, so an interval is a function of the data.
     """
     random = np.random.default_rng(0)
     normal = random.standard_normal((_NUM_DRAWS, clusters))
@@ -155,7 +155,7 @@ _MEANS = {
     "accuracy": (lambda probs, labels: top_label(probs, labels)[1], 1.0),
     "error": (lambda probs, labels: ~top_label(probs, labels)[1], 1.0),
 }
-"""Metrics that are means over samples, and the largest value of one."""
+"""Metrics that are means over samples, each with its largest possible value."""
 
 CLUSTERED_METRICS = (*_BINNED, *_MEANS)
 """Metrics that have an interval where samples come in clusters."""

@@ -1,4 +1,4 @@
-"""Intervals from what each sample contributes: means, proportions and areas under curves."""
+"""Intervals from influence functions: means, proportions and areas under curves."""
 
 import math
 
@@ -15,14 +15,14 @@ NO_INTERVAL: Ends = (math.nan, math.nan)
 
 _ROW_ELEMENTS = 2**20
 _MIN_ROWS = 500
-_MIN_OF_EACH = 5  # right and wrong predictions that an area between them needs
+_MIN_OF_EACH = 5  # minimum number of correct, and of wrong, predictions for an area
 
 
 def mean_interval(values: Tensor, level: float) -> Ends:
     """Interval of a mean of values (N,), corrected for their skewness.
 
-    Hall 1992, "On the removal of skewness by transformation": the studentised mean is made
-    symmetric by a cubic, so that losses with a long tail are not cut off above.
+    Hall 1992, "On the removal of skewness by transformation": a cubic makes the distribution of the
+    studentised mean symmetric, so the upper end is large enough for losses with a long tail.
     """
     count = len(values)
     if count < 2:
@@ -57,7 +57,7 @@ def proportion_interval(share: float, count: int, level: float) -> Ends:
 
 
 def auroc_interval(probs: Tensor, labels: Tensor, level: float) -> Ends:
-    """Interval of the mean over classes of the AUROC against the rest."""
+    """Interval of the macro-averaged one-vs-rest AUROC."""
     num_samples, num_classes = probs.shape
     num_rows = min(num_samples, max(_MIN_ROWS, _ROW_ELEMENTS // num_classes))
     rows = torch.arange(num_rows, device=probs.device) * num_samples // num_rows
@@ -89,9 +89,9 @@ def auroc_interval(probs: Tensor, labels: Tensor, level: float) -> Ends:
 
 
 def failure_auroc_interval(confidence: Tensor, correct: Tensor, level: float) -> Ends:
-    """Interval of the AUROC of confidence for right predictions (DeLong et al. 1988), by its logit.
+    """Interval of the AUROC of confidence for correct predictions, on the logit scale.
 
-    None where fewer than five predictions are right, or wrong.
+    DeLong et al. 1988. Both ends are nan if fewer than five predictions are correct, or wrong.
     """
     right, wrong = confidence[correct].sort().values, confidence[~correct].sort().values
     if min(len(right), len(wrong)) < _MIN_OF_EACH:
@@ -103,10 +103,11 @@ def failure_auroc_interval(confidence: Tensor, correct: Tensor, level: float) ->
 
 
 def aurc_interval(confidence: Tensor, correct: Tensor, level: float, excess: bool) -> Ends:
-    """Interval of the AURC, or of its excess over a perfect ranking, by its logarithm.
+    """Interval of the AURC, or of its excess over a perfect ranking, on the log scale.
 
-    A wrong prediction counts -log(coverage at its confidence), and every sample adds to the
-    coverage of those that are surer. None where fewer than five predictions are right, or wrong.
+    A wrong prediction contributes -log(coverage at its confidence), and each sample affects the
+    coverage of less confident ones. Both ends are nan if fewer than five predictions are correct,
+    or wrong.
     """
     count = len(confidence)
     wrong = (~correct).double()
@@ -115,7 +116,7 @@ def aurc_interval(confidence: Tensor, correct: Tensor, level: float, excess: boo
         return NO_INTERVAL
     scores, order = confidence.sort(descending=True)
     wrong = wrong[order]
-    # Ties share their mean position, as they share their errors in the metric.
+    # Ties share their mean position, just as they share their errors in the metric.
     coverage = (count - _mid_ranks(scores.flip(0), scores) + 0.5) / count
     errors_less_sure = (wrong / coverage).flip(0).cumsum(0).flip(0) / count
     influence = -wrong * coverage.log() - errors_less_sure
@@ -132,7 +133,7 @@ def aurc_interval(confidence: Tensor, correct: Tensor, level: float, excess: boo
 
 
 def _mid_ranks(ascending: Tensor, values: Tensor) -> Tensor:
-    """How many of `ascending` lie below each value, ties counted one half, float64."""
+    """Number of elements of `ascending` below each value, counting ties as one half, float64."""
     left = torch.searchsorted(ascending, values.contiguous())
     right = torch.searchsorted(ascending, values.contiguous(), right=True)
     return (left + right).double() / 2
@@ -147,5 +148,5 @@ def _logit_interval(value: float, deviation: float, level: float) -> Ends:
 
 
 def _normal(level: float) -> float:
-    """Quantile of the normal distribution that leaves (1 - level) / 2 above."""
+    """Two-sided normal quantile: the probability above it is (1 - level) / 2."""
     return float(ndtri((1 + level) / 2))

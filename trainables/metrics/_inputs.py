@@ -1,4 +1,4 @@
-"""Checks and small helpers that every metric shares."""
+"""Input checks and helpers that all metrics share."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
-# A half-precision row of probabilities is rounded to two or three digits.
+# Half-precision probabilities are rounded to two or three digits.
 _ROW_SUM_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 2e-2}
 _DEFAULT_ROW_SUM_TOLERANCE = 1e-3
 _ROUNDING = 1e-5  # how far a normalised float32 probability may lie outside of [0, 1]
@@ -18,12 +18,12 @@ _CLASS_BLOCK_ELEMENTS = 2**21
 def check_probs(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Return (N, K) float32/64 probabilities in [0, 1] and (N,) int64 labels, or raise.
 
-    A probability outside of [0, 1] by no more than rounding is taken as 0 or 1.
+    A probability outside [0, 1] by no more than rounding is clamped.
 
     Raises:
         TypeError: If the arguments are not tensors of floats and of integers.
         ValueError: If shapes do not match, N = 0, K < 2, a label is not in [0, K), or a row of
-            `probs` is no probability vector.
+            `probs` is not a probability vector.
     """
     scores, targets = _check_pair("probs", probs, labels)
     low, high = torch.aminmax(scores)
@@ -43,15 +43,15 @@ def check_probs(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 def check_logits(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Return (N, K) float32/64 logits and (N,) int64 labels, or raise.
 
-    A logit of -inf is a class that the model rules out (a masked class).
+    A logit of -inf masks a class: its probability is 0.
 
     Raises:
         TypeError: If the arguments are not tensors of floats and of integers.
         ValueError: If shapes do not match, N = 0, K < 2, a label is not in [0, K), a logit is NaN
-            or +inf, or all of a row are -inf.
+            or +inf, or all logits of a row are -inf.
     """
     scores, targets = _check_pair("logits", logits, labels)
-    # NaN spreads into both, so two numbers suffice.
+    # NaN propagates into both extremes, so two numbers suffice.
     top = torch.stack(torch.aminmax(scores.amax(dim=1)))
     if not top.isfinite().all():
         raise ValueError(
@@ -62,14 +62,14 @@ def check_logits(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def check_labels_possible(logits: Tensor, labels: Tensor) -> None:
-    """Raise ValueError where checked logits rule out a sample's own label: its loss is infinite."""
+    """Raise ValueError if the logit of a sample's label is -inf: its loss would be infinite."""
     ruled_out = logits.gather(1, labels[:, None]).isneginf().sum()
     if ruled_out:
         raise ValueError(f"the logit of the label must be finite, got -inf for {ruled_out} samples")
 
 
 def warn_of_probabilities(logits: Tensor, stacklevel: int) -> None:
-    """Warn where checked logits look like probabilities: of [0, 1], and each row sums to one."""
+    """Warn if checked logits look like probabilities: all in [0, 1], and each row sums to one."""
     low, high = torch.stack(torch.aminmax(logits)).tolist()
     if low < 0 or high > 1:
         return
@@ -82,7 +82,7 @@ def warn_of_probabilities(logits: Tensor, stacklevel: int) -> None:
 
 
 def check_count(name: str, value: int) -> None:
-    """Raise ValueError unless `value` is a positive integer, of Python or NumPy, not a bool."""
+    """Raise ValueError unless `value` is a positive integer (Python or NumPy, not bool)."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
 
@@ -93,7 +93,7 @@ def check_num_bins(num_bins: int) -> None:
 
 
 def check_clusters(labels: Tensor, cluster_size: int) -> None:
-    """Raise ValueError unless `labels` has `cluster_size` entries per sample."""
+    """Raise ValueError unless `cluster_size` divides the number of `labels`."""
     check_count("cluster_size", cluster_size)
     if len(labels) % cluster_size:
         raise ValueError(f"cluster_size={cluster_size}: {len(labels)} rows are no multiple of it")
@@ -106,17 +106,17 @@ def check_level(confidence: float) -> None:
 
 
 def row_blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Split tensors along their first axis, so that temporaries stay small."""
+    """Split tensors along their first axis into blocks, to keep temporaries small."""
     first = tensors[0]
     size = max(1, _ROW_BLOCK_ELEMENTS * len(first) // max(1, first.numel()))
     return zip(*(torch.split(tensor, size) for tensor in tensors), strict=True)
 
 
 def map_rows(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
-    """Values (N,) of a function of blocks of rows, float64.
+    """Apply a function to blocks of rows; returns its values (N,), float64.
 
-    Written into one array: results kept apart would pin the freed temporaries around them in the
-    allocator, which then holds several copies of the input.
+    The results go into one preallocated array. Separate results would fragment the allocator's
+    memory, which would then hold several copies of the input.
     """
     values = torch.empty(len(tensors[0]), dtype=torch.float64, device=tensors[0].device)
     for *rows, out in row_blocks(*tensors, values):
@@ -125,7 +125,7 @@ def map_rows(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
 
 
 def classes_per_block(num_samples: int) -> int:
-    """How many columns of N samples make a block of bounded size."""
+    """Number of classes per block, so that a block of N samples has a bounded size."""
     return max(1, _CLASS_BLOCK_ELEMENTS // num_samples)
 
 

@@ -1,13 +1,13 @@
 """Confidence intervals of calibration errors by inverting a test.
 
-A calibration error is the size of a vector of gaps (confidence - accuracy) that are known with
-noise, and a noisy vector is longer than the true one; a bootstrap adds the noise a second time. So
-the question is turned round: which sizes of the true gaps would show an error like the observed?
+A calibration error is the norm of a vector of noisy gaps (confidence - accuracy). Noise makes the
+vector longer, and a bootstrap adds the noise a second time. A test inversion avoids this: the
+interval contains the true gaps for which the observed error would be plausible.
 
-The true gaps are taken along a line: none at size 0, those of a calibration curve fitted to the
-data at size 1. The curve is a logistic recalibration and, bin by bin, as much of what it leaves as
-exceeds noise. A size belongs to the interval if the observed error lies between the outer quantiles
-of the errors that other samples would show there (`_sampled_errors`).
+The true gaps are assumed to lie on a line: all 0 at size 0, and equal to those of a fitted
+calibration curve at size 1. The curve is a logistic recalibration plus, per bin, the part of the
+residual that exceeds noise. A size is in the interval if the observed error lies between the outer
+quantiles of the errors that samples would show at this size (`_sampled_errors`).
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ _NEWTON_PRECISION = 1e-6
 _LARGEST_STEP = 2.0
 _LARGEST_SIZE = 2.0**20
 _NEVER = 1e-12
-_PRECISION = 4e-3  # of the size at an end of the interval
+_PRECISION = 4e-3  # precision of the size at the ends of the interval
 _SMALLEST_PROBABILITY = 1e-6
 _POWER_CONSTRAINT = 0.16
 _TINY = 1e-300
@@ -35,13 +35,14 @@ _TINY = 1e-300
 
 @dataclass(frozen=True)
 class Cells:
-    """Samples of like confidence, summed over G cells, none of them empty.
+    """Samples of similar confidence, summed over G non-empty cells.
 
     Attributes:
         count: Number of samples, float64 (G,).
         confidence: Mean confidence, (G,).
-        positives: Number of right predictions, (G,).
-        group: Bin of each cell, int64 (G,), in which the curve may leave the logistic one.
+        positives: Number of correct predictions, (G,).
+        group: Bin of each cell, int64 (G,). Within a bin, the fitted curve deviates from the
+            logistic one by the same amount.
     """
 
     count: Array
@@ -56,24 +57,26 @@ class Cells:
 
     @property
     def gaps(self) -> Array:
-        """Sum of (confidence - correct) per cell, over N, (G,)."""
+        """Sum of (confidence - correct) per cell, divided by N, (G,)."""
         gaps: Array = (self.count * self.confidence - self.positives) / self.num_samples
         return gaps
 
 
 @dataclass(frozen=True)
 class ErrorOfGaps:
-    """What a calibration error makes of the gaps of cells.
+    """A calibration error as a function of the gaps of cells.
+
+    A gap is the sum of (confidence - correct) over the samples of a cell, divided by N.
 
     Attributes:
-        statistic: Of sums of (confidence - correct) per cell, over N, (R, G), the errors (R,), or
-            any rising function of them.
-        population: Of the same sums without noise, (G,), the error itself.
-        power: 1 where the statistic grows with the gaps, 2 with their squares.
-        terms: Of such sums (..., G), what each cell adds to the statistic, (..., G), if it is a sum
-            over cells.
-        fine: Whether cells are finer than the fitted curve, which then may miss the gaps of a few
-            samples: the upper end does not rely on the curve alone.
+        statistic: Maps observed gaps (R, G) to the errors (R,), or to an increasing function of
+            them.
+        population: Maps noise-free gaps (G,) to the error.
+        power: 1 if the statistic grows like the gaps, 2 if it grows like their squares.
+        terms: Maps gaps (..., G) to the contribution of each cell to the statistic, (..., G); None
+            if the statistic is not a sum over cells.
+        fine: Whether cells are finer than the fitted curve. The curve may then miss the gaps of a
+            few samples, so the upper end does not rely on it alone.
     """
 
     statistic: Callable[[Array], Array]
@@ -84,7 +87,7 @@ class ErrorOfGaps:
 
 
 class Model(Protocol):
-    """Errors that samples would show if the true gaps lay along a line, by their size on it."""
+    """Distribution of the error that samples show, given the true gaps: direction times size."""
 
     def population(self, direction: Array, size: float) -> float:
         """The error of the population."""
@@ -95,7 +98,7 @@ class Model(Protocol):
         ...
 
     def quantile_without_gaps(self, share: float) -> float:
-        """What a share of samples of a calibrated model does not reach."""
+        """Quantile, at `share`, of the error that samples of a calibrated model show."""
         ...
 
 
@@ -104,16 +107,17 @@ def invert(
 ) -> tuple[float, float]:
     """Both ends of the interval of the population's error.
 
-    The lower end is 0 where a calibrated model would show as much. An error so small that a
-    calibrated model would show more in 84% of samples counts as that quantile for the upper end, so
-    that luck alone does not make the interval shrink to nothing (Cowan et al. 2011,
+    The lower end is 0 if the observed error is plausible for a calibrated model. If a calibrated
+    model would show a larger error in 84% of samples, the upper end is computed from that quantile
+    instead, so a lucky sample does not shrink the interval to nothing (Cowan et al. 2011,
     arXiv:1105.3166).
 
     Args:
-        model: What samples would show.
-        observed: What the sample at hand shows.
+        model: Distribution of the errors that samples show.
+        observed: The error of this sample.
         level: Level of the interval, in (0, 1).
-        directions: The line to look along, and others for where it does not reach far enough.
+        directions: Direction of the true gaps, followed by fallbacks for errors that it does not
+            reach.
     """
     tail = (1 - level) / 2
     low = 0.0
@@ -127,14 +131,14 @@ def invert(
 
 
 class _Line:
-    """Sizes of the gaps along a direction, and how likely each shows more than was observed."""
+    """Probability, by size of the gaps along a direction, of an error above the observed one."""
 
     def __init__(self, model: Model, observed: float, direction: Array) -> None:
         self.population = partial(model.population, direction)
         self.share_above = cache(partial(model.share_above, observed, direction))
 
     def crossing(self, share: float) -> float | None:
-        """The size from which on a share of samples shows more; None if there is none."""
+        """The size at which a share of samples shows a larger error; None if there is none."""
 
         def rising(size: float) -> float:  # almost linear
             return float(ndtri(np.clip(self.share_above(size), _NEVER, 1 - _NEVER)) - ndtri(share))
@@ -150,7 +154,7 @@ class _Line:
 
 
 def _population_at(lines: Sequence[_Line], share: float) -> float:
-    """The population's error with which a share of samples shows more than was observed."""
+    """The population's error at which a share of samples shows more than the observed error."""
     for line in lines:
         size = line.crossing(share)
         if size is not None:
@@ -159,7 +163,7 @@ def _population_at(lines: Sequence[_Line], share: float) -> float:
 
 
 def fit_curve(cells: Cells) -> Array:
-    """Accuracy of each cell as far as the data distinguish it from noise, shape (G,)."""
+    """Estimated accuracy of each cell, shrunk by noise, shape (G,)."""
     logistic = _logistic_recalibration(cells)
     size = int(cells.group.max()) + 1
     count = np.bincount(cells.group, cells.count, size)
@@ -167,7 +171,7 @@ def fit_curve(cells: Cells) -> Array:
     variance = np.bincount(cells.group, cells.count * logistic * (1 - logistic), size)
     count = np.maximum(count, 1)
     residual, noise = left / count, variance / count**2
-    # Of the residuals' mean square, what noise does not explain (empirical Bayes).
+    # The part of the residuals' mean square that noise does not explain (empirical Bayes).
     signal = max(0.0, float((count * (residual**2 - noise)).sum() / count.sum()))
     kept = signal / (signal + noise + _TINY) * residual
     curve: Array = np.clip(logistic + kept[cells.group], 0, 1)
@@ -175,7 +179,7 @@ def fit_curve(cells: Cells) -> Array:
 
 
 def _logistic_recalibration(cells: Cells) -> Array:
-    """expit(a + b logit(confidence)), most likely under a prior of one sample at a = 0, b = 1."""
+    """expit(a + b logit(confidence)): MAP fit, the prior weighs one sample at a = 0, b = 1."""
     score = logit(np.clip(cells.confidence, _SMALLEST_PROBABILITY, 1 - _SMALLEST_PROBABILITY))
     centre = float(cells.count @ score / cells.num_samples)
     basis = np.stack([np.ones_like(score), score - centre])
@@ -191,8 +195,8 @@ def _logistic_recalibration(cells: Cells) -> Array:
         weights += np.clip(step, -_LARGEST_STEP, _LARGEST_STEP)
         if np.abs(step).max() < _NEWTON_PRECISION:
             break
-    # Of each parameter what noise does not explain, relative to the other: a curve of noise crosses
-    # the diagonal, and around it small gaps show as larger ones.
+    # Shrink each parameter to the part that noise does not explain, relative to the other: a curve
+    # fitted to noise crosses the diagonal, and near it small gaps appear as larger ones.
     variance = np.diag(np.linalg.inv(curvature))
     kept = np.maximum(0, 1 - variance / np.maximum((weights - start) ** 2, _TINY))
     if kept.max() > 0:

@@ -1,4 +1,4 @@
-"""What several metrics need of one set of predictions."""
+"""Intermediate results that several metrics of one set of predictions share."""
 
 from functools import cached_property
 
@@ -17,7 +17,7 @@ NUM_BINS = 15
 
 
 class Predictions:
-    """One set of predictions, and what its metrics share, each computed once, on demand."""
+    """One set of predictions; intermediate results of its metrics are computed once, on demand."""
 
     def __init__(self, logits: Tensor, labels: Tensor) -> None:
         self.logits, self.labels = logits, labels
@@ -48,7 +48,7 @@ class Predictions:
 
     @cached_property
     def classwise(self) -> Tensor:
-        """Equal-width error, equal-mass error and AUROC per class, shape (3, K), of one sort."""
+        """Equal-width error, equal-mass error and AUROC per class, (3, K), from one sort."""
         blocks = [
             torch.stack(
                 [
@@ -68,7 +68,7 @@ class Predictions:
 def bin_top_label(
     probs: Tensor, labels: Tensor, binning: Binning
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    """Each sample's bin, its confidence, and 1 where it is right, (N,) each."""
+    """Bin, confidence, and correctness (1 or 0) of each sample, (N,) each."""
     confidence, correct = (x.double().cpu().numpy() for x in top_label(probs, labels))
     count = len(confidence)
     if binning == "equal_width":

@@ -1,9 +1,9 @@
-"""Sorted scores with the positions of the positives: what binned errors and AUROC are made of.
+"""Sorted scores with the positions of the positives, the basis of binned errors and AUROC.
 
-A metric of the top label has one column of scores (the confidences) whose positives are the samples
-classified correctly; a class-wise metric has a column per class whose positives are its members.
-Only values are sorted, never indices, and positives (N of them over all classes) are found by
-binary search: at 50,000 samples and 1,000 classes that is 20 times faster than an argsort.
+A top-label metric has one column of scores, the confidences; its positives are the correct
+predictions. A class-wise metric has one column per class; its positives are the samples of the
+class. Only values are sorted, not indices, and binary search finds the N positives: 20 times faster
+than an argsort for 50,000 samples and 1,000 classes.
 """
 
 from collections.abc import Iterator
@@ -32,10 +32,10 @@ class Bins:
 
 @dataclass(frozen=True)
 class RankedScores:
-    """C columns of N scores in ascending order, and where their P positives are.
+    """C columns of N scores in ascending order, and the positions of their P positives.
 
-    A positive whose score is shared by others is spread evenly over their positions
-    [`first`, `last`), so no result depends on the order in which samples are given.
+    A positive with a tied score is spread evenly over the positions [`first`, `last`) of the tie,
+    so the order of the samples does not matter.
     """
 
     scores: Tensor  # (C, N), ascending
@@ -48,7 +48,7 @@ class RankedScores:
         return torch.bincount(self.column, minlength=len(self.scores)).double()
 
     def bins(self, boundaries: Tensor) -> Bins:
-        """Sums over positions between `boundaries`, shape (C, B + 1), from 0 to N."""
+        """Sums between consecutive `boundaries`: positions from 0 to N, shape (C, B + 1)."""
         score_sums = self._sums.gather(1, boundaries).diff(dim=1)
         start = self.first[:, None]
         share = (boundaries[self.column] - start).double() / (self.last[:, None] - start)
@@ -59,7 +59,7 @@ class RankedScores:
     def auroc(self) -> Tensor:
         """Area under the ROC curve per column, shape (C,); nan without positives or negatives.
 
-        The Mann-Whitney statistic over mid-ranks, so ties count one half.
+        The Mann–Whitney statistic with mid-ranks, so ties count one half.
         """
         num_columns, num_samples = self.scores.shape
         rank_sum = torch.zeros(num_columns, dtype=torch.float64, device=self.scores.device)
@@ -87,7 +87,7 @@ def rank_top_label(confidence: Tensor, correct: Tensor) -> RankedScores:
 
 
 def rank_classes(probs: Tensor, labels: Tensor) -> Iterator[RankedScores]:
-    """A column per class, in blocks of classes so that memory stays bounded."""
+    """One column per class, yielded in blocks of classes to bound memory."""
     num_samples, num_classes = probs.shape
     samples = labels.argsort()
     ends = torch.bincount(labels, minlength=num_classes).cumsum(0).tolist()
@@ -102,9 +102,9 @@ def rank_classes(probs: Tensor, labels: Tensor) -> Iterator[RankedScores]:
 
 
 def equal_width_boundaries(ranked: RankedScores, num_bins: int) -> Tensor:
-    """Positions between the bins (lower, upper] of equal width, shape (C, B + 1), int64.
+    """Boundaries of the equal-width bins (lower, upper] as positions, shape (C, B + 1), int64.
 
-    The first bin also takes scores of exactly 0, so that no sample is left out.
+    The first bin includes scores of exactly 0, so no sample is dropped.
     """
     scores = ranked.scores
     edges = upper_edges(scores, num_bins)
@@ -113,9 +113,9 @@ def equal_width_boundaries(ranked: RankedScores, num_bins: int) -> Tensor:
 
 
 def equal_mass_boundaries(ranked: RankedScores, num_bins: int) -> Tensor:
-    """Positions between bins of as equal a number of samples as can be, shape (C, B + 1), int64.
+    """Boundaries of the equal-mass bins as positions, shape (C, B + 1), int64.
 
-    The first N mod B bins hold one sample more; no sample is dropped.
+    The first N mod B bins hold one more sample; no sample is dropped.
     """
     num_columns, num_samples = ranked.scores.shape
     size, larger = divmod(num_samples, num_bins)
@@ -129,7 +129,7 @@ def upper_edges(scores: Tensor, num_bins: int) -> Tensor:
 
 
 def _sort(scores: Tensor) -> Tensor:
-    if scores.device.type == "cpu":  # NumPy's vectorised sort is over ten times faster than torch's
+    if scores.device.type == "cpu":  # NumPy's vectorised sort is over ten times faster
         return torch.from_numpy(np.sort(scores.contiguous().numpy(), axis=1))
     return torch.sort(scores.contiguous(), dim=1).values
 

@@ -1,7 +1,8 @@
-"""Errors that samples of cells would show, for `_inversion`: how likely each is.
+"""Distribution of the calibration error over samples, for `_inversion`.
 
-The number of right predictions of a cell is binomial, taken as normal where many are expected.
-Where the error is a sum over cells its distribution is their convolution; else it is drawn.
+The number of correct predictions of a cell is binomial; a normal approximation is used where many
+are expected. If the error is a sum over cells, its distribution is a convolution. Otherwise, it is
+simulated.
 """
 
 from functools import cached_property, lru_cache
@@ -17,28 +18,28 @@ _NUM_DRAWS = 1024
 _GRID = 1024
 _NODES = np.linspace(-5, 5, 101)
 _NODE_WEIGHTS = np.diff(ndtr(np.concatenate([[-np.inf], _NODES[1:] - 0.05, [np.inf]])))
-_SMOOTHING = 0.1  # of the errors' deviation: makes their distribution function continuous
-_RARE = 10  # expected number of a cell's right, or wrong, predictions
-_MOST_RARE = 45  # of a mean of 10, more come in one of 1e13 cases
+_SMOOTHING = 0.1  # in standard deviations: makes the distribution function of errors continuous
+_RARE = 10  # expected number of correct, or wrong, predictions below which a count is not normal
+_MOST_RARE = 45  # with a mean of 10, a larger count has probability 1e-13
 _FEW_CELLS = 64
 _NEVER = 1e-9
 _TINY = 1e-300
 
 
 def invert_cells(cells: Cells, error: ErrorOfGaps, level: float) -> tuple[float, float]:
-    """Both ends of the interval of an error of cells.
+    """Both ends of the confidence interval of a calibration error.
 
     Args:
-        cells: The samples.
-        error: What is made of the gaps.
+        cells: The samples, summed over cells.
+        error: The error as a function of the gaps.
         level: Level of the interval, in (0, 1).
     """
-    # Along the second line every error below the mean confidence is reached.
+    # Along the second direction, every error below the mean confidence is reached.
     observed = float(error.statistic(cells.gaps[None])[0])
     directions = fit_curve(cells) - cells.confidence, -cells.confidence
     low, high = invert(sampled_errors(cells, error), observed, level, directions)
     if error.fine and low > 0:
-        # Noise makes an error larger on average: no less than value + z standard errors.
+        # Noise increases an error on average: the upper end is at least value + z standard errors.
         right, sure, count = cells.positives, cells.confidence, cells.num_samples
         squares = float((right * (1 - sure) ** 2 + (cells.count - right) * sure**2).sum()) / count
         deviation = np.sqrt((squares - float(cells.gaps.sum()) ** 2) / count)
@@ -48,12 +49,12 @@ def invert_cells(cells: Cells, error: ErrorOfGaps, level: float) -> tuple[float,
 
 
 def sampled_errors(cells: Cells, error: ErrorOfGaps) -> Model:
-    """What samples would show, by the fastest way there is."""
+    """The distribution of the errors that samples show: exact if possible, else simulated."""
     return DrawnErrors(cells, error) if error.terms is None else SummedErrors(cells, error)
 
 
 class _Binomials:
-    """Numbers of right predictions in cells, for gaps along a direction."""
+    """Numbers of correct predictions in cells, for gaps along a direction."""
 
     def __init__(self, cells: Cells, error: ErrorOfGaps) -> None:
         self.cells, self.error = cells, error
@@ -62,7 +63,7 @@ class _Binomials:
         return self.error.population(self.gaps(self.accuracy(direction, size)))
 
     def gaps(self, accuracy: Array) -> Array:
-        """Expected sums of (confidence - correct) per cell, over N, (G,)."""
+        """Expected sums of (confidence - correct) per cell, divided by N, (G,)."""
         gaps: Array = self.cells.count * (self.cells.confidence - accuracy)
         return gaps / self.cells.num_samples
 
@@ -77,23 +78,23 @@ class _Binomials:
         return deviation
 
     def of_confidences(self, accuracy: Array) -> float:
-        """Variance of the error as other samples hold other confidences too."""
+        """Variance of the error because the confidences, too, vary over samples."""
         per_sample = np.abs(self.cells.confidence - accuracy) ** self.error.power
         weights = self.cells.count / self.cells.num_samples
         spread = weights @ per_sample**2 - (weights @ per_sample) ** 2
         return max(float(spread), 0.0) / self.cells.num_samples
 
     def rare(self, accuracy: Array) -> NDArray[np.intp]:
-        """Cells in which so few are expected to be right, or wrong, that the number is not normal.
+        """Cells with so few expected correct, or wrong, predictions that the count is not normal.
 
-        Fine cells of a few samples each are left out: what counts there are sums of cells.
+        Empty if cells are fine, with a few samples each: only sums of many such cells matter.
         """
         count = self.cells.count
         counts = (count >= _RARE) | (len(count) <= _FEW_CELLS)
         return np.flatnonzero(counts & (count * np.minimum(accuracy, 1 - accuracy) < _RARE))
 
     def mass(self, cells: NDArray[np.intp], accuracy: Array) -> Array:
-        """Probabilities of 0, 1, ... of the rarer outcome in some cells, (C, 46)."""
+        """Probabilities of 0, 1, ..., 45 rarer outcomes in some cells, (C, 46)."""
         share = np.minimum(accuracy, 1 - accuracy)[cells, None]
         k = np.arange(_MOST_RARE + 1.0)
         others = np.maximum(self.cells.count[cells, None] - k, 0)
@@ -101,7 +102,7 @@ class _Binomials:
         return np.asarray(np.exp(logs))
 
     def gaps_of_rarer(self, cells: NDArray[np.intp], accuracy: Array, rarer: Array) -> Array:
-        """Sums over N of some cells with numbers (C, ...) of their rarer outcome."""
+        """Gaps of some cells, divided by N, for counts (C, ...) of their rarer outcome."""
         shape = (-1,) + (1,) * (rarer.ndim - 1)
         count, mean, often = (
             values[cells].reshape(shape)
@@ -120,7 +121,7 @@ class _Binomials:
 
 
 class SummedErrors(_Binomials):
-    """Errors that are sums over cells: their distribution is a product of Fourier transforms."""
+    """Errors that are sums over cells: a convolution, computed by Fourier transforms."""
 
     def share_above(self, observed: float, direction: Array, size: float) -> float:
         """Probability that a sample shows more than `observed`."""
@@ -134,7 +135,7 @@ class SummedErrors(_Binomials):
         return start + step * float(np.interp(share, mass.cumsum(), np.arange(len(mass)) + 0.5))
 
     def _distribution(self, accuracy: Array, variance: float) -> tuple[float, float, Array]:
-        """Where a grid starts, its steps, and the probabilities of errors around its points."""
+        """Start and step of a grid of errors, and the probability at each grid point."""
         values, weights = self._terms(accuracy)
         mean = (values * weights).sum(axis=1, keepdims=True)
         own = float(((values - mean) ** 2 * weights).sum())
@@ -143,7 +144,7 @@ class SummedErrors(_Binomials):
         margin = 6 * deviation
         step = (float((values.max(axis=1) - low[:, 0]).sum()) + 2 * margin) / (_GRID - 2)
         step = max(step, _TINY)
-        # Each value is shared by the two grid points beside it, which keeps its mean.
+        # Split each value between the two neighbouring grid points, which preserves the mean.
         place = (values - low) / step
         left = place.astype(np.intp)
         right_share = (place - left) * weights
@@ -157,7 +158,7 @@ class SummedErrors(_Binomials):
         return float(low.sum() - margin), step, irfft(waves * shift, _GRID)
 
     def _terms(self, accuracy: Array) -> tuple[Array, Array]:
-        """What cells add to the error, (G, nodes), and how likely, (G, nodes)."""
+        """Possible contributions of cells to the error and their probabilities, (G, nodes) each."""
         assert self.error.terms is not None
         nodes = self.gaps(accuracy)[:, None] + self.noise(accuracy)[:, None] * _NODES
         weights = np.tile(_NODE_WEIGHTS, (len(nodes), 1))
@@ -168,7 +169,7 @@ class SummedErrors(_Binomials):
             weights[rare] = 0
             weights[rare, : _MOST_RARE + 1] = self.mass(rare, accuracy)
         values = self.error.terms(nodes.T).T
-        # What never happens would only make the grid coarse.
+        # Values of negligible probability would only make the grid coarse.
         likeliest = np.take_along_axis(values, weights.argmax(axis=1)[:, None], axis=1)
         return np.where(weights > _NEVER, values, likeliest), weights
 
@@ -193,7 +194,7 @@ class DrawnErrors(_Binomials):
         return float(np.quantile(self.error.statistic(self.draw_without_gaps()), share))
 
     def draw_without_gaps(self) -> Array:
-        """Sums of (confidence - correct) per cell, over N, of calibrated samples, (R, G)."""
+        """Sums of (confidence - correct) per cell, divided by N, of a calibrated model, (R, G)."""
         return self._draw(np.clip(self.cells.confidence, 0, 1))
 
     def _draw(self, accuracy: Array) -> Array:
@@ -205,9 +206,10 @@ class DrawnErrors(_Binomials):
         return drawn
 
     def _quantiles(self, cells: NDArray[np.intp], mass: Array) -> Array:
-        """Quantiles (C, R) of numbers of these probabilities, at the cells' uniform deviates.
+        """Counts (C, R) drawn from these probabilities, by inversion of uniform deviates.
 
-        The quantile of a deviate is how many steps lie below it: of all cells in one search.
+        The count is the number of steps of the distribution function below the deviate. One search
+        finds it for all cells.
         """
         reached = mass.cumsum(axis=1)
         ascending, place = self.uniforms[cells], np.arange(len(cells))[:, None]
@@ -221,9 +223,9 @@ class DrawnErrors(_Binomials):
 
 @lru_cache(maxsize=16)
 def _deviates(num_draws: int, num_cells: int, seed: int) -> tuple[Array, Array, NDArray[np.intp]]:
-    """Normal deviates (draws, cells); of each cell the uniform ones, ascending; which is which.
+    """Normal deviates (draws, cells); uniform deviates of each cell, sorted; and their order.
 
-    The same for every call, so that an interval is a function of the data.
+    They are the same in every call, so an interval is a function of the data.
     """
     deviates = np.random.default_rng(seed).standard_normal((num_draws, num_cells))
     uniforms = ndtr(deviates).T

@@ -1,23 +1,22 @@
 """Half-widths of intervals for the best of several settings.
 
 A setting's mean differs from its expected value by two independent errors: X, from the samples,
-and Y, from the training seeds. Selection makes the error of what was selected larger than usual.
+and Y, from the training seeds. Selection makes the error of the selected setting larger.
 
-On the samples that selected it: the `finalists` best of `candidates` settings were picked by
-results on the samples, that is by X, and then trained with fresh seeds. Whatever the rule that
-picks, with N candidates and m finalists
+On the samples used for selection: the m `finalists` out of N `candidates` were selected by results
+on these samples, that is by X, and then trained with fresh seeds. For every selection rule,
 
     P(a finalist has |X + Y| > h) <= N P(|X + Y| > h, |X| > x),   P(|X| > x) = m / N,
 
-as the Y of fresh seeds is independent of the picking, P(|x + Y| > h) grows with |x|, and the bound
-is concave in the probability of being picked. The half-width h makes the right side equal to the
-error that is allowed. Without noise of seeds h is that of Bonferroni's correction for N settings,
-without noise of samples that for m.
+because the Y of fresh seeds is independent of the selection, P(|x + Y| > h) grows with |x|, and the
+bound is concave in the probability of selection. The half-width h makes the right-hand side equal
+to the allowed error. Without seed noise, h is Bonferroni's for N settings; without sampling noise,
+for m.
 
-On fresh samples (a test split) X and Y change places: the selected setting is one of m whose runs
+On fresh samples (a test split), X and Y swap roles: the selected setting is one of m whose runs
 were compared on other samples, that is by Y.
 
-X is taken as normal; Y as Student's t times the estimated standard deviation of the seeds.
+X is assumed normal, and Y Student's t times the estimated standard deviation of the seeds.
 """
 
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 Array = npt.NDArray[np.float64]
 
-_SHARES = np.sin(np.linspace(0, np.pi / 2, 65)) ** 2  # of the seeds in the variance
+_SHARES = np.sin(np.linspace(0, np.pi / 2, 65)) ** 2  # shares of the seeds in the variance
 _HALVINGS = 50
 _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 _PLACES = ((_POINTS + 1) / 2) ** 4  # dense in the tail
@@ -38,13 +37,13 @@ _STEPS = _WEIGHTS * 2 * ((_POINTS + 1) / 2) ** 3
 
 @dataclass(frozen=True)
 class Selection:
-    """How the setting was selected whose interval is made.
+    """How a setting was selected, to correct its interval.
 
     Attributes:
-        error: The probability of an interval that misses, in (0, 1).
-        candidates: How many settings there were.
-        finalists: How many of them were trained again with fresh seeds.
-        fresh_samples: Whether the samples took no part in the selection.
+        error: Allowed probability that the interval misses, in (0, 1).
+        candidates: Number of settings.
+        finalists: Number of settings trained again with fresh seeds.
+        fresh_samples: Whether the samples were not used for selection.
     """
 
     error: float
@@ -53,18 +52,21 @@ class Selection:
     fresh_samples: bool = False
 
     def share(self, share: float) -> "Selection":
-        """The same with a share of the error."""
+        """The same selection with a share of the allowed error."""
         return Selection(share * self.error, self.candidates, self.finalists, self.fresh_samples)
 
 
 def half_width(samples: Array, seeds: Array | float, freedom: int, selection: Selection) -> Array:
-    """Half-width of an interval.
+    """Half-width of the interval of a mean.
 
     Args:
-        samples: Variance of the mean by its samples, of any shape.
-        seeds: Estimated variance of the mean by the seeds, a number or of the same shape.
-        freedom: Degrees of freedom of that estimate; 0 where it is unknown, and left out.
+        samples: Variance of the mean over samples, any shape.
+        seeds: Estimated variance of the mean over seeds, a number or the same shape.
+        freedom: Degrees of freedom of that estimate; 0 if unknown, then `seeds` is ignored.
         selection: How the setting was selected.
+
+    Returns:
+        Half-widths of the shape of `samples`.
     """
     samples = np.asarray(samples)
     if freedom == 0:
@@ -78,7 +80,7 @@ def half_width(samples: Array, seeds: Array | float, freedom: int, selection: Se
 
 @lru_cache(maxsize=64)
 def _squared_half_widths(freedom: int, selection: Selection) -> Array:
-    """The square of the half-width, by the share of the seeds in a variance of 1, (65,)."""
+    """Squared half-width for a total variance of 1, by the share of the seeds in it, (65,)."""
 
     def normal(value: Array) -> Array:
         return np.asarray(ndtr(value))

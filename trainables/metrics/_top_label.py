@@ -1,4 +1,4 @@
-"""Confidence of the predicted class, and whether the prediction is right."""
+"""Confidence of the predicted class, and whether the prediction is correct."""
 
 from typing import Literal, get_args
 
@@ -17,7 +17,7 @@ def top_label(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def confidence_scores(probs: Tensor, confidence: Confidence) -> Tensor:
-    """Score of each sample by which predictions are ranked, shape (N,); higher is surer.
+    """Confidence score of each sample, by which predictions are ranked, shape (N,).
 
     Raises:
         ValueError: If `confidence` is not one of the three names.

@@ -1,4 +1,4 @@
-"""Calibration errors of the top label as what each makes of gaps in cells."""
+"""Top-label calibration errors as functions of the gaps in cells."""
 
 import numpy as np
 import torch
@@ -34,7 +34,7 @@ def binned_error_of_gaps(ranked: RankedScores, boundaries: Tensor) -> Problem:
 
 
 def debiased_error_of_gaps(ranked: RankedScores, boundaries: Tensor) -> Problem:
-    """The binned L2 error; the statistic is its debiased square, also below 0."""
+    """The binned L2 error; the statistic is its debiased square, which may be negative."""
     cells = cells_of_bins(ranked, boundaries)
     share = cells.count / cells.num_samples
 
@@ -54,10 +54,10 @@ def debiased_error_of_gaps(ranked: RankedScores, boundaries: Tensor) -> Problem:
 
 
 def smooth_error_of_gaps(confidence: Array, correct: Array) -> Problem:
-    """The smooth error, at the width of the observed one.
+    """The smooth error, at the kernel width of the observed sample.
 
-    That shows whether the error of another sample exceeds the observed one, as the error at a width
-    falls with the width.
+    This width suffices to tell whether the error of another sample exceeds the observed one,
+    because the error decreases with the width.
     """
     cells, position = even_cells(confidence, correct, _FINEST_CELLS)
     width = max(float(fixed_widths(cells.gaps, position, _FINEST_CELLS)), _LEAST_WIDTH)
@@ -74,7 +74,7 @@ def smooth_error_of_gaps(confidence: Array, correct: Array) -> Problem:
 def kernel_error_of_gaps(confidence: Tensor, correct: Tensor, bandwidth: float) -> Problem:
     """The mean of |confidence - accuracy given the confidence|.
 
-    The statistic is the kernel estimate of the top label on at most 128 cells of equal mass.
+    The statistic is the top-label kernel estimate on at most 128 equal-mass cells.
     """
     parts = equal_mass_cells(confidence, correct, _MAX_KERNEL_CELLS)
     count, confidences, positives = (part.cpu().numpy() for part in parts)
@@ -104,7 +104,7 @@ def cells_of_bins(ranked: RankedScores, boundaries: Tensor) -> Cells:
 
 
 def even_cells(confidence: Array, correct: Array, size: int) -> tuple[Cells, NDArray[np.intp]]:
-    """Cells of equal width over [0, 1], and which of the `size` cells are not empty."""
+    """Non-empty cells of equal width over [0, 1], and their positions among all `size` cells."""
     cell = np.minimum((confidence * size).astype(np.intp), size - 1)
     count = np.bincount(cell, minlength=size).astype(np.float64)
     filled = np.flatnonzero(count)
@@ -116,7 +116,7 @@ def even_cells(confidence: Array, correct: Array, size: int) -> tuple[Cells, NDA
 
 
 def _waves(gaps: Array, position: NDArray[np.intp], size: int) -> NDArray[np.float32]:
-    """Gaps (..., G) as cosines: cells at the middles of even intervals reflect as a DCT does."""
+    """Discrete cosine transform of gaps (..., G), which implies reflection at 0 and 1."""
     spread = np.zeros((*gaps.shape[:-1], size), dtype=np.float32)  # for speed
     spread[..., position] = gaps
     waves: NDArray[np.float32] = dct(spread, axis=-1)
@@ -124,7 +124,7 @@ def _waves(gaps: Array, position: NDArray[np.intp], size: int) -> NDArray[np.flo
 
 
 def _smoothed_size(waves: NDArray[np.float32], width: float | Array) -> Array:
-    """Integral of the absolute value of gaps smoothed by a reflected Gaussian of a width (each)."""
+    """Integral of |gaps smoothed by a reflected Gaussian|, for one width or one width per row."""
     frequencies = np.pi * np.arange(waves.shape[-1])
     exponents = (np.asarray(width)[..., None] * frequencies) ** 2 / 2
     damped = idct(waves * np.exp(-exponents).astype(np.float32), axis=-1)
@@ -133,7 +133,7 @@ def _smoothed_size(waves: NDArray[np.float32], width: float | Array) -> Array:
 
 
 def fixed_widths(gaps: Array, position: NDArray[np.intp], size: int) -> Array:
-    """The widths that equal the errors of gaps (..., G) found with them."""
+    """The kernel widths at which the error of gaps (..., G) equals the width."""
     waves = _waves(gaps, position, size)
     least = _smoothed_size(waves, _LEAST_WIDTH)
     low, high = np.full(least.shape, _LEAST_WIDTH), np.ones(least.shape)

@@ -40,10 +40,10 @@ class ReliabilityBins:
 
 
 def expected_calibration_error(probs: Tensor, labels: Tensor, num_bins: int = 15) -> float:
-    """Expected calibration error of the top label over bins of equal width.
+    """Expected calibration error (ECE) of the top label with equal-width bins.
 
-    ECE = sum_b n_b / N * |mean confidence_b - accuracy_b|; bins are (lower, upper], empty bins
-    count 0. Guo et al. 2017, eq. 3.
+    ECE = sum_b n_b / N * |mean confidence_b - accuracy_b|. Bins are (lower, upper]; 0 is in the
+    first. Empty bins contribute 0. Guo et al. 2017, eq. 3.
 
     Args:
         probs: Probabilities, shape (N, K), rows sum to one.
@@ -62,12 +62,14 @@ def expected_calibration_error(probs: Tensor, labels: Tensor, num_bins: int = 15
 
 
 def adaptive_calibration_error(probs: Tensor, labels: Tensor, num_bins: int = 15) -> float:
-    """Expected calibration error of the top label over bins of equal mass.
+    """Expected calibration error of the top label with equal-mass bins.
 
-    As `expected_calibration_error`, but samples are sorted by confidence and split into `num_bins`
-    parts that are as equal as possible. Nguyen & O'Connor 2015; "AdaECE" in Mukhoti et al. 2020,
-    whose code drops the least confident sample; this function keeps it. Samples of equal confidence
-    share their outcomes evenly, so the order of samples does not matter.
+    Like `expected_calibration_error`, but the samples are sorted by confidence and split into
+    `num_bins` parts of as equal size as possible. Nguyen & O'Connor 2015; called AdaECE in Mukhoti
+    et al. 2020, whose code drops the least confident sample. Samples of equal confidence share
+    their outcomes evenly, so the order of the samples does not matter.
+
+    See `expected_calibration_error` for arguments, result and errors.
     """
     ranked = _ranked_top_label(probs, labels, num_bins)
     return float(binned_error(ranked, num_bins, "equal_mass")[0])
@@ -76,11 +78,11 @@ def adaptive_calibration_error(probs: Tensor, labels: Tensor, num_bins: int = 15
 def classwise_calibration_error(
     probs: Tensor, labels: Tensor, num_bins: int = 15, binning: Binning = "equal_width"
 ) -> float:
-    """Mean over all K classes of the binned calibration error of that class's probability.
+    """Mean over the K classes of the binned calibration error of the class probability.
 
-    Also known as static calibration error (Nixon et al. 2019; Kull et al. 2019). K is the number
-    of columns: classes absent from `labels` count. A probability of exactly 0 falls into the first
-    bin (some authors' code leaves it out).
+    Also known as static calibration error (Nixon et al. 2019; Kull et al. 2019). The mean includes
+    classes that are absent from `labels`. A probability of exactly 0 is in the first bin; some
+    authors' code drops it.
 
     Args:
         probs: Probabilities, shape (N, K), rows sum to one.
@@ -104,17 +106,18 @@ def classwise_calibration_error(
 
 
 def maximum_calibration_error(probs: Tensor, labels: Tensor, num_bins: int = 15) -> float:
-    """Largest |mean confidence - accuracy| of a non-empty bin of equal width, top label.
+    """Maximum calibration error (MCE): largest |mean confidence - accuracy| of an equal-width bin.
 
-    Guo et al. 2017, eq. 5. Arguments and errors as in `expected_calibration_error`.
+    It uses the top label and ignores empty bins. Guo et al. 2017, eq. 5. See
+    `expected_calibration_error` for arguments, result and errors.
     """
     return float(maximum_gap(_ranked_top_label(probs, labels, num_bins), num_bins))
 
 
 def reliability_bins(probs: Tensor, labels: Tensor, num_bins: int = 15) -> ReliabilityBins:
-    """Counts, mean confidence and accuracy per bin of equal width of the top label's confidence.
+    """Count, mean confidence and accuracy per equal-width bin of the top label's confidence.
 
-    Arguments and errors as in `expected_calibration_error`.
+    See `expected_calibration_error` for arguments and errors.
     """
     bins = _equal_width_bins(_ranked_top_label(probs, labels, num_bins), num_bins)
     edges = torch.linspace(0, 1, num_bins + 1, dtype=torch.float64)
@@ -136,7 +139,7 @@ def binned_error(ranked: RankedScores, num_bins: int, binning: Binning) -> Tenso
 
 
 def maximum_gap(ranked: RankedScores, num_bins: int) -> Tensor:
-    """Largest gap of a non-empty bin of equal width in the first column, a scalar."""
+    """Largest gap of a non-empty equal-width bin in the first column, a scalar."""
     bins = _equal_width_bins(ranked, num_bins)
     return (bins.gap_sum() / bins.count.clamp(min=1)).amax()
 

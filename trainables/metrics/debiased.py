@@ -1,4 +1,4 @@
-"""Calibration errors corrected for the bias that binning has with few samples."""
+"""Calibration errors that correct the bias of binned estimates on few samples."""
 
 import torch
 from torch import Tensor
@@ -11,11 +11,12 @@ _ROUNDING = 1e-12
 
 
 def debiased_calibration_error(probs: Tensor, labels: Tensor, num_bins: int = 15) -> float:
-    """Debiased L2 calibration error of the top label over bins of equal mass.
+    """Debiased L2 calibration error of the top label with equal-mass bins.
 
     sqrt(max(0, sum_b n_b / N * [(mean confidence_b - acc_b)^2 - acc_b (1 - acc_b) / (n_b - 1)])):
-    the plug-in estimate less the variance of each bin's accuracy. Bins with fewer than two samples
-    count 0. Kumar, Liang & Ma 2019, definition 5.1. An L2 error is at least as large as an L1 one.
+    the plug-in estimate minus the variance of the accuracy of each bin. Bins with fewer than two
+    samples contribute 0. Kumar, Liang & Ma 2019, definition 5.1. Note that an L2 error is at least
+    as large as the L1 error.
 
     Args:
         probs: Probabilities, shape (N, K), rows sum to one.
@@ -34,19 +35,19 @@ def debiased_calibration_error(probs: Tensor, labels: Tensor, num_bins: int = 15
 
 
 def sweep_calibration_error(probs: Tensor, labels: Tensor) -> float:
-    """Calibration error (L1) of the top label with as many equal-mass bins as stay monotonic.
+    """ECE-sweep: L1 calibration error of the top label with as many bins as stay monotonic.
 
-    The number of bins grows from 2 as long as accuracy does not fall from one bin to the next; the
-    error is taken with the last such number (1 if there is none). Roelofs et al. 2022, algorithm 1
-    (their code takes the L2 norm by default).
+    The number of equal-mass bins grows from 2 as long as the accuracy does not decrease from one
+    bin to the next. The error uses the last such number, or 1 if there is none. Roelofs et al.
+    2022, algorithm 1; their code uses the L2 norm by default.
 
-    Arguments and errors as in `debiased_calibration_error`.
+    See `debiased_calibration_error` for arguments, result and errors.
     """
     return sweep_error(rank_top_label(*top_label(*check_probs(probs, labels))))
 
 
 def sweep_error(ranked: RankedScores) -> float:
-    """Roelofs' error of the first column of `ranked`."""
+    """ECE-sweep (Roelofs et al. 2022) of the first column of `ranked`."""
     num_samples = ranked.scores.shape[1]
     num_bins = 1
     while num_bins + 1 < num_samples and _is_monotonic(ranked, num_bins + 1):
@@ -56,7 +57,7 @@ def sweep_error(ranked: RankedScores) -> float:
 
 
 def debiased_error(ranked: RankedScores, num_bins: int) -> Tensor:
-    """Kumar's debiased error of the first column of `ranked`, a scalar."""
+    """Debiased error (Kumar et al. 2019) of the first column of `ranked`, a scalar."""
     bins = ranked.bins(equal_mass_boundaries(ranked, num_bins))
     count = bins.count.clamp(min=2)
     accuracy = bins.positive_sum / count
@@ -72,7 +73,7 @@ def _is_monotonic(ranked: RankedScores, num_bins: int) -> bool:
 
 
 def _sweep_boundaries(ranked: RankedScores, num_bins: int) -> Tensor:
-    """Where floor(i * B / N) steps up: the equal-mass bins of the authors' code."""
+    """Positions where floor(i * B / N) increases: the equal-mass bins of the authors' code."""
     num_samples = ranked.scores.shape[1]
     bins = torch.arange(num_bins + 1, device=ranked.scores.device)
     return ((bins * num_samples + num_bins - 1) // num_bins)[None]

@@ -1,4 +1,4 @@
-"""How large a difference in ECE a split can detect, before anything is trained."""
+"""Power analysis: the smallest difference in ECE that a split can detect."""
 
 import math
 
@@ -19,35 +19,36 @@ def detectable_difference(
     power: float = 0.8,
     candidates: int = 1,
 ) -> float:
-    """Smallest difference in ECE of two networks that a split of N samples is likely to show.
+    """Smallest difference in ECE between two networks that a split of N samples can detect.
 
-    Where both networks are miscalibrated in one direction, the difference of their ECEs is that of
-    their mean confidences and accuracies over the same samples. What the two predict alike cancels,
-    so its variance per sample is about the share of samples that only one of them gets right, and
+    If both networks are overconfident, or both underconfident, their ECEs differ by the difference
+    of their mean gaps between confidence and accuracy on the same samples. Predictions that agree
+    cancel, so the variance per sample is about the share of samples that exactly one network
+    classifies correctly, and
 
         difference = 1.4 (z(confidence) + z(power)) sqrt(disagreement / N)
 
-    with normal quantiles z. The factor is for the noise of bins, which hides more where one of the
-    two is nearly calibrated. At a power of 80%, `difference` found such a difference in 68% (500
-    samples) to 98% of simulated cases (`benchmarks/detectable.py`): far from calibration, or on
-    many samples, smaller ones show too. Training seeds come on top.
+    with normal quantiles z. The factor 1.4 accounts for the noise of the bins, which matters most
+    if one network is nearly calibrated. At a power of 80%, `difference` detected a difference of
+    this size in 68% (500 samples) to 98% of simulated cases (`benchmarks/detectable.py`). The
+    formula ignores the variance over training seeds.
 
     Args:
-        num_samples: N.
-        error: Error rate that is expected of the networks, in (0, 1).
-        disagreement: Share of samples that only one of the two gets right, in (0, 1]; None takes
-            `error`: networks trained alike share about half of their errors.
-        confidence: Level at which the difference is to be shown, in (0, 1).
-        power: Probability of showing it, in (0.5, 1).
-        candidates: Of how many settings the better one was picked; the level is corrected for it
-            (Bonferroni).
+        num_samples: Number N of samples.
+        error: Expected error rate of the networks, in (0, 1).
+        disagreement: Share of samples that exactly one of the two classifies correctly, in (0, 1].
+            By default `error`: similarly trained networks share about half of their errors.
+        confidence: Level of the interval, in (0, 1).
+        power: Probability of detection, in (0.5, 1).
+        candidates: Number of settings from which the better one was selected; the level is
+            Bonferroni-corrected.
 
     Returns:
         A fraction, at most 1.
 
     Raises:
-        TypeError: If a rate is no number.
-        ValueError: If a value is not as above.
+        TypeError: If a rate is not a number.
+        ValueError: If a value is out of range.
     """
     check_count("num_samples", num_samples)
     check_count("candidates", candidates)

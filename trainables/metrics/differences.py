@@ -1,4 +1,4 @@
-"""Is one setting better than another? Paired over the same samples, and over training seeds."""
+"""Paired comparison of two settings: differences of metrics over samples and training seeds."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -23,21 +23,21 @@ Verdict = Literal["supported", "not supported", "worse"]
 
 _DRAWS = 2000
 _SCALES = 81
-_NUISANCE = 0.1  # share of the allowed error that is spent on each model's own calibration error
-_LEAST_SAMPLING = 0.02  # share of the variance over samples that is never put down to seeds
+_NUISANCE = 0.1  # share of the allowed error spent on the calibration error of each model
+_LEAST_SAMPLING = 0.02  # share of the variance over samples that is never attributed to seeds
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How much one setting's metric differs from another's.
+    """Difference of a metric between two settings, ours minus theirs.
 
     Attributes:
         metric: Name of the metric.
-        value: Mean of the metric over our runs, less that over theirs.
-        low: Lower end of the interval of the difference of the expected metrics.
-        high: Upper end.
-        verdict: `supported` if all of the interval says that ours is better, `worse` if all of it
-            says that it is worse, else `not supported`.
+        value: Mean of the metric over our runs minus the mean over theirs.
+        low: Lower end of the interval for the difference of the expected metrics.
+        high: Upper end of that interval.
+        verdict: `supported` if ours is better on the whole interval, `worse` if it is worse on the
+            whole interval, else `not supported`.
     """
 
     metric: str
@@ -64,51 +64,56 @@ def difference(
 ) -> Difference:
     """Difference of a metric between two settings, with an interval over samples and seeds.
 
-    The interval is for the difference of the metric's expected values, over training seeds and on
+    The interval is for the difference of the metric's expected values over training seeds, on
     infinitely many samples of the same distribution (for a binned calibration error, in the same
     bins).
 
-    Both settings are judged on the same samples, so what makes a sample hard for both cancels.
-    Training seeds are independent: their variance is pooled over all settings, and with few runs
-    Student's t makes the interval wider. What differs between the networks of one setting counts as
-    noise of the seeds only, not as noise of the samples too. With one run of each setting the
-    interval is over samples alone, for these very networks.
+    Both settings are evaluated on the same samples, so noise that they share cancels. Training
+    seeds are independent: their variance is pooled over all settings, and with few runs Student's t
+    widens the interval. Differences between the networks of one setting count as seed noise only,
+    not also as sampling noise. With one run per setting, the interval covers samples only, for
+    these particular networks.
 
-    The best of many settings looks better than it is. The half-width allows for that: the noise of
-    the samples is that of the best of `candidates`, the noise of fresh seeds that of the best of
-    `finalists` (`docs/intervals.md` has the inequality, its proof and simulations).
+    The best of many settings looks better than it is. The half-width corrects for this: sampling
+    noise as for the best of `candidates`, seed noise as for the best of `finalists`.
+    `docs/intervals.md` has the inequality, its proof and simulations.
 
-    For means over samples (`nll`, `brier`, `error`, `accuracy`) the interval is that of the mean of
-    paired differences. Binned calibration errors (`ece`, `adaptive_ece`) are biased upwards, the
-    more so the better the model is calibrated, so their plain difference is too small. For them the
-    test is inverted: the interval holds all pairs of sizes of the two models' gaps, along a
-    calibration curve fitted to each, that would show each model's error and their difference as
-    observed, given the normal noise of the bins' sums over the shared samples.
+    For means over samples (`nll`, `brier`, `error`, `accuracy`), the interval is that of the mean
+    of paired differences. Binned calibration errors (`ece`, `adaptive_ece`) are biased upwards, and
+    more so for well-calibrated models, so their plain difference is too small. For them, the test
+    is inverted: a calibration curve is fitted to each model, and the interval contains all pairs of
+    sizes of the two models' gaps along these curves for which both errors and their difference are
+    plausible, given the normal noise of the bins' sums over the shared samples.
 
     Args:
         name: One of `COMPARABLE`.
-        ours: Probabilities of each of our runs, (N, K) each.
-        theirs: Probabilities of each of their runs, on the same samples.
-        labels: True classes, (N,).
+        ours: Probabilities of each of our runs, (N, K) floats each.
+        theirs: Probabilities of each of their runs, (N, K) floats each, on the same samples.
+        labels: True classes, (N,) integers.
         confidence: Level of the interval, in (0, 1).
-        candidates: From how many settings ours was selected by results on these samples.
-        finalists: How many of them were trained again with fresh seeds, of which ours came out
-            best; None where there were no fresh seeds, so that the runs are those of the search.
-        fresh_samples: Whether these samples took no part in the selection, as those of a test
-            split. The runs did, on other samples: `candidates` does not matter then.
-        others: Runs of further settings, from which the variance over seeds is estimated too. They
-            must hold none of the runs of `ours` and `theirs`, which would count twice.
-        same_runs: Whether `ours` and `theirs` are the same networks in the same order, say with and
-            without a temperature. The variance over seeds is then that of their paired differences.
-        decisions: How many rows a sample has, next to each other, as with several labels. The
-            metric is then the mean over the decisions, and samples, not rows, are independent.
-        cluster_size: How many rows a sample has that are about the same, next to each other, as an
-            image has pixels: samples, not rows, are then independent.
+        candidates: Number of settings from which ours was selected by results on these samples.
+        finalists: Number of settings trained again with fresh seeds, from which ours was selected
+            as the best. None if there were no fresh seeds: the runs are those of the search.
+        fresh_samples: Whether these samples were not used for selection, like a test split.
+            `candidates` is then ignored, since only the runs were selected, on other samples.
+        others: Runs of other settings that help to estimate the variance over seeds. They must not
+            contain runs of `ours` or `theirs`, which would count twice.
+        same_runs: Whether `ours` and `theirs` are the same networks in the same order, for example
+            with and without temperature scaling. The variance over seeds is then that of their
+            paired differences.
+        decisions: Number of consecutive rows per sample that are different decisions, as in
+            multi-label data. The metric is then the mean over the decisions, and samples, not rows,
+            are independent.
+        cluster_size: Number of consecutive rows per sample that are similar, such as the pixels of
+            an image. Samples, not rows, are then independent.
+
+    Returns:
+        The difference, with its interval and verdict, as fractions.
 
     Raises:
-        TypeError: If probabilities or labels are no tensors of floats and of integers.
-        ValueError: If shapes or values are not as above, or no interval of the metric's differences
-            is known to cover.
+        TypeError: If probabilities or labels are not tensors of floats and of integers.
+        ValueError: If shapes or values are not as above, or no valid interval is known for
+            differences of this metric.
     """
     if name not in COMPARABLE:
         raise ValueError(f"name must be one of {', '.join(COMPARABLE)}, got {name!r}")
@@ -154,19 +159,19 @@ def mean_difference(
     same_runs: bool = False,
     rows_per_sample: int = 1,
 ) -> Difference:
-    """`difference` of a metric that is a mean over samples, from its values per sample.
+    """Difference of a metric that is a mean over samples, from its values per sample.
 
     Args:
         name: Name of the metric, for the result. Lower is better.
         ours: Values of each of our runs, (N,) floats each.
-        theirs: Values of each of their runs, on the same samples.
-        confidence: As of `difference`, like all that follow but the last.
-        candidates: From how many settings ours was selected on these samples.
-        finalists: How many of them were trained again.
-        fresh_samples: Whether these samples took no part in the selection.
-        others: Values of runs of further settings.
-        same_runs: Whether `ours` and `theirs` are the same networks in the same order.
-        rows_per_sample: How many consecutive rows are of one sample and not independent.
+        theirs: Values of each of their runs, (N,) floats each, on the same samples.
+        confidence: See `difference`.
+        candidates: See `difference`.
+        finalists: See `difference`.
+        fresh_samples: See `difference`.
+        others: Values of runs of other settings; see `difference`.
+        same_runs: See `difference`.
+        rows_per_sample: Number of consecutive rows per sample; samples, not rows, are independent.
 
     Raises:
         ValueError: If the numbers of rows differ.
@@ -193,7 +198,7 @@ def mean_difference(
 
 @dataclass(frozen=True)
 class _Runs:
-    """Probabilities (N, K) of all runs by setting, ours and theirs first, and labels (N,)."""
+    """Probabilities (N, K) of all runs per setting, ours and theirs first, and labels (N,)."""
 
     groups: Sequence[Sequence[Tensor]]
     labels: Tensor
@@ -204,7 +209,7 @@ class _Runs:
 
 @dataclass(frozen=True)
 class _SeedNoise:
-    """Variance over seeds of the mean of our runs, of theirs and of their difference."""
+    """Variance over seeds of the mean of our runs, the mean of theirs and their difference."""
 
     ours: float
     theirs: float
@@ -224,7 +229,7 @@ def _verdict(name: str, low: float, high: float) -> Verdict:
 
 
 def _seed_noise(values: Sequence[Sequence[float]], same_runs: bool) -> _SeedNoise:
-    """From the metric of each run, by setting, ours and theirs first."""
+    """Estimated from the metric of each run, per setting, ours and theirs first."""
     of_a_run, freedom = _pooled_variance(values)
     ours, theirs = of_a_run / len(values[0]), of_a_run / len(values[1])
     if not same_runs:
@@ -245,7 +250,7 @@ def _pooled_variance(values: Sequence[Sequence[float]]) -> tuple[float, int]:
 def _of_means(
     ours: Array, theirs: Array, same_runs: bool, seeds: _SeedNoise, selection: Selection
 ) -> tuple[float, float]:
-    """Interval of the mean of paired differences of values per sample, (runs, N) each."""
+    """Interval of the mean of paired differences, from values per run and sample, (runs, N)."""
     paired = ours.mean(axis=0) - theirs.mean(axis=0)
     if len(paired) < 2:
         return -math.inf, math.inf
@@ -257,13 +262,13 @@ def _of_means(
 
 
 def _network_noise(settings: Sequence[Array]) -> float:
-    """The part of the variance over samples that comes from the networks' own differences.
+    """The part of the variance over samples that is due to differences between networks.
 
-    It is part of the variance over seeds already.
+    The variance over seeds already includes this part.
 
     Args:
-        settings: Losses of each setting's runs, (runs, N). The noise of a setting with one run is
-            taken from the others; it is 0 where all have one run.
+        settings: Losses of the runs of each setting, (runs, N). A setting with one run uses the
+            noise of the others; the result is 0 if each setting has one run.
     """
     of_a_run = [float(runs.var(axis=0, ddof=1).mean()) for runs in settings if len(runs) > 1]
     if not of_a_run:
@@ -275,7 +280,7 @@ def _network_noise(settings: Sequence[Array]) -> float:
 def _of_binned_errors(
     binning: Binning, runs: _Runs, seeds: _SeedNoise, selection: Selection
 ) -> tuple[float, float]:
-    """Interval of the difference of binned calibration errors, by inverting the test."""
+    """Interval of the difference of binned calibration errors, by test inversion."""
     ours, theirs = runs.groups[:2]
     gaps, lines, noise = _gaps_and_noise(
         [*ours, *theirs], runs.labels, runs.decisions, runs.cluster_size, binning
@@ -297,15 +302,16 @@ def _of_binned_errors(
     kept &= (np.abs(a_shown - a_mean) <= a_half)[:, None]
     kept &= (np.abs(b_shown - b_mean) <= b_half)[None, :]
     expected = a_expected[:, None] - b_expected[None, :]
-    if not kept.any():  # the noise is not normal at all, as of a handful of samples
+    if not kept.any():  # a handful of samples: the noise is far from normal
         return -math.inf, math.inf
     return float(expected[kept].min()), float(expected[kept].max())
 
 
 def _draws(line: Array, shown: float, noise: Array, num_runs: int) -> tuple[Array, Array]:
-    """For sizes of the gaps along a line: the calibration errors of a setting's runs.
+    """Mean calibration error of a setting's runs, for a range of sizes of the true gaps.
 
-    Those of endlessly many samples, (scales,), and draws of those shown, (draws, scales).
+    Returns the errors on infinitely many samples, (scales,), and draws of the observed errors,
+    (draws, scales).
     """
     spread = float((np.abs(noise).sum(axis=1) / num_runs).mean())
     expected = np.linspace(0, shown + 4 * spread, _SCALES)
@@ -318,12 +324,11 @@ def _draws(line: Array, shown: float, noise: Array, num_runs: int) -> tuple[Arra
 def _gaps_and_noise(
     runs: Sequence[Tensor], labels: Tensor, decisions: int, cluster_size: int, binning: Binning
 ) -> tuple[Array, Array, Array]:
-    """Of all runs' bins: weighted gaps, and what is signal in them, (runs · bins,) each; noise.
+    """Weighted gaps of the bins of all runs, their signal part, and draws of their noise.
 
-    The gap of a bin is the mean over all samples of confidence less correctness, counted where the
-    sample is in the bin: it is confidence less accuracy, times the bin's share of the samples. The
-    draws, (draws, runs · bins), are normal. Decisions about different things have bins of their
-    own, and gaps of as small a part of the whole.
+    The gap of a bin is (confidence - accuracy) times the bin's share of the samples. Gaps and
+    signal have shape (runs · bins,), the normal draws (draws, runs · bins). Each decision has
+    separate bins, with gaps in proportion to its share of the rows.
     """
     binned = [
         bin_top_label(probs[place::decisions], labels[place::decisions], binning)
@@ -346,9 +351,9 @@ def _gaps_and_noise(
             )
         ]
     )
-    # A bin in which all predictions are right shows no noise, although it has some.
+    # A bin whose predictions are all correct shows no noise, although it has some.
     filled = np.concatenate([np.bincount(bins, minlength=NUM_BINS) for bins, *_ in binned])
-    wrong = 1 / (filled + 2)  # Laplace's share of wrong predictions in it
+    wrong = 1 / (filled + 2)  # error rate of such a bin by Laplace's rule
     diagonal = np.diag_indices_from(covariance)
     least = filled * wrong * (1 - wrong) / len(labels) ** 2
     covariance[diagonal] = np.maximum(covariance[diagonal], least)
@@ -361,10 +366,10 @@ def _gaps_and_noise(
 def _signal(
     bins: npt.NDArray[np.int64], sure: Array, right: Array, variance: float
 ) -> npt.NDArray[np.float64]:
-    """Sums of (confidence - accuracy) per bin as far as they exceed noise, (bins,).
+    """Sums of (confidence - accuracy) per bin, reduced to the part that exceeds noise, (bins,).
 
-    As observed where nothing can be distinguished from noise. Dependent rows carry less
-    information: as many as would vary as much, `variance` in all bins, if each were on its own.
+    If nothing exceeds noise, the observed sums are returned. Dependent rows carry less information:
+    they count as the number of independent rows with the same total `variance`.
     """
     count, confidence, positives = (
         np.asarray(np.bincount(bins, values, NUM_BINS), np.float64)
@@ -401,7 +406,7 @@ def _means(per_sample: Callable[[Tensor, Tensor], Tensor]) -> _Method:
 
     def ends(runs: _Runs, seeds: _SeedNoise, selection: Selection) -> tuple[float, float]:
         def losses(group: Sequence[Tensor]) -> Array:
-            """Loss of each run on each sample, (runs, N)."""
+            """Loss of each run for each sample, (runs, N)."""
             rows = [per_sample(probs, runs.labels).double().cpu().numpy() for probs in group]
             together = runs.decisions * runs.cluster_size
             return np.asarray(np.stack(rows).reshape(len(rows), -1, together).mean(axis=2))

@@ -13,21 +13,21 @@ from trainables.plugins.arguments import did_you_mean
 def evaluate(
     logits: Tensor, labels: Tensor, names: Sequence[str] | None = None
 ) -> dict[str, float]:
-    """Metrics of a classifier's logits, with one softmax and one sort per class.
+    """Compute metrics from a classifier's logits, with one softmax and one sort per class.
 
-    Each value equals that of its function in this package with default arguments (15 bins;
-    `kde_ece` of the top label) on softmax(logits). `nll` is computed from the logits; it is
-    infinite only if a label has a logit of -inf. Warns if `logits` look like probabilities.
+    Each value equals that of the function in this package with default arguments (15 bins; top
+    label for `kde_ece`) on softmax(logits). `nll` is computed from the logits; it is infinite only
+    if the logit of a label is -inf. Warns if `logits` look like probabilities.
 
     Args:
-        logits: Shape (N, K), floats, CPU or GPU, finite or -inf (a class ruled out); half precision
-            is computed as float32.
+        logits: Shape (N, K), floats, on CPU or GPU, finite or -inf (a masked class). Half precision
+            is converted to float32.
         labels: True classes, shape (N,), integers.
-        names: Names of metrics; None for all. `EPOCH_METRICS` take far less time than all.
+        names: Names of metrics; None for all. `EPOCH_METRICS` are much faster than all.
 
     Returns:
-        Name to value, in the order of `names`: fractions, not percent; `auroc` and `failure_auroc`
-        are nan where undefined, `kde_ece` is nan where N = 1.
+        Metrics by name, in the order of `names`, as fractions, not percent. `auroc` and
+        `failure_auroc` are nan if undefined, `kde_ece` is nan if N = 1.
 
     Raises:
         TypeError: If the arguments are not tensors of floats and of integers.

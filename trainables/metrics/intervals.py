@@ -117,7 +117,7 @@ def _to_numpy(values: Tensor) -> Array:
 
 
 def two_classes(probs: Tensor, labels: Tensor, binning: Binning) -> Problem:
-    """The class-wise error of two classes: their gaps are equal, so one is enough."""
+    """The class-wise error of two classes: their gaps are equal, so one class suffices."""
     ranked = rank_top_label(probs[:, 1].contiguous(), labels == 1)
     place = equal_width_boundaries if binning == "equal_width" else equal_mass_boundaries
     return binned_error_of_gaps(ranked, place(ranked, NUM_BINS))
@@ -134,7 +134,7 @@ OF_GAPS: dict[str, Callable[[Tensor, Tensor], Problem]] = {
 
 
 def top_label_interval(name: str, confidence: Tensor, correct: Tensor, level: float) -> Ends:
-    """Both ends of the interval of one of `OF_GAPS`, of confidences (N,) and correctness (N,)."""
+    """Both ends of the interval of a metric in `OF_GAPS`, from confidences and correctness (N,)."""
     return invert_cells(*OF_GAPS[name](confidence, correct), level)
 
 

@@ -20,24 +20,26 @@ _POINTS_PER_BLOCK = 256
 def kde_calibration_error(
     probs: Tensor, labels: Tensor, bandwidth: float | None = None, kind: Kind = "canonical"
 ) -> float:
-    """L1 calibration error with the outcome given the prediction estimated by a Dirichlet kernel.
+    """L1 calibration error that estimates E[outcome | prediction] with a Dirichlet kernel.
 
     Mean over samples j of sum_k |r_jk - p_jk|, where r_jk = sum_{i != j} w_ij 1[y_i = k] and
     w_ij is proportional to the density of Dirichlet(p_i / bandwidth + 1) at p_j. Popordanoska et
-    al. 2022, eq. 9. In full it costs O(N^2 K), so beyond 2,048 samples the mean over j is taken
-    over 2,048 samples spread evenly, while all N samples remain kernel centres: the estimate of
-    each r_j is exact and only the outer mean is sampled. Memory does not grow with N^2. Of the top
-    label, beyond 1,024 samples those next to one another in confidence share one of 1,024 cells.
+    al. 2022, eq. 9.
+
+    The full computation takes O(N^2 K) time. So if N > 2,048, the mean over j uses 2,048 evenly
+    spaced samples, while all N samples remain kernel centres: each r_j is exact, and only the outer
+    mean is subsampled. Memory does not grow with N^2. For the top label, if N > 1,024, neighbours
+    in confidence share one of 1,024 cells.
 
     Args:
         probs: Probabilities, shape (N, K), rows sum to one.
         labels: True classes, shape (N,), integers.
-        bandwidth: Kernel bandwidth, above 0; None takes, of the authors' 20 candidates in
-            [1e-5, 1], the one of largest leave-one-out likelihood (over those 2,048 samples; of
-            the top label, over 1,024).
-            Their code mixes up the normalisation and may answer -1; this does neither.
-        kind: "canonical", all K probabilities jointly, or "top_label", the largest one and
-            whether it is right.
+        bandwidth: Kernel bandwidth, above 0. None selects the one of the authors' 20 candidates in
+            [1e-5, 1] with the largest leave-one-out likelihood, over 2,048 samples (top label:
+            1,024). The normalisation is correct, unlike in the authors' code, which may also
+            return -1.
+        kind: "canonical" for all K probabilities jointly, or "top_label" for the largest one and
+            its correctness.
 
     Returns:
         A number in [0, 2] ("canonical") or [0, 1] ("top_label"); nan where N = 1.
@@ -74,7 +76,7 @@ def _outcome_given_prediction(
 ) -> Tensor:
     """Kernel-weighted share of each class around each of M points, shape (K, M).
 
-    Streams over the centres with a running maximum, so that no weight underflows to 0 / 0.
+    Streams over the centres with a running maximum, so no weight underflows to 0 / 0.
     """
     log_points = _log(points)
     lowest = torch.finfo(torch.float64).min
@@ -93,10 +95,10 @@ def _outcome_given_prediction(
 
 
 def most_likely_bandwidth(probs: Tensor) -> float:
-    """Of the authors' 20 candidates in [1e-5, 1], the one of largest leave-one-out likelihood.
+    """The one of the authors' 20 bandwidths with the largest leave-one-out likelihood.
 
     Args:
-        probs: Probabilities, shape (N, K), N > 1; beyond 2,048, samples spread evenly are taken.
+        probs: Probabilities, shape (N, K), N > 1. If N > 2,048, evenly spaced samples are used.
     """
     points = probs[_spread_evenly(probs)].double()
     products = _log(points) @ points.T
@@ -108,13 +110,13 @@ def most_likely_bandwidth(probs: Tensor) -> float:
         sums = [(s / bandwidth - log_beta).logsumexp(dim=1).sum() for s in blocks]
         return torch.stack(sums).sum()
 
-    # Read back at once, because a GPU is waited for each time.
+    # Read all values at once, because each read synchronises with the GPU.
     found: list[float] = torch.stack([log_likelihood(h) for h in BANDWIDTHS]).cpu().tolist()
     return BANDWIDTHS[found.index(max(found))]
 
 
 def _spread_evenly(probs: Tensor) -> Tensor:
-    """Indices of all samples, or of 2,048 spread evenly over them."""
+    """Indices of all samples, or of 2,048 evenly spaced ones."""
     count = min(len(probs), MAX_EVALUATED)
     return torch.arange(count, device=probs.device) * len(probs) // count
 

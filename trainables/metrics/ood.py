@@ -7,23 +7,24 @@ _METRICS = ("auroc", "aupr_in", "aupr_out", "fpr_at_95_tpr", "detection_error")
 
 
 def ood_metrics(in_scores: Tensor, out_scores: Tensor) -> dict[str, float]:
-    """How well a score separates in-distribution samples from others.
+    """Metrics of a score that separates in-distribution from out-of-distribution samples.
 
     Args:
-        in_scores: Scores of in-distribution samples (the positives), shape (N,), any finite floats;
-            higher means more in-distribution (as a confidence does).
-        out_scores: Scores of out-of-distribution samples, shape (M,), on the same device.
+        in_scores: Scores of in-distribution samples (the positives), shape (N,), finite floats. A
+            higher score means more in-distribution, as for a confidence.
+        out_scores: Scores of out-of-distribution samples, shape (M,), finite floats on the same
+            device.
 
     Returns:
-        `auroc`; `aupr_in` and `aupr_out`, the average precision with either kind as the positives;
-        `fpr_at_95_tpr`, the share of out-of-distribution samples accepted at the ROC point whose
-        true-positive rate is nearest to 95 % (the lowest such share, Moon et al. 2020);
-        `detection_error`, the least mean of miss rate and false-positive rate over all thresholds
-        (Liang et al. 2018). Fractions; ties are resolved jointly.
+        `auroc`; `aupr_in` and `aupr_out`, the average precision with in- or out-of-distribution
+        samples as the positives; `fpr_at_95_tpr`, the false-positive rate at the ROC point whose
+        true-positive rate is closest to 95 % (the lowest such rate, Moon et al. 2020);
+        `detection_error`, the minimum over thresholds of the mean of miss rate and false-positive
+        rate (Liang et al. 2018). All are fractions. Equal scores share one threshold.
 
     Raises:
         TypeError: If the scores are not tensors of floats.
-        ValueError: If they are not finite, not one-dimensional, or empty.
+        ValueError: If the scores are not finite, not one-dimensional, or empty.
     """
     inside, outside = _check("in_scores", in_scores), _check("out_scores", out_scores)
     hits, false_alarms = _counts_per_threshold(inside, outside)
@@ -39,7 +40,7 @@ def ood_metrics(in_scores: Tensor, out_scores: Tensor) -> dict[str, float]:
 
 
 def _counts_per_threshold(positives: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor]:
-    """Positives and negatives at or above each distinct score, descending, led by (0, 0)."""
+    """Numbers of positives and negatives at or above each distinct score, from (0, 0) upwards."""
     scores = torch.cat([positives, negatives])
     _, level, total = torch.unique(scores, return_inverse=True, return_counts=True)
     hits = torch.bincount(level[: len(positives)], minlength=len(total))

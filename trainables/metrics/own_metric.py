@@ -18,15 +18,15 @@ _SAMPLES: Final = 64
 
 
 def metric_name(path: str) -> str:
-    """What an outcome calls it: the function's name."""
+    """The name of the metric in results: the name of the function."""
     return path.rpartition(":")[2]
 
 
 def own_metric(path: str) -> OwnMetric:
-    """The function behind ``package.module:function``.
+    """The function at ``package.module:function``.
 
     Raises:
-        ValueError: There is none, or it is called as a metric of calsweep.
+        ValueError: The function does not exist, or it has the name of a metric of calsweep.
     """
     if (name := metric_name(path)) in METRIC_NAMES:
         raise ValueError(
@@ -36,14 +36,14 @@ def own_metric(path: str) -> OwnMetric:
 
 
 def check_own_metric(path: str, num_classes: int) -> None:
-    """Call it once, with random predictions.
+    """Check a custom metric by calling it once with random predictions.
 
     Args:
         path: ``package.module:function``.
-        num_classes: Of the data.
+        num_classes: Number of classes in the data.
 
     Raises:
-        ValueError: It cannot be called as it will be, or returns no number.
+        ValueError: The call fails, or does not return a number.
     """
     function = own_metric(path)
     draw = torch.Generator().manual_seed(0)
@@ -51,7 +51,7 @@ def check_own_metric(path: str, num_classes: int) -> None:
     labels = torch.arange(_SAMPLES) % num_classes
     try:
         float(function(logits.softmax(dim=1), labels))
-    except Exception as error:  # whatever the user's function does
+    except Exception as error:  # a user's function may raise anything
         raise ValueError(
             f"objective {path!r} failed on random predictions ({describe_error(error)}); it is "
             f"given probabilities (N, {num_classes}), float64, and labels (N,), int64, and returns "

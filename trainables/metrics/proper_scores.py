@@ -10,8 +10,8 @@ from trainables.metrics._top_label import top_label
 def negative_log_likelihood(probs: Tensor, labels: Tensor) -> float:
     """Mean of -log p_y, natural logarithm.
 
-    p_y is taken as the smallest normal number of its dtype where it is below it, so the value is
-    finite (`evaluate` starts from logits and needs no such bound).
+    p_y is clamped to the smallest normal number of its dtype, so the value is finite. `evaluate`
+    starts from logits and does not clamp.
 
     Args:
         probs: Probabilities, shape (N, K), rows sum to one.
@@ -28,9 +28,9 @@ def negative_log_likelihood(probs: Tensor, labels: Tensor) -> float:
 
 
 def brier_score(probs: Tensor, labels: Tensor) -> float:
-    """Mean over samples of the squared error summed over classes, in [0, 2] (Brier 1950).
+    """Brier score: mean over samples of the squared error summed over classes, in [0, 2].
 
-    Arguments and errors as in `negative_log_likelihood`.
+    Brier 1950. See `negative_log_likelihood` for arguments and errors.
     """
     return float(squared_errors(*check_probs(probs, labels)).mean())
 
@@ -38,24 +38,24 @@ def brier_score(probs: Tensor, labels: Tensor) -> float:
 def root_brier_score(probs: Tensor, labels: Tensor) -> float:
     """Square root of `brier_score`: an upper bound of calibration errors (Gruber & Buettner 2022).
 
-    Arguments and errors as in `negative_log_likelihood`.
+    See `negative_log_likelihood` for arguments and errors.
     """
     return float(squared_errors(*check_probs(probs, labels)).mean().sqrt())
 
 
 def accuracy(probs: Tensor, labels: Tensor) -> float:
-    """Share of samples whose most probable class (the first such) is the label.
+    """Share of samples whose most probable class is the label; ties go to the first class.
 
-    Arguments and errors as in `negative_log_likelihood`.
+    See `negative_log_likelihood` for arguments and errors.
     """
     _, correct = top_label(*check_probs(probs, labels))
     return float(correct.double().mean())
 
 
 def error_rate(probs: Tensor, labels: Tensor) -> float:
-    """Share of samples whose most probable class (the first such) is not the label.
+    """Share of samples whose most probable class is not the label; ties go to the first class.
 
-    Arguments and errors as in `negative_log_likelihood`.
+    See `negative_log_likelihood` for arguments and errors.
     """
     return 1 - accuracy(probs, labels)
 

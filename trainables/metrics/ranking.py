@@ -1,4 +1,4 @@
-"""Refinement: how well scores rank classes and confidences rank right over wrong predictions."""
+"""Ranking metrics: how well scores separate classes, and correct from wrong predictions."""
 
 import torch
 from torch import Tensor
@@ -9,11 +9,11 @@ from trainables.metrics._top_label import Confidence, confidence_scores, top_lab
 
 
 def multiclass_auroc(probs: Tensor, labels: Tensor) -> float:
-    """Area under the ROC curve of each class against the rest, mean over classes.
+    """One-vs-rest area under the ROC curve, macro-averaged over classes.
 
-    Classes that are absent from `labels`, or that are the only one, have no ROC curve and are left
-    out of the mean; nan if none is left. Ties count one half. As scikit-learn's `roc_auc_score`
-    with `multi_class="ovr", average="macro"`, which raises where a class is absent.
+    A class without positives or without negatives in `labels` has no ROC curve and is left out of
+    the mean; nan if no class remains. Ties count one half. Equals scikit-learn's `roc_auc_score`
+    with `multi_class="ovr", average="macro"`, which raises if a class is absent.
 
     Args:
         probs: Probabilities, shape (N, K), rows sum to one.
@@ -33,9 +33,9 @@ def multiclass_auroc(probs: Tensor, labels: Tensor) -> float:
 def failure_auroc(
     probs: Tensor, labels: Tensor, confidence: Confidence = "max_probability"
 ) -> float:
-    """Area under the ROC curve of the confidence as a detector of right predictions.
+    """Area under the ROC curve of the confidence as a detector of correct predictions.
 
-    0.5 is chance, 1 a perfect separation; nan where all predictions are right, or all wrong.
+    0.5 is chance level, 1 is perfect separation; nan if all predictions are correct, or all wrong.
 
     Args:
         probs: Probabilities, shape (N, K), rows sum to one.
@@ -56,12 +56,13 @@ def failure_auroc(
 
 
 def aurc(probs: Tensor, labels: Tensor, confidence: Confidence = "max_probability") -> float:
-    """Area under the risk-coverage curve: mean over i of the error of the i surest samples.
+    """Area under the risk–coverage curve (AURC).
 
-    Samples of equal confidence share their errors evenly: the value is the mean over all their
-    orders, so the order of the data does not matter. Geifman & El-Yaniv 2017; code of Moon et al.
-    2020 (there times 1,000, and with ties in the order of the data). Arguments and errors as in
-    `failure_auroc`.
+    The mean over i of the error rate of the i most confident samples. Samples of equal confidence
+    share their errors evenly, so the order of the data does not matter. Geifman & El-Yaniv 2017.
+    The code of Moon et al. 2020 multiplies by 1,000 and orders ties as in the data.
+
+    See `failure_auroc` for arguments and errors.
 
     Returns:
         A fraction in [0, 1]; lower is better.
@@ -72,12 +73,12 @@ def aurc(probs: Tensor, labels: Tensor, confidence: Confidence = "max_probabilit
 
 
 def e_aurc(probs: Tensor, labels: Tensor, confidence: Confidence = "max_probability") -> float:
-    """AURC in excess of that of a perfect ranking, r + (1 - r) ln(1 - r) at error rate r.
+    """Excess AURC: AURC minus that of a perfect ranking, r + (1 - r) ln(1 - r) at error rate r.
 
-    Geifman et al. 2019. Arguments and errors as in `failure_auroc`.
+    Geifman et al. 2019. See `failure_auroc` for arguments and errors.
 
     Returns:
-        A fraction; 0 is (up to O(1/N)) a perfect ranking.
+        A fraction; a perfect ranking has 0, up to O(1/N).
     """
     probs, labels = check_probs(probs, labels)
     _, correct = top_label(probs, labels)
@@ -88,9 +89,9 @@ def e_aurc(probs: Tensor, labels: Tensor, confidence: Confidence = "max_probabil
 def risk_coverage(
     probs: Tensor, labels: Tensor, confidence: Confidence = "max_probability"
 ) -> Tensor:
-    """The error of the i surest samples for i = 1 … N, float64 (N,), whose mean is :func:`aurc`.
+    """The risk–coverage curve, float64 (N,): error rate of the i most confident samples, i = 1 … N.
 
-    Arguments and errors as in `failure_auroc`.
+    Its mean is :func:`aurc`. See `failure_auroc` for arguments and errors.
     """
     probs, labels = check_probs(probs, labels)
     _, correct = top_label(probs, labels)
@@ -109,12 +110,12 @@ def _risks(scores: Tensor, correct: Tensor) -> Tensor:
     size = torch.bincount(group)
     errors = size.new_zeros(len(size), dtype=torch.float64)
     errors.index_add_(0, group, (~correct[order]).double())
-    # The expected number of errors grows by the group's share with each of its samples.
+    # Within a group of ties, each sample adds the group's error rate to the number of errors.
     expected = (errors / size)[group].cumsum(0)
     return expected / torch.arange(1, len(expected) + 1, device=scores.device)
 
 
 def perfect_ranking_area(correct: Tensor) -> Tensor:
-    """AURC of a ranking with all right predictions first, in the limit of many samples."""
+    """AURC of a ranking with all correct predictions first, in the limit of many samples."""
     right = correct.double().mean()
     return 1 - right + torch.xlogy(right, right)

@@ -1,4 +1,4 @@
-"""What a perfectly calibrated model would show: the context of a calibration error."""
+"""Calibration errors that a perfectly calibrated model would show, as a reference."""
 
 from collections.abc import Callable
 
@@ -34,29 +34,30 @@ def calibrated_reference(
     labels: Tensor | None = None,
     cluster_size: int = 1,
 ) -> tuple[float, float, float]:
-    """What a perfectly calibrated model with these very probabilities would show.
+    """Calibration error that a perfectly calibrated model with these probabilities would show.
 
-    The labels of as many samples are drawn from the probabilities; with few samples a calibration
-    error is then far from 0. A value inside of the range says nothing against the model.
+    The labels are drawn from the probabilities. With few samples, the error is then far from 0, and
+    an observed error inside the range is no evidence of miscalibration.
 
-    Numbers of right predictions are drawn per bin, not per sample; the class-wise errors of more
-    than two classes have a closed form (exact means of binomial counts, a normal sum).
+    Numbers of correct predictions are drawn per bin, not per sample. The class-wise errors of more
+    than two classes have a closed form: exact means of binomial counts and a normal sum.
 
     Args:
-        name: One of `REFERENCED_METRICS`: the calibration errors.
+        name: One of `REFERENCED_METRICS`, the calibration errors.
         probs: Probabilities, shape (N, K), rows sum to one.
         confidence: Share of the draws between the two ends, in (0, 1).
         seed: Seed of the draws.
-        labels: True classes, shape (N,); only where samples come in clusters, to estimate how much
-            the errors of a cluster hang together.
-        cluster_size: See `interval`; the errors that have one then have a reference, others nan.
+        labels: True classes, shape (N,), required if samples come in clusters: they show how
+            strongly the errors of a cluster are correlated.
+        cluster_size: See `interval`. With clusters, the result is nan unless the metric is one of
+            `CLUSTERED_METRICS`.
 
     Returns:
-        The mean, and the lower and upper end of the range that holds the share `confidence`.
+        The mean, and the lower and upper end of the range that contains the share `confidence`.
 
     Raises:
-        TypeError: if `probs` is no tensor of floats.
-        ValueError: if shapes or values are not as above, or `name` is no calibration error.
+        TypeError: If `probs` is not a tensor of floats.
+        ValueError: If shapes or values are not as above, or `name` is not a calibration error.
     """
     if name not in REFERENCED_METRICS:
         raise ValueError(

@@ -63,28 +63,27 @@ def bootstrap(
 ) -> tuple[float, float, float]:
     """Value of a metric with a percentile bootstrap interval over samples.
 
-    Samples are drawn with replacement. Resamples where the metric is undefined (nan) are left out.
-    A calibration error is biased upwards, and more so on resamples; where the percentiles exclude
+    Samples are drawn with replacement. Resamples on which the metric is undefined (nan) are left
+    out. A calibration error is biased upwards, and more so on resamples. If the percentiles exclude
     the value itself, the interval is widened to include it.
 
-    ECE, NLL, Brier, root Brier, accuracy and error rate are functions of means over samples and
-    computed for all resamples at once. Of a metric of the top label, each resample draws
-    confidences and correctness only. Both also with keywords bound by `functools.partial`. Any
+    ECE, NLL, Brier, root Brier, accuracy and error rate are functions of means over samples and are
+    computed for all resamples at once. For other top-label metrics, a resample draws confidences
+    and correctness only. Both shortcuts also apply to keywords bound by `functools.partial`. Any
     other metric is called with the probabilities of each resample.
 
     Args:
-        metric: Called with probabilities and labels, returns a number.
+        metric: A function of probabilities and labels that returns a number.
         probs: Probabilities, shape (N, K), rows sum to one.
         labels: True classes, shape (N,), integers.
         num_resamples: Number of resamples, at least 1.
         confidence: Level of the interval, in (0, 1).
         seed: Seed of the resamples; the same seed draws the same resamples for every metric.
-        cluster_size: How many rows next to each other are of one sample, as an image has pixels:
-            they are drawn together.
+        cluster_size: Number of consecutive rows per sample, such as the pixels of an image; they
+            are drawn together.
 
     Returns:
-        The value, and the lower and the upper end of the interval (nan where no resample has a
-        value).
+        The value, and the lower and the upper end of the interval (nan if no resample has a value).
 
     Raises:
         TypeError: If the arguments are not tensors of floats and of integers.
@@ -143,7 +142,10 @@ Finish = Callable[[Tensor], Tensor]
 def _sample_means(
     metric: MetricFunction, probs: Tensor, labels: Tensor
 ) -> tuple[Tensor, Finish] | None:
-    """Terms (N, D) and a function of their means (R, D) -> (R,) that make up `metric`, if any."""
+    """Expresses `metric` as terms (N, D) and a function of their means, (R, D) -> (R,), if it can.
+
+    None if the metric is not a function of means over samples.
+    """
     function, keywords = _unbound(metric)
     if function is expected_calibration_error:
         terms = _gaps_per_bin(probs, labels, **keywords)
@@ -162,7 +164,7 @@ def _sample_means(
 
 
 def _unbound(metric: MetricFunction) -> tuple[Callable[..., float], dict[str, Any]]:
-    """The function itself, and the keywords that `functools.partial` has bound."""
+    """The underlying function, and the keywords bound by `functools.partial`."""
     if isinstance(metric, partial) and not metric.args:
         return metric.func, metric.keywords
     return metric, {}
@@ -171,7 +173,7 @@ def _unbound(metric: MetricFunction) -> tuple[Callable[..., float], dict[str, An
 def _smallest_parts(
     metric: MetricFunction, probs: Tensor, labels: Tensor
 ) -> tuple[Callable[..., Tensor | float], Tensor, Tensor]:
-    """A function and what to resample for it: scores (N,) and correctness (N,) where they do."""
+    """A function and its two inputs to resample: scores and correctness (N,) if they suffice."""
     function, keywords = _unbound(metric)
     of_top_label = _OF_TOP_LABEL.get(function)
     if of_top_label is None:
@@ -203,7 +205,7 @@ _OF_TOP_LABEL: dict[Callable[..., float], Callable[..., Tensor | float]] = {
 
 
 def _gaps_per_bin(probs: Tensor, labels: Tensor, num_bins: int = 15) -> Tensor:
-    """Confidence - correct in the column of the sample's equal-width bin, else 0: (N, B)."""
+    """(Confidence - correct) in the column of the sample's equal-width bin, 0 elsewhere, (N, B)."""
     check_num_bins(num_bins)
     confidence, correct = top_label(probs, labels)
     column = torch.searchsorted(upper_edges(confidence, num_bins), confidence)

@@ -1,4 +1,4 @@
-"""Smooth calibration error (smECE) of Błasiok & Nakkiran 2023."""
+"""Smooth calibration error (smECE), Błasiok & Nakkiran 2023."""
 
 import math
 
@@ -16,19 +16,19 @@ _DENSITY_OFFSET = 1e-4
 
 
 def smooth_calibration_error(probs: Tensor, labels: Tensor) -> float:
-    """Calibration error of the top label, smoothed by a kernel whose width is the error itself.
+    """Smooth calibration error (smECE) of the top label: no bins, and a kernel width set by itself.
 
-    The residuals confidence - correct are smoothed over confidence by a Gaussian reflected at 0 and
-    1, so that every sample keeps its whole weight; the error is the integral of what remains, in
-    absolute value. Its width sigma is the smallest (of multiples of 1/1024) that exceeds the error
-    found with it. There are no bins to choose. Błasiok & Nakkiran 2023, definitions 8 and 9.
+    The residuals (confidence - correct) are smoothed over confidence by a Gaussian that is
+    reflected at 0 and 1, so every sample keeps its full weight. The error is the integral of the
+    absolute value of the result. The width sigma is the smallest multiple of 1/1024 that exceeds
+    the error computed with it. Błasiok & Nakkiran 2023, definitions 8 and 9.
 
-    The grids are those of the authors' `relplot.smECE`, and so are the values (to rounding) where
-    no confidence lies within 1/2000 of 0 or 1. There relplot departs from the paper: the samples
-    at an end are reflected onto themselves but counted once, so those of confidence 1 have half
-    their weight, and a cap at 0.998 moves the value by a third where networks are saturated. Here
-    they count whole. What is left is the error of the grid: up to 4% of the value where most of
-    the mass lies within sigma of an end, below 1% elsewhere.
+    The grids are those of the authors' `relplot.smECE`. The values agree up to rounding, unless a
+    confidence lies within 1/2000 of 0 or 1. There, relplot deviates from the paper: it counts
+    samples at an end only once although they are their own reflection, so confidence 1 has half the
+    weight, and a cap at 0.998 changes the value by a third for saturated networks. Here they have
+    full weight. The remaining grid error is up to 4% of the value if most of the mass lies within
+    sigma of an end, and below 1% otherwise.
 
     Args:
         probs: Probabilities, shape (N, K), rows sum to one.
@@ -72,9 +72,9 @@ def _error_at(confidence: Tensor, residual: Tensor, sigma: float) -> float:
 
 
 def _round_to_grid(position: Tensor, weights: Tensor, size: int) -> Tensor:
-    """Share each weight (2, N) between its two neighbours on a grid over [0, 1]: (2, size).
+    """Split each weight (2, N) between its two neighbours on a grid over [0, 1], (2, size).
 
-    The two ends hold twice their share.
+    The weights at the two ends are doubled.
     """
     scaled = position * (size - 1)
     left = scaled.long().clamp_(0, size - 2)
@@ -82,12 +82,12 @@ def _round_to_grid(position: Tensor, weights: Tensor, size: int) -> Tensor:
     grid = weights.new_zeros(len(weights), size)
     grid.index_add_(1, left, weights * (1 - fraction))
     grid.index_add_(1, left + 1, weights * fraction)
-    grid[:, [0, -1]] *= 2  # an end is its own mirror image, which the reflection does not repeat
+    grid[:, [0, -1]] *= 2  # an end is its own mirror image, and the reflection omits it
     return grid
 
 
 def _convolve_reflected(values: Tensor, sigma: float) -> Tensor:
-    """Convolve rows with a Gaussian of width `sigma`, the values reflected at both ends."""
+    """Convolve rows with a Gaussian of width `sigma`, with values reflected at both ends."""
     size = values.shape[1]
     offset = torch.linspace(0, 1, size, dtype=values.dtype, device=values.device) - 0.5
     kernel = torch.exp(-(offset**2) / (2 * sigma**2)) / (math.sqrt(2 * math.pi) * sigma)
@@ -101,7 +101,7 @@ def _convolve_reflected(values: Tensor, sigma: float) -> Tensor:
 
 
 def _interpolate(values: Tensor, num_points: int) -> Tensor:
-    """Rows of `values`, given on a grid over [0, 1], at `num_points` even points of it."""
+    """Interpolate rows of `values` from their grid over [0, 1] to `num_points` even points."""
     cells = values.shape[1] - 1
     points = torch.linspace(0, 1, num_points, dtype=values.dtype, device=values.device)
     left = (points * cells).long().clamp_(0, cells - 1)

@@ -1,4 +1,4 @@
-"""The metrics of a classifier's predictions: what each is called, and which way is better."""
+"""The table of metrics: name, description, and whether higher is better."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,13 +40,14 @@ class Metric:
     """One metric.
 
     Attributes:
-        name: What it is called in sweep files, tables and MLflow, after the split: `val_<name>`.
-        function: Of probabilities (N, K) and labels (N,), with its default arguments.
-        description: One line, with its range.
-        higher_is_better: Whether a larger value is a better one.
-        every_epoch: Whether trials measure it after each epoch (it is cheap), so that a scheduler
-            can look at it.
-        shared: The same value from parts that other metrics use too; None where there are none.
+        name: Name in sweep files, tables and MLflow, where it follows the split: `val_<name>`.
+        function: Computes the metric from probabilities (N, K) and labels (N,).
+        description: One line, including the range.
+        higher_is_better: Whether a larger value is better.
+        every_epoch: Whether trials compute it after each epoch, for schedulers; such metrics are
+            cheap.
+        shared: Computes the same value from intermediate results that metrics share; None if there
+            are none.
     """
 
     name: str
@@ -57,7 +58,7 @@ class Metric:
     shared: Callable[[Predictions], Tensor | float] | None = None
 
     def value(self, predictions: Predictions) -> float:
-        """The metric of `predictions`."""
+        """Returns the metric of `predictions`."""
         if self.shared is None:
             return self.function(predictions.probs, predictions.labels)
         return float(self.shared(predictions))
@@ -184,7 +185,7 @@ METRICS: dict[str, Metric] = {
 """All metrics that :func:`~trainables.metrics.evaluate` knows, by name."""
 
 METRIC_NAMES = tuple(METRICS)
-"""Their names."""
+"""Names of all metrics."""
 
 EPOCH_METRICS = tuple(name for name, metric in METRICS.items() if metric.every_epoch)
-"""Names of those measured after each epoch."""
+"""Names of the metrics that trials compute after each epoch."""

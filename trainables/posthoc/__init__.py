@@ -1,4 +1,4 @@
-"""Calibration after training: methods behind one interface, and cross-fitting."""
+"""Post-hoc calibration: methods behind one interface, and cross-fitting."""
 
 from trainables.posthoc.affine import DirichletCalibration, VectorScaling
 from trainables.posthoc.base import PostHoc

@@ -15,17 +15,17 @@ _MAX_STEPS = 1000
 
 
 class VectorScaling:
-    """A factor and an offset for each class's logit: z_k * w_k + b_k.
+    """Vector scaling: softmax(w_k z_k + b_k), a factor and an offset per class. Guo et al. 2017.
 
-    Minimises the negative log-likelihood, which is convex, from w = 1 and b = 0. Guo et al. 2017.
+    Minimises the negative log-likelihood, which is convex, starting from w = 1 and b = 0.
 
     Args:
-        regularisation: Weight of the mean over classes of (w_k - 1)^2 + b_k^2, which the paper does
-            not have; its small default keeps separable data from infinite factors.
+        regularisation: Weight of the mean over classes of (w_k - 1)^2 + b_k^2. The paper has no
+            such penalty; the small default keeps factors finite on separable data.
 
     Attributes:
-        weights: The factors, float64 (K,).
-        offsets: The offsets, float64 (K,).
+        weights: Factors w, float64 (K,).
+        offsets: Offsets b, float64 (K,).
 
     Raises:
         ValueError: If `regularisation` is negative.
@@ -40,19 +40,19 @@ class VectorScaling:
 
     @property
     def weights(self) -> Tensor:
-        """The factors; RuntimeError before `fit`."""
+        """The factors w, float64 (K,); RuntimeError before `fit`."""
         return self._result()[0]
 
     @property
     def offsets(self) -> Tensor:
-        """The offsets; RuntimeError before `fit`."""
+        """The offsets b, float64 (K,); RuntimeError before `fit`."""
         return self._result()[1]
 
     def fit(self, logits: Tensor, labels: Tensor) -> Self:
-        """Find factors and offsets on held-out data (never the test split).
+        """Fit factors and offsets on held-out data (never the test split).
 
         Args:
-            logits: Shape (N, K), floats, finite, or -inf for classes that are ruled out.
+            logits: Shape (N, K), floats, finite, or -inf for masked classes.
             labels: True classes, shape (N,), integers.
 
         Returns:
@@ -60,7 +60,7 @@ class VectorScaling:
 
         Raises:
             TypeError: If the arguments are not tensors of floats and of integers.
-            ValueError: If shapes or values are not as above, or a sample's own label is ruled out.
+            ValueError: If shapes or values are not as above, or the label of a sample is masked.
         """
         logits, labels = check_logits(logits, labels)
         check_labels_possible(logits, labels)
@@ -84,7 +84,7 @@ class VectorScaling:
     def __call__(self, logits: Tensor) -> Tensor:
         """Scaled logits of the same shape and dtype, not probabilities."""
         weights, offsets = (t.to(logits) for t in self._result())
-        # A class that is ruled out stays so, also where its factor is not above 0.
+        # A masked class stays masked, even if its factor is not positive.
         return torch.where(logits.isneginf(), logits, logits * weights + offsets)
 
     def _result(self) -> tuple[Tensor, Tensor]:
@@ -94,19 +94,20 @@ class VectorScaling:
 
 
 class DirichletCalibration:
-    """softmax(W log p + b): the calibration map if the probabilities of each class are Dirichlet.
+    """Dirichlet calibration: softmax(W log p + b). Kull et al. 2019.
 
-    Minimises the negative log-likelihood plus the penalty of Kull et al. 2019 on the entries of W
-    off the diagonal and on b (ODIR, their equation in section 3), from W = 1 and b = 0.
+    It is the exact calibration map if p has a Dirichlet distribution given each class. Minimises
+    the negative log-likelihood plus the ODIR penalty of the paper (section 3) on b and on the
+    off-diagonal entries of W, starting from W = 1 and b = 0.
 
     Args:
-        off_diagonal: Weight of the mean square of the K (K - 1) entries off the diagonal.
-        intercept: Weight of the mean square of the K intercepts. The paper chooses both by
-            cross-validation among powers of ten.
+        off_diagonal: Weight of the mean square of the K (K - 1) off-diagonal entries of W.
+        intercept: Weight of the mean square of the K intercepts b. The paper selects both weights
+            by cross-validation among powers of ten.
 
     Attributes:
-        weights: W, float64 (K, K).
-        offsets: B, float64 (K,).
+        weights: Matrix W, float64 (K, K).
+        offsets: Intercepts b, float64 (K,).
 
     Raises:
         ValueError: If a weight is negative.
@@ -122,18 +123,18 @@ class DirichletCalibration:
 
     @property
     def weights(self) -> Tensor:
-        """The matrix W; RuntimeError before `fit`."""
+        """The matrix W, float64 (K, K); RuntimeError before `fit`."""
         return self._result()[0]
 
     @property
     def offsets(self) -> Tensor:
-        """The intercepts b; RuntimeError before `fit`."""
+        """The intercepts b, float64 (K,); RuntimeError before `fit`."""
         return self._result()[1]
 
     def fit(self, logits: Tensor, labels: Tensor) -> Self:
-        """Find W and b on held-out data (never the test split).
+        """Fit W and b on held-out data (never the test split).
 
-        Arguments, result and errors as in :meth:`VectorScaling.fit`.
+        See :meth:`VectorScaling.fit` for arguments, result and errors.
         """
         logits, labels = check_logits(logits, labels)
         log_probs = _log_probs(logits)
@@ -166,13 +167,13 @@ class DirichletCalibration:
 
 
 def _log_probs(logits: Tensor) -> Tensor:
-    """Logarithms of probabilities in float64, of at least the smallest normal number."""
+    """Float64 log-probabilities; probabilities are clamped to the smallest normal number."""
     lowest = float(np.log(np.finfo(np.float64).tiny))
     return torch.log_softmax(logits.double(), dim=1).clamp(min=lowest)
 
 
 def _minimum(loss: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
-    """Where a smooth convex function of float64 parameters is least (L-BFGS)."""
+    """Minimiser of a smooth convex function of float64 parameters (L-BFGS)."""
 
     def value_and_gradient(parameters: np.ndarray) -> tuple[float, np.ndarray]:
         point = torch.from_numpy(parameters.copy()).to(start.device).requires_grad_()

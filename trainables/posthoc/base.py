@@ -1,4 +1,4 @@
-"""What every method of calibration after training can do."""
+"""The interface of all post-hoc calibration methods."""
 
 from typing import ClassVar, Protocol, Self, runtime_checkable
 
@@ -7,18 +7,18 @@ from torch import Tensor
 
 @runtime_checkable
 class PostHoc(Protocol):
-    """A map of logits to calibrated logits, fitted on held-out data (never the test split).
+    """A map from logits to calibrated logits, fitted on held-out data (never the test split).
 
     Attributes:
-        name: What sweep files and tables call it.
+        name: Name in sweep files and tables.
     """
 
     name: ClassVar[str]
 
     def fit(self, logits: Tensor, labels: Tensor) -> Self:
-        """Learn the map from logits (N, K) and labels (N,); returns the object itself."""
+        """Fit the map on logits (N, K) and integer labels (N,); returns the object itself."""
         ...
 
     def __call__(self, logits: Tensor) -> Tensor:
-        """Logits (N, K) of the calibrated probabilities; RuntimeError before `fit`."""
+        """Calibrated logits (N, K), same dtype as the input; RuntimeError before `fit`."""
         ...

@@ -1,4 +1,4 @@
-"""Conformal prediction sets: classes that together hold the true one as often as asked."""
+"""Conformal prediction sets: sets of classes with guaranteed coverage of the true class."""
 
 import math
 from collections.abc import Callable
@@ -11,36 +11,36 @@ from trainables.metrics._inputs import check_level, check_probs
 
 SetMethod = Literal["lac", "aps", "raps"]
 
-_FREE_RANKS = 5  # RAPS: ranks without a penalty
-_PENALTY = 0.01  # RAPS: for each rank beyond them
+_FREE_RANKS = 5  # RAPS: number of ranks without a penalty
+_PENALTY = 0.01  # RAPS: penalty for each further rank
 
 
 class PredictionSets:
-    """Sets of classes that hold the true class of a new sample with a given probability.
+    """Sets of classes that contain the true class of a new sample with a given probability.
 
-    Split conformal prediction: the guarantee needs samples that the classifier, and its
-    temperature, were not fitted on, and that new samples are like them. It holds on average over
-    samples, not for each class or group.
+    Split conformal prediction. The guarantee requires calibration samples that neither the
+    classifier nor its temperature was fitted on, and that are exchangeable with new samples. The
+    coverage is marginal: it holds on average over samples, not for each class or group.
 
     - ``lac``: all classes with a probability above a threshold; the smallest sets on average
       (Sadinle et al. 2019).
-    - ``aps``: the most likely classes up to a cumulative probability; sets grow more where a
-      sample is hard (Romano et al. 2020). Randomised, by a seed: otherwise they cover too often.
-    - ``raps``: the same, with a penalty of 0.01 for each class beyond the fifth (Angelopoulos et
-      al. 2021).
+    - ``aps``: the most likely classes up to a cumulative probability; sets adapt more to the
+      difficulty of a sample (Romano et al. 2020). Randomised with a seed, to avoid overcoverage.
+    - ``raps``: like ``aps``, with a penalty of 0.01 for each class beyond the fifth (Angelopoulos
+      et al. 2021).
 
     The most likely class is always in the set.
 
     Args:
-        method: One of the three.
-        coverage: How often the set is to hold the true class, in (0, 1).
-        seed: Of the randomisation of APS and RAPS.
+        method: ``lac``, ``aps`` or ``raps``.
+        coverage: Target probability that the set contains the true class, in (0, 1).
+        seed: Seed of the randomisation of APS and RAPS.
 
     Attributes:
         threshold: The largest score of a class in the set; infinite with too few samples.
 
     Raises:
-        ValueError: If `method` is none of the three, or `coverage` not in (0, 1).
+        ValueError: If `method` is not one of the three, or `coverage` is not in (0, 1).
     """
 
     def __init__(self, method: SetMethod = "lac", coverage: float = 0.9, seed: int = 0) -> None:
@@ -60,7 +60,7 @@ class PredictionSets:
         return self._threshold
 
     def fit(self, probs: Tensor, labels: Tensor) -> Self:
-        """Find the threshold on samples that nothing else was fitted on.
+        """Fit the threshold on samples that were not used for any other fit.
 
         Args:
             probs: Calibrated probabilities, shape (N, K), rows sum to one.
@@ -81,7 +81,7 @@ class PredictionSets:
         return self
 
     def __call__(self, probs: Tensor) -> Tensor:
-        """Whether a class is in the set of a sample, bool (N, K), of probabilities (N, K)."""
+        """Membership of each class in the set of each sample, bool (N, K), for `probs` (N, K)."""
         inside = self._scores(probs, self.seed + 1) <= self.threshold
         return inside.scatter_(1, probs.argmax(dim=1, keepdim=True), value=True)
 
@@ -97,7 +97,7 @@ def _lac(probs: Tensor, noise: Tensor) -> Tensor:
 
 
 def _aps(probs: Tensor, noise: Tensor) -> Tensor:
-    """Sum of the probabilities above each class, and of its own a share drawn at random."""
+    """APS scores: the sum of all larger probabilities plus a random share of the class's own."""
     values, order = probs.double().sort(dim=1, descending=True)
     above = values.cumsum(dim=1) - values
     return torch.zeros_like(values).scatter_(1, order, above + noise * values)

@@ -1,4 +1,4 @@
-"""Post-hoc calibration of a split by itself, so that nothing is judged on what it was fitted on."""
+"""Cross-fitting: post-hoc calibration of a split without evaluating on the samples of the fit."""
 
 from collections.abc import Callable
 from typing import Protocol, Self
@@ -11,10 +11,10 @@ from trainables.posthoc.temperature import TemperatureScaling
 
 
 class Calibrator(Protocol):
-    """What is fitted on logits and labels, and then calibrates logits."""
+    """An object that is fitted on logits and labels, and then calibrates logits."""
 
     def fit(self, logits: Tensor, labels: Tensor) -> Self:
-        """Fit it on logits (N, K) and labels (N,)."""
+        """Fit on logits (N, K) and labels (N,)."""
 
     def __call__(self, logits: Tensor) -> Tensor:
         """Calibrated logits (N, K)."""
@@ -27,19 +27,19 @@ def cross_fitted(
     seed: int = 0,
     cluster_size: int = 1,
 ) -> Tensor:
-    """Calibrate each half of a split by what was fitted on the other half.
+    """Calibrate each half of a split with a calibrator fitted on the other half.
 
-    The halves are stratified by class. A sample's own label has no part in what is done to it, so
-    metrics of the result are as honest as on new data, where the fit on the whole split, with
-    twice the samples, is a little better still.
+    The halves are stratified by class. The label of a sample does not affect its own calibration,
+    so metrics of the result are not optimistic. They are slightly pessimistic for the fit on the
+    whole split, which has twice the samples.
 
     Args:
-        logits: Shape (N, K), floats, N of at least 2.
+        logits: Shape (N, K), floats, N at least 2.
         labels: True classes, shape (N,), integers.
-        make: Makes what is fitted.
-        seed: Of the halves.
-        cluster_size: How many rows next to each other are of one sample, as an image has pixels:
-            they are in one half, and the halves are drawn without regard to classes.
+        make: Creates an unfitted calibrator.
+        seed: Seed of the split into halves.
+        cluster_size: Number of consecutive rows per sample, such as the pixels of an image; they
+            stay in one half. If above 1, the halves are not stratified.
 
     Returns:
         Calibrated logits (N, K).
@@ -61,7 +61,7 @@ def cross_fitted(
 
 
 def stratified_half(labels: Tensor, seed: int = 0) -> Tensor:
-    """Whether a sample is in the first half, (N,): every other one of each class, drawn."""
+    """Membership in the first half, bool (N,): every second sample of each class, shuffled."""
     drawn = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     by_class = drawn[labels.cpu()[drawn].argsort(stable=True)]
     first = torch.zeros(len(labels), dtype=torch.bool)

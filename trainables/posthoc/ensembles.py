@@ -1,4 +1,4 @@
-"""Ensembles of networks that are already trained: greedy selection on held-out predictions."""
+"""Ensembles of trained networks, by greedy selection on held-out predictions."""
 
 import math
 from collections.abc import Sequence
@@ -13,17 +13,17 @@ from trainables.posthoc.crossfit import stratified_half
 from trainables.posthoc.temperature import TemperatureScaling
 
 MOST_MEMBERS = 5
-_POOL = 20  # networks that are looked at, the best by themselves
+_POOL = 20  # number of candidates: the networks with the lowest individual losses
 
 
 @dataclass(frozen=True)
 class Ensemble:
-    """The mean of the members' calibrated probabilities, then a temperature.
+    """The mean of the members' temperature-scaled probabilities, itself temperature-scaled.
 
     Attributes:
-        members: Indices of the networks, ascending; one that counts twice is there twice.
-        temperatures: Of each member, that its logits are divided by.
-        temperature: Of the mean, that its logarithm is divided by.
+        members: Indices of the networks, ascending; an index repeats if its network counts twice.
+        temperatures: Temperature of each member, by which its logits are divided.
+        temperature: Temperature by which the logarithm of the mean is divided.
     """
 
     members: tuple[int, ...]
@@ -31,7 +31,7 @@ class Ensemble:
     temperature: float
 
     def __call__(self, logits: Sequence[Tensor]) -> Tensor:
-        """Calibrated logits (N, K) of those of all networks, (N, K) each."""
+        """Calibrated logits (N, K) of the ensemble, from the logits (N, K) of all networks."""
         own = [
             logits[index] / temperature
             for index, temperature in zip(self.members, self.temperatures, strict=True)
@@ -40,25 +40,25 @@ class Ensemble:
 
 
 def averaged(logits: Sequence[Tensor]) -> Tensor:
-    """Logarithms (N, K, ...) of the mean of probabilities, of logits (N, K, ...) each."""
+    """Logarithm of the mean probabilities, (N, K, ...), from logits (N, K, ...) of each network."""
     logs = torch.stack([torch.log_softmax(each, dim=1) for each in logits])
     return torch.logsumexp(logs, dim=0) - math.log(len(logits))
 
 
 def fit_ensemble(logits: Sequence[Tensor], labels: Tensor, most: int = MOST_MEMBERS) -> Ensemble:
-    """Greedy selection with replacement (Caruana et al. 2004) among trained networks.
+    """Greedy selection with replacement among trained networks (Caruana et al. 2004).
 
-    Each network gets its own temperature first. In each step the network is added with which the
-    mean of the probabilities has the lowest negative log-likelihood; a network may be added again,
-    which gives it more weight. It ends with `most` members, or where no addition lowers the loss.
-    Only the 20 best networks are looked at whose temperature the samples determine; where that of
-    the mean is not, it is 1. A temperature is not fitted anew within the steps: with few samples it
-    rewards ensembles that are right on all of them with endless confidence.
+    First, a temperature is fitted to each network. Each step adds the network that minimises the
+    negative log-likelihood of the mean probabilities; a network may be added again, which increases
+    its weight. Selection stops at `most` members, or if no addition lowers the loss. The candidates
+    are the 20 best networks whose temperature is inside its range. The mean gets a temperature at
+    the end, or 1 if that is not inside its range. No temperature is fitted during selection: with
+    few samples, that would reward overconfident ensembles that are correct on all of them.
 
     Args:
-        logits: Of each network on the same held-out samples, (N, K) each.
+        logits: Logits of each network on the same held-out samples, (N, K) each.
         labels: True classes, (N,), integers.
-        most: Members at most.
+        most: Maximum number of members.
 
     Raises:
         TypeError: If logits or labels are not tensors of floats and of integers.
@@ -70,8 +70,8 @@ def fit_ensemble(logits: Sequence[Tensor], labels: Tensor, most: int = MOST_MEMB
     scalers = [TemperatureScaling().fit(each, labels) for each in checked]
     scaled = [scaler(each) for scaler, each in zip(scalers, checked, strict=True)]
     alone = [_loss(each, labels) for each in scaled]
-    # A temperature at an end of its range is not determined: on so few samples a network that is
-    # right on all of them would seem perfect.
+    # A temperature at an end of its range is not determined by the samples: a network that is
+    # correct on all of them would seem perfect.
     determined = [index for index, scaler in enumerate(scalers) if not scaler.at_bound]
     pool = sorted(determined or range(len(scaled)), key=alone.__getitem__)[:_POOL]
     members: list[int] = []
@@ -91,10 +91,10 @@ def fit_ensemble(logits: Sequence[Tensor], labels: Tensor, most: int = MOST_MEMB
 
 
 def cross_fitted_ensemble(logits: Sequence[Tensor], labels: Tensor) -> Tensor:
-    """Logits (N, K) of each half of a split by the ensemble that was selected on the other half.
+    """Logits (N, K) of each half of a split from the ensemble selected on the other half.
 
-    So neither the selection nor a temperature flatters what is measured of it. Arguments and
-    errors as of :func:`fit_ensemble`.
+    So neither the selection nor a temperature makes its metrics optimistic. See
+    :func:`fit_ensemble` for arguments and errors.
     """
     first = stratified_half(labels)
     found = torch.empty_like(logits[0], dtype=torch.float64)

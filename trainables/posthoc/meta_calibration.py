@@ -1,4 +1,4 @@
-"""Meta-Cal: post-hoc calibration behind a model that ranks predictions (Ma & Blaschko 2021)."""
+"""Meta-Cal: post-hoc calibration with a ranking model (Ma & Blaschko 2021)."""
 
 import math
 from itertools import pairwise
@@ -21,23 +21,23 @@ _MAX_RANKING_SAMPLES = 500
 class MetaCalibration:
     """Temperature scaling for confident predictions, the uniform distribution for the others.
 
-    A prediction counts as likely wrong where the entropy of its softmax reaches a threshold. The
-    threshold is set on a tenth of the data (at most 500 samples), the temperature (by NLL) on those
-    of the rest that lie below it. Ma & Blaschko 2021, algorithms 1 and 2, and their code.
+    A prediction is replaced if the entropy of its softmax reaches a threshold. The threshold is
+    fitted on a tenth of the data (at most 500 samples), and the temperature (by NLL) on the samples
+    below the threshold in the rest. Ma & Blaschko 2021, algorithms 1 and 2, and their code.
 
     Args:
-        constraint: "miscoverage" keeps the share of right predictions that are replaced at about
+        constraint: "miscoverage" keeps the share of correct predictions that are replaced at about
             `level`; "coverage_accuracy" keeps the accuracy of the predictions that are not
             replaced at about `level`.
-        level: The bound, in (0, 1).
+        level: Target value of the constraint, in (0, 1).
         seed: Seed of the split.
 
     Attributes:
-        threshold: The entropy (natural logarithm) from which on predictions are replaced.
-        temperature: The temperature of the others.
+        threshold: The entropy, in nats, at and above which predictions are replaced.
+        temperature: The temperature of the other predictions.
 
     Raises:
-        ValueError: If `constraint` is neither of the two, or `level` not in (0, 1).
+        ValueError: If `constraint` is neither of the two, or `level` is not in (0, 1).
     """
 
     name: ClassVar[str] = "meta_calibration"
@@ -56,7 +56,7 @@ class MetaCalibration:
 
     @property
     def threshold(self) -> float:
-        """Entropy from which on predictions are replaced; RuntimeError before `fit`."""
+        """Entropy at and above which predictions are replaced; RuntimeError before `fit`."""
         return self._result()[0]
 
     @property
@@ -65,10 +65,10 @@ class MetaCalibration:
         return self._result()[1].temperature
 
     def fit(self, logits: Tensor, labels: Tensor) -> Self:
-        """Find threshold and temperature on held-out data (never the test split).
+        """Fit threshold and temperature on held-out data (never the test split).
 
         Args:
-            logits: Shape (N, K), floats, finite, or -inf for classes that are ruled out.
+            logits: Shape (N, K), floats, finite, or -inf for masked classes.
             labels: True classes, shape (N,), integers.
 
         Returns:
@@ -76,9 +76,9 @@ class MetaCalibration:
 
         Raises:
             TypeError: If the arguments are not tensors of floats and of integers.
-            ValueError: If shapes or values are not as above, there are fewer than 10 samples to
-                rank (of right predictions, for "miscoverage"), no sample lies below the threshold,
-                or the coverage accuracy cannot be had by any threshold.
+            ValueError: If shapes or values are not as above, there are fewer than 10 samples
+                (correct predictions, for "miscoverage"), no sample lies below the threshold, or no
+                threshold reaches the coverage accuracy.
         """
         logits, labels = check_logits(logits, labels)
         correct = logits.argmax(dim=1) == labels
@@ -100,15 +100,15 @@ class MetaCalibration:
         return self
 
     def covers(self, logits: Tensor) -> Tensor:
-        """Which predictions are kept (not replaced by the uniform one), bool, shape (N,)."""
+        """Whether each prediction is kept, not replaced by the uniform one, bool (N,)."""
         return _entropy(logits.detach()) < self.threshold
 
     def __call__(self, logits: Tensor) -> Tensor:
-        """Calibrated logits of the same shape: divided by T, or all 0 where likely wrong."""
+        """Calibrated logits of the same shape: divided by T, or all 0 if replaced."""
         return torch.where(self.covers(logits)[:, None], logits / self.temperature, 0)
 
     def _split(self, candidates: Tensor) -> tuple[Tensor, Tensor]:
-        """A tenth of the candidates for the threshold, and the rest; as scikit-learn splits."""
+        """A tenth of the candidates for the threshold, and the rest, split as by scikit-learn."""
         num_ranking = min(len(candidates) // 10, _MAX_RANKING_SAMPLES)
         if num_ranking == 0:
             kind = "correctly classified samples" if self.constraint == "miscoverage" else "samples"
@@ -135,11 +135,11 @@ def _miscoverage_threshold(entropy_of_correct: Tensor, level: float) -> float:
 def _accuracy_threshold(entropy: Tensor, correct: Tensor, level: float) -> float:
     """Entropy up to which the running mean of accuracies over entropy bins is `level`.
 
-    The first (least) entropy lies in no bin and an empty bin counts 0, as in the authors' code; and
-    as there, where all bins have one accuracy (all predictions are right) the threshold is the mean
-    entropy of the bins, whatever the level.
+    As in the authors' code, the smallest entropy is in no bin, and an empty bin counts as 0. If all
+    bins have equal accuracy (for example, all predictions are correct), the threshold is the mean
+    entropy of the bins, regardless of the level.
     """
-    from sklearn.isotonic import IsotonicRegression  # slow to import, and needed here only
+    from sklearn.isotonic import IsotonicRegression  # slow to import
 
     scores, right = entropy.cpu().numpy(), correct.cpu().numpy()
     cuts = np.quantile(scores, np.linspace(0, 1, _NUM_ENTROPY_BINS + 1))

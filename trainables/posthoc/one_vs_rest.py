@@ -1,4 +1,4 @@
-"""Calibration of each class's probability by itself: isotonic regression, histogram binning."""
+"""One-vs-rest calibration of class probabilities: isotonic regression and histogram binning."""
 
 from collections.abc import Callable
 from typing import ClassVar, Literal, Self, get_args
@@ -13,11 +13,11 @@ from trainables.metrics._inputs import check_count, check_logits
 Array = NDArray[np.float64]
 Binning = Literal["equal_mass", "equal_width"]
 
-_LOWEST = 1e-12  # a probability of 0 would make the log-likelihood of one error infinite
+_LOWEST = 1e-12  # a probability of 0 would make the loss of one error infinite
 
 
 class _OneVsRest:
-    """One map per class, from its probability to the observed frequency, then normalised."""
+    """One map per class from probability to observed frequency, followed by normalisation."""
 
     name: ClassVar[str]
 
@@ -25,10 +25,10 @@ class _OneVsRest:
         self._maps: list[Callable[[Array], Array]] | None = None
 
     def fit(self, logits: Tensor, labels: Tensor) -> Self:
-        """Find the map of each class on held-out data (never the test split).
+        """Fit the map of each class on held-out data (never the test split).
 
         Args:
-            logits: Shape (N, K), floats, finite, or -inf for classes that are ruled out.
+            logits: Shape (N, K), floats, finite, or -inf for masked classes.
             labels: True classes, shape (N,), integers.
 
         Returns:
@@ -50,7 +50,7 @@ class _OneVsRest:
     def __call__(self, logits: Tensor) -> Tensor:
         """Logarithms of calibrated probabilities, same shape and dtype.
 
-        Where all classes get 0, all get the same. No probability is below 1e-12.
+        If all classes of a sample get 0, the result is uniform. No probability is below 1e-12.
         """
         if self._maps is None:
             raise RuntimeError(f"{type(self).__name__} has no maps yet: call fit first")
@@ -67,32 +67,32 @@ class _OneVsRest:
 
 
 class IsotonicCalibration(_OneVsRest):
-    """An isotonic regression per class, one against the rest, then normalised.
+    """One-vs-rest isotonic regression per class, followed by normalisation.
 
-    Zadrozny & Elkan 2002; between two samples the function is linear, as in scikit-learn.
+    Zadrozny & Elkan 2002. The function is linear between two samples, as in scikit-learn.
     """
 
     name: ClassVar[str] = "isotonic"
 
     def _fit_class(self, scores: Array, members: Array) -> Callable[[Array], Array]:
-        from sklearn.isotonic import IsotonicRegression  # slow to import, and needed here only
+        from sklearn.isotonic import IsotonicRegression  # slow to import
 
         model = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(scores, members)
         return lambda values: np.asarray(model.predict(values), dtype=np.float64)
 
 
 class HistogramBinning(_OneVsRest):
-    """A histogram per class: the share of members in each bin of its probability, then normalised.
+    """Histogram binning per class: the class frequency in each bin, followed by normalisation.
 
-    Zadrozny & Elkan 2001; Guo et al. 2017. Bins are (lower, upper]; a bin without samples keeps
-    its middle.
+    Zadrozny & Elkan 2001; Guo et al. 2017. Bins are (lower, upper]. An empty bin is mapped to its
+    middle.
 
     Args:
         num_bins: Number of bins per class.
         binning: "equal_mass" (edges halfway between samples) or "equal_width" over [0, 1].
 
     Raises:
-        ValueError: If `num_bins` is no positive integer, or `binning` neither of the two.
+        ValueError: If `num_bins` is not a positive integer, or `binning` is neither of the two.
     """
 
     name: ClassVar[str] = "histogram"

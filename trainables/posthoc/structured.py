@@ -1,4 +1,4 @@
-"""Scaling with a parameter per class, or per pair of classes, regularised towards a temperature."""
+"""Structured scaling: vector and matrix scaling, regularised towards temperature scaling."""
 
 from collections.abc import Callable
 from typing import ClassVar, Self
@@ -21,15 +21,15 @@ _STANDARD_ERRORS = 2.0
 
 
 class _StructuredScaling:
-    """softmax(W z + b) of z = log p, with W regularised towards 1 and b towards 0.
+    """softmax(W z + b) with z = log p, where W is regularised towards 1 and b towards 0.
 
-    p is softmax(logits / T), mixed with 1 / (N + 1) of the uniform distribution so that no
-    log-probability is extreme. T is fitted first, then W and b: the mean negative log-likelihood
-    plus ridge penalties is convex. The weight of a penalty is the number of parameters that it is
-    on, divided by N (for the K diagonal entries and the K offsets K / N each, for the others
-    K (K - 1) / N), so there is nothing to choose. Berta et al. 2025, "Structured matrix scaling
-    for multi-class calibration", as their library `probmetrics` has it. Computed in the dtype of
-    the logits, sums in float64.
+    p is softmax(logits / T), mixed with the uniform distribution with weight 1 / (N + 1) to avoid
+    extreme log-probabilities. T is fitted first, then W and b, by minimising the mean negative
+    log-likelihood plus ridge penalties, a convex problem. The weight of a penalty is the number of
+    its parameters divided by N: K / N for the diagonal entries and for the offsets, K (K - 1) / N
+    for the off-diagonal entries. So there are no hyperparameters. Berta et al. 2025, "Structured
+    matrix scaling for multi-class calibration", as implemented in their library `probmetrics`.
+    Computed in the dtype of the logits, with sums in float64.
     """
 
     name: ClassVar[str]
@@ -50,10 +50,10 @@ class _StructuredScaling:
         return self._result()[3]
 
     def fit(self, logits: Tensor, labels: Tensor) -> Self:
-        """Find T, W and b on held-out data (never the test split).
+        """Fit T, W and b on held-out data (never the test split).
 
         Args:
-            logits: Shape (N, K), floats, finite, or -inf for classes that are ruled out.
+            logits: Shape (N, K), floats, finite, or -inf for masked classes.
             labels: True classes, shape (N,), integers.
 
         Returns:
@@ -61,7 +61,7 @@ class _StructuredScaling:
 
         Raises:
             TypeError: If the arguments are not tensors of floats and of integers.
-            ValueError: If shapes or values are not as above, or a sample's own label is ruled out.
+            ValueError: If shapes or values are not as above, or the label of a sample is masked.
         """
         logits, labels = check_logits(logits, labels)
         scaler = TemperatureScaling().fit(logits, labels)
@@ -82,7 +82,7 @@ class _StructuredScaling:
         enough = logits if logits.dtype == torch.float64 else logits.float()
         scores = _log_probs(scaler(enough), num_samples)
         scaled = self._apply(scores, weights.to(scores), offsets.to(scores)).to(logits.dtype)
-        return torch.where(logits.isneginf(), logits, scaled)  # what is ruled out stays so
+        return torch.where(logits.isneginf(), logits, scaled)  # masked classes stay masked
 
     def _apply(self, scores: Tensor, weights: Tensor, offsets: Tensor) -> Tensor:
         return (scores @ weights.T if self.is_full else scores * weights) + offsets
@@ -94,16 +94,16 @@ class _StructuredScaling:
 
 
 class StructuredVectorScaling(_StructuredScaling):
-    """A temperature, and a factor and an offset per class, regularised towards 1 and 0."""
+    """A temperature plus a factor and an offset per class, regularised towards 1 and 0."""
 
     name: ClassVar[str] = "structured_vector"
     is_full = False
 
 
 class StructuredMatrixScaling(_StructuredScaling):
-    """A temperature, and a matrix and an offset per class, regularised towards 1 and 0.
+    """A temperature plus a matrix and an offset per class, regularised towards 1 and 0.
 
-    Classes that are confused in one direction need the entries off the diagonal.
+    The off-diagonal entries model pairs of classes that are confused in one direction.
     """
 
     name: ClassVar[str] = "structured_matrix"
@@ -111,13 +111,13 @@ class StructuredMatrixScaling(_StructuredScaling):
 
 
 class SelectedScaling:
-    """A temperature, or structured scaling where that is clearly better.
+    """Temperature scaling, or structured scaling if it is clearly better.
 
-    The methods are compared by their cross-fitted negative log-likelihood on the same samples.
-    From the simplest to the richest, a method replaces the one before it if its mean is lower by
-    more than two standard errors of the paired difference. What is selected is then fitted on all
-    samples. With few samples per class a temperature wins, as it should. The matrix is tried only
-    where N · K² is at most 5e8.
+    The methods are compared by their cross-fitted negative log-likelihood on the same samples. From
+    simple to complex, a method replaces its predecessor if its mean is lower by more than two
+    standard errors of the paired difference. The selected method is then fitted on all samples.
+    With few samples per class, this is temperature scaling. Matrix scaling is considered only if
+    N · K² is at most 5e8.
 
     Attributes:
         selected: The fitted method.
@@ -137,7 +137,7 @@ class SelectedScaling:
         return self._selected
 
     def fit(self, logits: Tensor, labels: Tensor) -> Self:
-        """Select and fit on held-out data; arguments and errors as of :meth:`PostHoc.fit`."""
+        """Select and fit a method on held-out data; see :meth:`PostHoc.fit`."""
         logits, labels = check_logits(logits, labels)
         crossed = {make: cross_fitted(logits, labels, make) for make in scalings(logits)}
         self._selected = simplest_good(crossed, labels)().fit(logits, labels)
@@ -149,7 +149,7 @@ class SelectedScaling:
 
 
 def scalings(logits: Tensor) -> tuple[type[PostHoc], ...]:
-    """The methods that can be fitted on logits (N, K) in reasonable time, the simplest first."""
+    """The methods that are fast enough to fit on logits (N, K), from simple to complex."""
     num_samples, num_classes = logits.shape
     found: tuple[type[PostHoc], ...] = (TemperatureScaling, StructuredVectorScaling)
     feasible = num_samples * num_classes**2 <= _MAX_MATRIX_WORK
@@ -157,10 +157,10 @@ def scalings(logits: Tensor) -> tuple[type[PostHoc], ...]:
 
 
 def simplest_good(crossed: dict[type[PostHoc], Tensor], labels: Tensor) -> type[PostHoc]:
-    """The method to prefer, see :class:`SelectedScaling`.
+    """The selected method; see :class:`SelectedScaling` for the rule.
 
     Args:
-        crossed: Cross-fitted logits (N, K) of each method, the simplest first.
+        crossed: Cross-fitted logits (N, K) of each method, from simple to complex.
         labels: True classes, shape (N,), integers.
     """
     (best, logits), *others = crossed.items()
@@ -175,7 +175,7 @@ def simplest_good(crossed: dict[type[PostHoc], Tensor], labels: Tensor) -> type[
 
 
 def _log_probs(logits: Tensor, num_samples: int) -> Tensor:
-    """Logarithms of probabilities, mixed with a little of the uniform distribution."""
+    """Log-probabilities after mixing with the uniform distribution, weight 1 / (N + 1)."""
     share = 1 / (num_samples + 1)
     probs = torch.softmax(logits, dim=1)
     return probs.mul_(1 - share).add_(share / logits.shape[1]).log_()
@@ -190,7 +190,7 @@ def _minimum(
 ) -> tuple[Tensor, Tensor]:
     """Weights and offsets, float64, that minimise the penalised negative log-likelihood (L-BFGS).
 
-    With `penalty` of shape (K,) the weights are a diagonal, with (K, K) a matrix.
+    The weights have the shape of `penalty`: (K,) for a diagonal, (K, K) for a matrix.
     """
     num_samples, num_classes = scores.shape
     full = penalty.dim() == 2
@@ -226,7 +226,7 @@ def _minimum(
         np.zeros(penalty.numel() + num_classes),
         jac=True,
         method="L-BFGS-B",
-        # A mean of float32 numbers is known to some 1e-9.
+        # A mean of float32 numbers has a precision of about 1e-9.
         options={
             "maxiter": _MAX_STEPS,
             "ftol": torch.finfo(scores.dtype).eps / 100,

@@ -31,20 +31,20 @@ _METHODS: dict[str, type[PostHoc]] = {
 
 
 def available_posthoc() -> tuple[str, ...]:
-    """Names of all methods."""
+    """Names of all post-hoc calibration methods."""
     return tuple(_METHODS)
 
 
 def make_posthoc(name: str, **options: Any) -> PostHoc:
-    """Makes a method, not fitted yet.
+    """Creates an unfitted post-hoc calibration method by name.
 
     Args:
         name: One of :func:`available_posthoc`.
-        options: Keyword arguments of its class.
+        options: Keyword arguments for the constructor of its class.
 
     Raises:
-        ValueError: If the name, or an option's value, is not allowed.
-        TypeError: If the method does not take an option.
+        ValueError: If the name or the value of an option is not allowed.
+        TypeError: If the method has no such option.
     """
     if name not in _METHODS:
         raise ValueError(

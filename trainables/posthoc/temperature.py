@@ -16,22 +16,22 @@ Criterion = Literal["nll", "ece"]
 _LOWEST, _HIGHEST = 0.05, 100.0
 _GRID = np.arange(1, 101) / 10
 _NUM_BINS = 15
-_NEWTON_STEPS = 12  # five or six are usual
-_TOLERANCE = 1e-10  # relative, of T
+_NEWTON_STEPS = 12  # it usually takes five or six
+_TOLERANCE = 1e-10  # relative tolerance of T
 
 
 class TemperatureScaling:
-    """Divide logits by one temperature, fitted on held-out data.
+    """Temperature scaling: softmax(z / T) with one T, fitted on held-out data. Guo et al. 2017.
 
     Args:
-        criterion: "nll" finds the exact minimum of the negative log-likelihood over
-            T in [0.05, 100] (it is convex in 1/T). "ece" takes the first T of 0.1, 0.2, ..., 10
-            with the lowest ECE (15 equal-width bins), as the code of Mukhoti et al. 2020.
+        criterion: "nll" minimises the negative log-likelihood over T in [0.05, 100]; it is convex
+            in 1/T, and the minimum is exact. "ece" selects the first T of 0.1, 0.2, ..., 10 with
+            the lowest ECE (15 equal-width bins), as in the code of Mukhoti et al. 2020.
 
     Attributes:
         temperature: The fitted T.
-        at_bound: Whether T lies at an end of its range: the data name no temperature inside it
-            (all predictions right drive T down, accuracy near chance drives it up).
+        at_bound: Whether T is at an end of its range, so the data do not determine it. Predictions
+            that are all correct drive T down; accuracy near chance level drives it up.
 
     Raises:
         ValueError: If `criterion` is neither of the two.
@@ -54,14 +54,14 @@ class TemperatureScaling:
 
     @property
     def at_bound(self) -> bool:
-        """Whether T lies at an end of its range; RuntimeError before `fit`."""
+        """Whether T is at an end of its range; RuntimeError before `fit`."""
         return self._result()[1]
 
     def fit(self, logits: Tensor, labels: Tensor) -> Self:
-        """Find the temperature on held-out data (never the test split).
+        """Fit the temperature on held-out data (never the test split).
 
         Args:
-            logits: Shape (N, K), floats, finite, or -inf for classes that are ruled out.
+            logits: Shape (N, K), floats, finite, or -inf for masked classes.
             labels: True classes, shape (N,), integers.
 
         Returns:
@@ -69,7 +69,7 @@ class TemperatureScaling:
 
         Raises:
             TypeError: If the arguments are not tensors of floats and of integers.
-            ValueError: If shapes or values are not as above, or a sample's own label is ruled out.
+            ValueError: If shapes or values are not as above, or the label of a sample is masked.
         """
         logits, labels = check_logits(logits, labels)
         check_labels_possible(logits, labels)
@@ -78,7 +78,7 @@ class TemperatureScaling:
         return self
 
     def __call__(self, logits: Tensor) -> Tensor:
-        """Logits divided by T: scaled logits of the same shape and dtype, not probabilities."""
+        """Logits divided by T, same shape and dtype (not probabilities)."""
         return logits / self.temperature
 
     def _result(self) -> tuple[float, bool]:
@@ -88,7 +88,7 @@ class TemperatureScaling:
 
 
 def _nll_temperature(logits: Tensor, labels: Tensor) -> tuple[float, bool]:
-    """Newton's method for 1/T; where that leaves the range or is slow, a bracketing search."""
+    """T by Newton's method in 1/T, or by bracketing if that leaves the range or is slow."""
     inverse, tolerance = 1.0, max(_TOLERANCE, torch.finfo(logits.dtype).eps)
     for _ in range(_NEWTON_STEPS):
         slope, curvature = _nll_derivatives(logits, labels, inverse)
@@ -107,7 +107,7 @@ def _bracketed_temperature(logits: Tensor, labels: Tensor) -> tuple[float, bool]
 
     low, high = math.log(_LOWEST), math.log(_HIGHEST)
     at_low, at_high = slope(low), slope(high)
-    if at_low == at_high == 0:  # constant logits: every temperature gives the same
+    if at_low == at_high == 0:  # constant logits: all temperatures are equivalent
         return 1.0, False
     if at_low <= 0:
         return _LOWEST, True
@@ -121,11 +121,11 @@ def _nll_derivatives(
 ) -> tuple[float, float]:
     """First and second derivative of the NLL with respect to 1/T.
 
-    The means of (expected logit - logit of the label) and of the variance of the logits.
+    These are the means of (expected logit - logit of the label) and of the variance of the logits.
     """
     totals = logits.new_zeros(2, dtype=torch.float64)
     for z, y in row_blocks(logits, labels):
-        # Relative to the largest logit, so that almost certain predictions keep their digits.
+        # Relative to the largest logit, so nearly certain predictions keep their precision.
         centred = z - z.amax(dim=1, keepdim=True)
         own = centred.gather(1, y[:, None])[:, 0].double()
         probs = torch.softmax(centred * inverse_temperature, dim=1)
