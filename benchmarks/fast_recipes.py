@@ -23,11 +23,11 @@ from scipy import stats
 from benchmarks.tabular.record import record
 from sweeps.formatting import format_setting
 from sweeps.planning.data import load_data
-from sweeps.search.setting import Setting
 from sweeps.search.space import SearchSpace
 from sweeps.sweep_file.loading import load_sweep
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.report import Entry
+from trainables.contract.setting import Setting
 from trainables.data.core.base import Dataset
 
 RESULTS = Path(__file__).with_suffix(".jsonl")

@@ -28,7 +28,7 @@ class ReplayRun:
     """Reports a recorded trial's epochs, and leaves its files as the real one did."""
 
     def __init__(self, setup: TrialSetup, config: TrialConfig) -> None:
-        same = [trial for trial in recorded() if trial["loss"] == config.loss]
+        same = [trial for trial in recorded() if trial["loss"] == config.setting.loss]
         self._trial = same[config.number % len(same)]
         self._folder = Folder(setup.trials_uri) / trial_folder(config.number)
         self._epoch = 0

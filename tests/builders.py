@@ -15,6 +15,7 @@ from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.terminal.console import plain_console
 from trainables.contract.report import COSTS, Role
+from trainables.contract.setting import Setting
 
 
 def make_sweep(name: str = "small", **sections: Any) -> SweepFile:
@@ -100,8 +101,9 @@ def trial(
     return TrialRecord(
         number=number,
         role=role,
-        loss=loss,
-        hyperparameters={"gamma": float(number)} if hyperparameters is None else hyperparameters,
+        setting=Setting(
+            loss, {"gamma": float(number)} if hyperparameters is None else hyperparameters
+        ),
         seed=seed,
         started=1e9,
         state=state,

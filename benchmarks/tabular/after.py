@@ -24,9 +24,9 @@ from torch import Tensor
 
 from benchmarks.tabular.predictions import SPLITS, Predicted, read_predicted
 from sweeps.formatting import format_hyperparameters
-from sweeps.search.setting import BASELINE, Setting
 from sweeps.sweep_file.loading import load_sweep
 from trainables import metrics as M
+from trainables.contract.setting import BASELINE, Setting
 from trainables.metrics.proper_scores import squared_errors
 from trainables.posthoc import (
     MetaCalibration,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.tabular.curves import Curves
-from sweeps.search.setting import Setting
 from sweeps.sweep_file.schema import SweepFile
+from trainables.contract.setting import Setting
 
 
 @dataclass(frozen=True)

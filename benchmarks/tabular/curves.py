@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 
-from sweeps.search.setting import BASELINE, Setting
 from sweeps.search.space import SearchSpace
 from trainables.contract.report import Entry
+from trainables.contract.setting import BASELINE, Setting
 
 _KEYS = ("loss", "hyperparameters", "seed")
 Trials = Iterable[tuple[Setting, int, list[Entry]]]

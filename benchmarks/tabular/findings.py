@@ -20,9 +20,9 @@ from statistics import fmean, stdev, variance
 from benchmarks.tabular.regret import Truth, load
 from sweeps.formatting import format_hyperparameters
 from sweeps.planning.data import load_data
-from sweeps.search.setting import BASELINE, Setting
 from sweeps.search.space import SearchSpace
 from sweeps.sweep_file.loading import load_sweep
+from trainables.contract.setting import BASELINE, Setting
 
 SEEN = 1.96 + 0.84  # standard errors: at 95 %, with a power of 80 %
 

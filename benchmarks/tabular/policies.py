@@ -35,10 +35,10 @@ from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import GUIDED, Rule, rule_of
 from sweeps.search.samplers import SAMPLERS
-from sweeps.search.setting import BASELINE, Setting
 from sweeps.search.space import SearchSpace
 from sweeps.search.stopping import STOPPERS, make_stopper
 from sweeps.sweep_file.schema import SweepFile
+from trainables.contract.setting import BASELINE, Setting
 
 
 @dataclass(frozen=True)
@@ -121,9 +121,7 @@ class Plain:
         for number in range(sweep.search.trials):
             trial = study.ask()
             setting = space.suggest(trial)
-            record = TrialRecord(
-                number, "search", setting.loss, setting.hyperparameters, seeds[0], 0
-            )
+            record = TrialRecord(number, "search", setting, seeds[0], 0)
             for entry in curves.history(setting, seeds[0]):
                 record.add(entry)
                 if self.asha and stopper.judge(record, entry):

@@ -29,10 +29,10 @@ from filelock import FileLock, Timeout
 from benchmarks.tabular.curves import read_trials
 from benchmarks.tabular.record import train, write
 from sweeps.planning.data import load_data
-from sweeps.search.setting import Setting
 from sweeps.sweep_file.loading import load_sweep
 from trainables.contract.config import trial_folder
 from trainables.contract.report import Entry
+from trainables.contract.setting import Setting
 from trainables.files.storage import Folder
 from trainables.trials.outcome import read_predictions
 

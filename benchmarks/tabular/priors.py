@@ -18,10 +18,11 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.tabular.curves import Trials, read_trials
+from sweeps.search.record import flat
 from sweeps.search.recorded import RecordedSetting, recorded_settings
-from sweeps.search.setting import BASELINE, Setting
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.report import Entry
+from trainables.contract.setting import BASELINE, Setting
 
 
 def recorded(name: str, trials: Trials) -> list[RecordedSetting]:
@@ -37,8 +38,7 @@ def recorded(name: str, trials: Trials) -> list[RecordedSetting]:
     return [
         RecordedSetting(
             source=name,
-            loss=setting.loss,
-            hyperparameters=setting.hyperparameters,
+            setting=setting,
             log_ratio=round(log_t[setting] - log_t[BASELINE], 3),
             error_ratio=round(error[setting] / error[BASELINE] - 1, 3),
         )
@@ -66,9 +66,10 @@ def main() -> None:
     table.writerow(columns)
     for file in arguments.sweeps:
         for each in recorded(file.stem, read_trials(file.with_suffix(".parquet"))):
-            rounded = {name: _rounded(value) for name, value in each.hyperparameters.items()}
-            values = {"hyperparameters": json.dumps(rounded, sort_keys=True)}
-            table.writerow([values.get(name, getattr(each, name)) for name in columns])
+            values = flat(each)
+            rounded = {name: _rounded(value) for name, value in values["hyperparameters"].items()}
+            values["hyperparameters"] = json.dumps(rounded, sort_keys=True)
+            table.writerow([values[name] for name in columns])
 
 
 if __name__ == "__main__":

@@ -28,12 +28,12 @@ from filelock import FileLock, Timeout
 
 from benchmarks.tabular.curves import as_table, read_trials
 from sweeps.planning.data import load_data
-from sweeps.search.setting import Setting
 from sweeps.search.space import SearchSpace
 from sweeps.sweep_file.loading import load_sweep
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.config import TrialSetup
 from trainables.contract.report import Entry, Failed, TrialConfig, Waiting
+from trainables.contract.setting import Setting
 from trainables.data.core.base import Dataset
 from trainables.trials.trial import TrialRun
 
@@ -87,9 +87,7 @@ def train(
         outcome_epochs=tuple(outcome_epochs),
         rung_metrics=METRICS,
     )
-    run = TrialRun(
-        dataset, setup, TrialConfig(0, "search", setting.loss, setting.hyperparameters, seed)
-    )
+    run = TrialRun(dataset, setup, TrialConfig(0, "search", setting, seed))
     while True:
         report = run.advance()
         if isinstance(report, Waiting):

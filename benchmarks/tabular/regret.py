@@ -42,11 +42,11 @@ from benchmarks.tabular.curves import (
 from benchmarks.tabular.policies import DEFAULT, POLICIES, add_syne_tune, add_to_the_engine
 from benchmarks.tabular.replay import with_values
 from sweeps.planning.data import load_data
-from sweeps.search.setting import BASELINE, Setting
 from sweeps.search.space import SearchSpace
 from sweeps.sweep_file.loading import load_sweep
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.report import Entry
+from trainables.contract.setting import BASELINE, Setting
 
 QUICKSTART = (
     "losses=[cross_entropy, label_smoothing, focal, dual_focal, focal_calibration, inverse_focal, "

@@ -10,12 +10,12 @@ import yaml
 from benchmarks.tabular.curves import Curves
 from sweeps.search.record import TrialRecord
 from sweeps.search.recorded import RecordedSetting
-from sweeps.search.setting import Setting
 from sweeps.search.space import SearchSpace
 from sweeps.search.trial_queue import Past, TrialQueue
 from sweeps.sweep_file.loading import dump_sweep, override_sweep
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.report import Entry
+from trainables.contract.setting import Setting
 
 
 @dataclass

@@ -13,9 +13,9 @@ from scipy import stats
 from benchmarks.tabular.replay import with_values
 from sweeps.search.entries import Entry
 from sweeps.search.record import TrialRecord
-from sweeps.search.setting import BASELINE_LOSS
 from sweeps.search.stopping import NeverStop, SuccessiveHalving, grace_period
 from sweeps.sweep_file.schema import SweepFile
+from trainables.contract.setting import BASELINE
 
 
 class AcrossLosses(SuccessiveHalving):
@@ -23,7 +23,7 @@ class AcrossLosses(SuccessiveHalving):
 
     def judge(self, record: TrialRecord, entry: Entry) -> bool:
         """As for one loss; see :class:`~sweeps.search.stopping.Stopper`."""
-        return super().judge(replace(record, loss=BASELINE_LOSS), entry)
+        return super().judge(replace(record, setting=BASELINE), entry)
 
 
 class MedianStopping:

@@ -20,9 +20,9 @@ from syne_tune.optimizer.scheduler import SchedulerDecision
 
 from benchmarks.tabular.choice import Choice
 from benchmarks.tabular.curves import Curves
-from sweeps.search.setting import Setting
 from sweeps.search.space import SearchSpace
 from sweeps.sweep_file.schema import SweepFile
+from trainables.contract.setting import Setting
 
 
 @dataclass(frozen=True)

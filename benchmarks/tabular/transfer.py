@@ -23,8 +23,8 @@ import optuna
 from benchmarks.tabular.policies import Calsweep
 from benchmarks.tabular.regret import QUICKSTART, Truth, load, mean_and_error
 from benchmarks.tabular.replay import with_values
-from sweeps.search.setting import BASELINE, Setting
 from sweeps.search.space import SearchSpace
+from trainables.contract.setting import BASELINE, Setting
 
 TRIALS = (6, 10, 16, 25, 35, 50)
 

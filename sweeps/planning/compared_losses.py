@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from sweeps.errors import UserError
-from sweeps.search.setting import BASELINE_LOSS
 from sweeps.sweep_file.loading import override_sweep
 from sweeps.sweep_file.schema import SweepFile
+from trainables.contract.setting import BASELINE_LOSS
 
 
 def with_comparison(sweep: SweepFile, losses: str | None, seeds: int | None) -> SweepFile:

@@ -10,7 +10,7 @@ from typing import Any
 from sweeps.results.columns import shown_metrics
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
-from sweeps.search.setting import BASELINE_LOSS
+from trainables.contract.setting import BASELINE_LOSS
 
 
 def leaderboard(ranking: Ranking) -> list[dict[str, Any]]:

@@ -10,9 +10,9 @@ from typing import Final, Literal
 from sweeps.formatting import counted, format_hyperparameters, format_loss, metric_heading
 from sweeps.results.columns import objective_metric
 from sweeps.search.ranking import Candidate, Ranking
-from sweeps.search.setting import BASELINE_LOSS
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.metric_names import MetricName
+from trainables.contract.setting import BASELINE_LOSS
 
 Form = Literal["markdown", "latex"]
 

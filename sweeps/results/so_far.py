@@ -8,7 +8,7 @@ from typing import Final
 
 from sweeps.formatting import counted
 from sweeps.search.ranking import Candidate, Ranking
-from sweeps.search.setting import BASELINE_LOSS
+from trainables.contract.setting import BASELINE_LOSS
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from sweeps.search.record import TrialRecord
-from sweeps.search.setting import Setting
 from sweeps.sweep_file.schema import SweepFile
+from trainables.contract.setting import Setting
 
 
 class EncoderPlan:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
-from sweeps.search.setting import Setting
 from sweeps.sweep_file.schema import SweepFile
+from trainables.contract.setting import Setting
 
 if TYPE_CHECKING:
     from sweeps.search.guide import Guide

@@ -16,10 +16,10 @@ from threadpoolctl import threadpool_limits
 from sweeps.search.record import TrialRecord
 from sweeps.search.recorded import RecordedSetting
 from sweeps.search.rules import Rule
-from sweeps.search.setting import Setting
 from sweeps.search.setting_models import Places
 from sweeps.search.space import SearchSpace
 from sweeps.search.temperature_model import TemperatureModel, expected_objectives
+from trainables.contract.setting import Setting
 
 _LEAST_GUIDED: Final = 6  # trials before the search may end
 _LEAST_GAIN: Final = 0.2  # standard errors of the objective
@@ -66,9 +66,7 @@ class Guide:
     ) -> None:
         self._places = Places(space.branches)
         self._rule = rule
-        self._earlier = [
-            e for e in earlier if self._places.knows(Setting(e.loss, e.hyperparameters))
-        ]
+        self._earlier = [e for e in earlier if self._places.knows(e.setting)]
         found = [*published, *_spread(space, seed)] if candidates is None else candidates
         self._candidates = [s for s in dict.fromkeys(found) if self._places.knows(s)]
         self._last: tuple[tuple[int, int], Proposal] | None = None

@@ -17,8 +17,8 @@ from statistics import NormalDist, fmean
 from sweeps.search.entries import Entry
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import Limit, Rule
-from sweeps.search.setting import BASELINE_LOSS, Setting
 from trainables.contract.metric_names import MetricName
+from trainables.contract.setting import BASELINE_LOSS, Setting
 
 _LEAST_CHANCE = 0.05  # of keeping the guard, below which a setting is not trained again
 _WIDTH_OF_95_PERCENT = 2 * 1.96  # standard deviations

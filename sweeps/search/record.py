@@ -8,8 +8,8 @@ from typing import Any, Literal, get_args
 
 from sweeps.formatting import format_setting
 from sweeps.search.entries import CompactEntry, Entry
-from sweeps.search.setting import Setting
 from trainables.contract.report import Role, TrialConfig
+from trainables.contract.setting import Setting
 
 State = Literal["running", "finished", "stopped", "failed"]
 
@@ -21,8 +21,7 @@ class TrialRecord:
     Attributes:
         number: Position in the sweep, from 0.
         role: Why it was run.
-        loss: Name of the loss.
-        hyperparameters: The loss's hyperparameters of this trial.
+        setting: Its loss with its hyperparameters.
         seed: Seed of its training.
         state: ``finished`` ran all epochs, ``stopped`` was cut by the scheduler.
         reason: Why it failed or was stopped.
@@ -38,8 +37,7 @@ class TrialRecord:
 
     number: int
     role: Role
-    loss: str
-    hyperparameters: dict[str, Any]
+    setting: Setting
     seed: int
     started: float
     state: State = "running"
@@ -72,8 +70,7 @@ class TrialRecord:
 
     def to_file(self) -> dict[str, Any]:
         """The form that :meth:`from_file` reads."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {**values, "history": [dict(entry) for entry in self.history]}
+        return {**flat(self), "history": [dict(entry) for entry in self.history]}
 
     def _is_whole(self, number: int) -> bool:
         kinds = (
@@ -154,14 +151,19 @@ class TrialRecord:
         return self.runs or [[self.started, max(self.started, last)]]
 
     @property
-    def setting(self) -> Setting:
-        """Loss and hyperparameters: equal for trials that differ only in their seed."""
-        return Setting(self.loss, self.hyperparameters)
+    def loss(self) -> str:
+        """Name of its loss."""
+        return self.setting.loss
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """Hyperparameters of its loss."""
+        return self.setting.hyperparameters
 
     @property
     def config(self) -> TrialConfig:
         """The trial as its worker receives it."""
-        return TrialConfig(self.number, self.role, self.loss, self.hyperparameters, self.seed)
+        return TrialConfig(self.number, self.role, self.setting, self.seed)
 
     @property
     def label(self) -> str:
@@ -180,14 +182,23 @@ class TrialRecord:
 
 
 def known_fields(kind: type, values: Any) -> dict[str, Any]:
-    """The values that a dataclass has fields for; a newer calsweep may have written more.
+    """The values of :func:`flat` that a dataclass has fields for; a newer one may have had more.
 
     Raises:
-        TypeError: They are no mapping.
+        TypeError: They are no mapping, or there is a setting and it lacks its loss.
     """
     if not isinstance(values, dict):
         raise TypeError(f"{type(values).__name__} is no mapping")
-    return {each.name: values[each.name] for each in fields(kind) if each.name in values}
+    names = [each.name for each in fields(kind)]
+    if "setting" in names:
+        values = {**values, "setting": Setting(**known_fields(Setting, values))}
+    return {name: values[name] for name in names if name in values}
+
+
+def flat(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass as files have them: those of its setting among the others."""
+    values = {each.name: getattr(value, each.name) for each in fields(value)}
+    return {**vars(values.pop("setting")), **values}
 
 
 def _is_entry(entry: Any) -> bool:

@@ -7,7 +7,8 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+
+from trainables.contract.setting import Setting
 
 
 @dataclass(frozen=True)
@@ -16,8 +17,7 @@ class RecordedSetting:
 
     Attributes:
         source: Name of the dataset or sweep.
-        loss: Name of the loss.
-        hyperparameters: Its hyperparameters.
+        setting: The setting.
         log_ratio: log(T / T of cross-entropy), T being the temperature fitted on the validation
             split.
         error_ratio: Validation error as a share of cross-entropy's, minus 1.
@@ -25,8 +25,7 @@ class RecordedSetting:
     """
 
     source: str
-    loss: str
-    hyperparameters: dict[str, Any]
+    setting: Setting
     log_ratio: float
     error_ratio: float
     weight: float = 1.0
@@ -39,8 +38,7 @@ def recorded_settings() -> tuple[RecordedSetting, ...]:
     return tuple(
         RecordedSetting(
             source=row["source"],
-            loss=row["loss"],
-            hyperparameters=json.loads(row["hyperparameters"]),
+            setting=Setting(row["loss"], json.loads(row["hyperparameters"])),
             log_ratio=float(row["log_ratio"]),
             error_ratio=float(row["error_ratio"]),
         )

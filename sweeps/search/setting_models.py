@@ -14,7 +14,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Kernel
 
 from search_spaces import available_search_spaces, search_space
-from sweeps.search.setting import Setting
+from trainables.contract.setting import Setting
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 

@@ -16,8 +16,8 @@ from optuna.distributions import (
 )
 
 from search_spaces import available_search_spaces, published_settings, search_space
-from sweeps.search.setting import BASELINE, Setting
 from sweeps.sweep_file.schema import LossSection, SpaceSection, SweepFile
+from trainables.contract.setting import BASELINE, Setting
 
 Branch = dict[str, BaseDistribution]
 
@@ -45,11 +45,6 @@ class SearchSpace:
     def searched_losses(self) -> list[str]:
         """The losses with hyperparameters to search."""
         return [loss for loss, branch in self.branches.items() if branch]
-
-    @property
-    def searched_hyperparameters(self) -> set[str]:
-        """The searched hyperparameters of all losses."""
-        return {name for branch in self.branches.values() for name in branch}
 
     def initial_settings(self, num_classes: int) -> list[Setting]:
         """The first trials: the cross-entropy baseline, then every published setting.

@@ -21,10 +21,10 @@ from sweeps.search.ranking import baseline_means, best_values, excesses
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
 from sweeps.search.samplers import SAMPLERS
-from sweeps.search.setting import Setting
 from sweeps.search.space import SearchSpace
 from sweeps.search.warm_start import EarlierTrial
 from sweeps.sweep_file.schema import SweepFile
+from trainables.contract.setting import Setting
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 

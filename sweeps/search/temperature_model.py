@@ -20,7 +20,6 @@ from scipy.stats import norm
 from sweeps.search.record import TrialRecord
 from sweeps.search.recorded import RecordedSetting
 from sweeps.search.rules import Rule
-from sweeps.search.setting import BASELINE, Setting
 from sweeps.search.setting_models import (
     REFERENCE,
     Array,
@@ -31,6 +30,7 @@ from sweeps.search.setting_models import (
     rows_of,
 )
 from trainables.contract.metric_names import MetricName
+from trainables.contract.setting import BASELINE, Setting
 
 # Standard deviations of the highest likelihood on digits, Fashion-MNIST and CIFAR-10, each
 # predicted from the other two.
@@ -238,7 +238,7 @@ class TemperatureModel:
         self, kernel: SettingKernel, noise: float, values: list[float], settings: list[Setting]
     ) -> Guess:
         """What earlier datasets say of settings."""
-        known = [Setting(e.loss, e.hyperparameters) for e in self._earlier]
+        known = [e.setting for e in self._earlier]
         variances = np.array([noise**2 / e.weight for e in self._earlier])
         rows, wanted = (rows_of(self._places(each)) for each in (known, settings))
         return posterior(kernel, rows, np.array(values), variances, wanted)

@@ -19,12 +19,12 @@ from sweeps.search.pruner import Pruner
 from sweeps.search.record import State, TrialRecord
 from sweeps.search.recorded import RecordedSetting
 from sweeps.search.rules import is_guided, rule_of
-from sweeps.search.setting import Setting
 from sweeps.search.space import SearchSpace
 from sweeps.search.study import SweepStudy
 from sweeps.search.warm_start import EarlierTrial
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.report import Role, TrialConfig
+from trainables.contract.setting import Setting
 
 if TYPE_CHECKING:
     from sweeps.search.guide import Guide
@@ -343,8 +343,7 @@ class TrialQueue:
         record = TrialRecord(
             number=self._next_number,
             role=role,
-            loss=setting.loss,
-            hyperparameters=setting.hyperparameters,
+            setting=setting,
             seed=seed,
             started=time.time(),
         )

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sweeps.errors import UserError
 from sweeps.search.ranking import baseline_means, best_values, excesses
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
-from sweeps.search.setting import Setting
 from sweeps.sweep_file.schema import SweepFile
+from trainables.contract.setting import Setting
 
 if TYPE_CHECKING:
     from sweeps.search.space import SearchSpace
@@ -23,25 +23,18 @@ class EarlierTrial:
     """A finished trial of another sweep, as this sweep's study learns of it.
 
     Attributes:
-        loss: Name of the loss.
-        hyperparameters: Its hyperparameters.
+        setting: Its loss with its hyperparameters.
         objective: This sweep's objective, as that trial had it.
         excess: By how much it breaks the guard, against its own sweep's baseline.
         constraints: The same of this sweep's constraints, by metric.
         others: Its further objectives.
     """
 
-    loss: str
-    hyperparameters: dict[str, Any]
+    setting: Setting
     objective: float
     excess: float
     constraints: dict[str, float] = field(default_factory=dict)
     others: list[float] = field(default_factory=list)
-
-    @property
-    def setting(self) -> Setting:
-        """Its loss with its hyperparameters."""
-        return Setting(self.loss, self.hyperparameters)
 
 
 def earlier_trials(
@@ -94,7 +87,7 @@ def _fitting(
             beyond = excesses(r, references, rule)
             guard = beyond.pop("guard")
             first, *others = (r.outcome[name] for name in rule.objectives)
-            found.append(EarlierTrial(r.loss, r.hyperparameters, first, guard, beyond, others))
+            found.append(EarlierTrial(r.setting, first, guard, beyond, others))
     return found
 
 

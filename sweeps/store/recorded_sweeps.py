@@ -6,19 +6,19 @@ import json
 import logging
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from statistics import fmean
 from typing import Final
 
 from sweeps.errors import UserError
 from sweeps.search.entries import Entry
-from sweeps.search.record import TrialRecord, known_fields
+from sweeps.search.record import TrialRecord, flat, known_fields
 from sweeps.search.recorded import RecordedSetting, recorded_settings
 from sweeps.search.rules import GUIDED
-from sweeps.search.setting import BASELINE, Setting
 from sweeps.store.stored_sweeps import readable_sweeps
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
+from trainables.contract.setting import BASELINE, Setting
 from trainables.files.storage import Folder
 
 logger = logging.getLogger("calsweep")
@@ -50,7 +50,7 @@ def recorded_for(sweep: SweepFile, storage: str) -> list[RecordedSetting]:
 
 def recorded_files(settings: Sequence[RecordedSetting]) -> dict[str, bytes]:
     """The file that stores them, so that a resumed sweep has the same."""
-    text = json.dumps([asdict(setting) for setting in settings])
+    text = json.dumps([flat(setting) for setting in settings])
     return {RECORDED: text.encode()} if settings else {}
 
 
@@ -80,8 +80,7 @@ def settings_of(source: str, records: Sequence[TrialRecord]) -> Iterator[Recorde
     for setting in groups:
         yield RecordedSetting(
             source=source,
-            loss=setting.loss,
-            hyperparameters=setting.hyperparameters,
+            setting=setting,
             log_ratio=log_t[setting] - log_t[BASELINE],
             error_ratio=error[setting] / error[BASELINE] - 1 if error[BASELINE] else 0.0,
         )

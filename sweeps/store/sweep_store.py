@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -23,7 +22,7 @@ from filelock import FileLock, Timeout
 from sweeps.errors import NameTakenError, UserError
 from sweeps.formatting import calsweep_command, finite
 from sweeps.reporter import LOG, Reporter
-from sweeps.search.record import TrialRecord, known_fields
+from sweeps.search.record import TrialRecord, flat, known_fields
 from sweeps.search.warm_start import EarlierTrial
 from sweeps.store.blocks import READERS, block_numbers, read_blocks
 from sweeps.store.lease import NAME as LEASE
@@ -103,7 +102,7 @@ class SweepStore:
             self.folder.write("format", _FORMAT)
             self.folder.write("sweep_id", uuid.uuid4().hex.encode())
             if earlier:
-                trials = [asdict(trial) for trial in earlier]
+                trials = [flat(trial) for trial in earlier]
                 self.folder.write("warm_start.json", json.dumps(trials, indent=1).encode())
             for name, data in (files or {}).items():
                 self.folder.write(name, data)

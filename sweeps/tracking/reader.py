@@ -18,6 +18,7 @@ from sweeps.sweep_file.loading import read_resolved
 from sweeps.tracking.address import check_answers, make_client
 from sweeps.tracking.experiment import our_experiments
 from sweeps.tracking.sqlite import sqlite_path
+from trainables.contract.setting import Setting
 
 _RUNS_PER_PAGE = 100
 
@@ -187,8 +188,7 @@ def _record(run: Any) -> TrialRecord:
     return TrialRecord(
         number=int(tags["calsweep.trial"]),
         role=tags["role"],
-        loss=run.data.params["loss"],
-        hyperparameters=json.loads(tags["calsweep.hyperparameters"]),
+        setting=Setting(run.data.params["loss"], json.loads(tags["calsweep.hyperparameters"])),
         seed=int(run.data.params["seed"]),
         started=run.info.start_time / 1000,
         state=tags["state"],

@@ -11,9 +11,9 @@ from benchmarks.tabular import after, predictions, record
 from benchmarks.tabular.curves import as_table, read_trials
 from benchmarks.tabular.predictions import SPLITS, Predicted, read_predicted
 from sweeps.planning.data import load_data
-from sweeps.search.setting import BASELINE, Setting
 from sweeps.sweep_file.loading import load_sweep
 from trainables import metrics as M
+from trainables.contract.setting import BASELINE, Setting
 from trainables.posthoc import TemperatureScaling
 
 TABULAR = Path(predictions.__file__).parent

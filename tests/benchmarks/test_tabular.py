@@ -42,12 +42,12 @@ from benchmarks.tabular.transfer import gains, ranked_elsewhere
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
 from sweeps.search.samplers import SAMPLERS, random
-from sweeps.search.setting import BASELINE, Setting
 from sweeps.search.space import SearchSpace
 from sweeps.search.stopping import STOPPERS, Stopper
 from sweeps.sweep_file.schema import SweepFile
 from tests.builders import make_sweep, ranked, trial
 from trainables.contract.report import Entry
+from trainables.contract.setting import BASELINE, Setting
 
 EPOCHS = 9
 PLAIN = Plain(random, "val_ece", asha=False, any_epoch=True)
@@ -218,7 +218,7 @@ def test_median_stopping() -> None:
     stopper = MedianStopping(sweep_of(scheduler={"grace_period": 2}))
 
     def judge(number: int, values: list[float]) -> list[bool]:
-        record = TrialRecord(number, "search", "focal", {}, 0, 0.0)
+        record = TrialRecord(number, "search", Setting("focal", {}), 0, 0.0)
         said = []
         for epoch, value in enumerate(values, start=1):
             record.add({"epoch": float(epoch), "val_nll": value})
@@ -384,7 +384,7 @@ def test_hyperband_begins_to_stop_later_for_some_and_never_for_a_share() -> None
     assert stopper.rungs == (1, 3)
     ended: Counter[int] = Counter()
     for number in range(340):
-        record = TrialRecord(number, "search", "focal", {}, 0, 0.0)
+        record = TrialRecord(number, "search", Setting("focal", {}), 0, 0.0)
         for epoch in range(1, EPOCHS + 1):
             entry = {"epoch": float(epoch), "val_nll": float(number)}  # each worse than all before
             record.add(entry)
@@ -409,7 +409,7 @@ def test_a_power_law_is_extrapolated() -> None:
 
 def judged(stopper: Stopper, number: int, role: Any = "search", **last: float) -> int:
     """After how many epochs a trial of such curves is stopped; all, if it is not."""
-    record = TrialRecord(number, role, "focal", {}, 0, 0.0)
+    record = TrialRecord(number, role, Setting("focal", {}), 0, 0.0)
     for epoch in range(1, EPOCHS + 1):
         record.add({"epoch": float(epoch), **{k: v + 1 / epoch for k, v in last.items()}})
         if stopper.judge(record, record.outcome):

@@ -34,6 +34,7 @@ from tests.trainables.models.test_models import images, kinds, make, rows
 from trainables import metrics as M
 from trainables.contract.config import AugmentationName, TrainingConfig, TrialSetup
 from trainables.contract.report import COSTS, Progressed, TrialConfig
+from trainables.contract.setting import Setting
 from trainables.data import Dataset, SegmentedImages, Split, load_dataset
 from trainables.data.core.tasks import EachPixel, SeveralLabels
 from trainables.data.kinds.samples import Images
@@ -355,7 +356,7 @@ def _own_loop(data: Dataset, loss: str, device: torch.device) -> Tensor:
             outcome_epochs=(3,),
             own_loop=True,
         )
-        config = TrialConfig(0, "search", loss, {}, 1)
+        config = TrialConfig(0, "search", Setting(loss, {}), 1)
         first = make_run(data, setup, config, device)
         first.advance()
         first.close()

@@ -21,6 +21,7 @@ from sweeps.tracking.address import tracking_uri
 from sweeps.tracking.mirror import Mirror
 from sweeps.tracking.run_content import Ending
 from tests import builders
+from trainables.contract.setting import Setting
 from trainables.files.checkpoints import save_checkpoint
 from trainables.trials.outcome import write_predictions
 
@@ -46,7 +47,9 @@ def make_records() -> list[TrialRecord]:
     def trial(number: int, loss: str, gamma: float | None, **values: Any) -> TrialRecord:
         hyperparameters = {} if gamma is None else {"gamma": gamma}
         changes = {"ended": 1e9 + 60, "state": "finished", **values}
-        made = TrialRecord(number, "search", loss, hyperparameters, 0, 1e9, history=[entry(1)])
+        made = TrialRecord(
+            number, "search", Setting(loss, hyperparameters), 0, 1e9, history=[entry(1)]
+        )
         return replace(made, **changes)
 
     def whole(**last: float) -> list[dict[str, float]]:

@@ -13,6 +13,7 @@ from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.config import TrialSetup
 from trainables.contract.report import Progressed, Role
+from trainables.contract.setting import Setting
 from trainables.trials.runs import make_run
 
 
@@ -42,7 +43,7 @@ def train_sweep(folder: Path, sweep: SweepFile, settings: list[tuple[str, float]
     planned += [("search", loss, {"gamma": gamma}) for loss, gamma in settings]
     records = []
     for number, (role, loss, hyperparameters) in enumerate(planned):
-        record = TrialRecord(number, role, loss, dict(hyperparameters), 0, 1e9)
+        record = TrialRecord(number, role, Setting(loss, dict(hyperparameters)), 0, 1e9)
         run, done = make_run(dataset, setup, record.config), False
         while not done:
             report = run.advance()

@@ -17,6 +17,7 @@ from sweeps.sweep_file.loading import parse_sweep
 from tests.harness.command import calsweep
 from trainables.contract.config import TrainingConfig, TrialSetup
 from trainables.contract.report import Failed, TrialConfig, from_tune
+from trainables.contract.setting import Setting
 from trainables.data import load_dataset
 from trainables.wrappers.one_process import TuneTrial
 
@@ -179,7 +180,7 @@ def test_a_loss_that_fails_in_training_is_reported_as_the_page_says(
     monkeypatch.setattr(ray, "get_gpu_ids", list)  # asked, Ray would start
     trial = TuneTrial.__new__(TuneTrial)  # as its actor, without Ray around it
     trial.setup(
-        TrialConfig(0, "search", f"{module}:Overconfidence", {}, seed=0).to_tune(),
+        TrialConfig(0, "search", Setting(f"{module}:Overconfidence", {}), seed=0).to_tune(),
         dataset=load_dataset("digits", seed=0, train_samples=120),
         trial_setup=setup,
     )

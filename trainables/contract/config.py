@@ -160,8 +160,7 @@ def trial_setting(model: str, model_options: Mapping[str, object], config: Trial
         "model": model,
         "model_options": dict(model_options),
         "stage": "encoder" if config.role == "encoder" else "classifier",
-        "loss": config.loss,
-        "hyperparameters": config.hyperparameters,
+        **vars(config.setting),
         "seed": config.seed,
     }
     return json.dumps(parts, sort_keys=True, default=str)

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
+from trainables.contract.setting import Setting
+
 Role = Literal["encoder", "baseline", "published", "search", "finalist"]
 # Of an epoch, besides its metrics; they differ from run to run.
 COSTS = ("timestamp", "run_seconds", "training_seconds", "gpu_memory", "gpu_memory_share")
@@ -24,8 +26,7 @@ class TrialConfig:
     Attributes:
         number: Position in the sweep, from 0; names the trial's folder.
         role: Why it is run; ``encoder`` is the first of two stages.
-        loss: Name of the loss.
-        hyperparameters: The loss's hyperparameters.
+        setting: Its loss with its hyperparameters.
         seed: Of all that is random in its training.
         unlimited: Whether it may take more of a shared GPU's memory than its share, as that was
             too little for it before.
@@ -33,8 +34,7 @@ class TrialConfig:
 
     number: int
     role: Role
-    loss: str
-    hyperparameters: dict[str, Any]
+    setting: Setting
     seed: int
     unlimited: bool = False
 
@@ -45,7 +45,7 @@ class TrialConfig:
     @classmethod
     def from_tune(cls, config: dict[str, Any]) -> TrialConfig:
         """The trial of a configuration that :meth:`to_tune` made."""
-        return cls(**config)
+        return cls(**{**config, "setting": Setting(**config["setting"])})
 
 
 @dataclass(frozen=True)

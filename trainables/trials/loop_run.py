@@ -81,8 +81,8 @@ class LoopRun(TrialRun):
                 torch.cuda.set_device(self.device)
             trial = Trial(
                 loss=loss,
-                loss_name=self.config.loss,
-                hyperparameters=dict(self.config.hyperparameters),
+                loss_name=self.config.setting.loss,
+                hyperparameters=dict(self.config.setting.hyperparameters),
                 seed=self.config.seed,
                 epochs=self.training.epochs,
                 data=self.data if isinstance(self.data, Dataset) else None,

@@ -220,9 +220,9 @@ class TrialRun:
 
     def _make_loss(self) -> CalibrationLoss:
         return make_loss(
-            self.config.loss,
+            self.config.setting.loss,
             num_classes=self.data.num_classes,
-            **self.config.hyperparameters,
+            **self.config.setting.hyperparameters,
         )
 
     def _take_state(self) -> dict[str, Any] | None:

@@ -9,12 +9,12 @@ from sweeps.errors import UserError
 from sweeps.planning.checks import check_sweep
 from sweeps.results.best import TrackedSweep, as_sweep_file, best_settings
 from sweeps.search.record import TrialRecord
-from sweeps.search.setting import BASELINE, Setting
 from sweeps.search.space import SearchSpace
 from sweeps.search.stopping import make_stopper
 from sweeps.sweep_file.loading import parse_sweep, to_yaml
 from sweeps.terminal.answers import best_table, render_best
 from tests.builders import baseline, finalist, make_sweep, shown
+from trainables.contract.setting import BASELINE, Setting
 
 
 def tracked(records: list[TrialRecord], **values: Any) -> TrackedSweep:

@@ -8,11 +8,11 @@ import pytest
 from sweeps.errors import UserError
 from sweeps.search.record import TrialRecord
 from sweeps.search.recorded import recorded_settings
-from sweeps.search.setting import BASELINE, Setting
 from sweeps.search.trial_queue import Past, TrialQueue
 from sweeps.sweep_file.loading import dump_sweep, parse_sweep
 from sweeps.sweep_file.schema import SweepFile
 from tests.builders import make_sweep
+from trainables.contract.setting import BASELINE, Setting
 
 LOSSES = ["focal", "dual_focal", "inverse_focal", "label_smoothing", "mbls"]
 

@@ -18,12 +18,12 @@ from search_spaces import available_search_spaces, published_settings, search_sp
 from sweeps.planning.checks import check_sweep
 from sweeps.search.record import TrialRecord
 from sweeps.search.samplers import tpe
-from sweeps.search.setting import BASELINE, Setting
 from sweeps.search.space import SearchSpace, loss_space
 from sweeps.search.study import SweepStudy
 from sweeps.sweep_file.schema import SweepFile
 from tests.builders import make_sweep, trial
 from trainables.contract.report import Role
+from trainables.contract.setting import BASELINE, Setting
 
 
 def searching(*losses: Any, **search: Any) -> SweepFile:

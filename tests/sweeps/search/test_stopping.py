@@ -13,6 +13,7 @@ from sweeps.search.stopping import STOPPERS, SuccessiveHalving, is_at_chance, ma
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import SweepFile
+from trainables.contract.setting import Setting
 
 
 def make_sweep(epochs: int = 27, **scheduler: Any) -> SweepFile:
@@ -29,7 +30,7 @@ def make_sweep(epochs: int = 27, **scheduler: Any) -> SweepFile:
 
 
 def trial(number: int, loss: str = "focal") -> TrialRecord:
-    return TrialRecord(number, "search", loss, {}, 0, 0.0)
+    return TrialRecord(number, "search", Setting(loss, {}), 0, 0.0)
 
 
 def entry(epoch: int, val_nll: float) -> dict[str, float]:

@@ -11,7 +11,6 @@ from scipy.stats import norm
 from sweeps.search.record import TrialRecord
 from sweeps.search.recorded import RecordedSetting, recorded_settings
 from sweeps.search.rules import is_guided, rule_of
-from sweeps.search.setting import BASELINE, Setting
 from sweeps.search.setting_models import (
     REFERENCE,
     Guess,
@@ -28,6 +27,7 @@ from sweeps.search.temperature_model import (
     expected_objectives,
 )
 from tests.builders import baseline, make_sweep, trial
+from trainables.contract.setting import BASELINE, Setting
 
 SWEEP = make_sweep(losses=["focal", "inverse_focal", "mbls"])
 PLACES = Places(SearchSpace(SWEEP).branches)
@@ -41,7 +41,7 @@ def ce(temperature: float, **values: Any) -> TrialRecord:
 
 def model(*records: TrialRecord, rule: Any = None, earlier: Any = None) -> TemperatureModel:
     known = recorded_settings() if earlier is None else earlier
-    known = [e for e in known if PLACES.knows(Setting(e.loss, e.hyperparameters))]
+    known = [e for e in known if PLACES.knows(e.setting)]
     return TemperatureModel(PLACES, rule or rule_of(SWEEP), known, records)
 
 
@@ -201,8 +201,8 @@ def test_only_a_single_objective_that_a_temperature_affects_is_guided() -> None:
 def test_weights_say_how_much_an_earlier_dataset_counts() -> None:
     def ratio(weight: float) -> float:
         pair = [
-            RecordedSetting("a", "focal", {"gamma": 3.0}, -1.0, 0.0, weight),
-            RecordedSetting("b", "focal", {"gamma": 3.0}, 0.0, 0.0),
+            RecordedSetting("a", Setting("focal", {"gamma": 3.0}), -1.0, 0.0, weight),
+            RecordedSetting("b", Setting("focal", {"gamma": 3.0}), 0.0, 0.0),
         ]
         return float(model(ce(1.0), earlier=pair).belief([FOCAL]).log_t.mean[0])
 

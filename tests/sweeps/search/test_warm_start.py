@@ -3,7 +3,6 @@
 import json
 import math
 import shutil
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,14 @@ from sweeps.errors import UserError
 from sweeps.planning.plan import plan_facts
 from sweeps.results.best import as_sweep_file
 from sweeps.runner import run_sweep
-from sweeps.search.record import TrialRecord
-from sweeps.search.setting import Setting
+from sweeps.search.record import TrialRecord, flat
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.search.warm_start import EarlierTrial, earlier_trials
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import dump_sweep, parse_sweep
 from sweeps.sweep_file.schema import SweepFile
 from tests.builders import baseline, make_sweep, new_store, queue_of, trial
+from trainables.contract.setting import Setting
 
 
 def learning(name: str, *losses: Any, **search: Any) -> SweepFile:
@@ -71,15 +70,15 @@ def test_finished_trials_that_fit_are_taken(storage: Path) -> None:
     fixed = {"name": "mbls", "hyperparameters": {"lam": 0.1}}
     sweep = learning("new", "focal", fixed, guard=0.05, warm_start="first")
     assert learned(sweep, storage) == [
-        EarlierTrial("focal", {"gamma": 3.0}, 0.02, pytest.approx(-0.05)),
-        EarlierTrial("focal", {"gamma": 4.0}, 0.0, pytest.approx(0.75)),
-        EarlierTrial("mbls", {"margin": 6.0, "lam": 0.1}, 0.05, pytest.approx(-0.05)),
+        EarlierTrial(Setting("focal", {"gamma": 3.0}), 0.02, pytest.approx(-0.05)),
+        EarlierTrial(Setting("focal", {"gamma": 4.0}), 0.0, pytest.approx(0.75)),
+        EarlierTrial(Setting("mbls", {"margin": 6.0, "lam": 0.1}), 0.05, pytest.approx(-0.05)),
     ]
     narrow = {"name": "focal", "space": {"gamma": {"low": 3.5, "high": 8.5}}}
     both = learning("new", narrow, guard=0.05, warm_start=["first", "second"])
     assert learned(both, storage) == [
-        EarlierTrial("focal", {"gamma": 4.0}, 0.0, pytest.approx(0.75)),
-        EarlierTrial("focal", {"gamma": 8.0}, 0.05, pytest.approx(0.05)),
+        EarlierTrial(Setting("focal", {"gamma": 4.0}), 0.0, pytest.approx(0.75)),
+        EarlierTrial(Setting("focal", {"gamma": 8.0}), 0.05, pytest.approx(0.05)),
     ]
     assert learned(learning("new"), storage) == []
 
@@ -89,7 +88,7 @@ def test_earlier_trials_have_all_objectives(storage: Path) -> None:
     first = learned(sweep, storage)[0]
     assert (first.objective, first.others) == (0.02, [0.1])
     store = new_store(storage, sweep)
-    store.folder.write("warm_start.json", json.dumps([asdict(first)]).encode())
+    store.folder.write("warm_start.json", json.dumps([flat(first)]).encode())
     assert queue_of(sweep, store)._study._study.get_trials()[0].values == [0.02, 0.1]
 
 
@@ -100,7 +99,7 @@ def test_earlier_trials_are_held_to_the_constraints_of_the_new_sweep(storage: Pa
     first = learned(sweep, storage)[0]
     assert first.constraints == pytest.approx({"val_nll": -0.2})
     store = new_store(storage, sweep)
-    store.folder.write("warm_start.json", json.dumps([asdict(first)]).encode())
+    store.folder.write("warm_start.json", json.dumps([flat(first)]).encode())
     known = queue_of(sweep, store)._study._study.get_trials()
     assert known[0].constraints.keys() == {"guard", "val_nll"}
 

@@ -32,7 +32,7 @@ def storage(tmp_path: Path) -> str:
 def test_all_are_the_shipped_settings_and_the_finished_sweeps(storage: str) -> None:
     found = recorded_for(sweep_that_learns("all"), storage)
     assert found[: len(recorded_settings())] == list(recorded_settings())
-    own = {each.loss: each for each in found[len(recorded_settings()) :]}
+    own = {each.setting.loss: each for each in found[len(recorded_settings()) :]}
     assert {each.source for each in own.values()} == {"done"}
     assert own["cross_entropy"].log_ratio == 0
     seeds = math.log(0.75) / 2 + math.log(3.0) / 2

@@ -26,6 +26,7 @@ from sweeps.store.stored_sweeps import load_judgement
 from sweeps.store.sweep_store import SweepStore, check_storage, sweep_names
 from sweeps.upkeep import delete_sweep, sync_sweep
 from tests.builders import Noted, baseline, make_sweep, new_store, trial
+from trainables.contract.setting import Setting
 from trainables.files.storage import Folder
 
 
@@ -50,7 +51,7 @@ def test_a_sweep_is_kept_with_an_id_of_its_own(store: SweepStore, tmp_path: Path
 
 def test_records_come_back_in_order(store: SweepStore) -> None:
     records = [
-        TrialRecord(number, "search", "focal", {"gamma": 1 / 3, "mode": "x"}, 0, 1.5)
+        TrialRecord(number, "search", Setting("focal", {"gamma": 1 / 3, "mode": "x"}), 0, 1.5)
         for number in (12, 3, 100_000)
     ]
     records[0].add({"epoch": 1, "val_ece": 0.1 + 0.2})
@@ -77,7 +78,7 @@ def test_any_metric_comes_back_exactly_or_not_at_all(
 ) -> None:
     store = SweepStore(str(tmp_path_factory.getbasetemp() / "any"), "kept")
     history = [{**entry, "epoch": epoch} for epoch, entry in enumerate(history, 1)]
-    record = TrialRecord(0, "search", "focal", {"gamma": gamma}, 0, 0.0, history=history)
+    record = TrialRecord(0, "search", Setting("focal", {"gamma": gamma}), 0, 0.0, history=history)
     store.save(record)
     (read,) = store.load_records()
     assert read.history == [
@@ -87,7 +88,7 @@ def test_any_metric_comes_back_exactly_or_not_at_all(
 
 
 def test_an_epoch_is_taken_in_once() -> None:
-    record = TrialRecord(0, "search", "focal", {}, 0, 0.0)
+    record = TrialRecord(0, "search", Setting("focal", {}), 0, 0.0)
     assert record.epochs == 0 and record.outcome == {}
     assert record.add({"epoch": 1, "val_ece": 0.5})
     assert not record.add({"epoch": 1, "val_ece": 0.4})
@@ -98,10 +99,10 @@ def test_an_epoch_is_taken_in_once() -> None:
 
 
 def test_the_seed_makes_no_other_setting() -> None:
-    one = TrialRecord(0, "search", "mbls", {"margin": 1.0, "lam": 2.0}, 0, 0.0)
-    other = TrialRecord(1, "finalist", "mbls", {"lam": 2.0, "margin": 1.0}, 5, 0.0)
+    one = TrialRecord(0, "search", Setting("mbls", {"margin": 1.0, "lam": 2.0}), 0, 0.0)
+    other = TrialRecord(1, "finalist", Setting("mbls", {"lam": 2.0, "margin": 1.0}), 5, 0.0)
     assert one.setting == other.setting
-    assert one.setting != TrialRecord(2, "search", "mbls", {"lam": 2.0}, 0, 0.0).setting
+    assert one.setting != TrialRecord(2, "search", Setting("mbls", {"lam": 2.0}), 0, 0.0).setting
 
 
 LOCK = """
@@ -257,7 +258,7 @@ def test_a_new_sweep_takes_nothing_of_one_whose_creation_was_interrupted(
             raise KeyboardInterrupt
         write(folder, name, data)
 
-    earlier = [EarlierTrial("focal", {"gamma": 1.0}, 0.1, 0.0)]
+    earlier = [EarlierTrial(Setting("focal", {"gamma": 1.0}), 0.1, 0.0)]
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt), store.locked():
         patch.setattr(Folder, "write", killed)
         store.create(make_sweep("kept"), earlier)
@@ -301,7 +302,7 @@ def test_what_a_newer_version_has_added_is_passed_over(tmp_path: Path) -> None:
     told: list[str] = []
     assert store.load_records(told.append) == [baseline()]
     assert told == []
-    assert store.load_earlier() == [EarlierTrial("focal", {}, 0.1, 0.0)]
+    assert store.load_earlier() == [EarlierTrial(Setting("focal", {}), 0.1, 0.0)]
     assert len(load_judgement(store).comparisons) == 1
 
 
@@ -462,6 +463,7 @@ def test_what_cannot_be_written_now_is_waited_for(
 FULL_DISK = """
 import resource, sys
 from sweeps.store.sweep_store import check_storage
+from trainables.contract.setting import Setting
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 check_storage(sys.argv[1])
 """

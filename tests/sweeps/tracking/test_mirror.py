@@ -32,6 +32,7 @@ from tests.harness.tracked import (
     make_sweep,
     runs_of,
 )
+from trainables.contract.setting import Setting
 from trainables.files.checkpoints import save_checkpoint
 
 ARTIFACTS = {
@@ -214,7 +215,7 @@ def test_hyperparameters_are_not_mistaken_for_the_recipe(fresh: Path) -> None:
     own = {"lr": 0.33, "seed": 7, "loss": 2.5, "epochs": 1e-7, "gamma": 1.0}
     losses = [{"name": "focal", "hyperparameters": {"gamma": 1.0}}]
     sweep = make_sweep("own", losses=losses, training={"epochs": 3, "lr": 0.1})
-    record = replace(make_records()[0], role="search", loss="my_losses:Mine", hyperparameters=own)
+    record = replace(make_records()[0], role="search", setting=Setting("my_losses:Mine", own))
     make_mirror(fresh, sweep, [record]).sync(record)
     parameters = {k: v.strip() for k, v in runs_of(fresh, "own")["0"].data.params.items()}
     assert (parameters["lr"], parameters["loss.lr"]) == ("0.1", "0.33")

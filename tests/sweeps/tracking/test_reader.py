@@ -32,6 +32,7 @@ from tests.harness.tracked import (
     make_sweep,
     runs_of,
 )
+from trainables.contract.setting import Setting
 
 
 def test_two_sweeps_of_one_name_are_kept_apart(
@@ -59,7 +60,7 @@ def test_a_long_sweep_is_read_as_far_as_it_decides(storage: Path, tmp_path: Path
         stopped = replace(records[4], number=number, history=[entry(1, val_ece=0.001)])
         whole = replace(records[2], number=number, history=[entry(3, **values)])
         made = stopped if number % 3 == 0 else whole
-        records.append(replace(made, hyperparameters={"gamma": float(number)}))
+        records.append(replace(made, setting=Setting("focal", {"gamma": float(number)})))
     for number in (200, 199):
         again = replace(records[number], number=len(records), role="finalist", seed=1)
         records.append(again)
@@ -144,12 +145,12 @@ def test_a_role_that_is_not_known_yet_is_read(fresh: Path, monkeypatch: pytest.M
     monkeypatch.setattr(reader, "_RUNS_PER_PAGE", 3)
     sweep, (first, *_) = make_sweep("roles"), make_records()
     searched = [
-        replace(first, number=n, role="search", loss="focal", hyperparameters={"gamma": float(n)})
+        replace(first, number=n, role="search", setting=Setting("focal", {"gamma": float(n)}))
         for n in range(1, 9)
     ]
     # Sorted by role, it would come after the search's own, which decide before it is read.
     role: Any = "seeded"
-    late = replace(searched[0], number=9, role=role, hyperparameters={"gamma": 9.0})
+    late = replace(searched[0], number=9, role=role, setting=Setting("focal", {"gamma": 9.0}))
     late.history = [{**late.outcome, "val_ece": 0.001}]
     records = [first, *searched, late]
     mirror = make_mirror(fresh, sweep, records)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from trainables import metrics as M
 from trainables.contract.config import TrainingConfig, TrialSetup
 from trainables.contract.report import COSTS, Progressed, TrialConfig
+from trainables.contract.setting import Setting
 from trainables.data import load_dataset
 from trainables.data.core.base import Dataset
 from trainables.data.kinds.augmentation import augment
@@ -129,6 +130,7 @@ def test_a_repeated_step_on_a_gpu_gives_equal_bits(name: str) -> None:
 BROKEN = """
 import torch
 from trainables.runtime.devices import has_failed
+from trainables.contract.setting import Setting
 device = torch.device("cuda", 0)
 assert not has_failed(device, KeyError("the GPU works"))
 try:
@@ -168,7 +170,7 @@ def test_a_trial_cut_off_on_a_gpu_ends_the_same(tmp_path: Path, digits: Dataset)
             trials_uri=str(tmp_path / folder),
             outcome_epochs=(3,),
         )
-        return TrialRun(digits, setup, TrialConfig(0, "search", "focal", {}, 1), GPU)
+        return TrialRun(digits, setup, TrialConfig(0, "search", Setting("focal", {}), 1), GPU)
 
     def last(trial: TrialRun, reports: int) -> dict[str, float]:
         for _ in range(reports):
@@ -202,7 +204,7 @@ def test_a_loop_of_ones_own_trains_and_continues_on_a_gpu(
         outcome_epochs=(3,),
         own_loop=True,
     )
-    config = TrialConfig(0, "search", loss, {}, 1)
+    config = TrialConfig(0, "search", Setting(loss, {}), 1)
     run = make_run(digits, setup, config, device)
     assert isinstance(run.advance(), Progressed)
     run.close()

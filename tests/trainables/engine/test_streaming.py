@@ -16,6 +16,7 @@ from PIL import Image
 
 from trainables.contract.config import TrainingConfig, TrialSetup
 from trainables.contract.report import COSTS, TrialConfig
+from trainables.contract.setting import Setting
 from trainables.data import load_dataset
 from trainables.data.core.base import Dataset
 from trainables.trials.trial import TrialRun
@@ -54,7 +55,7 @@ def start(dataset: Dataset, folder: Path) -> TrialRun:
         trials_uri=str(folder),
         outcome_epochs=(EPOCHS,),
     )
-    return TrialRun(dataset, setup, TrialConfig(7, "search", "focal", {}, seed=3))
+    return TrialRun(dataset, setup, TrialConfig(7, "search", Setting("focal", {}), seed=3))
 
 
 def history(run: TrialRun) -> list[dict[str, float]]:

@@ -17,6 +17,7 @@ from torch import nn
 
 from trainables.contract.config import TrainingConfig, TrialSetup
 from trainables.contract.report import TrialConfig
+from trainables.contract.setting import Setting
 from trainables.data import Dataset, SegmentedImages, load_dataset
 from trainables.data.core.tasks import IGNORED, EachPixel, SeveralLabels
 from trainables.engine.training import Trainer
@@ -114,7 +115,7 @@ def train(name: str) -> dict[str, Any]:
 def resumed(folder: Path) -> dict[str, Any]:
     """Where a trial continues and ends if the second worker sees an older checkpoint."""
     dataset = load_dataset("digits", seed=0, train_samples=100)
-    config = TrialConfig(0, "search", "cross_entropy", {}, seed=1)
+    config = TrialConfig(0, "search", Setting("cross_entropy", {}), seed=1)
 
     def run(place: str) -> TrialRun:
         setup = TrialSetup(

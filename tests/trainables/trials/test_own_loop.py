@@ -14,6 +14,7 @@ from tests.harness.object_store import BUCKET, ObjectStore
 from trainables import metrics as M
 from trainables.contract.config import TrainingConfig, TrialSetup
 from trainables.contract.report import COSTS, Failed, Progressed, TrialConfig
+from trainables.contract.setting import Setting
 from trainables.data import load_dataset
 from trainables.data.core.base import Dataset, OwnData
 from trainables.files.checkpoints import save_checkpoint
@@ -24,7 +25,7 @@ from trainables.trials.runs import make_run
 from trainables.trials.trial import TrialRun, validation_parts
 
 EXAMPLES = Path(__file__).parents[3] / "examples/own_loop"
-CONFIG = TrialConfig(0, "search", "focal", {"gamma": 2.0}, seed=3)
+CONFIG = TrialConfig(0, "search", Setting("focal", {"gamma": 2.0}), seed=3)
 EPOCHS = 4
 
 
@@ -78,7 +79,7 @@ def write_loop(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> str:
 def test_a_trial_cut_off_after_any_epoch_ends_the_same(
     tmp_path: Path, digits: Dataset, loss: str
 ) -> None:
-    config = TrialConfig(0, "search", loss, {}, seed=3)
+    config = TrialConfig(0, "search", Setting(loss, {}), seed=3)
     whole = make_run(digits, make_setup(tmp_path / "whole"), config)
     results = entries(whole, EPOCHS)
     assert [entry["epoch"] for entry in results] == [1, 2, 3, 4]
@@ -204,7 +205,7 @@ def test_divergence_and_memory_are_failures_as_of_all_trials(
 def test_a_loss_whose_hooks_nobody_calls_is_refused(
     tmp_path: Path, digits: Dataset, monkeypatch: pytest.MonkeyPatch, loss: str, calls: str
 ) -> None:
-    config = TrialConfig(0, "search", loss, {}, seed=3)
+    config = TrialConfig(0, "search", Setting(loss, {}), seed=3)
     loop = write_loop(tmp_path, monkeypatch, "trial.report(1, **good)")
     report = make_run(digits, make_setup(tmp_path / "a", loop), config).advance()
     assert isinstance(report, Failed)
@@ -233,7 +234,7 @@ def test_a_loss_whose_parameters_nobody_trains_is_refused(
 ) -> None:
     monkeypatch.syspath_prepend(Path(__file__).parents[1])
     loop = write_loop(tmp_path, monkeypatch, f"{body}\ntrial.report(1, **good)")
-    config = TrialConfig(0, "search", "learnt:LearntPlain", {}, seed=3)
+    config = TrialConfig(0, "search", Setting("learnt:LearntPlain", {}), seed=3)
     run = make_run(digits, make_setup(tmp_path / "a", loop), config)
     report = run.advance()
     assert isinstance(report, Failed) == failed, report

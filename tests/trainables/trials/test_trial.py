@@ -27,6 +27,7 @@ from trainables.contract.report import (
     TrialConfig,
     Waiting,
 )
+from trainables.contract.setting import Setting
 from trainables.data import load_dataset
 from trainables.data.core.base import Dataset, EvaluationSet, Split
 from trainables.engine.training import learning_rate_factor
@@ -39,7 +40,7 @@ from trainables.trials.outcome import read_predictions
 from trainables.trials.trial import TrialRun, validation_parts
 
 EPOCHS = 4
-CONFIG = TrialConfig(7, "search", "cross_entropy", {}, seed=3)
+CONFIG = TrialConfig(7, "search", Setting("cross_entropy", {}), seed=3)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,7 @@ def make_setup(folder: Path, **training: Any) -> TrialSetup:
 
 
 def start(digits: Dataset, setup: TrialSetup, loss: str = "cross_entropy") -> TrialRun:
-    return TrialRun(digits, setup, replace(CONFIG, loss=loss))
+    return TrialRun(digits, setup, replace(CONFIG, setting=Setting(loss)))
 
 
 def entries(run: TrialRun, reports: int) -> list[dict[str, Any]]:
@@ -198,7 +199,7 @@ def test_learning_rates_by_hand() -> None:
 def test_a_trial_depends_on_its_seed_alone(tmp_path: Path, digits: Dataset) -> None:
     results: dict[str, list[dict[str, Any]]] = {}
     for name, seed in (("one", 3), ("other", 3), ("another", 4)):
-        config = TrialConfig(0, "search", "focal", {"gamma": 2.0}, seed)
+        config = TrialConfig(0, "search", Setting("focal", {"gamma": 2.0}), seed)
         run = TrialRun(digits, make_setup(tmp_path / name), config)
         torch.manual_seed(len(results))  # what ran in this process before
         results[name] = entries(run, 2)
@@ -221,9 +222,9 @@ def test_a_finished_trial_reports_its_end_once_more(tmp_path: Path, digits: Data
 @pytest.mark.parametrize(
     "other",
     [
-        {"loss": "dual_focal", "hyperparameters": {"gamma": 7.0}, "seed": 5},
-        {"loss": "dual_focal"},
-        {"hyperparameters": {"gamma": 1.5}},
+        {"setting": Setting("dual_focal", {"gamma": 7.0}), "seed": 5},
+        {"setting": Setting("dual_focal", {"gamma": 1.0})},
+        {"setting": Setting("focal", {"gamma": 1.5})},
         {"seed": 5},
         {"width": 5},
     ],
@@ -235,7 +236,7 @@ def test_a_checkpoint_of_another_trial_is_never_taken(
     def run(folder: str, **changes: Any) -> TrialRun:
         setup = make_setup(tmp_path / folder)
         options = {**setup.model_options, "width": changes.pop("width", 4)}
-        config = replace(CONFIG, **{"loss": "focal", "hyperparameters": {"gamma": 1.0}, **changes})
+        config = replace(CONFIG, **{"setting": Setting("focal", {"gamma": 1.0}), **changes})
         return TrialRun(digits, replace(setup, model_options=options), config)
 
     whole = run("place")
@@ -261,6 +262,7 @@ def test_a_gpu_that_is_visible_but_was_not_given_is_left_alone(
 OWN = """
 import torch
 from trainables.losses import CalibrationLoss
+from trainables.contract.setting import Setting
 class {name}(CalibrationLoss):
     def compute(self, logits, targets, indices, features):
         raise {error}

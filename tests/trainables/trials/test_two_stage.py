@@ -10,6 +10,7 @@ from torch import nn
 
 from trainables.contract.config import EncoderSetup, TrainingConfig, TrialSetup
 from trainables.contract.report import Progressed, TrialConfig, Waiting
+from trainables.contract.setting import Setting
 from trainables.data import load_dataset
 from trainables.data.core.base import Dataset
 from trainables.engine.training import Trainer
@@ -57,11 +58,11 @@ def make_setup(folder: Path, epochs: int = 2) -> TrialSetup:
     )
 
 
-ENCODER = TrialConfig(0, "encoder", "supcon", {"temperature": 0.1}, seed=0)
+ENCODER = TrialConfig(0, "encoder", Setting("supcon", {"temperature": 0.1}), seed=0)
 
 
 def head_of(number: int, loss: str = "focal", **values: Any) -> TrialConfig:
-    return TrialConfig(number, "search", loss, values, seed=0)
+    return TrialConfig(number, "search", Setting(loss, values), seed=0)
 
 
 def run_to_end(digits: Dataset, setup: TrialSetup, config: TrialConfig) -> dict[str, Any]:

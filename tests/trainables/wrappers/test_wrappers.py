@@ -7,12 +7,15 @@ import pytest
 import torch
 
 from trainables.contract.report import Failed, Progressed, Report, TrialConfig, Waiting, from_tune
+from trainables.contract.setting import Setting
 from trainables.runtime.devices import DeviceFailedError
 from trainables.wrappers import one_process, worker
 from trainables.wrappers.one_process import TuneTrial
 from trainables.wrappers.worker import Order, TrialFailedError, Work, run_worker
 
-FIRST, SECOND = (Order(trial, TrialConfig(trial, "search", "focal", {}, 0)) for trial in (1, 2))
+FIRST, SECOND = (
+    Order(trial, TrialConfig(trial, "search", Setting("focal", {}), 0)) for trial in (1, 2)
+)
 DONE = Progressed(({"epoch": 1.0},), done=True)
 
 

@@ -1,4 +1,4 @@
-"""A setting: a loss with its hyperparameters."""
+"""A setting, which is what a sweep searches for: a loss with its hyperparameters."""
 
 from __future__ import annotations
 
