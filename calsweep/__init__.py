@@ -1,7 +1,7 @@
-"""calsweep from Python: sweeps, their results, and losses and metrics on their own.
+"""The Python interface of calsweep: sweeps and their results, losses, metrics.
 
-``import calsweep`` takes some milliseconds: names are imported on first use. Losses, metrics and
-`judge` need only PyTorch, NumPy and SciPy. Everything else needs ``calsweep[sweeps]``.
+``import calsweep`` takes a few milliseconds, because names are imported on first use. Losses,
+metrics and `judge` need only PyTorch, NumPy and SciPy. Everything else needs ``calsweep[sweeps]``.
 """
 
 from __future__ import annotations

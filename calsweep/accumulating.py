@@ -1,4 +1,4 @@
-"""The metrics as torchmetrics classes: update by batch, compute over all workers."""
+"""The metrics as torchmetrics classes: update per batch, compute over all workers."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class AccumulatedMetric(Metric):
     """A metric over all samples of all workers since the last ``reset()``.
 
     It stores logits and labels, because a binned, ranked or smoothed error is not a mean over
-    batches. In a ``torchmetrics.MetricCollection`` all metrics of this package share one copy.
+    batches. In a ``torchmetrics.MetricCollection``, all metrics of this package share one copy.
 
     Args:
-        **options: Options of the metric's function, such as ``num_bins``, and of
+        **options: Options of the metric function, such as ``num_bins``, and of
             ``torchmetrics.Metric``, such as ``compute_on_cpu`` or ``process_group``.
 
     Raises:
@@ -46,7 +46,7 @@ class AccumulatedMetric(Metric):
         self._own = {key: options.pop(key) for key in list(options) if key in allowed}
         try:
             super().__init__(**{"dist_sync_fn": gather_rows} | options)
-        except ValueError as error:  # torchmetrics' own message names its options alone
+        except ValueError as error:  # the message of torchmetrics names only its own options
             raise TypeError(
                 f"{type(self).__name__}: {error}; allowed: {', '.join(allowed) or 'none'}, and "
                 "the options of torchmetrics.Metric"
@@ -146,7 +146,7 @@ def gather_rows(rows: Tensor, group: Any = None) -> list[Tensor]:
 
 @cache
 def _options(name: str) -> dict[str, inspect.Parameter]:
-    """The options of a metric's function that its name does not already fix."""
+    """The options of a metric function that the metric's name does not fix."""
     function = METRICS[name].function
     fixed = function.keywords if isinstance(function, partial) else {}
     parameters = list(inspect.signature(function).parameters.items())

@@ -34,7 +34,7 @@ class Composer:
         storage: Path or URI of the sweep store.
 
     Raises:
-        UserError: By each method: its argument cannot be used, or the storage cannot be written.
+        UserError: The argument of a method cannot be used, or the storage cannot be written.
     """
 
     def __init__(self, storage: str) -> None:
@@ -46,7 +46,7 @@ class Composer:
         return (name for n in count(1) if (name := f"sweep-{n}") not in taken)
 
     def dataset(self, given: Any) -> str | Section:
-        """The section ``dataset`` of a name, a section, a loader, or samples and labels."""
+        """Makes the section ``dataset`` from a name, a section, a loader, or samples and labels."""
         if isinstance(given, str):
             return given
         if isinstance(given, Mapping):
@@ -66,7 +66,7 @@ class Composer:
         return {**found[-1], **found[0]}
 
     def model(self, given: Any) -> str | Section:
-        """The section ``model`` of a name, a section, a function, a class or a module."""
+        """Makes the section ``model`` from a name, a section, a function, a class or a module."""
         if isinstance(given, str):
             return given
         if isinstance(given, Mapping):
@@ -88,7 +88,7 @@ class Composer:
         return self._named("model", given)
 
     def trainable(self, given: Any) -> str | Section:
-        """The section ``trainable`` of a name, a section or a function."""
+        """Makes the section ``trainable`` from a name, a section or a function."""
         if isinstance(given, str):
             return given
         if isinstance(given, Mapping):
@@ -101,7 +101,7 @@ class Composer:
         return self._named("trainable", given)
 
     def losses(self, given: Any) -> list[str | Section]:
-        """The section ``losses`` of names, classes and results of :func:`~calsweep.loss`."""
+        """Makes the section ``losses`` from names, classes and results of `calsweep.loss`."""
         if isinstance(given, (str, Mapping)) or not isinstance(given, Sequence):
             given = [given]
         return [self._loss(each) for each in given]
@@ -137,7 +137,7 @@ class Composer:
             raise UserError(storage_fault(self.storage, error)) from None
 
     def _kept_data(self, key: str, given: Any) -> Section:
-        """Writes samples, labels and weights to a file; returns its section."""
+        """Writes samples, labels and weights to a file; returns the section that reads it."""
         if not isinstance(given, tuple) or len(given) not in (2, 3):
             raise UserError(f"dataset: {key} must be samples and labels, (X, y)")
         if len(given) == 3 and key == "test":

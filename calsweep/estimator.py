@@ -19,23 +19,23 @@ from sweeps.errors import UserError
 
 
 class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Finds the loss and hyperparameters that calibrate a network, and keeps the network.
+    """Classifier that searches for the best-calibrated loss and hyperparameters.
 
     ``fit`` runs a sweep (:func:`calsweep.run`). It holds out validation samples for selection, and
     test samples that are never used for selection. ``predict_proba`` uses the selected network
     after temperature scaling.
 
     Args:
-        losses: As for :func:`calsweep.run`.
-        model: As for :func:`calsweep.run`.
-        epochs: Epochs of each trial.
+        losses: See :func:`calsweep.run`.
+        model: See :func:`calsweep.run`.
+        epochs: Number of epochs per trial.
         trials: Number of trials of the search.
         validation: Fraction or number of validation samples; a fraction gives at least one per
             class.
-        test_size: The same for test samples, which ``best_.test`` is computed on.
-        set: Other values of the sweep file, ``{"training.lr": 0.05}``.
-        storage: Path or URI of a sweep store that keeps the sweep of each fit. None keeps only this
-            object.
+        test_size: Fraction or number of test samples, on which ``best_.test`` is computed.
+        set: Other values of the sweep file, such as ``{"training.lr": 0.05}``.
+        storage: Path or URI of a sweep store that keeps the sweep of each fit. With None, only this
+            object keeps the result.
         address: Address of a Ray cluster; None runs on this machine.
         random_state: Seed of the sweep.
         progress: Whether to print progress.
@@ -46,7 +46,7 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
         best_: The selected setting, :class:`calsweep.Best`.
         result_: The sweep's :class:`calsweep.Result`; only with ``storage``.
         n_features_in_: Number of features.
-        feature_names_in_: Their names, if given.
+        feature_names_in_: Names of the features, if ``X`` has names.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
 
         Args:
             X: Samples: an array (N, ...) of numbers, uint8 (N, H, W) and so on for images; or a
-                data frame, also with columns of words.
+                data frame, which may have columns of words.
             y: Class labels (N,), of any type that scikit-learn accepts.
 
         Raises:
@@ -145,11 +145,11 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
         return labels
 
     def _held_out(self, part: float | int, count: int) -> int:
-        """A number of samples; a fraction gives at least one per class."""
+        """Converts a fraction to a number of samples, at least one per class."""
         return part if isinstance(part, int) else max(round(part * count), len(self.classes_))
 
     def _checked(self, X: Any) -> Any:  # noqa: N803
-        """Samples like those of :meth:`fit`."""
+        """Checks that samples have the format of those in :meth:`fit`."""
         return validate_data(self, X, reset=False, **_kind(self._of_words))
 
 

@@ -39,7 +39,7 @@ def require_sweeps(what: str) -> None:
         what: The feature that needs it, for the message.
 
     Raises:
-        ImportError: Modules are missing; names them and the command that installs them.
+        ImportError: Modules are missing; the message names them and the install command.
     """
     if missing := [name for name in _OF_SWEEPS if not _is_installed(name)]:
         raise ImportError(

@@ -1,4 +1,4 @@
-"""Judging predictions that already exist; needs only PyTorch, NumPy and SciPy."""
+"""Judges existing predictions; needs only PyTorch, NumPy and SciPy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Judgement:
     """An evaluation of predictions.
 
     Attributes:
-        facts: The whole evaluation as plain data, see :func:`sweeps.judging.judgement.judge`.
+        facts: The whole evaluation as plain data; see :func:`sweeps.judging.judgement.judge`.
     """
 
     def __init__(self, models: Sequence[Predicted]) -> None:
@@ -24,13 +24,13 @@ class Judgement:
 
     @property
     def metrics(self) -> dict[str, dict[str, float]]:
-        """Metrics of the first model: name → ``value``, ``low`` and ``high``."""
+        """Metrics of the first model by name, as ``value``, ``low`` and ``high`` (fractions)."""
         found: dict[str, dict[str, float]] = self.facts["models"][0]["metrics"]
         return found
 
     @property
     def recommended(self) -> str:
-        """The scaling that is recommended for the first model."""
+        """The recommended post-hoc scaling for the first model."""
         return str(self.facts["models"][0]["recommended"])
 
     def html(self) -> str:
@@ -70,20 +70,23 @@ def judge(
     groups: Any = None,
     classes: Sequence[str] = (),
 ) -> Judgement:
-    """Judge predictions that already exist.
+    """Judge existing predictions: metrics with intervals, scaling and comparisons.
 
     >>> judgement = calsweep.judge(probs, labels)
     >>> judgement.metrics["ece"]
     >>> calsweep.judge({"ours": p, "theirs": q}, labels).facts["comparison"]
 
     Args:
-        probs: Probabilities (N, K), or (N,) of class 1 of two: an array, tensor or nested list. For
-            several models on the same samples, a mapping of name to such an array; the others are
-            compared with the first.
+        probs: Probabilities (N, K), or (N,) for class 1 of two: an array, tensor or nested list.
+            For several models on the same samples, a mapping from name to such an array; the first
+            is compared with each of the others.
         labels: True classes (N,), integers from 0 or class names.
-        logits: Whether `probs` holds logits.
-        groups: The group of each sample, (N,), to judge each group by itself.
+        logits: Whether `probs` contains logits.
+        groups: The group of each sample, (N,), to judge each group separately.
         classes: Names of the classes, in the order of the columns.
+
+    Returns:
+        The evaluation; a notebook displays it.
 
     Raises:
         UserError: Predictions or labels are not as above.

@@ -42,7 +42,7 @@ def __dir__() -> list[str]:
 
 
 class _Standalone(CalibrationLoss):
-    """Takes the number of classes from each batch of logits, unless it is given."""
+    """Infers the number of classes from each batch of logits, unless it is given."""
 
     def __init__(self, num_classes: int | None = None, **hyperparameters: Any) -> None:
         super().__init__(2 if num_classes is None else num_classes, **hyperparameters)

@@ -69,8 +69,8 @@ def draw_reliability(
         temperature: The fitted temperature.
         decisions: Rows per sample, one for each label. All are drawn together; the ECE is the mean
             over the labels.
-        cluster_size: Rows per sample that depend on each other, as the pixels of an image do. The
-            error bars assume independent rows, so they are left out unless this is 1.
+        cluster_size: Dependent rows per sample, such as the pixels of an image. The error bars
+            assume independent rows, so they are drawn only if this is 1.
     """
     axes = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=(4, 1))
     for column, (scale, heading) in enumerate(
@@ -87,10 +87,10 @@ def draw_reliability(
 
 
 def draw_search(figure: Figure, ranking: Ranking) -> None:
-    """The objective against the validation error of every trial, the front and the guard's limit.
+    """Objective against validation error of every trial, with Pareto front and guard limit.
 
     The dotted line is the Pareto front of the finished trials. The limit is that of the search.
-    Small marks are finalists with fresh seeds; their guard is relative to the baseline's fresh
+    Small marks are finalists with fresh seeds; their guard is relative to the baseline with fresh
     seeds.
 
     Args:
@@ -134,7 +134,7 @@ def draw_search(figure: Figure, ranking: Ranking) -> None:
 
 
 def draw_curves(figure: Figure, records: Sequence[TrialRecord], sweep: SweepFile) -> None:
-    """The scheduler's metric by epoch: stopped trials grey, rungs as dotted lines.
+    """The scheduler's metric by epoch; stopped trials are grey, rungs are dotted lines.
 
     Args:
         figure: An empty figure.
@@ -180,7 +180,7 @@ def _styles(records: Sequence[TrialRecord]) -> dict[str, dict[str, Any]]:
 
 
 def _scale(values: Sequence[float]) -> str:
-    """Logarithmic if the values span more than a decade."""
+    """The axis scale: logarithmic if the values span more than a decade."""
     positive = [value for value in values if value > 0]
     return "log" if positive and max(positive) > 10 * min(positive) else "linear"
 

@@ -34,13 +34,14 @@ class Best:
 
     Attributes:
         loss: Name of the loss.
-        hyperparameters: By name.
+        hyperparameters: Values by name.
         val: Metrics on the validation split (``error``, ``ece``, ``nll`` and the objective), means
-            over the fresh seeds.
-        test: The same on the test split, which is never used for selection.
-        temperature: The divisor of the logits that calibrates them, also a mean.
-        verdict: Whether it beats cross-entropy with a temperature: ``supported``, ``not
-            supported`` (it may be chance) or ``worse``; None if they could not be compared.
+            over the fresh seeds, as fractions.
+        test: The same metrics on the test split, which is never used for selection.
+        temperature: Fitted temperature, the mean over the fresh seeds.
+        verdict: Whether the setting is better than cross-entropy with temperature scaling:
+            ``supported``, ``not supported`` (the difference may be chance) or ``worse``; None if
+            they could not be compared.
     """
 
     loss: str
@@ -52,7 +53,7 @@ class Best:
 
     @property
     def supported(self) -> bool:
-        """Whether it is shown to beat cross-entropy with a temperature."""
+        """Whether the setting is shown to be better than temperature-scaled cross-entropy."""
         return self.verdict == "supported"
 
 
@@ -89,21 +90,21 @@ class Result:
 
     @property
     def supported(self) -> bool:
-        """Whether the selected setting is shown to beat cross-entropy with a temperature."""
+        """Whether the selected setting is shown to be better than scaled cross-entropy."""
         return self.best is not None and self.best.supported
 
     @property
     def sweep_file(self) -> str:
-        """The sweep as a complete sweep file (YAML), from which it can be repeated."""
+        """The complete sweep file (YAML), which reproduces the sweep."""
         from sweeps.store.stored_sweeps import read_stored_file
 
         return read_stored_file(self.storage, self.name)
 
     def table(self) -> Any:
-        """All trials, a row each.
+        """All trials, one row each.
 
         Returns:
-            A pandas data frame, or an Arrow table without pandas: ``trial`` (number),
+            A pandas data frame, or an Arrow table if pandas is not installed: ``trial`` (number),
             ``role``, ``state``, ``loss``, ``seed``, ``epochs``, ``seconds``, ``reason`` (why it
             failed or was stopped), the hyperparameters by name (``loss.<name>`` if a column already
             has that name) and all metrics of the last epoch, such as ``val_ece``.
@@ -113,15 +114,15 @@ class Result:
         return _frame({key: [row.get(key) for row in rows] for key in columns})
 
     def by_label(self, split: Literal["validation", "test"] = "test") -> Any:
-        """The metrics of the selected setting on each of several labels, a row each.
+        """The metrics of the selected setting for each label of multi-label data, one row each.
 
         Args:
             split: The split of the predictions.
 
         Returns:
-            A table as in :meth:`table`: ``label``, all metrics of its yes-or-no decisions, and the
-            same after temperature scaling as ``ece_scaled`` and so on. The scaled metrics are
-            optimistic on the validation split, because the temperature was fitted on it.
+            A table of the same type as :meth:`table`: ``label``, all metrics of its binary
+            decisions, and the same after temperature scaling as ``ece_scaled`` and so on. On the
+            validation split, the scaled metrics are optimistic: the temperature was fitted on it.
 
         Raises:
             UserError: No setting was selected, or each sample has one class.
@@ -174,7 +175,7 @@ class Result:
 
         Raises:
             UserError: There is no ensemble, because fewer than two trials qualify or one network
-                is better; or as for :meth:`model`.
+                is better. Also the reasons of :meth:`model`.
         """
         from sweeps.trained import load_ensemble, load_same_data, select_ensemble
 
@@ -204,11 +205,11 @@ class Result:
         return figure
 
     def plot_search(self) -> Figure:
-        """The objective against the validation error of every trial, the front, the guard's limit.
+        """Objective against validation error of every trial, with Pareto front and guard limit.
 
-        The dotted line is the Pareto front of both. Hollow marks were stopped early. Small marks
-        are finalists with fresh seeds; their guard is relative to the baseline's fresh seeds, not
-        to the limit in the figure.
+        The dotted line is the Pareto front. Hollow marks are trials that were stopped early. Small
+        marks are finalists with fresh seeds; their guard is relative to the baseline with fresh
+        seeds, not to the limit in the figure.
         """
         from calsweep.pictures import draw_search, new_figure
 
@@ -217,7 +218,7 @@ class Result:
         return figure
 
     def plot_curves(self) -> Figure:
-        """The scheduler's metric by epoch; grey trials were stopped early, at a dotted rung."""
+        """The scheduler's metric by epoch; stopped trials are grey, rungs are dotted lines."""
         from calsweep.pictures import draw_curves, new_figure
 
         figure = new_figure((7.2, 3.4))
@@ -234,7 +235,7 @@ class Result:
         return text.getvalue().rstrip()
 
     def _repr_html_(self) -> str:
-        """The same for a notebook."""
+        """The leaderboard and the reasons as HTML, for notebooks."""
         from html import escape
 
         return f'<pre style="line-height:1.2">{escape(repr(self))}</pre>'
@@ -284,27 +285,27 @@ def best(
     objective: str | None = None,
     storage: str | os.PathLike[str] | None = None,
 ) -> list[dict[str, Any]]:
-    """The best setting of each dataset, model and objective, over all sweeps of a storage.
+    """The best setting per dataset, model and objective over all sweeps of a store.
 
     Args:
-        dataset: Only this dataset.
-        model: Only this model.
-        objective: Only sweeps with this objective.
-        storage: As for :func:`calsweep.run`.
+        dataset: Include only this dataset.
+        model: Include only this model.
+        objective: Include only sweeps with this objective.
+        storage: See :func:`calsweep.run`.
 
     Returns:
-        What ``calsweep best --format json`` prints: ``dataset``, ``model``, ``objective``,
-        ``sweep``, ``loss``, ``hyperparameters``, ``val``, ``test``, ``temperature``, ``verdict``
-        and so on.
+        One dictionary per setting, with the fields of ``calsweep best --format json``:
+        ``dataset``, ``model``, ``objective``, ``sweep``, ``loss``, ``hyperparameters``, ``val``,
+        ``test``, ``temperature``, ``verdict`` and so on.
 
     Raises:
-        UserError: There is no such setting.
+        UserError: No setting matches.
     """
     return find_best(default_storage(storage), dataset, model, objective).entries
 
 
 def _frame(columns: Mapping[str, list[Any]]) -> Any:
-    """A pandas data frame, or an Arrow table without pandas."""
+    """A pandas data frame, or an Arrow table if pandas is not installed."""
     try:
         import pandas as pd
     except ImportError:
@@ -336,6 +337,6 @@ def _row(record: TrialRecord) -> dict[str, Any]:
 
 
 def _one_type(column: list[Any]) -> list[Any]:
-    """As text if losses share the name of a hyperparameter but not its type."""
+    """Converts a column to text if its hyperparameter has different types in different losses."""
     kinds = {str if isinstance(v, str) else float for v in column if v is not None}
     return column if len(kinds) < 2 else [None if v is None else str(v) for v in column]

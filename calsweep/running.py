@@ -56,33 +56,36 @@ def run(
             out; or two such pairs, for training and test. Samples are arrays or CPU tensors
             (uint8 of shape (N, H, W), (N, C, H, W) or (N, H, W, C) are images, other numbers
             (N, ...) are used unchanged), texts, or a data frame of numbers and categories. Labels
-            are words or integers from 0, (N,), class probabilities (N, K), or booleans (N, L), one
-            for each of several labels. Weights of training samples, (N,), may follow: ``(X, y,
-            sample_weight)``. All are written once to ``<storage>/data``. Or the name of a dataset,
-            a section ``dataset`` of a sweep file, or a function that loads a dataset.
+            are words or integers from 0, (N,), class probabilities (N, K), or booleans (N, L) for
+            multi-label data. Weights of training samples, (N,), may follow: ``(X, y,
+            sample_weight)``. All are written once to ``<storage>/data``. Alternatively, the name of
+            a dataset, a section ``dataset`` of a sweep file, or a function that loads a dataset.
         model: A function or class that builds a module with random weights for each trial. It may
             take any of the arguments ``num_classes``, ``input_shape`` and ``samples``. The module
-            ends in a linear layer to the logits. It may be defined anywhere, also in a notebook. Or
-            the name of a model, or a section ``model``. Or a module: its weights are not used, and
-            ``reset_parameters()`` of its layers draws new ones for each trial. A module for which
-            this is impossible, or whose weights are already trained, is rejected. None selects the
-            default for the kind of data.
+            ends in a linear layer that outputs the logits. It may be defined anywhere, including a
+            notebook. Alternatively, the name of a model, or a section ``model``. Or a module: its
+            weights are not used, and ``reset_parameters()`` of its layers draws new ones for each
+            trial. A module for which this is impossible, or whose weights are already trained, is
+            rejected. None selects the default for the kind of data.
         trainable: Instead of a model, a custom training loop: a function that takes ``trial``
             (:class:`calsweep.Trial`) and reports each epoch.
         losses: Names of losses, results of :func:`loss`, or your own loss classes.
-        epochs: ``training.epochs``.
-        trials: ``search.trials``.
-        name: Name of the sweep, and in MLflow of data from memory. None uses the name in the sweep
-            file, or ``sweep-1`` and so on.
-        storage: Path or URI of the sweep store; None for ``CALSWEEP_STORAGE``, else
-            ``calsweep-store``.
+        epochs: ``training.epochs``, the number of epochs per trial.
+        trials: ``search.trials``, the number of trials of the search.
+        name: Name of the sweep, and in MLflow also of a dataset in memory. None uses the name in
+            the sweep file, or ``sweep-1`` and so on.
+        storage: Path or URI of the sweep store. None uses ``CALSWEEP_STORAGE``, or
+            ``calsweep-store`` if that is not set.
         address: Address of a Ray cluster, ``host:port`` or ``auto``; None runs on this machine. All
             nodes must be able to reach the storage.
         set: Values of the sweep file by dotted key, ``{"training.lr": 0.05}``.
         progress: Whether to print progress.
 
+    Returns:
+        The result, read from the store; see :class:`Result`.
+
     Raises:
-        UserError: An argument is not allowed; says what is allowed.
+        UserError: An argument is not allowed; the message says what is allowed.
         SweepFailedError: Every trial failed.
         SweepInterruptedError: Ctrl-C or the notebook's stop button; :func:`resume` continues.
     """
@@ -118,15 +121,18 @@ def resume(
 
     Args:
         name: Name of the sweep.
-        storage: As for :func:`run`.
-        address: As for :func:`run`.
-        set: Changed budgets, ``{"search.max_hours": 8}``.
+        storage: See :func:`run`.
+        address: See :func:`run`.
+        set: Changed budgets, such as ``{"search.max_hours": 8}``.
         progress: Whether to print progress.
+
+    Returns:
+        The result, read from the store; see :class:`Result`.
 
     Raises:
         UserError: There is no such sweep, or it is running.
         SweepFailedError: Every trial failed.
-        SweepInterruptedError: As for :func:`run`.
+        SweepInterruptedError: See :func:`run`.
     """
     place = default_storage(storage)
     from sweeps.runner import resume_sweep
@@ -147,11 +153,14 @@ def loss(name: Any, **hyperparameters: Any) -> Section:
 
     Args:
         name: Name of the loss, or a class.
-        **hyperparameters: For each a range ``(low, high)`` or ``(low, high, "log")``, a list of
-            choices, or a fixed value. Others keep their default range.
+        **hyperparameters: A range ``(low, high)`` or ``(low, high, "log")``, a list of choices, or
+            a fixed value per hyperparameter. The others keep their default range.
+
+    Returns:
+        A section for the list ``losses`` of a sweep file.
 
     Raises:
-        UserError: A range is not as above.
+        UserError: A value has none of these forms.
     """
     section: Section = {"name": name, "space": {}, "hyperparameters": {}}
     for key, given in hyperparameters.items():
@@ -182,7 +191,7 @@ def _run(sweep: SweepFile, storage: str, address: str | None, progress: bool) ->
 def _run_under_free_name(
     sweep: SweepFile, composer: Composer, address: str | None, progress: bool
 ) -> Result:
-    """Run under the first free name; where another process takes it first, under the next one."""
+    """Runs under the first free name, or under the next if another process takes it first."""
     for name in composer.free_names():
         with suppress(NameTakenError):
             named = sweep.model_copy(update={"name": name})

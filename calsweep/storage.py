@@ -6,7 +6,7 @@ import os
 
 
 def default_storage(storage: str | os.PathLike[str] | None) -> str:
-    """The given storage, else ``CALSWEEP_STORAGE``, else the default of the command."""
+    """``storage``, or ``CALSWEEP_STORAGE`` if None, or the default of the command."""
     from sweeps.formatting import DEFAULT_STORAGE
 
     return os.fspath(storage or os.environ.get("CALSWEEP_STORAGE") or DEFAULT_STORAGE)

@@ -1,9 +1,9 @@
-"""For each loss: which hyperparameters to search, in which ranges, and what has been published.
+"""Search space and published settings of each loss.
 
-Each loss has one module here with two constants: ``SPACE``, hyperparameter -> Optuna
-distribution, and ``PUBLISHED``, the settings to try first, of exactly the hyperparameters in
-``SPACE``. A module whose published setting depends on the number of classes has a function
-``published(num_classes)`` instead of ``PUBLISHED``, which also answers ``None``.
+Each loss has one module here with two constants: ``SPACE``, which maps hyperparameters to Optuna
+distributions, and ``PUBLISHED``, the settings to try first, each with a value for exactly the
+hyperparameters in ``SPACE``. If the published settings depend on the number of classes, the module
+has a function ``published(num_classes)`` instead of ``PUBLISHED``; ``num_classes`` may be None.
 """
 
 import difflib
@@ -22,12 +22,18 @@ ENTRY_POINT_GROUP: Final = "calsweep.search_spaces"
 
 
 def available_search_spaces() -> tuple[str, ...]:
-    """The losses that have a search space, sorted."""
+    """Names of the losses that have a search space, sorted."""
     return tuple(sorted(_modules()))
 
 
 def search_space(loss: str) -> dict[str, BaseDistribution]:
-    """The hyperparameters of a loss to search, each with its distribution.
+    """The search space of a loss.
+
+    Args:
+        loss: One of :func:`available_search_spaces`.
+
+    Returns:
+        The Optuna distribution of each searched hyperparameter.
 
     Raises:
         ValueError: There is no search space of that name.
@@ -40,8 +46,8 @@ def published_settings(loss: str, num_classes: int | None = None) -> list[dict[s
 
     Args:
         loss: One of :func:`available_search_spaces`.
-        num_classes: Number of classes of the data at hand. Where papers choose by it, the
-            setting for this number comes first.
+        num_classes: Number of classes in the data. If the paper uses different settings for
+            different numbers of classes, the matching one comes first.
 
     Raises:
         ValueError: There is no search space of that name.
@@ -61,7 +67,7 @@ def _module(loss: str) -> ModuleType:
         )
     try:
         module = importlib.import_module(modules[loss])
-    except Exception as error:  # somebody's own module may fail in any way while it is imported
+    except Exception as error:  # importing a user's module may raise anything
         raise ValueError(
             f"the search space of loss {loss!r} cannot be imported: {error}"
         ) from error

@@ -1,4 +1,4 @@
-"""The Brier score has nothing to search."""
+"""Brier score: no hyperparameters to search."""
 
 from collections.abc import Mapping
 from typing import Final

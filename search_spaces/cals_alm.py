@@ -1,4 +1,4 @@
-"""CALS-ALM (Liu et al. 2023, table 4): 10 for images, 6 for text."""
+"""CALS-ALM (Liu et al. 2023, table 4): margin 10 for images, 6 for text."""
 
 from collections.abc import Mapping
 from typing import Final

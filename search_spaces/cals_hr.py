@@ -1,4 +1,4 @@
-"""CALS with the heuristic rule (Liu et al. 2023): 10 for images, 6 for text."""
+"""CALS with the heuristic rule (Liu et al. 2023): margin 10 for images, 6 for text."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,6 +1,6 @@
 """Pairwise constraints (Cheng and Vasconcelos 2022).
 
-Ranges are an order of magnitude about the published weights.
+The ranges extend an order of magnitude around the published weights.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Cross-entropy has nothing to search."""
+"""Cross-entropy: no hyperparameters to search."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""Focal calibration loss (FCL, appendix A.10)."""
+"""Focal calibration loss (Liang et al. 2024, FCL, appendix A.10)."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""FLSD-53 is fixed by its paper (Mukhoti et al. 2020)."""
+"""FLSD-53 (Mukhoti et al. 2020): no hyperparameters to search."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,6 +1,6 @@
 """Inverse focal loss (Wang et al. 2021; r-AURC, table 4).
 
-From γ of about 3.6 on the gradient changes sign, so the range ends before.
+For γ above about 3.6, the gradient changes sign for some p_y, so the range ends below that.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""KDE-XE (Popordanoska et al. 2022), weights as in r-AURC, section 5."""
+"""KDE-XE (Popordanoska et al. 2022), with the weights in section 5 of r-AURC."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -12,6 +12,6 @@ SPACE: Final[Mapping[str, BaseDistribution]] = {
 
 
 def published(num_classes: int | None) -> list[dict[str, float]]:
-    """λ is 0.3 for CIFAR-10 and 0.5 for CIFAR-100; the bandwidth is the default."""
+    """λ = 0.3 for CIFAR-10, λ = 0.5 for CIFAR-100, with the default bandwidth."""
     weights = (0.5, 0.3) if num_classes is not None and num_classes >= 100 else (0.3, 0.5)
     return [{"lam": lam, "bandwidth": 0.02} for lam in weights]

@@ -1,4 +1,4 @@
-"""Margin-based label smoothing (Liu et al. 2022): 10 for images, 6 for text."""
+"""Margin-based label smoothing (Liu et al. 2022): margin 10 for images, 6 for text."""
 
 from collections.abc import Mapping
 from typing import Final

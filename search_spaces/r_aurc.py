@@ -1,4 +1,4 @@
-"""Regularised AURC (r-AURC, tables 3, 9, 10)."""
+"""Regularised AURC (Zhou et al., r-AURC, tables 3, 9, 10)."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -13,7 +13,7 @@ SPACE: Final[Mapping[str, BaseDistribution]] = {
 
 
 def published(num_classes: int | None) -> list[dict[str, Any]]:
-    """ε is 0.05 for CIFAR-10, 0.01 for CIFAR-100 and Tiny-ImageNet."""
+    """ε = 0.05 for CIFAR-10, ε = 0.01 for CIFAR-100 and Tiny-ImageNet."""
     strengths = (0.01, 0.05) if num_classes is not None and num_classes >= 100 else (0.05, 0.01)
     return [
         {"lam": 0.5, "epsilon": epsilon, "confidence": confidence}

@@ -1,4 +1,4 @@
-"""Batch normalisation over the workers of a trial, and as part of convolutions in evaluation."""
+"""Batch normalisation: synchronised over workers in training, folded into convolutions in eval."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from trainables.runtime.distributed import world_size
 
 _BatchNorm: TypeAlias = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm
 _PLAIN = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
-_KNOWN = ("torch.nn.", "trainables.models.")  # modules' packages
+_KNOWN = ("torch.nn.", "trainables.models.")  # packages whose layers can be folded
 
 
 @contextmanager
 def folded(model: nn.Module) -> Iterator[None]:
-    """Context in which each batch norm is folded into the convolution before it; eval mode only.
+    """Context in which each batch norm is folded into the preceding convolution; eval mode only.
 
-    The outputs are the same but for rounding; a small network takes half the time on a CPU. A
-    network with layers of others is left as it is, as they might look between the two.
+    The outputs are equal up to rounding, and a small network takes half the time on a CPU. A
+    network with third-party layers is not changed, because they might use the value in between.
     """
     modules = list(model.modules())
     known = all(type(module).__module__.startswith(_KNOWN) for module in modules)
@@ -48,14 +48,13 @@ def folded(model: nn.Module) -> Iterator[None]:
 
 
 def synchronised(model: nn.Module, device: torch.device) -> nn.Module:
-    """The model with batch statistics taken over all workers; its parameters stay the same ones.
+    """Returns the model with batch statistics over all workers and unchanged parameter objects.
 
-    On a GPU by torch's ``SyncBatchNorm``, which runs there only; on a CPU by the one here. timm's
-    ``BatchNormAct2d`` keeps its activation and its dropout.
+    On a GPU, it uses torch's ``SyncBatchNorm``, which supports only GPUs; on a CPU, the class in
+    this module. ``BatchNormAct2d`` of timm keeps its activation and dropout.
 
     Raises:
-        ValueError: A layer is another kind of batch normalisation, of which it is not known what
-            else it does.
+        ValueError: A layer is an unknown kind of batch normalisation.
     """
     for parent, name, layer in _batch_norms(model):
         on_gpu = device.type == "cuda"
@@ -82,7 +81,7 @@ def _batch_norms(model: nn.Module) -> list[tuple[nn.Module, str, _BatchNorm]]:
 
 
 def _has_activation(layer: _BatchNorm) -> bool:
-    """Whether it is timm's batch norm with dropout and an activation."""
+    """Whether the layer is timm's batch norm with dropout and activation."""
     kind = type(layer)
     return kind.__name__ == "BatchNormAct2d" and kind.__module__.startswith("timm.")
 
@@ -96,12 +95,12 @@ def _on_gpu(layer: _BatchNorm) -> nn.Module:
 
 
 class _SynchronisedBatchNorm(nn.Module):
-    """As ``torch.nn.SyncBatchNorm``, on any device and for shares of any size.
+    """Like ``torch.nn.SyncBatchNorm``, on any device and for worker batches of any size.
 
-    Statistics are float32 at least, whatever autocast makes of the input.
+    Statistics are at least float32, also under autocast.
 
     Args:
-        single: The layer that it takes the place of, with its parameters and buffers.
+        single: The layer to replace; its parameters and buffers are reused.
     """
 
     weight: nn.Parameter | None
@@ -117,12 +116,12 @@ class _SynchronisedBatchNorm(nn.Module):
             self.register_parameter(name, getattr(single, name))
         for name in ("running_mean", "running_var", "num_batches_tracked"):
             self.register_buffer(name, getattr(single, name))
-        for name, layer in single.named_children():  # "drop" and "act" of timm's
+        for name, layer in single.named_children():  # "drop" and "act" of timm
             self.add_module(name, layer)
         self.train(single.training)
 
     def forward(self, input: Tensor) -> Tensor:
-        """Of shape (n, C, ...), normalised; n may differ between workers."""
+        """Normalises an input of shape (n, C, ...); n may differ between workers."""
         if self.training:
             normed = self._normalise(input)
         else:
@@ -160,7 +159,7 @@ class _SynchronisedBatchNorm(nn.Module):
 
 
 class _AllReduce(torch.autograd.Function):
-    """The sum over workers; its gradient is the sum of theirs."""
+    """Sum over workers; the gradient is the sum of the workers' gradients."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor) -> Tensor:

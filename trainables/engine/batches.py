@@ -1,4 +1,4 @@
-"""Batches of the training split for the model: augmented, mixed, this worker's share."""
+"""Training batches of one worker: augmentation, mixing and its share of the global batch."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class TrainingBatch:
     """The samples of one worker in one step.
 
     Attributes:
-        inputs: (M, ...), for the model.
+        inputs: (M, ...), inputs of the model.
         targets: Labels (M, ...), int64 or uint8; or class probabilities (M, K).
-        rows: (M,) int64, the number of each input's sample in the training split.
-        size: Samples of the batch over all workers.
+        rows: (M,) int64, position of each input's sample in the training split.
+        size: Number of samples in the batch over all workers.
     """
 
     inputs: Tensor
@@ -34,16 +34,17 @@ class TrainingBatch:
 
 
 class TrainingBatches:
-    """Prepares batches; neither the draws nor the result depend on the number of workers.
+    """Prepares batches; the result does not depend on the number of workers.
 
-    A worker reads its share of each batch only, but draws chance for all of it. A loss that
-    prepares batches itself may look across samples, so it gets the whole batch on every worker.
+    A worker reads only its share of each batch, but draws random numbers for the whole batch. A
+    loss with its own ``prepare_batch`` may combine samples, so it gets the whole batch on every
+    worker.
 
     Args:
-        feed: Of the training split.
-        samples: What its samples are.
-        loss: Its ``prepare_batch`` is called if it has its own.
-        augmentation: Of the training.
+        feed: Feed of the training split.
+        samples: Kind of samples.
+        loss: The loss; its ``prepare_batch`` is called if it overrides the default.
+        augmentation: Name of the augmentation.
     """
 
     def __init__(
@@ -57,11 +58,12 @@ class TrainingBatches:
     def __call__(
         self, rows: Sequence[np.ndarray], generator: torch.Generator
     ) -> Iterator[TrainingBatch]:
-        """Batches of these rows, in order.
+        """Yields batches of these rows, in order.
 
         Args:
             rows: Row numbers of each batch over all workers.
-            generator: Of augmentation and mixing, on the device; equal on all workers.
+            generator: Random generator of augmentation and mixing, on the device, in the same state
+                on all workers.
         """
         if type(self._loss).prepare_batch is CalibrationLoss.prepare_batch:
             read, prepare = [numbers[share_of(len(numbers))] for numbers in rows], self._share
@@ -95,7 +97,7 @@ class TrainingBatches:
 
 
 def share_of(count: int) -> slice:
-    """This worker's part of a batch: parts differ by one sample at most, the larger ones first."""
+    """This worker's part of a batch; sizes differ by at most one sample, larger parts first."""
     each, more = divmod(count, world_size())
     start = rank() * each + min(rank(), more)
     return slice(start, start + each + (rank() < more))

@@ -1,4 +1,4 @@
-"""Weights of classes and of samples in training."""
+"""Class weights and sample weights in training."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from trainables.data.core.base import Dataset
 from trainables.losses import CalibrationLoss
 from trainables.runtime.distributed import all_gather
 
-_AT_ONCE = 2**22  # of labels, which are copied as larger numbers to be counted
+_AT_ONCE = 2**22  # labels per block: counting copies them to a wider dtype
 
 
 def class_weights(given: ClassWeights, labels: np.ndarray, num_classes: int) -> Tensor:
     """The weight of each class.
 
     Args:
-        given: A weight for each class; or ``balanced``, N / (K n_k), by which all classes count
-            alike (King and Zeng 2001; as in scikit-learn).
-        labels: int64, (N,) or, of several labels, (N, L); or masks (N, H, W), uint8; or class
-            probabilities (N, K); of the training split.
-        num_classes: K.
+        given: A weight for each class; or ``balanced`` for N / (K n_k), which gives all classes the
+            same total weight (King and Zeng 2001; as in scikit-learn).
+        labels: Labels of the training split: int64 (N,), or (N, L) for multi-label data; masks
+            (N, H, W), uint8; or class probabilities (N, K).
+        num_classes: Number K of classes.
 
     Returns:
-        (K,) float32; 0 for a class of which there is no sample.
+        (K,) float32; 0 for a class without samples.
 
     Raises:
-        ValueError: There is not one weight for each class.
+        ValueError: The number of weights is not K.
     """
     if given == "balanced":
         soft = labels.dtype.kind == "f"
@@ -54,7 +54,7 @@ def _counts(labels: np.ndarray, num_classes: int) -> np.ndarray:
 
 
 def can_be_weighted(loss: type[nn.Module]) -> bool:
-    """Whether a loss is a mean of terms of single samples of one class each."""
+    """Whether a loss is a mean of per-sample terms, so that samples can be weighted."""
     return (
         issubclass(loss, CalibrationLoss)
         and not loss.looks_across_batch
@@ -89,15 +89,15 @@ def weighted(
 
 
 class Weights:
-    """Weights of classes and samples in the training of one classifier.
+    """Class weights and sample weights in the training of one classifier.
 
     Args:
-        given: ``training.class_weights``; None where classes count alike.
-        dataset: What it is trained on; its training split may have weights of samples.
-        device: Where it is trained.
+        given: ``training.class_weights``; None for equal weights.
+        dataset: The dataset; its training split may have sample weights.
+        device: The training device.
 
     Raises:
-        ValueError: There is not one weight for each class.
+        ValueError: The number of class weights is not the number of classes.
     """
 
     def __init__(self, given: ClassWeights | None, dataset: Dataset, device: torch.device) -> None:
@@ -110,12 +110,12 @@ class Weights:
             self._of_samples = torch.from_numpy(train.weights.copy()).to(device)
 
     def applied(self, logits: Tensor, targets: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits and targets whose loss has the gradient of the weighted mean.
+        """Logits and targets whose mean loss has the gradient of the weighted mean.
 
         Args:
             logits: (n, K), the worker's share of the batch.
             targets: (n,) int64, or class probabilities (n, K).
-            rows: (n,) int64, number of each sample in the training split.
+            rows: (n,) int64, position of each sample in the training split.
         """
         of_classes = self._of_classes
         if of_classes is None and self._of_samples is None:
@@ -123,7 +123,7 @@ class Weights:
         of_samples = None if self._of_samples is None else self._of_samples[rows]
         logits = weighted(logits, targets, of_classes, of_samples)
         if of_classes is not None and targets.is_floating_point():
-            # Each possible label counts by its class; the sample as all of them together.
+            # With soft labels, each possible label has the weight of its class.
             tilted = targets * of_classes
             least = torch.finfo(tilted.dtype).tiny
             targets = tilted / tilted.sum(1, keepdim=True).clamp_min(least)

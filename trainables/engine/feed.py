@@ -14,11 +14,11 @@ from torch import Tensor
 from trainables.data.core.base import Split
 from trainables.data.readers.ahead import in_order
 
-_RESIDENT = 2**30  # bytes; a larger split is not copied to the GPU but read ahead
-_AHEAD = 3  # batches
+_RESIDENT = 2**30  # bytes; a larger split is prefetched instead of copied to the GPU
+_AHEAD = 3  # batches that are prefetched
 _PIECE = 32  # images that a process decodes per task
-_PIECES_AHEAD = 4  # for each process
-_SECONDS_IDLE = 60  # until a decoding process ends
+_PIECES_AHEAD = 4  # tasks in flight per process
+_SECONDS_IDLE = 60  # idle time after which a decoding process exits
 
 Batch = tuple[Tensor, Tensor, Tensor]
 """Inputs as stored, targets (labels (n,) int64, or class probabilities), row numbers (n,) int64."""
@@ -48,7 +48,7 @@ class Feed:
             self._there = self._send(split.rows(slice(None))), self._send(split.targets)
 
     def batches(self, rows: Sequence[np.ndarray]) -> Iterator[Batch]:
-        """The batches of these rows, in order.
+        """Yields the batches of these rows, in order.
 
         Args:
             rows: Row numbers of each batch.

@@ -1,4 +1,4 @@
-"""The optimisers of a trial, without the compiler that torch's own would load."""
+"""Optimisers that do not import torch's compiler, unlike those of torch."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from trainables.losses import CalibrationLoss
 def make_optimizer(
     model: nn.Module, loss: CalibrationLoss, config: TrainingConfig
 ) -> torch.optim.Optimizer:
-    """The optimiser of a recipe, over the model's parameters and the loss's own.
+    """Creates the optimiser for the parameters of the model and of the loss.
 
-    Every group keeps its learning rate at the start as ``initial_lr``; the loss's own parameters
-    are not decayed.
+    Each group stores its initial learning rate as ``initial_lr``. The parameters of the loss have
+    no weight decay.
     """
     own = [{"weight_decay": 0.0, **group} for group in loss.parameter_groups()]
     groups: list[dict[str, Any]] = [{"params": list(model.parameters())}, *own]

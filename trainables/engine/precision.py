@@ -1,4 +1,4 @@
-"""When training computes in bfloat16, which some hardware only emulates."""
+"""The precision of training: bfloat16 where the hardware supports it, else float32."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import torch
 if TYPE_CHECKING:
     from trainables.engine.workload import Workload
 
-_ENOUGH = 6e7  # operations of a step: below it, a CPU's time goes into starting them and casting
+_ENOUGH = 6e7  # operations per step below which overhead and casts dominate on a CPU
 
 
 def autocast(device: torch.device, precision: str) -> Any:
-    """The context that the model's forward pass of a training step runs in.
+    """The autocast context of the forward pass in a training step.
 
     Args:
-        device: That it runs on.
-        precision: ``float32``, ``bfloat16``, or ``auto``: bfloat16 on a GPU that computes in it
-            (T4 and V100 emulate it, and are slower with it), float32 elsewhere.
+        device: The training device.
+        precision: ``float32``, ``bfloat16``, or ``auto``: bfloat16 on a GPU with native support
+            (T4 and V100 emulate it and are slower), float32 elsewhere.
     """
     wanted = precision == "bfloat16" or (
         precision == "auto"
@@ -32,7 +32,7 @@ def autocast(device: torch.device, precision: str) -> Any:
 
 @contextmanager
 def exact_arithmetic() -> Iterator[None]:
-    """Context with exact float32 and repeatable convolutions, whatever the settings.
+    """Context with exact float32 and deterministic convolutions, regardless of global settings.
 
     GPUs may round the inputs of convolutions and matrix products to TF32, CPUs to bfloat16.
     """
@@ -57,16 +57,16 @@ def exact_arithmetic() -> Iterator[None]:
 
 
 def cpu_has_bfloat16() -> bool:
-    """Whether this machine's CPU computes in bfloat16; others emulate it, nine times slower."""
+    """Whether the CPU supports bfloat16 natively; emulation is nine times slower."""
     capabilities = torch.cpu.get_capabilities()
     return any(capabilities.get(name, False) for name in ("avx512_bf16", "amx_bf16"))
 
 
 def gains_on_cpus(workload: Workload, batch_size: float) -> bool:
-    """Whether bfloat16 makes training clearly faster on CPUs that compute in it.
+    """Whether bfloat16 makes training clearly faster on CPUs with native support.
 
     Args:
-        workload: Of the model.
-        batch_size: Samples of a step of one worker.
+        workload: Workload of the model.
+        batch_size: Samples per step and worker.
     """
     return workload.operations * batch_size >= _ENOUGH

@@ -1,4 +1,4 @@
-"""How long an epoch takes: a few steps of the baseline, timed."""
+"""Estimates the duration of an epoch by timing a few steps of the baseline."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainables.engine.training import Trainer
 from trainables.losses import make_loss
 from trainables.models import make_model, without_weights
 
-_BATCHES = 2  # of the first measurement, and of the warm-up
+_BATCHES = 2  # batches of the warm-up, and of the first measurement
 
 
 def seconds_per_epoch(
@@ -28,19 +28,19 @@ def seconds_per_epoch(
 ) -> float:
     """Estimates the duration of an epoch of cross-entropy training, with its validation.
 
-    It trains on more and more of the training samples until the time is used up, on the first GPU
-    if PyTorch sees one, else on one CPU thread, as a trial does by default. Metrics and
-    checkpoints are not included, so short epochs take longer than estimated.
+    It trains on an increasing number of samples until the time is used up, on the first GPU that
+    PyTorch sees, else on one CPU thread, like a trial by default. Metrics and checkpoints are not
+    included, so short epochs take longer than estimated.
 
     Args:
-        model: Its name.
-        options: Its options; published weights are not fetched.
+        model: Name of the model.
+        options: Options of the model; published weights are not downloaded.
         dataset: The data.
-        config: The recipe; ``auto`` precision is float32 here.
-        seconds: How long to measure, approximately.
+        config: The training configuration; ``auto`` precision is float32 here.
+        seconds: Approximate duration of the measurement, in seconds.
 
     Returns:
-        Seconds.
+        Seconds per epoch.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     threads = torch.get_num_threads()

@@ -1,7 +1,7 @@
-"""The training loop: plain PyTorch, one process or several, repeatable by seed.
+"""The training loop: plain PyTorch, one or several processes, reproducible by seed.
 
-Everything random is drawn from generators seeded by (seed, epoch), so a trial that continues
-from a checkpoint takes the same steps as one that was never interrupted.
+All random numbers come from generators seeded by (seed, epoch), so a trial that resumes from a
+checkpoint takes the same steps as one that was never interrupted.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from trainables.models import Classifier
 from trainables.runtime.devices import is_out_of_memory, release_memory
 from trainables.runtime.distributed import all_gather, average_gradients, rank, world_size
 
-# This many stay in a CPU's cache: small_cnn evaluates 12,000 images of 28x28 pixels per second and
-# core, but 6,500 in batches of 1,024.
+# A batch of this size stays in the CPU cache: small_cnn evaluates 12,000 images of 28x28 pixels per
+# second and core, but only 6,500 in batches of 1,024.
 _CPU_EVAL_BATCH = 128
 
 
@@ -40,19 +40,19 @@ class DivergedError(RuntimeError):
 class Trainer:
     """Trains one classifier with one loss.
 
-    Under ``torch.distributed`` every worker holds a Trainer over the same dataset; a global
-    batch is split over the workers, so that the result does not depend on their number.
+    Under ``torch.distributed``, every worker has a Trainer for the same dataset. A global batch is
+    split over the workers, so the result does not depend on their number.
 
     Args:
-        model: A classifier whose weights are initialised.
+        model: A classifier with initialised weights.
         loss: The loss to train with.
         dataset: The data; its arrays may be read-only.
-        config: The recipe.
+        config: The training configuration.
         seed: Seed of shuffling, augmentation and dropout.
         device: The device to train on.
 
     Attributes:
-        epoch: Number of epochs completed.
+        epoch: Number of completed epochs.
     """
 
     def __init__(
@@ -88,10 +88,10 @@ class Trainer:
         check_shares(len(dataset.train.labels), config.batch_size, world_size())
 
     def train_epoch(self) -> dict[str, float]:
-        """Train for one epoch. The caller evaluates and calls :meth:`adapt_loss`.
+        """Train for one epoch. The caller then evaluates and calls :meth:`adapt_loss`.
 
         Returns:
-            ``train_loss`` (mean over samples), ``lr`` (of the last step).
+            ``train_loss``, the mean over samples, and ``lr``, the learning rate of the last step.
 
         Raises:
             DivergedError: The loss is not finite.
@@ -124,8 +124,8 @@ class Trainer:
         """Logits and labels of a split, in its order, on the CPU.
 
         Returns:
-            Logits (N, outputs) float32 and labels (N, ...) int64, the same on every worker; for
-            segmentation the evaluated pixels, (N, K, P) and (N, P).
+            Logits (N, outputs) float32 and labels (N, ...) int64, the same on every worker. For
+            segmentation, those of the evaluated pixels, (N, K, P) and (N, P).
 
         Raises:
             DivergedError: A logit is not finite.
@@ -147,7 +147,7 @@ class Trainer:
         return self._infer(split, "features")
 
     def state_dict(self) -> dict[str, Any]:
-        """The state to continue from after the epochs completed so far."""
+        """The state after the completed epochs, from which training can resume."""
         return {
             "epoch": self.epoch,
             "seed": self.seed,
@@ -157,7 +157,7 @@ class Trainer:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a state that :meth:`state_dict` returned."""
+        """Restore a state that :meth:`state_dict` returned."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.loss.load_state_dict(state["loss"])
@@ -172,7 +172,7 @@ class Trainer:
         self.model.eval()
         mine = np.array_split(np.arange(len(split.labels)), world_size())[rank()]
         width = {"logits": self.model.head.out_features, "features": self.model.head.in_features}
-        # One tensor: many small ones between the large ones would fragment the memory.
+        # One tensor, because many small ones would fragment the memory.
         shape = (width[what],) if places is None else (width[what], places.shape[1])
         places = None if places is None else places.to(self.device)
         found = torch.empty(len(mine), *shape, device=self.device)
@@ -192,7 +192,7 @@ class Trainer:
         what: Literal["logits", "features"],
         places: Tensor | None,
     ) -> bool:
-        """Whether memory suffices to write the rows ``mine`` of a split into ``found``."""
+        """Write the rows ``mine`` of a split into ``found``; False if memory does not suffice."""
         rows = list(_chunks(mine, self._eval_batch_size))
         parts = torch.split(found, [len(numbers) for numbers in rows])
         try:
@@ -231,13 +231,13 @@ class Trainer:
         return DistributedDataParallel(self.model)
 
     def _seed_epoch(self) -> torch.Generator:
-        """Seed dropout and the like; return the generator of augmentation and mixing."""
+        """Seed the global generators; return the generator of augmentation and mixing."""
         torch.manual_seed(_mix(self.seed, self.epoch, rank()))
-        # The same on all workers: each draws for the whole batch and takes its share.
+        # The same seed on all workers: each draws for the whole batch and uses its share.
         return torch.Generator(self.device).manual_seed(_mix(self.seed, self.epoch))
 
     def _batches(self, generator: torch.Generator) -> Iterator[TrainingBatch]:
-        """The batches of an epoch, in an order of the seed and the epoch."""
+        """The batches of an epoch, in an order determined by seed and epoch."""
         train = self.dataset.train
         order = np.random.default_rng([self.seed, self.epoch]).permutation(len(train.labels))
         augmentation = self.config.augmentation or self.dataset.samples.augmentation
@@ -307,7 +307,7 @@ class Trainer:
 
 
 def learning_rate_factor(config: TrainingConfig, epochs_done: float) -> float:
-    """The learning rate over its start value, a given (fractional) number of epochs in."""
+    """Learning rate relative to its initial value after a fractional number of epochs."""
     if epochs_done < config.warmup_epochs:
         return min((epochs_done + 1e-3) / config.warmup_epochs, 1.0)
     if config.schedule == "step":
@@ -321,9 +321,9 @@ def learning_rate_factor(config: TrainingConfig, epochs_done: float) -> float:
 
 
 def _memory_format(model: nn.Module, config: TrainingConfig) -> torch.memory_format:
-    """The memory layout of images: channels last, which is fastest, unless set otherwise."""
+    """The memory layout of images: channels last, the fastest, unless configured otherwise."""
     dimensions = {p.dim() for p in model.parameters()}
-    fits = 4 in dimensions and 5 not in dimensions  # volumes have another layout
+    fits = 4 in dimensions and 5 not in dimensions  # volumes have a different layout
     channels_last = config.layout == "channels_last" or (config.layout == "auto" and fits)
     return torch.channels_last if channels_last else torch.contiguous_format
 
@@ -334,5 +334,5 @@ def _chunks(indices: np.ndarray, size: int) -> Iterator[np.ndarray]:
 
 
 def _mix(*numbers: int) -> int:
-    """One 63-bit seed from several numbers."""
+    """A 63-bit seed derived from several numbers."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -14,7 +14,7 @@ from trainables.data.core.base import Dataset
 from trainables.models import make_model, without_weights
 from trainables.runtime.devices import CONTEXT_MEMORY
 
-_SAMPLES = 2  # passed through the model to measure it
+_SAMPLES = 2  # samples that are passed through the model to measure it
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,11 @@ class Workload:
     Attributes:
         parameters: Bytes of the weights.
         saved: Bytes per sample that the forward pass keeps for the backward pass.
-        largest: Bytes per sample of the largest layer's output.
-        operations: Per sample, of the forward pass (convolutions, products of matrices, attention).
-        layers: Number of layers without sublayers; each starts a few kernels per step.
-        data: Bytes of all splits as they are stored.
+        largest: Bytes per sample of the largest layer output.
+        operations: Operations per sample of the forward pass (convolutions, matrix products,
+            attention).
+        layers: Number of leaf layers; each launches a few kernels per step.
+        data: Bytes of all splits as stored.
     """
 
     parameters: int
@@ -96,22 +97,20 @@ def _bytes_of(dataset: Dataset) -> int:
 
 
 def device_memory(workload: Workload, batch_size: int, eval_batch_size: int) -> float:
-    """Bytes of GPU memory that a trial needs, estimated on the safe side.
+    """Conservative estimate of the GPU memory that a trial needs, in bytes.
 
+    The sum of the driver's context, weights with gradients and two optimiser moments, the larger of
+    a training and an evaluation step, and the data; plus a quarter for allocator and libraries.
     ``batch_size`` counts each view of a sample.
-
-    The sum of the driver's context, weights with gradients and two moments of the optimiser, the
-    larger of a training and an evaluation step, and the data; plus a quarter for the allocator and
-    the libraries.
     """
     step = max(batch_size * workload.saved, 3 * eval_batch_size * workload.largest)
     return CONTEXT_MEMORY + 1.25 * (4 * workload.parameters + step + workload.data)
 
 
 def busy_share(workload: Workload, batch_size: int) -> float:
-    """A rough estimate of the fraction of time that one trial keeps a GPU busy, 0 to 1.
+    """Rough estimate of the fraction of time that one trial keeps a GPU busy, 0 to 1.
 
-    Compares its arithmetic at 30 teraflops with the time that one process needs to start the
+    Compares the arithmetic at 30 teraflops with the time that one process needs to launch the
     kernels: about six per layer and step, 5 µs each.
     """
     arithmetic = 3 * workload.operations * batch_size / 30e12

@@ -1,4 +1,4 @@
-"""A trial that is trained by a custom loop."""
+"""A trial that runs a custom training loop."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _NOT_THE_USERS: Final = (
 class LoopRun(TrialRun):
     """Runs the user's loop epoch by epoch, and writes the trial's folder.
 
-    What is known of the epochs lies in the trial's checkpoints, as of all trials. The loop has a
-    folder of its own beside them. In a storage that is no local path it is packed into one file
-    before each epoch is written.
+    As in all trials, the results of the epochs are in the trial's checkpoints. The loop has a
+    separate folder next to them. If the storage is not a local path, this folder is packed into one
+    file before each epoch is written.
     """
 
     _loop: Loop | None = None
     _own: Path | None = None
 
     def advance(self) -> Report:
-        """Have the loop train one more epoch; see :meth:`TrialRun.advance`."""
+        """Let the loop train one more epoch; see :meth:`TrialRun.advance`."""
         try:
             return super().advance()
         except DeviceFailedError:
@@ -54,7 +54,7 @@ class LoopRun(TrialRun):
             return Failed(_told(error), "".join(traceback.format_exception(error)))
 
     def close(self) -> None:
-        """End the loop, and delete its local files."""
+        """Stop the loop, and delete its local files."""
         if self._loop is not None:
             self._loop.close()
             self._loop = None
@@ -63,7 +63,7 @@ class LoopRun(TrialRun):
 
     @property
     def _kept(self) -> Folder:
-        """The stored folder of the loop, one for each setting."""
+        """The folder of the loop in the storage, one per setting."""
         return self.folder / "checkpoints" / own_folder(self._setting)
 
     def _begin(self) -> None:
@@ -76,7 +76,7 @@ class LoopRun(TrialRun):
         own = self._own = self._own_folder()
 
         def train(report: Any) -> None:
-            torch.set_num_threads(self.setup.threads)  # of a thread, as the device is
+            torch.set_num_threads(self.setup.threads)  # per thread, like the device
             if self.device.type == "cuda":
                 torch.cuda.set_device(self.device)
             trial = Trial(
@@ -111,10 +111,10 @@ class LoopRun(TrialRun):
         self._keep(entry, {})
 
     def _ask(self, loop: Loop) -> Reported:
-        """The next epoch; after the last one, wait until the function returns.
+        """Wait for the next epoch; after the last epoch, wait until the function returns.
 
         Raises:
-            ValueError: It returned before.
+            ValueError: The function returned too early.
         """
         try:
             reported = loop.next()
@@ -122,7 +122,7 @@ class LoopRun(TrialRun):
                 loop.finish()
         except Exception:
             raise
-        except BaseException as error:  # sys.exit(), say: no reason to end this process
+        except BaseException as error:  # for example sys.exit(), which must not end this process
             raise RuntimeError(f"{type(error).__name__}: {error}") from error
         if reported is None:
             raise ValueError(
@@ -132,7 +132,7 @@ class LoopRun(TrialRun):
         return reported
 
     def _own_folder(self) -> Path:
-        """The loop's folder on this machine, with its stored files."""
+        """The local folder of the loop, with its files from the storage."""
         if self.folder.is_local:
             own = Path(self._kept.path)
             own.mkdir(parents=True, exist_ok=True)
@@ -152,7 +152,7 @@ class LoopRun(TrialRun):
 
 
 def _told(error: BaseException) -> str:
-    """The error on one line, with the file and line of the user's code that it came from."""
+    """The error on one line, with the file and line in the user's code that raised it."""
     place = _place(error.__traceback__) or _place(getattr(error.__cause__, "__traceback__", None))
     said = (str(error).splitlines() or [""])[0]
     return f"{type(error).__name__}: {said}{f' ({place})' if place else ''}"

@@ -20,7 +20,7 @@ from trainables.metrics.own_metric import OwnMetric
 from trainables.posthoc import TemperatureScaling, cross_fitted
 
 Predictions = tuple[Tensor, Tensor]
-_RESAMPLES = 200  # of a function that may take its time
+_RESAMPLES = 200  # bootstrap resamples of custom metrics, which may be slow
 
 
 def summarise(
@@ -36,34 +36,32 @@ def summarise(
 ) -> dict[str, float]:
     """The metrics of one trained classifier.
 
-    The temperature is fitted by NLL on the validation split, or on the part of it that is kept for
-    that. The test split is never used for selection. On the validation split the scaled metrics
-    are cross-fitted: each half is scaled with a temperature from the other.
+    The temperature is fitted by NLL on the validation split, or on the part of it that is reserved
+    for this. The test split is never used for selection. On the validation split, the scaled
+    metrics are cross-fitted: the temperature of each half is fitted on the other half.
 
     Args:
         validation: Logits (N, K) and labels (N,) of the validation split.
-        test: The same of the test split.
-        adapting: The same of what the temperature is fitted on, if that is apart.
-        names: Which metrics; None for all of them.
-        intervals: Which of them get an interval; calibration errors among them a reference too.
-        references: Which calibration errors get a reference, besides.
-        own: Custom metrics, by name; with intervals by the bootstrap where ``intervals``
-            has any.
-        decisions: How many rows a sample has, next to each other. All metrics are then means over
-        what
-            the decisions are about; so are the ends of intervals, which are as wide as if all
-            erred together.
-        cluster_size: How many rows a sample has that are about the same, as an image has pixels;
-            samples, not rows, are then independent.
+        test: Logits and labels of the test split.
+        adapting: Logits and labels to fit the temperature on, if they are separate.
+        names: Names of metrics; None for all.
+        intervals: Metrics with an interval. Calibration errors among them also get a reference.
+        references: Further calibration errors with a reference.
+        own: Custom metrics by name, with bootstrap intervals if ``intervals`` is not empty.
+        decisions: Number of consecutive rows per sample that are different decisions. All metrics,
+            and the ends of intervals, are then means over the decisions; the intervals are as wide
+            as if the errors of all decisions were perfectly correlated.
+        cluster_size: Number of consecutive rows per sample that are similar, such as the pixels of
+            an image. Samples, not rows, are then independent.
 
     Returns:
-        ``val_<metric>`` and ``test_<metric>`` for all names of :func:`trainables.metrics.evaluate`,
-        ``..._scaled`` for those after temperature scaling, ``temperature``,
-        ``temperature_at_bound`` (1.0 where the fit ran into a bound), and the ends of 95% intervals
-        (:func:`trainables.metrics.interval`) as ``val_ece_low``, ``val_ece_scaled_high`` and so
-        on; of calibration errors also what a calibrated model would show
-        (:func:`trainables.metrics.calibrated_reference`): ``val_ece_calibrated`` in the mean,
-        ``val_ece_calibrated_high`` in 97.5 of 100 cases at most. What is undefined is left out.
+        ``val_<metric>`` and ``test_<metric>`` for all names of :func:`trainables.metrics.evaluate`;
+        ``..._scaled`` for those after temperature scaling; ``temperature`` and
+        ``temperature_at_bound`` (1.0 if it is at an end of its range); and the ends of 95%
+        intervals (:func:`trainables.metrics.interval`) as ``val_ece_low``, ``val_ece_scaled_high``
+        and so on. Calibration errors also have the value of a calibrated model
+        (:func:`trainables.metrics.calibrated_reference`): its mean ``val_ece_calibrated`` and its
+        97.5 % bound ``val_ece_calibrated_high``. Undefined values are left out.
     """
     scaler = TemperatureScaling(criterion="nll").fit(*(adapting or validation))
     values = {
@@ -73,7 +71,7 @@ def summarise(
     splits: tuple[tuple[SplitName, Predictions], ...] = (("val", validation), ("test", test))
     for split, (logits, labels) in splits:
         calibrated = scaler(logits)
-        if split == "val" and adapting is None:  # no sample is judged by what it was fitted on
+        if split == "val" and adapting is None:  # do not evaluate on the samples of the fit
             calibrated = cross_fitted(logits, labels, cluster_size=cluster_size)
         for scaled, each in ((False, logits), (True, calibrated)):
             found = _measured(
@@ -95,7 +93,7 @@ def _measured(
     decisions: int,
     cluster_size: int,
 ) -> dict[tuple[str, Statistic], float]:
-    """The numbers of one split by metric and statistic; see :func:`summarise`."""
+    """The values of one split by metric and statistic; see :func:`summarise`."""
     logits, labels = predictions
     found: dict[tuple[str, Statistic], float] = {}
     for name, value in evaluate(logits, labels, names, decisions).items():
@@ -125,17 +123,17 @@ def _measured(
 def evaluate(
     logits: Tensor, labels: Tensor, names: Sequence[str] | None = None, decisions: int = 1
 ) -> dict[str, float]:
-    """As :func:`trainables.metrics.evaluate`, averaged over the decisions of a sample.
+    """Like :func:`trainables.metrics.evaluate`, averaged over the decisions of a sample.
 
     Args:
-        logits: (N · decisions, K), those of a sample next to each other.
+        logits: (N · decisions, K); the rows of a sample are consecutive.
         labels: (N · decisions,).
-        names: Which metrics; None for all of them.
-        decisions: How many rows a sample has.
+        names: Names of metrics; None for all.
+        decisions: Number of rows per sample.
 
     Returns:
-        Name to value; what is undefined for a label (its AUROC, where it is never there) is left
-        out of the mean.
+        Values by name. The mean ignores decisions for which a metric is undefined, such as the
+        AUROC of a label that never occurs.
     """
     parts = zip(each_label(logits, decisions), each_label(labels, decisions), strict=True)
     found = [M.evaluate(*part, names) for part in parts]
@@ -161,17 +159,17 @@ def summarise_evaluation_sets(
     """Metrics of a classifier on shifted and out-of-distribution data.
 
     Args:
-        sets: Each with its logits (N, K) and labels (N,).
+        sets: Each evaluation set with its logits (N, K) and labels (N,).
         test: Logits and labels of the test split.
-        temperature: Of the classifier.
+        temperature: Temperature of the classifier.
 
     Returns:
-        For shift sets ``shift_<name>_<metric>``, or ``shift_<name>_<severity>_<metric>``, the mean
-        over the sets (corruptions) of a name and severity, for ECE, adaptive ECE, NLL and error;
-        for out-of-distribution sets ``ood_<name>_<metric>`` of
-        :func:`~trainables.metrics.ood_metrics`, by the largest probability, against the test
-        split. All of them also after temperature scaling, as ``..._scaled``. What is undefined is
-        left out.
+        For shift sets, ``shift_<name>_<metric>`` or ``shift_<name>_<severity>_<metric>``: ECE,
+        adaptive ECE, NLL and error, averaged over the sets (corruptions) of a name and severity.
+        For out-of-distribution sets, ``ood_<name>_<metric>``: the values of
+        :func:`~trainables.metrics.ood_metrics` with the largest probability as the score and the
+        test split as in-distribution. All of them also after temperature scaling, as
+        ``..._scaled``. Undefined values are left out.
     """
     found: dict[str, list[float]] = {}
     for each, (logits, labels) in sets:
@@ -207,11 +205,11 @@ def write_predictions(
 
 
 def read_predictions(data: bytes) -> Predictions:
-    """Logits (N, K) float32 and labels (N,) int64 from such a file's content.
+    """Logits (N, K) float32 and labels (N,) int64 from the content of a predictions file.
 
     Raises:
-        ValueError: It is damaged.
-        KeyError: It is another kind of file.
+        ValueError: The file is damaged.
+        KeyError: The file has other columns.
     """
     logits, labels = (torch.from_numpy(array.copy()) for array in decode_predictions(data))
     return logits, labels

@@ -1,7 +1,7 @@
 """A custom training loop: its argument, and how it reports epochs.
 
-The loop is a function that trains to its end and reports each epoch by a call. A trial is asked
-for one epoch at a time. So the function runs in a thread, and waits in that call.
+The loop is a function that trains to the end and reports each epoch with a call. A trial has to
+advance one epoch at a time, so the function runs in a thread and blocks in that call.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ Predicted: TypeAlias = tuple[Any, Any]
 
 
 def trainable_function(name: str) -> Callable[..., object]:
-    """The function behind ``package.module:function``.
+    """The function at ``package.module:function``.
 
     Raises:
-        ValueError: There is none.
+        ValueError: The function does not exist.
     """
     if ":" not in name and not is_kept(name) and name not in CATALOGUE.names():
         raise ValueError(
@@ -51,10 +51,10 @@ def trainable_function(name: str) -> Callable[..., object]:
 
 
 def check_trainable(name: str, **options: Any) -> None:
-    """Check that the function exists, and that it takes a trial and these options.
+    """Check that the function exists, and that it accepts a trial and these options.
 
     Raises:
-        ValueError: There is not, or it does not.
+        ValueError: The function does not exist, or does not accept them.
     """
     check_options(f"trainable {name!r}", trainable_function(name), options, _GIVEN)
 
@@ -62,20 +62,20 @@ def check_trainable(name: str, **options: Any) -> None:
 class TrialStopped(BaseException):
     """Raised by :meth:`Trial.report` when a trial is stopped early.
 
-    Not an ``Exception``, so ``except Exception`` does not take it for an error. As after Ctrl-C,
-    ``with`` blocks and ``finally`` clauses close what the loop has open.
+    It is not an ``Exception``, so ``except Exception`` does not catch it. As after Ctrl-C, ``with``
+    blocks and ``finally`` clauses run.
     """
 
 
 @dataclass(frozen=True)
 class Reported:
-    """An epoch as the loop reported it.
+    """An epoch as reported by the loop.
 
     Attributes:
-        epoch: Its number, from 1.
+        epoch: Number of the epoch, from 1.
         validation: Logits (N, K) float32 and labels (N,) int64, on the CPU.
-        test: The same; None where the trial does not need it.
-        metrics: Its further numbers.
+        test: Logits and labels of the test split; None if the trial does not need them.
+        metrics: Other numbers that the loop reported.
     """
 
     epoch: int
@@ -85,25 +85,25 @@ class Reported:
 
 
 class Trial:
-    """One trial, as a custom training loop receives it.
+    """One trial; the argument of a custom training loop.
 
     Attributes:
         loss: The loss to train with, on :attr:`device`: ``loss(logits, targets)`` is the mean over
-            the batch. What it learns or counts is in its ``state_dict()``, which belongs into your
-            checkpoints.
-        loss_name: Its name.
-        hyperparameters: Its hyperparameters.
-        seed: Of all that is random; ``torch.manual_seed`` has been called with it.
-        epochs: How many to train, and to report.
-        data: The sweep's dataset, three splits of arrays; None where the loop reads its own
+            the batch. Save its ``state_dict()`` in your checkpoints: it contains learned parameters
+            and counters.
+        loss_name: Name of the loss.
+        hyperparameters: Hyperparameters of the loss.
+        seed: Seed of the trial; ``torch.manual_seed`` has been called with it.
+        epochs: Number of epochs to train and report.
+        data: The dataset of the sweep, three splits of arrays; None if the loop loads its own data
             (``dataset: {name: own, num_classes: 10, title: birds}``).
         num_classes: Number K of classes.
-        folder: A folder of this trial's alone that survives the death of its process: what lies
-            there lies there again when the trial continues. With several workers it is one for all.
-        device: Where to train.
-        rank: Number of this worker, from 0.
-        num_workers: How many train this trial together, in a ``torch.distributed`` process group
-            if there are more than one.
+        folder: A folder for this trial only, shared by its workers. Its files are still there when
+            the trial resumes, also after a crash.
+        device: The device to train on.
+        rank: Rank of this worker, from 0.
+        num_workers: Number of workers that train this trial together, in a ``torch.distributed``
+            process group if there are several.
     """
 
     def __init__(
@@ -145,13 +145,13 @@ class Trial:
         self._parameters_before = [parameter.detach().clone() for parameter in loss.parameters()]
 
     def tensors(self, split: Literal["train", "validation", "test"]) -> tuple[Tensor, Tensor]:
-        """A whole split of :attr:`data`, normalised as the models of calsweep get it, on the CPU.
+        """A whole split of :attr:`data` on the CPU, normalised as for the models of calsweep.
 
         Returns:
             Inputs (N, ...) and labels (N,) int64.
 
         Raises:
-            ValueError: The sweep names no dataset, or one that is streamed.
+            ValueError: The sweep has no dataset, or a streamed one.
         """
         if self.data is None:
             raise ValueError("the sweep names no dataset: the loop reads its own")
@@ -174,22 +174,23 @@ class Trial:
     ) -> None:
         """Report the results of an epoch. Call it after each epoch, then save your checkpoint.
 
-        Metrics, temperature scaling, early stopping and the selection use these results. The loss
-        is notified of the end of the epoch (``on_epoch_end``, ``on_validation_end``). With several
-        workers all of them call it, each with the whole splits; those of the first are used.
+        Metrics, temperature scaling, early stopping and selection use these results. The call
+        notifies the loss of the end of the epoch (``on_epoch_end``, ``on_validation_end``). With
+        several workers, each must call it with the whole splits; the results of the first are used.
 
         Args:
-            epoch: Its number, from 1. After an interruption continue from the checkpoint in
-                :attr:`folder`; epochs that were reported before may be reported again.
-            validation: Logits (N, K) and labels (N,), tensors or arrays. The samples are the same
-                ones in the same order in all trials: of :attr:`data` those of its split.
-            test: The same of the test split; or a function that gives it, which is called only
-                after epochs at which the trial may end.
-            **metrics: Other numbers to keep, such as ``train_loss=0.3``.
+            epoch: Number of the epoch, from 1. After an interruption, continue from the checkpoint
+                in :attr:`folder`; you may report an epoch again.
+            validation: Logits (N, K) and labels (N,) of the validation split, tensors or arrays.
+                All trials must use the same samples in the same order; if :attr:`data` is given,
+                those of its split.
+            test: Logits and labels of the test split, or a function that returns them. The function
+                is called only after epochs at which the trial may end.
+            **metrics: Other numbers to record, such as ``train_loss=0.3``.
 
         Raises:
-            TrialStopped: The trial is not to continue; let it pass.
-            ValueError: The report is not as above; says what is expected.
+            TrialStopped: The trial is stopped; do not catch it.
+            ValueError: An argument is not as above; the message says what is expected.
             DivergedError: A number is not finite.
         """
         self._check_turn(epoch)
@@ -216,8 +217,8 @@ class Trial:
             self._report(Reported(epoch, given, tested, kept))
 
     def _trains_parameters_itself(self) -> bool:
-        """Whether the loop gives the loss's parameters to its optimiser by ``parameters()``."""
-        if _overrides(self.loss, "parameter_groups"):  # they need more than that
+        """Whether the loop passes ``loss.parameters()`` to its optimiser."""
+        if _overrides(self.loss, "parameter_groups"):  # then parameters() does not suffice
             return False
         now = self.loss.parameters()
         pairs = zip(self._parameters_before, now, strict=False)
@@ -273,10 +274,10 @@ class Trial:
 
 
 class Loop:
-    """Runs a function that reports epochs in a thread, an epoch at a time.
+    """Runs a function that reports epochs in a thread, one epoch at a time.
 
     Args:
-        function: Called with one argument, the function that it reports epochs with.
+        function: Called with one argument, the function to report an epoch with.
     """
 
     def __init__(self, function: Callable[[Callable[[Reported], None]], object]) -> None:
@@ -288,10 +289,10 @@ class Loop:
         self._thread = threading.Thread(target=self._run, name="own-loop", daemon=True)
 
     def next(self) -> Reported | None:
-        """The next epoch that the function reports; None once it has returned.
+        """The next reported epoch; None if the function has returned.
 
         Raises:
-            BaseException: What the function has raised.
+            BaseException: The exception that the function raised.
         """
         if self._thread.ident is None:
             self._thread.start()
@@ -300,16 +301,16 @@ class Loop:
         return self._result(self._handed.get())
 
     def finish(self) -> None:
-        """Let the function return after the last epoch.
+        """Wait until the function returns after the last epoch.
 
         Raises:
-            BaseException: What it has raised.
+            BaseException: The exception that the function raised.
         """
         self._continue.release()
         self._result(self._handed.get())
 
     def close(self) -> None:
-        """End the waiting function by :class:`TrialStopped`."""
+        """Stop the blocked function with :class:`TrialStopped`."""
         self._closed = True
         self._continue.release()
         if self._thread.is_alive():
@@ -342,7 +343,7 @@ class Loop:
 
 
 def _watched_hooks(loss: CalibrationLoss) -> set[str]:
-    """The hooks of a loss that the training loop must call; a called hook leaves the set."""
+    """The hooks of a loss that the loop must still call; calling a hook removes it."""
     uncalled: set[str] = set()
     for name in ("on_train_begin", "prepare_batch", "on_step_end", "parameter_groups"):
         learns = name == "parameter_groups" and bool(loss.parameter_groups())

@@ -1,6 +1,6 @@
-"""The simplest well-known models for a kind of data, from scikit-learn, on the same splits.
+"""Simple, well-known scikit-learn models for each kind of data, fitted on the same splits.
 
-A sweep compares losses of one network. Whether that network is worth its cost shows beside these.
+A sweep compares losses of one network. These models show whether that network is worth its cost.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from trainables.trials.outcome import summarise
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-_MOST_ROWS: Final = 20_000  # of the training split, drawn by chance; more would take minutes
+_MOST_ROWS: Final = 20_000  # random subset of the training split; more would take minutes
 _MOST_IMAGES: Final = 5_000
 _LARGEST_SIDE: Final = 28  # pixels; larger images are averaged down
-_MOST_LEVELS: Final = 255  # that gradient boosting takes for categories
+_MOST_LEVELS: Final = 255  # maximum number of categories in scikit-learn's gradient boosting
 _LEAST_PROBABILITY: Final = 1e-9
 _AT_A_TIME: Final = 4_096
 
@@ -42,9 +42,9 @@ class Reference:
     """A model to compare the sweep's network with.
 
     Attributes:
-        name: In words.
-        outcome: Its metrics, named as those of trials: ``val_error``, ``test_ece_scaled``,
-            ``temperature`` ...
+        name: Display name.
+        outcome: Metrics, named as in trials: ``val_error``, ``test_ece_scaled``, ``temperature``
+            and so on.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class _Model:
-    """A model and what it is fitted on."""
+    """A model and its training inputs."""
 
     name: str
     features: Callable[[Inputs], Any]
@@ -64,16 +64,16 @@ class _Model:
 def reference_models(
     dataset: Dataset, seed: int = 0, names: Sequence[str] = EPOCH_METRICS
 ) -> list[Reference]:
-    """Fits the reference models of a dataset, in seconds; empty if none is usual for its kind.
+    """Fits the reference models of a dataset, in seconds; empty if its kind of data has none.
 
-    Texts: logistic regression on TF-IDF. Tables and vectors: gradient boosting of histograms, and
+    Texts: logistic regression on TF-IDF. Tables and vectors: histogram gradient boosting, and
     logistic regression. Images and other arrays: logistic regression on pixels or numbers. They are
-    fitted on at most 20,000 training samples (5,000 images), drawn by chance.
+    fitted on a random subset of at most 20,000 training samples (5,000 images).
 
     Args:
         dataset: The data.
-        seed: Of the draw and of gradient boosting.
-        names: Which metrics.
+        seed: Seed of the subset and of gradient boosting.
+        names: Names of the metrics.
     """
     if not isinstance(dataset.task, OneClass):
         return []
@@ -85,7 +85,7 @@ def reference_models(
         classifier = model.make()
         weights = {} if train.weights is None else {"sample_weight": train.weights[chosen]}
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that it has not converged: it need not, quite
+            warnings.simplefilter("ignore")  # nearly converged is good enough
             classifier.fit(model.features(train.rows(chosen)), train.labels[chosen], **weights)
         validation, test = (
             (_logits(classifier, model, split, dataset.num_classes), _labels(split))
@@ -124,7 +124,7 @@ def _models(dataset: Dataset, seed: int) -> list[_Model]:
 
 
 def _logits(classifier: Any, model: _Model, split: Split, num_classes: int) -> torch.Tensor:
-    """Logarithms of probabilities, (N, K) float32; a class without training samples is unlikely."""
+    """Log-probabilities, (N, K) float32; a class without training samples gets a tiny one."""
     logits = np.full((len(split), num_classes), math.log(_LEAST_PROBABILITY), np.float32)
     for numbers in _pieces(len(split)):
         probs = classifier.predict_proba(model.features(split.rows(numbers)))
@@ -154,7 +154,7 @@ def _scaled_regression() -> Any:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    # Standardised pixels of some thousand images are easily separated: strongly regularised.
+    # Strong regularisation, because the pixels of a few thousand images are linearly separable.
     return make_pipeline(StandardScaler(), LogisticRegression(C=0.01, tol=1e-3))
 
 
@@ -173,7 +173,7 @@ def _flat(rows: Inputs) -> Inputs:
 
 
 def _pixels(rows: Inputs) -> Inputs:
-    """Pixels (N, C·h·w) of images (N, C, H, W), averaged down to at most 28 x 28."""
+    """Pixels (N, C·h·w) of images (N, C, H, W), downsampled to at most 28 x 28 by averaging."""
     factor = math.ceil(max(rows.shape[2:]) / _LARGEST_SIDE)
     if factor > 1:
         small = torch.nn.functional.avg_pool2d(
@@ -184,7 +184,7 @@ def _pixels(rows: Inputs) -> Inputs:
 
 
 def _indicators(samples: TableRows) -> Callable[[Inputs], csr_matrix]:
-    """Numbers with missing ones at the mean, and an indicator for each level of a category."""
+    """Numbers with missing values set to the mean, and one-hot encoded categories."""
     from scipy.sparse import csr_matrix, hstack
 
     count = len(samples.numeric)
@@ -219,7 +219,7 @@ def _tf_idf(train: Any, num_tokens: int, padding: int) -> Callable[[Inputs], csr
     def counts(rows: Inputs) -> csr_matrix:
         places, columns = np.nonzero(rows != padding)
         entries = (np.ones(len(places)), (places, rows[places, columns]))
-        return csr_matrix(entries, shape=(len(rows), num_tokens))  # which adds up entries
+        return csr_matrix(entries, shape=(len(rows), num_tokens))  # sums duplicate entries
 
     weigh = TfidfTransformer(sublinear_tf=True).fit(counts(train))
 

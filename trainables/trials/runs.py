@@ -22,7 +22,7 @@ from trainables.trials.trial import CPU, TrialRun
 def make_run(
     dataset: Data, setup: TrialSetup, config: TrialConfig, device: torch.device = CPU
 ) -> TrialRun:
-    """The run of a trial: a custom loop, one stage, or one of two stages by its role."""
+    """The run of a trial: a custom loop, one stage, or the stage that its role selects."""
     if setup.own_loop:
         return LoopRun(dataset, setup, config, device)
     if setup.encoder is None:

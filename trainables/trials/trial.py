@@ -1,4 +1,4 @@
-"""One trial from start to end, epoch by epoch, resumable after any of them. Free of Ray."""
+"""One trial from start to end, resumable after each epoch. Does not depend on Ray."""
 
 from __future__ import annotations
 
@@ -59,19 +59,19 @@ CPU = torch.device("cpu")
 
 
 class StorageAwayError(OSError):
-    """The sweep's storage is missing at its path, or does not answer."""
+    """The storage of the sweep does not exist at its path, or does not respond."""
 
 
 class TrialRun:
     """Trains the classifier of one trial and writes its folder.
 
-    Under ``torch.distributed`` every worker makes the same calls; the first one writes.
+    Under ``torch.distributed``, every worker makes the same calls, and the first one writes.
 
     Args:
         dataset: The data.
-        setup: What all trials of the sweep share.
-        config: This trial.
-        device: The one it was given. A GPU that is merely visible belongs to another trial.
+        setup: Configuration that all trials of the sweep share.
+        config: Configuration of this trial.
+        device: The device assigned to this trial. Other visible GPUs belong to other trials.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class TrialRun:
         self.folder = Folder(setup.trials_uri) / trial_folder(config.number)
         self.history: list[Entry] = []
         self._setting = trial_setting(setup.model, setup.model_options, config)
-        self._state: dict[str, Any] | None = None  # of the checkpoint, on the first worker
+        self._state: dict[str, Any] | None = None  # checkpoint content, on the first worker
         self._trainer: Trainer | None = None
         self._begun = False
         self._unsaved: list[Callable[[], object]] = []
@@ -97,23 +97,22 @@ class TrialRun:
 
     @property
     def dataset(self) -> Dataset:
-        """The data; only custom loops may have none."""
+        """The data; only trials with a custom loop may have none."""
         assert isinstance(self.data, Dataset)
         return self.data
 
     def advance(self) -> Report:
         """Train one more epoch.
 
-        The first call after an interruption reports the epochs of the checkpoint once more
-        instead: reports may have been lost with the processes that passed them on.
+        The first call after an interruption reports the epochs of the checkpoint again instead,
+        because reports may have been lost with the processes that forwarded them.
 
         Returns:
-            The epoch's metrics (``epoch``, ``timestamp``, ``run_seconds``, ``train_loss``, ``lr``,
-            ``val_nll`` ...), after an epoch at which it may be stopped those of
-            :func:`~trainables.trials.outcome.summarise` too, all of them after the last. A trial
-            whose epoch could not be written (the storage is full, say) waits; the next call tries
-            again.
-            So does one that does not see the sweep's storage, or cannot read what it begins with.
+            The metrics of the epoch (``epoch``, ``timestamp``, ``run_seconds``, ``train_loss``,
+            ``lr``, ``val_nll`` and so on). After an epoch at which the trial may be stopped, also
+            those of :func:`~trainables.trials.outcome.summarise`; after the last epoch, all of
+            them. If the trial cannot write an epoch (for example, because the storage is full), or
+            cannot access the storage, it waits, and the next call tries again.
 
         Raises:
             DeviceFailedError: The process can no longer use its accelerator.
@@ -144,17 +143,17 @@ class TrialRun:
         return self._progressed(self.history[-1:])
 
     def close(self) -> None:
-        """Release the trial's memory; it is not advanced again."""
+        """Release the trial's memory; it cannot advance afterwards."""
         self._trainer = None
 
     def _out_of_memory(self, error: Exception) -> Report:
-        """A trial with a whole GPU fails; one that shares a GPU may be retried."""
+        """Fail a trial that has a whole GPU; one that shares a GPU may be retried."""
         said = f"out of memory: {(str(error).splitlines() or ['no more is available'])[0]}"
         return OutOfMemory(said) if 0 < self.setup.gpu_share < 1 else Failed(said)
 
     @property
     def _memory_share(self) -> float:
-        """The fraction of the GPU's memory that the process may take."""
+        """The fraction of the GPU memory that this process may use."""
         shared = 0 < self.setup.gpu_share < 1 and not self.config.unlimited
         return self.setup.gpu_share if shared else 1.0
 
@@ -184,10 +183,9 @@ class TrialRun:
             raise StorageAwayError(f"{self.folder.uri} cannot be read: {error}") from None
 
     def _read(self) -> None:
-        """Read the checkpoint. Workers exchange nothing here, so a worker may repeat it.
+        """Read the checkpoint. Workers do not communicate here, so a worker may repeat the call.
 
-        The checkpoint is read by one worker, so that all continue from one epoch, whatever they see
-        of the storage.
+        Only one worker reads the checkpoint, so all workers continue from the same epoch.
         """
         if rank() == 0:
             self._state = load_checkpoint(self.folder / "checkpoints", self._setting)
@@ -226,7 +224,7 @@ class TrialRun:
         )
 
     def _take_state(self) -> dict[str, Any] | None:
-        """The checkpoint's content, on every worker; also sets the history."""
+        """Set the history, and return the checkpoint's content on every worker."""
         state = from_first_worker(lambda: self._state, self.device)
         self._state = None
         if state is not None:
@@ -256,14 +254,14 @@ class TrialRun:
         self._keep(entry, {"trainer": trainer.state_dict()})
 
     def _entry(self, epoch: int) -> dict[str, float]:
-        """An epoch's number and times."""
+        """The number and times of an epoch."""
         seconds = time.monotonic() - self._made
         return {"epoch": epoch, "timestamp": time.time(), "run_seconds": seconds}
 
     def _keep(self, entry: Entry, state: dict[str, Any]) -> None:
         """Add an epoch to the history, and queue its checkpoint for writing.
 
-        The checkpoint comes last: an epoch that is in it is complete with all its files.
+        The checkpoint is written last, so all files of an epoch in it exist.
         """
         self.history.append(entry | memory_use(self.device))
         whole = {"setting": self._setting, "history": self.history, **state}
@@ -274,7 +272,7 @@ class TrialRun:
         """Write the queued files; those that fail stay queued."""
         while self._unsaved:
             if rank() == 0:
-                self._check_storage()  # it may have gone since
+                self._check_storage()  # it may have disappeared since
                 self._unsaved[0]()
             del self._unsaved[0]
 
@@ -306,10 +304,10 @@ class TrialRun:
         """Metrics of the predictions after an epoch.
 
         Args:
-            epoch: Its number.
-            validation: Logits and labels of decisions on the samples that judge.
-            adapting: Of those that the temperature is fitted on.
-            test: Of the test split; None where the trial cannot end here.
+            epoch: Number of the epoch.
+            validation: Logits and labels of decisions on the samples for evaluation.
+            adapting: Logits and labels on the samples to fit the temperature on.
+            test: Logits and labels on the test split; None if the trial cannot end here.
         """
         decisions, cluster_size = self.data.task.decisions, self.data.task.cluster_size
         values = evaluate(*validation, M.EPOCH_METRICS, decisions)
@@ -348,7 +346,7 @@ class TrialRun:
         return summarise_evaluation_sets(sets, test, temperature)
 
     def _parts(self, logits: torch.Tensor, labels: torch.Tensor) -> tuple[Predictions, Predictions]:
-        """Decisions on the validation samples that judge, and on those that adapt."""
+        """Splits decisions into the validation samples for evaluation and for adaptation."""
         judging, adapting = adapting_parts(labels.numpy(), self.data, self.training.adapt_share)
         first, second = (
             self.data.task.decisions_of(logits[rows], labels[rows]) for rows in (judging, adapting)
@@ -357,10 +355,10 @@ class TrialRun:
 
 
 def validation_parts(dataset: Dataset, adapt_share: float) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of the validation split that judge, and those that adapt; the same for all trials.
+    """Rows of the validation split for evaluation and for adaptation, the same in all trials.
 
     Raises:
-        ValueError: The split is too small to hold each class in both parts.
+        ValueError: The split is too small to have each class in both parts.
     """
     return adapting_parts(dataset.validation.labels, dataset, adapt_share)
 
@@ -368,7 +366,7 @@ def validation_parts(dataset: Dataset, adapt_share: float) -> tuple[np.ndarray, 
 def adapting_parts(
     labels: np.ndarray, data: Data, adapt_share: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """:func:`validation_parts` of a split with these labels."""
+    """Like :func:`validation_parts`, for a split with these labels."""
     if adapt_share == 0:
         return (everything := np.arange(len(labels))), everything
     kinds, names = data.task.strata(labels, data.classes)

@@ -1,8 +1,8 @@
-"""RefCal's two stages: an encoder is trained and frozen, then a linear head on its features.
+"""The two stages of RefCal: train and freeze an encoder, then train a linear head on its features.
 
 The paper (Hebbalaguppe et al., section 4) calls them refinement and calibration. The features of
-all splits are computed once and kept, so that a head costs seconds; its training does not augment.
-The head sees them at unit length, as the supervised contrastive loss does.
+all splits are computed once and cached, so training a head takes seconds; it uses no augmentation.
+The head normalises them to unit length, like the supervised contrastive loss.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class UnitLength(nn.Module):
 
 
 def frozen_features(trainer: Trainer) -> Dataset:
-    """The trainer's dataset with its encoder's features in place of the images."""
+    """The trainer's dataset with encoder features instead of images."""
     dataset = trainer.dataset
     features = {name: trainer.features(getattr(dataset, name)).numpy() for name in SPLITS}
     return with_features(dataset, features)
 
 
 def with_features(dataset: Dataset, features: dict[str, np.ndarray]) -> Dataset:
-    """The dataset with features (N, D), float32, in place of the images of each split."""
+    """The dataset with features (N, D), float32, instead of images in each split."""
     splits = {name: replace(getattr(dataset, name), inputs=x) for name, x in features.items()}
     return replace(
         dataset,
@@ -57,7 +57,7 @@ def with_features(dataset: Dataset, features: dict[str, np.ndarray]) -> Dataset:
 
 
 def linear_head(dataset: Dataset) -> Classifier:
-    """A linear classifier of features scaled to unit length, with new random weights."""
+    """A linear classifier on features scaled to unit length, with new random weights."""
     return Classifier(UnitLength(), nn.Linear(dataset.input_shape[0], dataset.num_outputs))
 
 
@@ -67,7 +67,7 @@ def whole(network: Classifier) -> Classifier:
 
 
 def encoder_folder(uri: str, seed: int) -> Folder:
-    """The folder of a seed's encoder among those of a sweep."""
+    """The folder of the encoder with this seed, in the folder of the sweep's encoders."""
     return Folder(uri) / f"seed_{seed}"
 
 
@@ -80,11 +80,11 @@ def encoder_file(folder: Folder, name: str) -> str:
     """The name of an encoder's file, with its digest.
 
     Args:
-        folder: The encoder's.
+        folder: Folder of the encoder.
         name: ``encoder.pt`` (a state dict) or ``features_<split>.npy`` (N, D) float32.
 
     Raises:
-        FileNotFoundError: No complete encoder lies there.
+        FileNotFoundError: The folder has no complete encoder.
     """
     index = _read_index(folder)
     if not index:
@@ -93,11 +93,11 @@ def encoder_file(folder: Folder, name: str) -> str:
 
 
 def save_encoder(folder: Folder, encoder: nn.Module, frozen: Dataset) -> None:
-    """Write a trained encoder's weights and the features that it makes of the dataset.
+    """Write the weights of a trained encoder and its features of the dataset.
 
-    Files: those of :func:`encoder_file`, and at the end ``encoder.json`` with the digest of each.
-    Several sweeps may train the same encoder next to each other: the first one that is complete
-    stays. Should two end at the same moment, each index names files that no one overwrites.
+    It writes the files of :func:`encoder_file`, and finally ``encoder.json`` with their digests.
+    Several sweeps may train the same encoder concurrently; the first complete one is kept. If two
+    finish at the same time, each index names files that are never overwritten.
 
     Raises:
         OSError: The folder cannot be written.
@@ -116,7 +116,7 @@ def load_encoder(folder: Folder) -> dict[str, Tensor]:
     """The weights in the folder of a trained encoder, on the CPU.
 
     Raises:
-        FileNotFoundError: No complete encoder lies there.
+        FileNotFoundError: The folder has no complete encoder.
         ValueError: The file is damaged.
     """
     name = encoder_file(folder, "encoder.pt")
@@ -128,12 +128,12 @@ def load_encoder(folder: Folder) -> dict[str, Tensor]:
 
 
 def load_features(folder: Folder) -> dict[str, np.ndarray]:
-    """The features that lie in the folder of a trained encoder, (N, D) float32 for each split.
+    """The features in the folder of a trained encoder, (N, D) float32 for each split.
 
-    Local files are mapped into memory, so that the trials of a node share them.
+    Local files are memory-mapped, so the trials of a node share them.
 
     Raises:
-        FileNotFoundError: No complete encoder lies there.
+        FileNotFoundError: The folder has no complete encoder.
         ValueError: A file is damaged.
     """
     index = _read_index(folder)
@@ -172,7 +172,7 @@ def _files(encoder: nn.Module, frozen: Dataset) -> Any:
 
 
 def _read_index(folder: Folder) -> dict[str, str]:
-    """The digest of each file; empty where there is no encoder, or the index is damaged."""
+    """The digest of each file; empty if there is no encoder or the index is damaged."""
     try:
         index = json.loads(folder.read(_INDEX))
     except (FileNotFoundError, ValueError):
