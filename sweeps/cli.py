@@ -516,7 +516,7 @@ def judge(
     ] = None,
     label: Annotated[str | None, typer.Option(help="Key or column of the labels.")] = None,
     group: Annotated[
-        str | None, typer.Option(help="Key or column of groups; each is judged by itself.")
+        str | None, typer.Option(help="Key or column of groups, which are judged separately.")
     ] = None,
     model: Annotated[
         str | None, typer.Option(help="Key or column that names the model; default model.")

@@ -383,8 +383,8 @@ def _check_onnx_is_there() -> None:
 _PAGE: Final = """\
 # {label} on {dataset}
 
-A classifier that `calsweep` has chosen; its probabilities are calibrated (T = {temperature:.4f}).
-`{program}` has preprocessing, weights and temperature, and needs PyTorch alone:
+A classifier that `calsweep` selected, with calibrated probabilities (T = {temperature:.4f}).
+`{program}` contains preprocessing, weights and temperature, and needs only PyTorch:
 
 ```python
 import torch
@@ -393,7 +393,7 @@ classify = torch.export.load("{program}").module()
 probabilities = classify(samples)  # {dtype}, ({axes}) -> float32, ({outputs})
 ```
 
-For a GPU move the program first; `.to("cuda")` of the module would leave its constants on the CPU:
+For a GPU, move the program first, because `.to("cuda")` leaves the module's constants on the CPU:
 
 ```python
 from torch.export.passes import move_to_device_pass
@@ -401,10 +401,10 @@ from torch.export.passes import move_to_device_pass
 classify = move_to_device_pass(torch.export.load("{program}"), "cuda").module()
 ```
 
-`model.json` has the names of the classes (or labels, each with its own probability), what it was
-trained on and measured by, and from which probability on a class belongs to a prediction set.
-`weights.pt` has the bare weights. With calsweep installed, `calsweep predict FOLDER FILE` reads
-files, where there is one row of probabilities for each sample.
+`model.json` contains the names of the classes (or of several labels, each with its own
+probability), the data, the metrics, and the thresholds of the prediction sets. `weights.pt`
+contains the weights alone. With calsweep installed, `calsweep predict FOLDER FILE` classifies
+files, unless each pixel has a class.
 """
 
 

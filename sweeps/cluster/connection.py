@@ -71,7 +71,7 @@ def _start(reporter: Reporter) -> None:
             if left == 0:
                 raise SweepFailedError(
                     f"Ray did not start on this machine, in {_START_TRIES} tries ({reason}). The "
-                    "sweep is as it was: try again when the machine has less to do, or free some "
+                    "sweep is unchanged: try again when the machine is less busy, or free some "
                     "memory; Ray's own logs are in /tmp/ray/session_latest/logs"
                 ) from None
             reporter.stage(f"Ray did not start ({reason}), trying again")

@@ -49,8 +49,8 @@ def watched(
                 over.wait(seconds)
                 on_sample(machines.sample())
         except Exception as error:  # of psutil, a driver or Ray: the sweep continues without
-            logger.warning("system metrics are measured no more", exc_info=True)
-            reporter.notice(f"system metrics are measured no more: {first_line(error)}")
+            logger.warning("system metrics are no longer measured", exc_info=True)
+            reporter.notice(f"system metrics are no longer measured: {first_line(error)}")
 
     thread = threading.Thread(target=watch, name="machines", daemon=True)
     thread.start()

@@ -180,10 +180,10 @@ def _check_ignore(root: Path, paths: list[Path]) -> set[Path]:
     if not any((folder / ".git").exists() for folder in (root, *root.parents)):
         return set()
     raise UserError(
-        f"{root}: git does not say which files it ignores ({refusal}), so nothing is sent, as "
-        f"there may be secrets among them; make `git -C {root} status` work (where the folder is "
-        f"another user's: `git config --global --add safe.directory {root}`), or submit from a "
-        "folder outside the repository that holds just the modules that the sweep needs"
+        f"{root}: git does not say which files it ignores ({refusal}), so nothing is sent: some "
+        f"may be secret. Make `git -C {root} status` work (if another user owns the folder: "
+        f"`git config --global --add safe.directory {root}`), or submit from a folder outside "
+        "the repository that contains only the modules that the sweep needs"
     )
 
 

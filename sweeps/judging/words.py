@@ -57,8 +57,8 @@ def summary(model: Facts) -> list[str]:
         else "No scaling lowers the NLL: use the predictions as they are."
     )
     lines.append(
-        f"NLL {nll:.4f} = calibration {model['calibration']:.4f} + refinement {refined:.4f} (what "
-        "no scaling can mend)."
+        f"NLL {nll:.4f} = calibration {model['calibration']:.4f} + refinement {refined:.4f} "
+        "(which no scaling can reduce)."
     )
     return lines
 

@@ -51,7 +51,7 @@ _KINDS: Final = {
     "image": _Kind(
         "small_cnn",
         "{name: timm/resnet18, pretrained: true}",
-        ("# evaluation: {ood: [svhn]}              # what finalists are tried on besides",),
+        ("# evaluation: {ood: [svhn]}              # evaluate the finalists on these too",),
     ),
     "pixel": _Kind("small_fcn", "deeplabv3_mobilenet_v3_large"),
     "table": _Kind("table_mlp", "{name: table_mlp, width: 512, depth: 3}"),
@@ -156,30 +156,30 @@ _TEMPLATE: Final = """\
 name: {name}
 dataset:
 {dataset}
-# model: {default}       # the default for such data; `calsweep models` lists others
+# model: {default}       # the default for this kind of data; `calsweep models` lists others
 # model: {model}
 
-losses:                  # the cross-entropy baseline is always there; `calsweep losses` lists all
+losses:                  # the cross-entropy baseline is always added; `calsweep losses` lists all
 {losses}
-  # - {{name: focal_calibration, space: {{gamma: {{low: 1, high: 5}}}}}}    # a range of your own
-  # - my_package.my_losses:MyLoss                                       # a loss of your own
+  # - {{name: focal_calibration, space: {{gamma: {{low: 1, high: 5}}}}}}    # your own range
+  # - my_package.my_losses:MyLoss                                       # your own loss
 
-training:                # the same for all trials; left out, it is as usual for the model
+training:                # the same for all trials; by default the usual recipe of the model
 {training}
 
 search:
   trials: {trials}             # settings to try at most
   sampler: guided        # ends when no better setting is expected; tpe: published settings first
-  objective: val_ece     # what is to be low; `calsweep metrics` lists all, each also with _scaled
-  guard: 0.01            # how much more validation error than the baseline's is allowed
-  # max_hours: 8         # of the whole sweep; also max_epochs and max_gpu_hours
-  # stop_at_noise: true  # once no further trial could be shown to be better
+  objective: val_ece     # the metric to minimise; `calsweep metrics` lists all, each also _scaled
+  guard: 0.01            # how far the validation error may exceed the baseline's
+  # max_hours: 8         # for the whole sweep; also max_epochs and max_gpu_hours
+  # stop_at_noise: true  # end when no further trial could be shown to be better
   seed: 0
 
-# scheduler: {{name: asha}}                # to stop poor trials early
+# scheduler: {{name: asha}}                # stops poor trials early
 selection:
   finalists: 3           # the best settings are trained again
-  seeds: 2               # fresh seeds each, as the best of many is lucky
+  seeds: 2               # fresh seeds of each: the best of many is partly luck
 # scaling: {{gpus_per_worker: 0.5}}        # two trials on each GPU
 {hints}tracking:
   register_model: true   # register the selected classifier in MLflow as champion

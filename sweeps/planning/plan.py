@@ -47,7 +47,9 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
         cut = f"; there are no other settings, so search.trials = {sweep.search.trials} is not met"
     stages = f"{trials}: the baseline, {fixed - 1} published, {trials - fixed} searched{cut}"
     if guided := is_guided(sweep):
-        stages = f"at most {trials}: the baseline, then guided until no other is expected better"
+        stages = (
+            f"at most {trials}: the baseline, then guided until no other is expected to be better"
+        )
     scaling = sweep.scaling
     cpus = scaling.cpus_per_worker * scaling.num_workers
     each = f"{cpus} {'CPU' if cpus == 1 else 'CPUs'}"
@@ -76,7 +78,7 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
         f"{sweep.search.guard:g} above cross-entropy's"
         + "".join(f", {limit}" for limit in rule_of(sweep).constraints),
         **(
-            {"adapts on": f"{share:.0%} of the validation split, which judges nothing"}
+            {"adapts on": f"{share:.0%} of the validation split, not used for evaluation"}
             if (share := sweep.training.adapt_share)
             else {}
         ),
@@ -99,7 +101,7 @@ def _finalists(sweep: SweepFile) -> str:
 def _epoch_facts(sweep: SweepFile) -> dict[str, str]:
     epochs, rungs = sweep.training.epochs, ", ".join(map(str, make_stopper(sweep).rungs))
     if sweep.trainable is None and "epochs" not in sweep.training.model_fields_set:
-        return {"epochs": "as usual for the model and the data, which are not loaded"}
+        return {"epochs": "the default for the model and the data, which are not loaded"}
     return {
         "epochs": f"at most {epochs} a trial"
         + (f"; poor trials stop at {rungs} by {sweep.scheduler.metric}" if rungs else ""),

@@ -71,8 +71,8 @@ def explain_choice(ranking: Ranking, adapt_share: float = 0.0) -> list[str]:
     lines += [*_front(ranking), *_context(chosen, objective)]
     if adapt_share:
         lines.append(
-            f"{adapt_share:.0%} of the validation split is kept for what adapts to it (some "
-            "losses, the temperature); the rest judges."
+            f"{adapt_share:.0%} of the validation split is reserved for adapting (some losses, "
+            "the temperature); the rest is used for evaluation."
         )
     return [
         *lines,
@@ -88,7 +88,7 @@ def _front(ranking: Ranking) -> list[str]:
         return []
     lines = [
         f"Pareto front of {' and '.join(names)}: {counted(len(ranking.front), 'setting')} that "
-        "none beats in all of them."
+        "no other setting beats in every objective."
     ]
     for each in ranking.front:
         given = each.setting.hyperparameters

@@ -69,7 +69,7 @@ def error_against_objective(ranking: Ranking) -> str:
         ring = Mark("var(--ink,#222)", hollow=True, size=8)
         draw(ranking.chosen.trials, ring, "selected: ")
         chart.name(replace(ring, size=6), "selected")
-    chart.name_line(GREY, "best for its error", "3 3")
+    chart.name_line(GREY, "Pareto front", "3 3")
     return chart.svg()
 
 
@@ -240,7 +240,7 @@ def maps(groups: Sequence[Searched], objective: str) -> list[str]:
 def _map(across: Searched, up: Searched, objective: str) -> str:
     name = format_loss(across.loss)
     chart = Chart(
-        f"{objective} over {across.name} and {up.name} of {across.loss}, the better the darker",
+        f"{objective} over {across.name} and {up.name} of {across.loss}; darker is better",
         _hyperparameter_axis(across, f"{name}: {_symbol(across.name)}"),
         _hyperparameter_axis(up, _symbol(up.name)),
         width=300,
@@ -272,7 +272,7 @@ def _across(rows: Mapping[int, Searched], sweeps: Sequence[Beside]) -> str:
     one = next(iter(rows.values()))
     together = replace(one, trials=tuple(t for group in rows.values() for t in group.trials))
     chart = Chart(
-        f"{one.name} of {one.loss} in each sweep, the better the darker, the best with a ring",
+        f"{one.name} of {one.loss} in each sweep; darker is better, the best has a ring",
         _hyperparameter_axis(together, f"{format_loss(one.loss)}: {_symbol(one.name)}"),
         Axis("", 0, len(rows) + 1, silent=True),
         height=80 + 30 * len(rows),

@@ -44,7 +44,7 @@ def headline(
     chosen, baseline = ranking.chosen, ranking.baseline
     if chosen is None:
         return Headline(
-            "There is nothing to recommend yet: no setting ran to its end with few enough errors.",
+            "There is nothing to recommend yet: no finished setting has a low enough error.",
             (),
         )
     facts = [_how_far_off(chosen, baseline), _how_often_wrong(chosen, baseline)]
@@ -73,20 +73,18 @@ def _advice(
         better = (
             "it makes fewer errors than cross-entropy"
             if by_error
-            else "its confidence is more honest than that of cross-entropy with a temperature, "
-            "which is what most people use"
+            else "it is better calibrated than cross-entropy with a temperature"
         )
         return f"Train with {_name(chosen)}: {better}."
     rest = "shown to be better" if found == "not supported" else "better"
     if baseline is None or chosen.loss == baseline.loss:
         return (
-            "Use plain cross-entropy, with or without a temperature: nothing else that was "
-            f"tried is {rest}."
+            f"Use plain cross-entropy, with or without a temperature: no other setting is {rest}."
         )
     temperature = "" if by_error else f" and divide its logits by T = {_temperature(baseline)}"
     return (
-        f"Use plain cross-entropy{temperature}: nothing that was tried is {rest}. Best of the "
-        f"rest: {_name(chosen)}."
+        f"Use plain cross-entropy{temperature}: no other setting is {rest}. The best other "
+        f"setting is {_name(chosen)}."
     )
 
 
@@ -101,23 +99,23 @@ def _how_far_off(chosen: Candidate, baseline: Candidate | None) -> str:
     low, high = chosen.interval(MetricName("ece", "test"))
     ends = "" if math.isnan(low) else f" (95% interval {100 * low:.1f} to {100 * high:.1f})"
     text = (
-        f"When {_name(chosen)} says how sure it is, it is off by {100 * value:.1f} percentage "
-        f"points on average{ends}"
+        f"On the test split the confidence of {_name(chosen)} is off by {100 * value:.1f} "
+        f"percentage points on average{ends}"
     )
     if baseline is not None and baseline != chosen:
         ece = (MetricName("ece", "test", scaled) for scaled in (False, True))
         plain, scaled = (100 * baseline.mean(name) for name in ece)
-        text += f"; cross-entropy by {plain:.1f}, with a temperature by {scaled:.1f}"
-    return text + ", on the test split."
+        text += f"; that of cross-entropy by {plain:.1f}, with a temperature by {scaled:.1f}"
+    return text + "."
 
 
 def _how_often_wrong(chosen: Candidate, baseline: Candidate | None) -> str:
     value = chosen.mean("test_error")
     if math.isnan(value):
         return ""
-    text = f"It is wrong on {_of_100(value)} of 100 such samples"
+    text = f"It misclassifies {_of_100(value)} of 100 test samples"
     if baseline is not None and baseline != chosen:
-        text += f", cross-entropy on {_of_100(baseline.mean('test_error'))}"
+        text += f", cross-entropy {_of_100(baseline.mean('test_error'))}"
     return text + "."
 
 

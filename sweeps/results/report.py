@@ -282,8 +282,8 @@ def _warnings(ranking: Ranking, environment: Mapping[str, Any] | None) -> list[s
     resumed = (environment or {}).get("resumed", ())
     if resumed:
         found.append(
-            "The sweep continued with other versions than it was started with (see the environment "
-            "below): trials may differ for that alone."
+            "The sweep continued with other package versions than it was started with (see the "
+            "environment below), which may change the results of trials."
         )
     return found
 
@@ -292,16 +292,18 @@ def _of_choice(chosen: Candidate, objective: str) -> list[str]:
     found = []
     if not chosen.seeds:
         found.append(
-            "The selected setting was trained with one seed. The best of many is lucky: expect it "
-            "to do worse when trained again."
+            "The selected setting was trained with one seed. The best of many is partly luck: "
+            "expect it to do worse when trained again."
         )
     if any(record.outcome.get("temperature_at_bound") for record in chosen.judged):
-        found.append("Its temperature ran into a bound of the fit: do not rely on it.")
+        found.append(
+            "The temperature of the selected setting is at a limit of its range: do not trust it."
+        )
     perfect = chosen.mean(MetricName.parse(objective).with_statistic("calibrated_high"))
     if chosen.objective <= perfect:
         found.append(
-            f"There are too few validation samples to distinguish its {objective}, "
-            f"{chosen.objective:.4f}, from that of a perfectly calibrated model (up to "
+            f"There are too few validation samples to distinguish the selected setting "
+            f"({objective} {chosen.objective:.4f}) from a perfectly calibrated model (up to "
             f"{perfect:.4f})."
         )
     return found

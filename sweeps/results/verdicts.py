@@ -20,19 +20,23 @@ def basis(comparisons: Sequence[Comparison]) -> list[str]:
     """The basis of the intervals, a sentence each; empty without comparisons."""
     if not comparisons:
         return []
-    lines = ["A difference below 0 favours the setting above it; + T: after temperature scaling."]
+    lines = [
+        "A difference below 0 favours the setting in the heading; + T: after temperature scaling."
+    ]
     if any(each.metric == CALIBRATION_PART for each in comparisons):
         lines.append("NLL calibration is the part of the NLL that a temperature removes.")
     for each in comparisons:
         lines.append(
-            "The networks of the ensemble and its rivals are given: intervals are over samples."
+            "Intervals for the ensemble are over samples alone: its networks are already trained."
             if each.ours == ENSEMBLE
             else f"Intervals are over samples and {counted(each.seeds, 'seed')}."
         )
         several = each.corrected_for is not None and each.corrected_for > 1
         if each.split == "test":
             shared = (
-                f"; corrected for the {each.corrected_for} sweeps judged by it" if several else ""
+                f"; corrected for the {each.corrected_for} sweeps evaluated on it"
+                if several
+                else ""
             )
             lines.append(f"The test split took no part in the selection{shared}.")
         elif each.corrected_for:

@@ -141,7 +141,7 @@ def go_on(name: str, folder: Folder, identity: Identity) -> list[str]:
             data = json.dumps({**environment, "resumed": resumed}, indent=1).encode()
             folder.write(_ENVIRONMENT, data)
     return [
-        f"since sweep {name!r} was started {change}; trials may differ for that alone"
+        f"since sweep {name!r} was started {change}; this may change the results of trials"
         for change in changes
     ]
 

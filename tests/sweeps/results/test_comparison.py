@@ -231,7 +231,7 @@ def test_every_sweep_that_the_test_split_judges_widens_the_interval(tmp_path: Pa
     often, *_ = compare_on_test_split(ranked(records), read, sweeps=20)
     assert often.low < once.low
     assert once.high < often.high
-    assert "corrected for the 20 sweeps judged by it" in " ".join(basis([often]))
+    assert "corrected for the 20 sweeps evaluated on it" in " ".join(basis([often]))
 
 
 def test_on_the_test_split_only_the_finalists_are_corrected_for(tmp_path: Path) -> None:

@@ -87,8 +87,8 @@ def test_of_several_objectives_the_front_is_the_answer() -> None:
         ("cross_entropy", 0.02),
     ]
     assert (
-        "Pareto front of val_ece and val_error: 2 settings that none beats in all of them."
-        in (found["why"])
+        "Pareto front of val_ece and val_error: 2 settings that no other setting beats in every "
+        "objective." in (found["why"])
     )
     assert "On the front: focal γ=3 – val_ece 0.0100, val_error 0.1000." in found["why"]
     assert "front" not in answer(ranked(records), make_sweep())

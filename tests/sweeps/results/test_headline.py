@@ -26,7 +26,7 @@ RECORDS = [
 @pytest.mark.parametrize(
     ("verdict", "advice"),
     [
-        ("supported", "Train with focal (γ=1): its confidence is more honest"),
+        ("supported", "Train with focal (γ=1): it is better calibrated than"),
         ("not supported", "Use plain cross-entropy and divide its logits by T = 1.62"),
         ("worse", "Use plain cross-entropy and divide its logits by T = 1.62"),
     ],
@@ -36,8 +36,8 @@ def test_what_to_do_follows_the_verdict(verdict: Any, advice: str) -> None:
     assert found.advice.startswith(advice)
     off, wrong = found.facts
     assert "off by 2.1 percentage points on average (95% interval 0.0 to 4.0)" in off
-    assert "cross-entropy by 6.1, with a temperature by 3.3" in off
-    assert wrong == "It is wrong on 12.5 of 100 such samples, cross-entropy on 10."
+    assert "that of cross-entropy by 6.1, with a temperature by 3.3" in off
+    assert wrong == "It misclassifies 12.5 of 100 test samples, cross-entropy 10."
 
 
 def test_a_better_ensemble_is_recommended() -> None:
@@ -76,4 +76,4 @@ def test_by_the_error_no_temperature_is_recommended() -> None:
     assert (
         advice("supported") == "Train with focal (γ=1): it makes fewer errors than cross-entropy."
     )
-    assert advice("not supported").startswith("Use plain cross-entropy: nothing that was tried")
+    assert advice("not supported").startswith("Use plain cross-entropy: no other setting is shown")

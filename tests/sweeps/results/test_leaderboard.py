@@ -76,7 +76,7 @@ def test_finalists_are_shown_by_the_mean_over_new_seeds() -> None:
     assert (row["val_ece"], row["test_ece"]) == (pytest.approx(0.03), pytest.approx(0.15))
     assert row["seeds"] == 2
     first, *_, apart, last = explain_choice(ranked(records), adapt_share=0.3)
-    assert apart.startswith("30% of the validation split is kept for what adapts to it")
+    assert apart.startswith("30% of the validation split is reserved for adapting")
     assert "Selected: focal γ=3 – the lowest val_ece, 0.0300 (mean over 2 fresh seeds)" in first
     assert "at most 0.01 above cross-entropy's" in first
     assert "ECE 0.1500 (95% interval 0.0000 to 0.1000), after temperature scaling 0.0500" in last
