@@ -2,17 +2,20 @@
 
 Simulated sweeps: N settings are searched with one seed each on shared samples, the finalists with
 the lowest mean loss and the baseline are trained again with fresh seeds, and the best finalist is
-compared with the baseline by :func:`trainables.metrics.difference`.
+compared with the baseline by :func:`trainables.metrics.mean_difference`: on the validation split,
+which made the selection, and on as many samples of a test split. ``auto`` adds seeds until the
+verdict on the validation split is decided, by the rule of ``selection.seeds: auto``.
 
-    python -m benchmarks.selection [--repetitions 500] [--samples 300 2500 50000] [--split test]
+    python -m benchmarks.selection [--repetitions 500] [--samples 300 2500 50000] [--finalists 3]
 
 The loss of a network on a sample is the sum of what all networks share, of the setting's own
 deviation (heavy-tailed or skewed, between settings independent or correlated), of the network's own
 deviation, of what its seed does to all samples, and of the setting's advantage. A row prints, by
 the number of seeds, in percent how often the interval holds the true difference, how often the
 verdict is "supported", and how often it is though there is no advantage; the true advantage is 0 in
-all, in one or in several of the settings. With ``--split test`` the selection is the same, and the
-verdict is given on as many fresh samples.
+all, in one or in several of the settings. For ``auto`` the mean number of seeds follows. With
+``--per-training`` a row prints, by the number of finalists and of seeds, how many trainings that
+takes, how often the verdicts are "supported", and the mean true advantage of the selected setting.
 """
 
 from __future__ import annotations
@@ -23,23 +26,26 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from trainables.metrics.differences import Difference, difference
+from sweeps.results.comparison import ERROR, LEAST_CHANCE
+from sweeps.sweep_file.sections.search import LOOKS
+from trainables.metrics import Difference, chance_of_support, mean_difference
 
 Array = npt.NDArray[np.float64]
 
 CANDIDATES = 29
-FINALISTS = 3
 SEEDS = (2, 3, 5, 10)
 ADVANTAGE = 0.02  # with 2,500 samples; as large beside the noise with more or fewer
-_SHARED = 20.0  # the loss that all networks share, large enough to keep losses positive
 _MOST = 20.0  # standard deviations
 TRUTHS = ("none", "one", "several")
+SPLITS = ("validation", "test")
+EVENTS = ("covers", "supported", "false")
 
 
 @dataclass(frozen=True)
@@ -78,8 +84,8 @@ NOISES = {
 
 
 def advantages(truth: str, samples: int) -> Array:
-    """How much lower each setting's expected loss is, (CANDIDATES,)."""
-    found = np.zeros(CANDIDATES)
+    """How much lower each setting's expected loss is, the baseline's last, (CANDIDATES + 1,)."""
+    found = np.zeros(CANDIDATES + 1)
     if truth != "none":
         found[0] = ADVANTAGE
     if truth == "several":
@@ -127,61 +133,151 @@ def draw_sweep(generator: np.random.Generator, samples: int, noise: Noise) -> Sw
     return Sweep(settings[0, :-1].mean(axis=1) + network + seed, settings, noise, generator)
 
 
-def probabilities(losses: Array) -> torch.Tensor:
-    """Probabilities (N, 2) of which class 0 has these losses."""
-    right = torch.from_numpy(np.exp(-_SHARED - losses))
-    return torch.stack([right, 1 - right], dim=1)
+@dataclass(frozen=True)
+class Trained:
+    """The finalists of a sweep, trained with fresh seeds.
 
+    Attributes:
+        runs: Losses of the networks of each setting on both splits, (2, N) each, before the
+            advantages are subtracted.
+        gains: The advantage of each setting, (CANDIDATES + 1,).
+        finalists: The settings that were trained again, without the baseline.
+    """
 
-def judge(
-    sweep: Sweep,
-    gains: Array,
-    runs: dict[int, list[Array]],
-    seeds: int,
-    finalists: int,
-    on_test: bool,
-) -> tuple[Difference, float]:
-    """Select among the finalists, and compare with the baseline; also the true difference."""
-    first = np.argsort(sweep.searched - gains)[:finalists]
-    means = {k: np.mean([each[0].mean() for each in runs[k][:seeds]]) - gains[k] for k in first}
-    best = min(means, key=lambda k: means[k])
+    runs: dict[int, list[Array]]
+    gains: Array
+    finalists: list[int]
 
-    def group(setting: int) -> list[torch.Tensor]:
-        gain = 0.0 if setting == CANDIDATES else gains[setting]
-        return [probabilities(each[int(on_test)] - gain) for each in runs[setting][:seeds]]
+    def best(self, seeds: int) -> int:
+        """The finalist with the lowest mean loss on the validation split."""
+        means = {
+            k: np.mean([run[0].mean() for run in self.runs[k][:seeds]]) for k in self.finalists
+        }
+        return min(means, key=lambda k: means[k] - self.gains[k])
 
-    found = difference(
-        "nll",
-        group(best),
-        group(CANDIDATES),
-        torch.zeros(sweep.settings.shape[2], dtype=torch.int64),
-        candidates=CANDIDATES,
-        finalists=finalists,
-        fresh_samples=on_test,
-        others=[group(k) for k in first if k != best],
-    )
-    return found, -gains[best]
+    def compare(
+        self, best: int, seeds: int, split: int, first: int | None = None, share: float = 1.0
+    ) -> Difference:
+        """Compare a finalist with the baseline.
+
+        Args:
+            best: The finalist.
+            seeds: How many seeds it and the baseline have.
+            split: 0 for the validation split, 1 for the test split.
+            first: How many seeds the other finalists have; None for as many.
+            share: Share of the allowed error.
+        """
+        return mean_difference(
+            "nll",
+            self._losses(best, seeds, split),
+            self._losses(CANDIDATES, seeds, split),
+            candidates=CANDIDATES,
+            finalists=len(self.finalists),
+            fresh_samples=split == 1,
+            confidence=1 - ERROR * share,
+            others=[self._losses(k, first or seeds, split) for k in self.finalists if k != best],
+        )
+
+    def _losses(self, setting: int, seeds: int, split: int) -> list[torch.Tensor]:
+        return [
+            torch.from_numpy(run[split] - self.gains[setting]) for run in self.runs[setting][:seeds]
+        ]
+
+    def until_decided(self) -> tuple[int, int, Difference]:
+        """The best finalist, its seeds and the last look, by ``selection.seeds: auto``."""
+        first, last = min(LOOKS), max(LOOKS)
+        best = self.best(first)
+        for seeds, share in LOOKS.items():
+            found = self.compare(best, seeds, 0, first, share)
+            if seeds == last or found.verdict != "not supported" or found.value >= 0:
+                break
+            chance = chance_of_support(
+                found,
+                seeds,
+                last,
+                confidence=1 - ERROR * share,
+                more_confidence=1 - ERROR * LOOKS[last],
+                candidates=CANDIDATES,
+                finalists=len(self.finalists),
+            )
+            if chance < LEAST_CHANCE:
+                break
+        return best, seeds, found
 
 
 def simulate(
-    noise: Noise, samples: int, repetitions: int, finalists: int, on_test: bool
+    noise: Noise, samples: int, repetitions: int, finalists: Sequence[int]
 ) -> Counter[object]:
-    """How often what was seen, by truth, seeds and event."""
+    """How often what was seen, by finalists, truth, seeds, split and event."""
     counts: Counter[object] = Counter()
     for repetition in range(repetitions):
         sweep = draw_sweep(np.random.default_rng(repetition), samples, noise)
-        runs: dict[int, list[Array]] = {CANDIDATES: sweep.runs(CANDIDATES, max(SEEDS))}
+        runs = {CANDIDATES: sweep.runs(CANDIDATES, max(SEEDS))}
         for truth in TRUTHS:
             gains = advantages(truth, samples)
-            for setting in np.argsort(sweep.searched - gains)[:finalists]:
+            order = np.argsort(sweep.searched - gains[:-1]).tolist()
+            for setting in order[: max(finalists)]:
                 if setting not in runs:
                     runs[setting] = sweep.runs(setting, max(SEEDS))
-            for seeds in SEEDS:
-                found, true = judge(sweep, gains, runs, seeds, finalists, on_test)
-                counts[truth, seeds, "covers"] += found.low <= true <= found.high
-                counts[truth, seeds, found.verdict] += 1
-                counts[truth, seeds, "false"] += found.verdict == "supported" and true >= 0
+            for number in finalists:
+                trained = Trained(runs, gains, order[:number])
+                for way in (*SEEDS, "auto"):
+                    count(counts, trained, (number, truth, way))
     return counts
+
+
+def count(counts: Counter[object], trained: Trained, key: tuple[object, ...]) -> None:
+    """Count what a number of seeds (the last part of the key), or ``auto``, finds."""
+    seeds = key[-1]
+    if isinstance(seeds, int):
+        best = trained.best(seeds)
+        found = (trained.compare(best, seeds, split) for split in range(len(SPLITS)))
+        trainings = seeds * (1 + len(trained.finalists))
+    else:
+        best, seeds, look = trained.until_decided()
+        found = iter((look, trained.compare(best, seeds, 1, min(LOOKS))))
+        trainings = min(LOOKS) * (len(trained.finalists) - 1) + 2 * seeds
+    true = -trained.gains[best]
+    counts[*key, "advantage"] -= true
+    counts[*key, "seeds"] += seeds
+    counts[*key, "trainings"] += trainings
+    for split, each in zip(SPLITS, found, strict=True):
+        counts[*key, split, "covers"] += each.low <= true <= each.high
+        counts[*key, split, "supported"] += each.verdict == "supported"
+        counts[*key, split, "false"] += each.verdict == "supported" and true >= 0
+
+
+def print_coverage(counts: Counter[object], repetitions: int, number: int, first: str) -> None:
+    """A row for each truth and split, a column for each number of seeds."""
+    for truth in TRUTHS:
+        for split in SPLITS:
+            cells = []
+            for way in (*SEEDS, "auto"):
+                key = (number, truth, way)
+                shares = (counts[*key, split, event] / repetitions for event in EVENTS)
+                cells.append(" / ".join(f"{100 * share:.1f}" for share in shares))
+            seeds = counts[number, truth, "auto", "seeds"] / repetitions
+            print(f"| {first} | {truth} | {split} | {' | '.join(cells)}, {seeds:.1f} |", flush=True)
+
+
+def print_per_training(
+    counts: Counter[object], repetitions: int, finalists: Sequence[int], first: str
+) -> None:
+    """A row for each truth, number of finalists and of seeds."""
+    for truth in TRUTHS[1:]:
+        for number in finalists:
+            for way in (*SEEDS, "auto"):
+                key = (number, truth, way)
+                trainings, gain = (
+                    counts[*key, what] / repetitions for what in ("trainings", "advantage")
+                )
+                shares = (counts[*key, split, "supported"] / repetitions for split in SPLITS)
+                cells = " | ".join(f"{100 * share:.1f}" for share in shares)
+                print(
+                    f"| {first} | {truth} | {number} | {way} | {trainings:.1f} | {cells} | "
+                    f"{gain:.4f} |",
+                    flush=True,
+                )
 
 
 def main() -> None:
@@ -189,26 +285,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repetitions", type=int, default=500)
     parser.add_argument("--samples", type=int, nargs="+", default=[300, 2500, 50_000])
-    parser.add_argument("--finalists", type=int, default=FINALISTS)
-    parser.add_argument("--split", choices=["validation", "test"], default="validation")
+    parser.add_argument("--finalists", type=int, nargs="+", default=[3])
     parser.add_argument("--noise", nargs="+", choices=list(NOISES), default=list(NOISES))
+    parser.add_argument("--per-training", action="store_true", help="compare numbers of finalists")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    heads = " | ".join(f"{seeds} seeds" for seeds in SEEDS)
-    print(f"| noise | true advantage | n | {heads} |\n{'| --- ' * (3 + len(SEEDS))}|")
+    heads = ["noise", "n", "true advantage"]
+    if arguments.per_training:
+        heads += ["finalists", "seeds", "trainings", *(f"supported, {s}" for s in SPLITS)]
+        heads += ["advantage of the selected"]
+    else:
+        heads += ["split", *(f"{seeds} seeds" for seeds in SEEDS), "auto, mean seeds"]
+    print(f"| {' | '.join(heads)} |\n{'| --- ' * len(heads)}|")
     for name in arguments.noise:
         for samples in arguments.samples:
             repetitions = max(100, min(arguments.repetitions, 5_000_000 // samples))
-            counts = simulate(
-                NOISES[name], samples, repetitions, arguments.finalists, arguments.split == "test"
-            )
-            for truth in TRUTHS:
-                cells = []
-                for seeds in SEEDS:
-                    events = ("covers", "supported", "false")
-                    shares = (counts[truth, seeds, event] / repetitions for event in events)
-                    cells.append(" / ".join(f"{100 * share:.1f}" for share in shares))
-                print(f"| {name} | {truth} | {samples:,} | {' | '.join(cells)} |", flush=True)
+            counts = simulate(NOISES[name], samples, repetitions, arguments.finalists)
+            first = f"{name} | {samples:,}"
+            if arguments.per_training:
+                print_per_training(counts, repetitions, arguments.finalists, first)
+            else:
+                print_coverage(counts, repetitions, arguments.finalists[0], first)
 
 
 if __name__ == "__main__":

@@ -24,12 +24,13 @@ from sweeps.planning.data import load_data
 from sweeps.planning.data_fit import fit_to_data
 from sweeps.planning.quick_checks import check_at_once_if_doubtful
 from sweeps.results.columns import objective_metric
-from sweeps.results.comparison import compare, compare_losses, compare_on_test_split
+from sweeps.results.comparison import compare, compare_losses, compare_on_test_split, look
 from sweeps.results.ensemble import judge_ensemble
 from sweeps.results.explanation import answer, failure_summary
 from sweeps.results.judgement import Judgement
 from sweeps.results.learning import learning_warnings
 from sweeps.results.reference import ReferenceResult, reference_warnings
+from sweeps.search.finalist_plan import Look
 from sweeps.search.noise import calibrated_bound, first_at_noise
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
@@ -51,7 +52,7 @@ from sweeps.store.skipped import skipped_files
 from sweeps.store.stored_sweeps import sweeps_on_test_split
 from sweeps.store.sweep_store import SweepStore, check_storage
 from sweeps.sweep_file.loading import budgets_asked, with_other_budgets
-from sweeps.sweep_file.schema import OWN_DATA, SweepFile
+from sweeps.sweep_file.schema import OWN_DATA, SelectionSection, SweepFile
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.progress import Progress
 from sweeps.tracking.address import check_answers, tracking_uri
@@ -263,6 +264,7 @@ def _carry_out(
             progress.tick,
             Rehearsal(sweep, dataset, progress, connection.all_nodes).take,
         ),
+        take_look=partial(_take_look, sweep, store),
     )
     for record in past.records:
         writer.submit(record)
@@ -411,13 +413,15 @@ def _ending(
 ) -> Ending:
     progress.stage("Comparing the selected setting with cross-entropy")
     ranking = Ranking(queue.records, rule_of(queue.sweep))
-    judgement = _judge(ranking, store, queue.sweep.selection.per_loss)
+    judgement = _judge(ranking, store, queue.sweep.selection)
     worse = reference_warnings(ranking, references)
     judgement = replace(judgement, references=references, warnings=(*judgement.warnings, *worse))
     found = answer(ranking, queue.sweep, judgement)
     if (said := _on_budget(queue)) is not None:
         found["why"].append(said)
         found["on_budget"] = said
+    if (said := _on_further_seeds(queue, ranking)) is not None:
+        found["why"].append(said)
     return Ending(ranking, judgement, found)
 
 
@@ -460,24 +464,53 @@ def _on_noise(queue: TrialQueue) -> str:
     )
 
 
-def _judge(ranking: Ranking, store: SweepStore, in_pairs: bool) -> Judgement:
+def _on_further_seeds(queue: TrialQueue, ranking: Ranking) -> str | None:
+    """Why ``selection.seeds: auto`` ended where it did; None without it or before its end."""
+    selection, chosen = queue.sweep.selection, ranking.chosen
+    if selection.seeds != "auto" or chosen is None or not chosen.seeds or queue.cut_short:
+        return None
+    ended_by = queue.seeds_ended_by
+    reason = {
+        None: "the most there are",
+        "decided": "the verdicts on the validation split are decided",
+        "hopeless": "more were unlikely to give a supported verdict on the validation split",
+    }.get(ended_by, f"search.{ended_by} leaves no room for more")
+    count = f"{counted(chosen.seeds, 'fresh seed')} of at most {selection.most_seeds}"
+    return f"selection.seeds = auto ended after {count}: {reason}."
+
+
+def _take_look(sweep: SweepFile, store: SweepStore, ranking: Ranking) -> Look:
+    """Whether further seeds of the selected setting and the baseline may change a verdict."""
+    earlier = store.patiently(read_earlier_candidates, store.folder)
+    validation = partial(_read_predictions, store, "validation")
+    looks = sweep.selection.looks
+    return look(_as_far_as_readable(compare, ranking, validation, earlier, looks))
+
+
+def _read_predictions(store: SweepStore, split: str, number: int) -> bytes:
+    """The content of a trial's file of predictions.
+
+    Raises:
+        FileNotFoundError: There is none.
+    """
+    folder, name = store.trial_folder(number), f"predictions_{split}.parquet"
+    data = store.patiently(folder.read_if_exists, name)
+    if data is None:
+        raise FileNotFoundError(f"{folder.uri}/{name} is not there")
+    return data
+
+
+def _judge(ranking: Ranking, store: SweepStore, selection: SelectionSection) -> Judgement:
     """Judge the selected setting by the trials' predictions, where these can be read."""
-
-    def read(split: str, number: int) -> bytes:
-        folder, name = store.trial_folder(number), f"predictions_{split}.parquet"
-        data = store.patiently(folder.read_if_exists, name)
-        if data is None:
-            raise FileNotFoundError(f"{folder.uri}/{name} is not there")
-        return data
-
+    read = partial(_read_predictions, store)
     sweeps = store.patiently(sweeps_on_test_split, store)
     earlier = store.patiently(read_earlier_candidates, store.folder)
     validation, test = partial(read, "validation"), partial(read, "test")
-    pairs = _as_far_as_readable(compare_losses, ranking, test, sweeps) if in_pairs else []
+    pairs = _as_far_as_readable(compare_losses, ranking, test, sweeps) if selection.per_loss else []
     return Judgement(
         (
             *_as_far_as_readable(compare_on_test_split, ranking, test, sweeps),
-            *_as_far_as_readable(compare, ranking, validation, earlier),
+            *_as_far_as_readable(compare, ranking, validation, earlier, selection.looks),
         ),
         tuple(_as_far_as_readable(learning_warnings, ranking, validation)),
         len(ranking.candidates) + earlier,

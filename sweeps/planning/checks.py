@@ -179,7 +179,8 @@ def _metric_faults(sweep: SweepFile) -> list[str]:
         if value not in allowed:
             hint = did_you_mean(value, allowed)
             faults.append(f"{key} = {value!r} is not allowed{hint}; allowed: {', '.join(allowed)}")
-    return faults + _wrong_sides(sweep, objectives, of_trials) + _noise_faults(sweep)
+    faults += _wrong_sides(sweep, objectives, of_trials)
+    return faults + _noise_faults(sweep) + _seeds_faults(sweep)
 
 
 def _noise_faults(sweep: SweepFile) -> list[str]:
@@ -192,6 +193,21 @@ def _noise_faults(sweep: SweepFile) -> list[str]:
         f"search.stop_at_noise = true is not allowed with search.objective = "
         f"{sweep.search.objective!r}, whose lowest possible value is unknown; allowed: one "
         f"of {', '.join(allowed)}"
+    ]
+
+
+def _seeds_faults(sweep: SweepFile) -> list[str]:
+    """Seeds are added until a verdict is decided, so there must be one."""
+    from trainables.metrics import COMPARABLE, METRICS
+
+    names = [name for name in COMPARABLE if not METRICS[name].higher_is_better]
+    allowed = _of_validation(names)
+    if sweep.selection.seeds != "auto" or sweep.search.objective in allowed:
+        return []
+    return [
+        "selection.seeds = auto is not allowed with search.objective = "
+        f"{sweep.search.objective!r}, which gets no verdict; allowed: one of "
+        f"{', '.join(allowed)}, or a number of seeds"
     ]
 
 

@@ -68,7 +68,7 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
         **_encoder_facts(sweep),
         "trials": stages,
         "finalists": f"at most {again} more: {_finalists(sweep)} and "
-        f"the baseline, {counted(sweep.selection.new_seeds, 'fresh seed')} each"
+        f"the baseline, {counted(sweep.selection.first_seeds, 'fresh seed')} each{_further(sweep)}"
         if again
         else "none",
         **_epoch_facts(sweep),
@@ -96,6 +96,17 @@ def _finalists(sweep: SweepFile) -> str:
     if sweep.selection.per_loss:
         return f"the best setting of each loss, at most {count},"
     return counted(count, "setting")
+
+
+def _further(sweep: SweepFile) -> str:
+    selection = sweep.selection
+    if selection.most_seeds == selection.first_seeds:
+        return ""
+    *more, last = list(selection.looks)[1:]
+    return (
+        "; then the best of them and the baseline have "
+        f"{', '.join(map(str, more))} or {last} until the verdict is decided"
+    )
 
 
 def _epoch_facts(sweep: SweepFile) -> dict[str, str]:
@@ -126,8 +137,8 @@ def _budget_facts(sweep: SweepFile, trials: int) -> dict[str, str]:
     facts = []
     if search.max_epochs is not None:
         whole = search.max_epochs // sweep.training.epochs
-        seeds = selection.new_seeds
-        finals = [selection.most_trials(n) for n in range(trials + 1)]
+        seeds = selection.first_seeds
+        finals = [selection.first_trials(n) for n in range(trials + 1)]
         searched = max((n for n in range(1, trials + 1) if n + finals[n] <= whole), default=1)
         again = min(finals[searched], seeds * ((whole - searched) // seeds)) if seeds else 0
         more = ", more where poor trials stop" if make_stopper(sweep).rungs else ""

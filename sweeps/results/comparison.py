@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal
 
+from sweeps.search.finalist_plan import Look
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from trainables.contract.metric_names import MetricName
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from trainables.metrics import Difference
 
 SCALED = " + temperature scaling"
 ENSEMBLE = "ensemble"
@@ -22,6 +26,8 @@ Verdict = Literal["supported", "not supported", "worse"]
 Split = Literal["validation", "test"]
 ReadPredictions = Callable[[int], bytes]
 
+NO_LOOKS: Mapping[int, float] = {}
+LEAST_CHANCE = 0.1  # of a supported verdict, below which no further seeds are trained
 ERROR = 0.05  # the probability of an interval that misses, over all sweeps on a test split
 
 
@@ -42,6 +48,10 @@ class Comparison:
         corrected_for: On the validation split, from how many settings ours was selected; on the
             test split, how many sweeps were judged by it. The interval allows for that: all of
             them together miss in at most 5 % of cases.
+        looks: How often this verdict may be looked at, each time with more seeds; the allowed error
+            is shared by all looks.
+        chance: With looks to come, the probability that the verdict would be ``supported`` at the
+            last of them, as predicted from what was observed; else None.
     """
 
     ours: str
@@ -54,6 +64,8 @@ class Comparison:
     seeds: int
     split: Split = "validation"
     corrected_for: int | None = None  # None in results of before that was kept
+    looks: int = 1
+    chance: float | None = None
 
     @property
     def difference(self) -> str:
@@ -62,7 +74,10 @@ class Comparison:
 
 
 def compare(
-    ranking: Ranking, read_predictions: ReadPredictions, earlier_candidates: int = 0
+    ranking: Ranking,
+    read_predictions: ReadPredictions,
+    earlier_candidates: int = 0,
+    looks: Mapping[int, float] = NO_LOOKS,
 ) -> list[Comparison]:
     """Compare the selected setting with cross-entropy on the validation split.
 
@@ -75,6 +90,8 @@ def compare(
             Parquet file.
         earlier_candidates: How many settings earlier sweeps tried on the same data, from which this
             sweep's selection continued.
+        looks: After how many seeds the verdict is looked at, and the share of the allowed error of
+            each look, where seeds are added until it is decided.
 
     Returns:
         One comparison with cross-entropy as it is and one with a temperature, by the metric of the
@@ -93,12 +110,34 @@ def compare(
     candidates = max(1, len(rivals) + earlier_candidates)
     finalists = max(1, sum(c.seeds > 0 for c in rivals))
     fresh = ranking.chosen is not None and ranking.chosen.seeds > 0
-    selection = {"candidates": candidates, "finalists": finalists if fresh else candidates}
+    of_looks = _Looks(looks, ranking)
+    selection = {
+        "confidence": of_looks.confidence,
+        "candidates": candidates,
+        "finalists": finalists if fresh else candidates,
+    }
 
     def scale(logits: Tensor, trial: TrialRecord, runs: _Runs) -> Tensor:
         return cross_fitted(logits, runs.labels, cluster_size=runs.cluster_size)
 
-    return _compared(ranking, _Runs(read_predictions, scale), selection, "validation", candidates)
+    runs = _Runs(read_predictions, scale)
+    return _compared(ranking, runs, selection, "validation", candidates, of_looks)
+
+
+def look(comparisons: Sequence[Comparison]) -> Look:
+    """Whether further seeds may still change a verdict on the validation split.
+
+    Args:
+        comparisons: Of :func:`compare`, with looks to come.
+
+    Returns:
+        ``open`` where one is not supported yet and is likely enough to be with more seeds, else
+        ``decided`` if all are supported or worse, and ``hopeless`` if one is not.
+    """
+    rest = [each for each in comparisons if each.verdict == "not supported"]
+    if any(each.chance is not None and each.chance >= LEAST_CHANCE for each in rest):
+        return "open"
+    return "decided" if comparisons and not rest else "hopeless"
 
 
 def compare_on_test_split(
@@ -178,6 +217,7 @@ def _compared(
     selection: Mapping[str, Any],
     split: Split,
     corrected_for: int,
+    looks: _Looks | None = None,
 ) -> list[Comparison]:
     chosen, baseline = ranking.chosen, ranking.baseline
     if chosen is None or baseline is None:
@@ -196,9 +236,39 @@ def _compared(
                 continue
             ours, theirs = (chosen, scaled), (baseline, with_temperature)
             found.append(
-                runs.compare(metric, ours, theirs, finalists, selection, split, corrected_for)
+                runs.compare(
+                    metric, ours, theirs, finalists, selection, split, corrected_for, looks
+                )
             )
     return found
+
+
+class _Looks:
+    """Which of the looks at a verdict this is."""
+
+    def __init__(self, looks: Mapping[int, float], ranking: Ranking) -> None:
+        judged = (each.seeds for each in (ranking.chosen, ranking.baseline) if each is not None)
+        most = max(judged, default=0)
+        self.count = max(1, len(looks))
+        self.seeds = next((seeds for seeds in looks if seeds >= most), most)
+        self.last = max(looks, default=most)
+        self.confidence = 1 - ERROR * looks.get(self.seeds, 1.0)
+        self.last_confidence = 1 - ERROR * looks.get(self.last, 1.0)
+
+    def chance(self, found: Difference, selection: Mapping[str, Any]) -> float | None:
+        """The probability that a difference will be supported at the last look."""
+        from trainables.metrics import chance_of_support
+
+        if self.seeds == self.last:
+            return None
+        chance = chance_of_support(
+            found,
+            self.seeds,
+            self.last,
+            more_confidence=self.last_confidence,
+            **selection,
+        )
+        return None if math.isnan(chance) else chance
 
 
 class _Runs:
@@ -226,6 +296,7 @@ class _Runs:
         selection: Mapping[str, Any],
         split: Split,
         corrected_for: int,
+        looks: _Looks | None = None,
     ) -> Comparison:
         """Compare two settings, each after its temperature if the second item says so.
 
@@ -237,6 +308,7 @@ class _Runs:
             selection: How ours was selected, arguments of ``trainables.metrics.difference``.
             split: Whose samples the predictions are of.
             corrected_for: As of :class:`Comparison`.
+            looks: Of a verdict that is looked at several times.
         """
         from trainables.metrics import difference, mean_difference
 
@@ -277,6 +349,8 @@ class _Runs:
             min(len(ours[0].judged), len(theirs[0].judged)),
             split,
             corrected_for,
+            1 if looks is None else looks.count,
+            None if looks is None else looks.chance(judged, selection),
         )
 
     def _probs(self, candidate: Candidate, scaled: bool) -> list[Tensor]:

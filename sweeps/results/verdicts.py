@@ -40,9 +40,10 @@ def basis(comparisons: Sequence[Comparison]) -> list[str]:
             )
             lines.append(f"The test split took no part in the selection{shared}.")
         elif each.corrected_for:
+            looks = f" and for {each.looks} looks at the verdict" if each.looks > 1 else ""
             lines.append(
                 "On the validation split intervals are corrected for the selection among "
-                f"{counted(each.corrected_for, 'setting')}."
+                f"{counted(each.corrected_for, 'setting')}{looks}."
             )
     return list(dict.fromkeys(lines))
 

@@ -11,7 +11,7 @@ from trainables.contract.setting import Setting
 
 
 class EncoderPlan:
-    """The encoders of a sweep, one for each of its seeds.
+    """The encoders of a sweep, one for each of its seeds; those of further seeds are added later.
 
     Args:
         sweep: The sweep; without an ``encoder`` section every seed is ready.
@@ -25,12 +25,17 @@ class EncoderPlan:
         own = [record for record in records if record.role == "encoder"]
         self.ready = set(trained if sweep.encoder else sweep.seeds)
         self.failed = {record.seed for record in own if record.state == "failed"} - self.ready
-        begun = {record.seed for record in own if record.state == "running"}
-        known = self.ready | self.failed | begun
-        self.untrained = deque(seed for seed in sweep.seeds if seed not in known)
+        self._begun = {record.seed for record in own if record.state == "running"}
+        self.untrained: deque[int] = deque()
+        self.add(sweep.seeds[: 1 + sweep.selection.first_seeds])
         if sweep.encoder:
             loss = sweep.encoder.loss
             self.setting = Setting(loss.name, dict(loss.hyperparameters))
+
+    def add(self, seeds: Iterable[int]) -> None:
+        """The encoders of these seeds are needed."""
+        known = self.ready | self.failed | self._begun
+        self.untrained.extend(seed for seed in seeds if seed not in known)
 
     def ended(self, record: TrialRecord) -> None:
         """An encoder's trial ended."""

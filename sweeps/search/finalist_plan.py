@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal
 
+from sweeps.search.budget import Budget
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
@@ -17,23 +18,40 @@ if TYPE_CHECKING:
 Final = tuple[Setting, int]
 """A setting and the seed to train it with."""
 
+Look = Literal["open", "decided", "hopeless"]
+"""Whether further seeds may still change a verdict: see ``selection.seeds``."""
+
+TakeLook = Callable[[Ranking], Look]
+
 
 class FinalistPlan:
     """The finalists' trials: the best settings and the baseline, each with every fresh seed.
+
+    With ``selection.seeds: auto`` each has two, and then the best of them and the baseline get
+    further seeds while a look at the verdict says that it is open.
 
     Args:
         sweep: The sweep.
         records: Its trials from an earlier run.
         guide: Of a guided search: says what to expect of each setting.
+        take_look: Looks at the verdict; only used with ``selection.seeds: auto``.
     """
 
     def __init__(
-        self, sweep: SweepFile, records: Sequence[TrialRecord], guide: Guide | None = None
+        self,
+        sweep: SweepFile,
+        records: Sequence[TrialRecord],
+        guide: Guide | None = None,
+        take_look: TakeLook = lambda ranking: "open",
     ) -> None:
         self._guide = guide
         self._sweep = sweep
+        self._take_look = take_look
         self._started = [(r.setting, r.seed) for r in records if r.role == "finalist"]
         self._finals: list[Final] | None = None
+        self._looks = list(sweep.selection.looks)  # numbers of seeds, of which the last are to come
+        self.ended_by: str | None = None
+        """Why there are no further seeds: a :data:`Look`, or the budget that is used up."""
 
     @property
     def started(self) -> int:
@@ -57,8 +75,61 @@ class FinalistPlan:
         again = Ranking(searched, rule_of(self._sweep)).finalists(
             self._affordable(searched), self._sweep.selection.per_loss, expected
         )
-        self._finals = [(c.setting, seed) for seed in self._sweep.seeds[1:] for c in again]
+        seeds = self._seeds(0, self._sweep.selection.first_seeds)
+        self._finals = [(c.setting, seed) for seed in seeds for c in again]
         return True
+
+    def extend(self, records: Sequence[TrialRecord], budget: Budget) -> tuple[int, ...]:
+        """Add further seeds of the best finalist and the baseline, once all trials have ended.
+
+        Args:
+            records: All trials of the sweep.
+            budget: What further trials must fit into.
+
+        Returns:
+            The seeds that were added; none where the verdict is decided or unlikely to be supported
+            with more seeds, or where they do not fit into the budget.
+        """
+        if not self._finals or self.ended_by is not None or len(self._looks) < 2:
+            return ()
+        seeds = self._seeds(*self._looks[:2])
+        pair = self._best_and_baseline(records)
+        trials = [(setting, seed) for seed in seeds for setting in pair]
+        if not pair:
+            self.ended_by = "hopeless"
+        elif not any(seed in seeds for _, seed in self._started):
+            self.ended_by = self._reason_to_end(records, pair[0], budget, len(trials))
+        if self.ended_by is not None:
+            return ()
+        self._finals += trials
+        del self._looks[0]
+        return seeds
+
+    def _reason_to_end(
+        self, records: Sequence[TrialRecord], best: Setting, budget: Budget, trials: int
+    ) -> str | None:
+        ranking = Ranking(records, rule_of(self._sweep))
+        if ranking.chosen is None or ranking.chosen.setting != best:
+            return "hopeless"  # with more seeds the baseline came out better
+        look = self._take_look(ranking)
+        return look if look != "open" else budget.lacking(trials - 1)
+
+    def _best_and_baseline(self, records: Sequence[TrialRecord]) -> tuple[Setting, ...]:
+        """The finalist that is best with its first seeds, and the baseline.
+
+        Nothing where the baseline is the best, or did not finish.
+        """
+        further = self._seeds(self._sweep.selection.first_seeds, self._sweep.selection.most_seeds)
+        first = [r for r in records if r.role != "finalist" or r.seed not in further]
+        ranking = Ranking(first, rule_of(self._sweep))
+        chosen, baseline = ranking.chosen, ranking.baseline
+        if chosen is None or baseline is None or chosen == baseline:
+            return ()
+        return (chosen.setting, baseline.setting) if chosen.seeds and baseline.seeds else ()
+
+    def _seeds(self, first: int, last: int) -> tuple[int, ...]:
+        """The fresh seeds from one number of them to another."""
+        return self._sweep.seeds[1 + first : 1 + last]
 
     def trials(self, failed_seeds: set[int]) -> list[Final] | None:
         """All trials but those whose encoder failed; None while undecided."""
@@ -74,8 +145,8 @@ class FinalistPlan:
     def _affordable(self, searched: Sequence[TrialRecord]) -> int:
         """How many finalists besides the baseline ``search.max_epochs`` allows."""
         selection, most = self._sweep.selection, self._sweep.search.max_epochs
-        if most is None or not selection.seeds:
-            return selection.finalists if selection.seeds else 0
+        if most is None or not selection.first_seeds:
+            return selection.finalists if selection.first_seeds else 0
         left = most - sum(record.epochs for record in searched)
-        settings = left // (selection.seeds * self._sweep.training.epochs)
+        settings = left // (selection.first_seeds * self._sweep.training.epochs)
         return min(selection.finalists, max(0, settings - 1))

@@ -13,7 +13,7 @@ from sweeps.redaction import redact
 from sweeps.search.budget import Budget
 from sweeps.search.encoder_plan import EncoderPlan
 from sweeps.search.entries import Entry
-from sweeps.search.finalist_plan import FinalistPlan
+from sweeps.search.finalist_plan import FinalistPlan, TakeLook
 from sweeps.search.noise import first_at_noise, is_at_noise
 from sweeps.search.pruner import Pruner
 from sweeps.search.record import State, TrialRecord
@@ -68,6 +68,7 @@ class TrialQueue:
         initial: The baseline and the settings to try first, instead of the published ones.
         candidates: What a guided search chooses from, instead of published settings and others
             that are spread over the ranges.
+        take_look: Whether further seeds may still change the verdict: see :class:`FinalistPlan`.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class TrialQueue:
         listeners: tuple[Listener, ...] = (),
         initial: Sequence[Setting] | None = None,
         candidates: Sequence[Setting] | None = None,
+        take_look: TakeLook = lambda ranking: "open",
     ) -> None:
         past = past or Past()
         self.sweep = sweep
@@ -111,7 +113,7 @@ class TrialQueue:
         self._short_of_memory: set[int] = set()  # trials that exceeded their share of a GPU
         # A counter, because counting all records at every step would slow long sweeps down.
         self._searched = sum(record.searched for record in self.records)
-        self._finals = FinalistPlan(sweep, self.records, self._guide)
+        self._finals = FinalistPlan(sweep, self.records, self._guide, take_look)
         self._encoders = EncoderPlan(sweep, self.records, past.trained_encoders)
         for record in self._unfinished:
             record.cut_off(record.history, time.time())
@@ -134,7 +136,10 @@ class TrialQueue:
 
     @property
     def planned(self) -> int:
-        """How many trials there will be in total, as far as is known."""
+        """How many trials there will be in total, as far as is known.
+
+        Further seeds of ``selection.seeds: auto`` are known when it is decided to train them.
+        """
         encoders = len(self.records) - self._searched - self._finals.started
         encoders += len(self._encoders.untrained)
         known = self._finals.trials(self._encoders.failed)
@@ -151,7 +156,7 @@ class TrialQueue:
         known = self._finals.trials(self._encoders.failed)
         if known is not None:
             return len(known)
-        return self.sweep.selection.most_trials(self._most_searched)
+        return self.sweep.selection.first_trials(self._most_searched)
 
     def epochs(self, record: TrialRecord) -> int:
         """How many epochs a trial has if it is not stopped."""
@@ -201,6 +206,11 @@ class TrialQueue:
         if not remaining or remaining[0][1] not in self._encoders.ready:
             return None
         return self._start("finalist", *remaining[0])
+
+    @property
+    def seeds_ended_by(self) -> str | None:
+        """Why ``selection.seeds: auto`` added no further seeds: see :class:`FinalistPlan`."""
+        return self._finals.ended_by
 
     def _suggest(self) -> Setting:
         """The setting of the search's next trial."""
@@ -377,7 +387,7 @@ class TrialQueue:
         """The budget without room for one more trial of the search (the baseline always fits)."""
         if not self._searched:
             return None
-        return self.budget.lacking(self.sweep.selection.most_trials(self._searched + 1))
+        return self.budget.lacking(self.sweep.selection.first_trials(self._searched + 1))
 
     @property
     def _search_is_running(self) -> bool:
@@ -390,7 +400,14 @@ class TrialQueue:
             self.ended_by = "stop_at_noise" if self._is_at_noise else self._lacking
             if self.ended_by is None and self._nothing_to_gain:
                 self.ended_by = "sampler"
-        return self._finals.remaining(self._encoders.failed)
+        remaining = self._finals.remaining(self._encoders.failed)
+        while not (remaining or self._live or self._unfinished):
+            further = self._finals.extend(self.records, self.budget)
+            if not further:
+                break
+            self._encoders.add(further)
+            remaining = self._finals.remaining(self._encoders.failed)
+        return remaining
 
     def _notify(self, record: TrialRecord) -> None:
         for listener in self._listeners:

@@ -218,8 +218,8 @@ class SweepFile(Section):
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seed of the search, and the new ones of the finalists."""
-        return tuple(range(self.search.seed, self.search.seed + self.selection.new_seeds + 1))
+        """The seed of the search, and the fresh ones that finalists may get."""
+        return tuple(range(self.search.seed, self.search.seed + self.selection.most_seeds + 1))
 
     @property
     def model_label(self) -> str:

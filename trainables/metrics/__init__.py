@@ -16,7 +16,13 @@ from trainables.metrics.calibration import (
 )
 from trainables.metrics.debiased import debiased_calibration_error, sweep_calibration_error
 from trainables.metrics.detectable import detectable_difference
-from trainables.metrics.differences import COMPARABLE, Difference, difference, mean_difference
+from trainables.metrics.differences import (
+    COMPARABLE,
+    Difference,
+    chance_of_support,
+    difference,
+    mean_difference,
+)
 from trainables.metrics.evaluation import evaluate
 from trainables.metrics.intervals import interval
 from trainables.metrics.kernel_density import kde_calibration_error
@@ -50,6 +56,7 @@ __all__ = [
     "bootstrap",
     "brier_score",
     "calibrated_reference",
+    "chance_of_support",
     "classwise_calibration_error",
     "debiased_calibration_error",
     "detectable_difference",

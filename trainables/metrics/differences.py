@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, variance
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import stdtr
 from torch import Tensor
 
 from trainables.metrics._inputs import check_count, check_level, check_probs
@@ -20,6 +21,8 @@ from trainables.metrics.table import METRICS
 
 Array = npt.NDArray[np.float64]
 Verdict = Literal["supported", "not supported", "worse"]
+
+_Interval = tuple[float, float, float]  # its ends, and the variance by the samples
 
 _DRAWS = 2000
 _SCALES = 81
@@ -38,6 +41,9 @@ class Difference:
         high: Upper end of that interval.
         verdict: `supported` if ours is better on the whole interval, `worse` if it is worse on the
             whole interval, else `not supported`.
+        sampling: Variance of the value by its samples.
+        seeds: Estimated variance of the value by the training seeds; 0 where it is unknown.
+        freedom: Degrees of freedom of that estimate.
     """
 
     metric: str
@@ -45,6 +51,9 @@ class Difference:
     low: float
     high: float
     verdict: Verdict
+    sampling: float = 0.0
+    seeds: float = 0.0
+    freedom: int = 0
 
 
 def difference(
@@ -136,14 +145,14 @@ def difference(
         raise ValueError(f"{len(labels)} rows are not {decisions * cluster_size} of each sample")
     values = [[_value(name, probs, labels, decisions) for probs in runs] for runs in groups]
     selection = Selection(1 - confidence, candidates, finalists, fresh_samples)
-    low, high = COMPARABLE[name](
-        _Runs(groups, labels, decisions, cluster_size, same_runs),
-        _seed_noise(values, same_runs),
-        selection,
+    seeds = _seed_noise(values, same_runs)
+    low, high, sampling = COMPARABLE[name](
+        _Runs(groups, labels, decisions, cluster_size, same_runs), seeds, selection
     )
     value = fmean(values[0]) - fmean(values[1])
     low, high = min(low, value), max(high, value)
-    return Difference(name, value, low, high, _verdict(name, low, high))
+    found = _verdict(name, low, high)
+    return Difference(name, value, low, high, found, sampling, seeds.difference, seeds.freedom)
 
 
 def mean_difference(
@@ -184,16 +193,55 @@ def mean_difference(
         raise ValueError(f"all runs must have values of the same samples, got shapes {counts}")
     samples = [np.stack(runs).reshape(len(runs), -1, rows_per_sample).mean(2) for runs in groups]
     means = [runs.mean(axis=1).tolist() for runs in samples]
-    low, high = _of_means(
+    seeds = _seed_noise(means, same_runs)
+    low, high, sampling = _of_means(
         samples[0],
         samples[1],
         same_runs,
-        _seed_noise(means, same_runs),
+        seeds,
         Selection(1 - confidence, candidates, finalists or candidates, fresh_samples),
     )
     value = fmean(means[0]) - fmean(means[1])
     verdict: Verdict = "supported" if high < 0 else "worse" if low > 0 else "not supported"
-    return Difference(name, value, low, high, verdict)
+    return Difference(name, value, low, high, verdict, sampling, seeds.difference, seeds.freedom)
+
+
+def chance_of_support(
+    found: Difference,
+    runs: int,
+    more_runs: int,
+    *,
+    confidence: float = 0.95,
+    more_confidence: float = 0.95,
+    candidates: int = 1,
+    finalists: int | None = None,
+) -> float:
+    """The probability that a difference would be supported if both settings had more runs.
+
+    It is predicted from the difference as observed: on the same samples, the value with more runs
+    differs from the present one by seeds alone, and the half-width shrinks with their variance.
+
+    Args:
+        found: Of `difference` or `mean_difference`, by a metric where lower is better.
+        runs: How many runs each setting has.
+        more_runs: How many it would have.
+        confidence: Level of the interval of `found`.
+        more_confidence: Level of the interval with more runs.
+        candidates: As of `difference`.
+        finalists: As of `difference`.
+    """
+    if not math.isfinite(found.high) or found.freedom == 0:
+        return float("nan")
+    seeds = found.seeds * runs / more_runs
+    freedom = found.freedom + 2 * (more_runs - runs)
+    samples = np.array(found.sampling)
+    selection = Selection(1 - confidence, candidates, finalists or candidates)
+    now = half_width(samples, found.seeds, found.freedom, selection)
+    then = half_width(samples, seeds, freedom, replace(selection, error=1 - more_confidence))
+    lacking = float(found.high + then - now)  # what the value must fall by
+    if found.seeds == seeds:
+        return float(lacking < 0)
+    return float(stdtr(found.freedom, -lacking / math.sqrt(found.seeds - seeds)))
 
 
 @dataclass(frozen=True)
@@ -249,16 +297,19 @@ def _pooled_variance(values: Sequence[Sequence[float]]) -> tuple[float, int]:
 
 def _of_means(
     ours: Array, theirs: Array, same_runs: bool, seeds: _SeedNoise, selection: Selection
-) -> tuple[float, float]:
-    """Interval of the mean of paired differences, from values per run and sample, (runs, N)."""
+) -> _Interval:
+    """Interval of the mean of paired differences, and its variance over samples.
+
+    From values per run and sample, (runs, N).
+    """
     paired = ours.mean(axis=0) - theirs.mean(axis=0)
     if len(paired) < 2:
-        return -math.inf, math.inf
+        return -math.inf, math.inf, 0.0
     noise = _network_noise([ours - theirs] if same_runs else [ours, theirs])
     spread = float(paired.var(ddof=1))
     sampling = max(spread - noise, _LEAST_SAMPLING * spread) / len(paired)
     half = float(half_width(np.array(sampling), seeds.difference, seeds.freedom, selection))
-    return float(paired.mean() - half), float(paired.mean() + half)
+    return float(paired.mean() - half), float(paired.mean() + half), sampling
 
 
 def _network_noise(settings: Sequence[Array]) -> float:
@@ -279,8 +330,11 @@ def _network_noise(settings: Sequence[Array]) -> float:
 
 def _of_binned_errors(
     binning: Binning, runs: _Runs, seeds: _SeedNoise, selection: Selection
-) -> tuple[float, float]:
-    """Interval of the difference of binned calibration errors, by test inversion."""
+) -> _Interval:
+    """Interval of the difference of binned calibration errors, by test inversion.
+
+    Also the variance of the difference over samples, for gaps of the observed size.
+    """
     ours, theirs = runs.groups[:2]
     gaps, lines, noise = _gaps_and_noise(
         [*ours, *theirs], runs.labels, runs.decisions, runs.cluster_size, binning
@@ -302,9 +356,11 @@ def _of_binned_errors(
     kept &= (np.abs(a_shown - a_mean) <= a_half)[:, None]
     kept &= (np.abs(b_shown - b_mean) <= b_half)[None, :]
     expected = a_expected[:, None] - b_expected[None, :]
+    as_shown = np.abs(a_shown - a_mean).argmin(), np.abs(b_shown - b_mean).argmin()
+    variance_shown = float(sampling[as_shown])
     if not kept.any():  # a handful of samples: the noise is far from normal
-        return -math.inf, math.inf
-    return float(expected[kept].min()), float(expected[kept].max())
+        return -math.inf, math.inf, variance_shown
+    return float(expected[kept].min()), float(expected[kept].max()), variance_shown
 
 
 def _draws(line: Array, shown: float, noise: Array, num_runs: int) -> tuple[Array, Array]:
@@ -398,13 +454,13 @@ def _right(probs: Tensor, labels: Tensor) -> Tensor:
     return (probs.argmax(dim=1) == labels).double()
 
 
-_Method = Callable[[_Runs, _SeedNoise, Selection], tuple[float, float]]
+_Method = Callable[[_Runs, _SeedNoise, Selection], _Interval]
 
 
 def _means(per_sample: Callable[[Tensor, Tensor], Tensor]) -> _Method:
     """The method for a metric that is the mean of a loss per sample."""
 
-    def ends(runs: _Runs, seeds: _SeedNoise, selection: Selection) -> tuple[float, float]:
+    def ends(runs: _Runs, seeds: _SeedNoise, selection: Selection) -> _Interval:
         def losses(group: Sequence[Tensor]) -> Array:
             """Loss of each run for each sample, (runs, N)."""
             rows = [per_sample(probs, runs.labels).double().cpu().numpy() for probs in group]

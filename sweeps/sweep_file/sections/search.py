@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, Strict, model_validator
 
@@ -157,6 +158,11 @@ class SchedulerSection(Section):
     reduction_factor: Annotated[int, Field(ge=2, le=1_000)] = 3
 
 
+LOOKS: Final[Mapping[int, float]] = {2: 0.1, 3: 0.2, 5: 0.3, 8: 0.4}
+"""Of ``seeds: auto``: after how many fresh seeds the verdict is looked at, and the share of the
+allowed error that each look may spend."""
+
+
 class SelectedFromSection(Section):
     """Where a setting that is trained again comes from; verdicts are corrected for it.
 
@@ -175,22 +181,53 @@ class SelectionSection(Section):
 
     Attributes:
         finalists: Number of settings, without the baseline.
-        seeds: Number of fresh seeds of each.
+        seeds: Number of fresh seeds of each. With ``auto`` each has two, and then the best one and
+            the baseline get further seeds, up to eight, until the verdict on the validation split
+            is decided, is unlikely to be supported with more seeds, or a budget is used up.
         per_loss: Whether the finalists are the best setting of each loss. The result then compares
             these losses in pairs on the test split.
         selected_from: In a file that ``calsweep best`` wrote: what the setting was selected from.
     """
 
     finalists: Again = 3
-    seeds: Again = 2
+    seeds: Again | Literal["auto"] = 2
     per_loss: bool = False
     selected_from: SelectedFromSection | None = None
 
+    @model_validator(mode="after")
+    def _auto_has_one_best(self) -> SelectionSection:
+        if self.seeds == "auto" and self.per_loss:
+            raise ValueError(
+                "seeds = auto is not allowed with per_loss = true, as it adds seeds to the best "
+                "finalist only; allowed: a number"
+            )
+        return self
+
     @property
-    def new_seeds(self) -> int:
+    def looks(self) -> Mapping[int, float]:
+        """Numbers of fresh seeds after which the verdict is looked at, with shares of the error."""
+        if not self.finalists or not self.seeds:
+            return {}
+        return LOOKS if self.seeds == "auto" else {self.seeds: 1.0}
+
+    @property
+    def first_seeds(self) -> int:
         """Number of fresh seeds of each finalist; 0 without finalists."""
-        return self.seeds if self.finalists else 0
+        return min(self.looks, default=0)
+
+    @property
+    def most_seeds(self) -> int:
+        """Number of fresh seeds that the best finalist and the baseline may get."""
+        return max(self.looks, default=0)
+
+    def first_trials(self, searched: int) -> int:
+        """Upper bound of the trials of finalists and baseline, given the number of settings.
+
+        Those of further seeds are not among them.
+        """
+        return self.first_seeds * min(self.finalists + 1, searched)
 
     def most_trials(self, searched: int) -> int:
-        """Upper bound of the trials of finalists and baseline, given the number of settings."""
-        return self.new_seeds * min(self.finalists + 1, searched)
+        """The same with those of further seeds."""
+        further = self.most_seeds - self.first_seeds
+        return self.first_trials(searched) + further * min(2, searched)

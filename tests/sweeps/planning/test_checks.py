@@ -29,6 +29,11 @@ def losses(*sections: Any) -> dict[str, Any]:
         ({"search": {"objective": "test_ece"}}, r"search.objective = 'test_ece' is not allowed"),
         ({"search": {"objective": "val_accuracy"}}, r"'val_accuracy' is not allowed"),
         (
+            {"selection": {"seeds": "auto"}, "search": {"objective": "val_smooth_ece"}},
+            r"seeds = auto is not allowed with search.objective = 'val_smooth_ece', which gets no "
+            r"verdict; allowed: one of val_ece, .*val_error_scaled, or a number of seeds",
+        ),
+        (
             {"search": {"stop_at_noise": True, "objective": "val_nll"}},
             r"stop_at_noise = true is not allowed with search.objective = 'val_nll', .*val_ece",
         ),

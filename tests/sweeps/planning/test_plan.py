@@ -53,6 +53,16 @@ from tests.builders import make_sweep, shown
             },
         ),
         (
+            {"search": {"max_epochs": 180}, "selection": {"seeds": "auto"}},
+            {
+                "finalists": "at most 20 more: 3 settings and the baseline, 2 fresh seeds each; "
+                "then the best of them and the baseline have 3, 5 or 8 until the verdict is "
+                "decided",
+                "budget": "180 epochs: 12 of 50 trials to their end and 8 of finalists, more where "
+                "poor trials stop",
+            },
+        ),
+        (
             {"search": {"max_epochs": 20}, "scheduler": {"name": "none"}},
             {"budget": "20 epochs: 1 of 50 trials to their end and 0 of finalists"},
         ),

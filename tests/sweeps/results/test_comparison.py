@@ -1,6 +1,7 @@
 """The selected setting compared with cross-entropy, without and with a temperature."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from sweeps.results.comparison import (
     compare,
     compare_losses,
     compare_on_test_split,
+    look,
     verdict,
 )
 from sweeps.results.verdicts import basis, conclusion
@@ -87,6 +89,31 @@ def test_the_calibration_part_decides_where_ece_cannot(tmp_path: Path, objective
     assert verdicts.pop(("nll_calibration", "cross_entropy")) == "supported"
     assert set(verdicts.values()) == ({"not supported"} if objective == "val_ece" else set())
     assert "NLL calibration is the part of the NLL that a temperature removes." in basis(found)
+
+
+def test_looks_share_the_allowed_error(tmp_path: Path) -> None:
+    """With two of at most eight seeds the interval is wider, and says whether more may help."""
+    records, factors = sweep_of(1.0, 2.0)
+    read = written(tmp_path, factors)
+    once = compare(ranked(records), read)
+    found = compare(ranked(records), read, looks={2: 0.1, 8: 0.9})
+    assert [each.looks for each in found] == [2, 2]
+    assert all(each.chance is None for each in once)
+    for wide, narrow in zip(found, once, strict=True):
+        assert wide.value == narrow.value
+        assert wide.high > narrow.high
+    plain, scaled = found
+    assert plain.verdict == "supported"
+    assert scaled.chance is not None
+    assert scaled.chance < 0.1
+    assert look(found) == "hopeless"
+    assert look(found[:1]) == "decided"
+    assert look([replace(scaled, chance=0.5), plain]) == "open"
+    assert look([]) == "hopeless"
+    assert basis(found)[-1].endswith("among 1 setting and for 2 looks at the verdict.")
+    last = compare(ranked(records), read, looks={1: 0.5, 2: 0.5})
+    assert last[1].chance is None
+    assert look(last) == "hopeless"
 
 
 def test_a_worse_choice_is_reported(tmp_path: Path) -> None:

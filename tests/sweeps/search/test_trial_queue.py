@@ -2,7 +2,7 @@
 
 import math
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,8 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.errors import UserError
+from sweeps.search.finalist_plan import Look
+from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.remaining import epochs_left
+from sweeps.search.rules import rule_of
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.store.sweep_store import SweepStore, check_storage
 from sweeps.sweep_file.schema import SweepFile
@@ -25,8 +28,7 @@ def simulated(sections: dict[str, object] | None = None, **search: object) -> Sw
         "simulated",
         training={"epochs": EPOCHS},
         search={"trials": 14, **search},
-        selection={"finalists": 2, "seeds": 2},
-        **(sections or {}),
+        **{"selection": {"finalists": 2, "seeds": 2}, **(sections or {})},
     )
 
 
@@ -122,6 +124,61 @@ def trained(store: SweepStore) -> set[int]:
     return {r.seed for r in records if r.role == "encoder" and r.state == "finished"}
 
 
+AUTO: dict[str, object] = {"selection": {"finalists": 2, "seeds": "auto"}}
+
+
+def decided_at_five(ranking: Ranking) -> Look:
+    assert ranking.chosen is not None
+    return "open" if ranking.chosen.seeds < 5 else "decided"
+
+
+def seeds_of_finalists(queue: TrialQueue) -> list[int]:
+    """How many fresh seeds each finalist and the baseline has, the most first."""
+    finals = [record.setting for record in queue.records if record.role == "finalist"]
+    return sorted((finals.count(setting) for setting in set(finals)), reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("look", "search", "seeds", "ended_by"),
+    [
+        (lambda ranking: "hopeless", {}, [2, 2, 2], "hopeless"),
+        (decided_at_five, {}, [5, 5, 2], "decided"),
+        (lambda ranking: "open", {}, [8, 8, 2], None),
+        (lambda ranking: "open", {"max_epochs": 34}, [5, 5, 2], "max_epochs"),
+        (lambda ranking: "open", {"objective": "val_nll"}, [2, 2], "hopeless"),
+    ],
+    ids=["hopeless", "decided", "most", "budget", "baseline is best"],
+)
+def test_the_best_finalist_and_the_baseline_get_seeds_until_the_verdict_is_decided(
+    tmp_path: Path,
+    look: Callable[[Ranking], Look],
+    search: dict[str, object],
+    seeds: list[int],
+    ended_by: str | None,
+) -> None:
+    sweep = simulated(AUTO, trials=6, **search)
+    queue = queue_of(sweep, new_store(tmp_path, sweep), take_look=look)
+    for _ in steps(queue):
+        pass
+    assert seeds_of_finalists(queue) == seeds
+    assert queue.seeds_ended_by == ended_by
+    assert queue.planned == len(queue.records)
+    (most, *_) = sorted(Ranking(queue.records, rule_of(sweep)).candidates, key=lambda c: -c.seeds)
+    assert len({record.seed for record in most.judged}) == seeds[0]
+
+
+def test_a_larger_budget_continues_with_further_seeds(tmp_path: Path) -> None:
+    sweep = simulated(AUTO, trials=6, max_epochs=34)
+    store = new_store(tmp_path, sweep)
+    for _ in steps(queue_of(sweep, store)):
+        pass
+    longer = simulated(AUTO, trials=6, max_epochs=100)
+    resumed = queue_of(longer, store)
+    for _ in steps(resumed):
+        pass
+    assert seeds_of_finalists(resumed) == [8, 8, 2]
+
+
 DISCRETE = {"losses": [{"name": "focal", "space": {"gamma": {"choices": [1, 2, 4, 8, 16]}}}]}
 
 
@@ -151,24 +208,31 @@ def test_a_finite_space_is_searched_once_and_then_the_search_ends(tmp_path: Path
             marks=pytest.mark.slow,
         ),
         pytest.param({}, {"stop_at_noise": True}, id="until it is at noise"),
+        pytest.param(AUTO, {"trials": 5}, id="seeds until decided"),
+        pytest.param(
+            {**AUTO, **TWO_STAGES},
+            {"trials": 5},
+            id="seeds until decided, two stages",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_crash_at_any_step_changes_nothing(
     tmp_path: Path, sections: dict[str, object], search: dict[str, object]
 ) -> None:
     sweep = simulated(sections, **search)
-    whole = queue_of(sweep, new_store(tmp_path / "whole", sweep))
+    whole = queue_of(sweep, new_store(tmp_path / "whole", sweep), take_look=decided_at_five)
     count = sum(1 for _ in steps(whole))
     assert count == 2 * len(whole.records)
     crashing = new_store(tmp_path / "crashing", sweep)
-    queue = queue_of(sweep, crashing)
+    queue = queue_of(sweep, crashing, take_look=decided_at_five)
     for step, _ in enumerate(steps(queue)):
         copy = tmp_path / f"copy{step}"
         shutil.copytree(tmp_path / "crashing", copy)
         store = SweepStore(str(copy), sweep.name)
         finished = {r.number: r.ended for r in store.load_records() if r.state != "running"}
         encoders = trained(store)
-        resumed = queue_of(sweep, store, trained_encoders=encoders)
+        resumed = queue_of(sweep, store, trained_encoders=encoders, take_look=decided_at_five)
         for _ in steps(resumed):
             pass
         assert settings(resumed.records) == settings(whole.records), f"crash after step {step}"

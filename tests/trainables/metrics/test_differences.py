@@ -155,6 +155,43 @@ def test_a_difference_of_means_needs_the_same_samples() -> None:
         M.mean_difference("nll", [torch.zeros(4)], [torch.zeros(5)])
 
 
+def test_the_chance_of_support_is_how_often_it_comes_true() -> None:
+    """For settings whose true differences vary a lot, with two runs each that become six."""
+    generator, repetitions = np.random.default_rng(0), 600
+    chances, supported = [], []
+    for _ in range(repetitions):
+        samples = 0.5 * generator.standard_normal(60)
+        true = 3 * generator.standard_normal()
+        runs = [samples + generator.standard_normal() for _ in range(6)]
+        theirs = [samples + true + generator.standard_normal() for _ in range(6)]
+        ours, baseline = [torch.from_numpy(r) for r in runs], [torch.from_numpy(r) for r in theirs]
+        found = M.mean_difference("nll", ours[:2], baseline[:2], confidence=0.99, candidates=5)
+        chances.append(M.chance_of_support(found, 2, 6, confidence=0.99, candidates=5))
+        supported.append(
+            M.mean_difference("nll", ours, baseline, candidates=5).verdict == "supported"
+        )
+    order = np.argsort(chances)
+    for part in np.array_split(order, 3):
+        expected = float(np.mean(np.array(chances)[part]))
+        assert np.mean(np.array(supported)[part]) == pytest.approx(expected, abs=0.1)
+    assert np.min(chances) < 0.1
+    assert np.max(chances) > 0.9
+
+
+def test_the_chance_of_support_of_a_calibration_error() -> None:
+    """Seeds that differ may come out otherwise; seeds that agree leave the samples' noise alone."""
+    unlike, labels = drawn(1, 4000, 1.0, 1.1, 1.4, 1.6)
+    alike, _ = drawn(1, 4000, 1.0, 1.001, 1.03, 1.031)
+
+    def chance(runs: list[Tensor]) -> float:
+        found = M.difference("ece", runs[:2], runs[2:], labels)
+        assert found.verdict == "not supported"
+        return M.chance_of_support(found, 2, 8)
+
+    assert chance(unlike) > 0.5
+    assert chance(alike) < 0.1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("samples", [300, 3000])
 @pytest.mark.parametrize("noise", [0.0, 0.05])
