@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Sequence
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,12 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from sweeps.formatting import format_loss
 from sweeps.results.figures import pareto_front
-from sweeps.results.predictions import (
-    Bin,
-    expected_calibration_error,
-    probabilities,
-    reliability_bins,
-)
+from sweeps.results.predictions import Bin, reliability_panels
 from sweeps.results.svg import COLOURS, GREY
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
@@ -73,14 +67,10 @@ def draw_reliability(
             assume independent rows, so they are drawn only if this is 1.
     """
     axes = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=(4, 1))
-    for column, (scale, heading) in enumerate(
-        [(1.0, "as trained"), (temperature, f"temperature {temperature:.2f}")]
-    ):
-        probs, classes = probabilities(logits, scale), np.asarray(labels)
-        _panel(axes[0, column], axes[1, column], reliability_bins(probs, classes), cluster_size)
-        parts = [(probs[k::decisions], classes[k::decisions]) for k in range(decisions)]
-        ece = fmean(expected_calibration_error(reliability_bins(*part)) for part in parts)
-        axes[0, column].set_title(f"{heading}, ECE {ece:.4f}", fontsize=10)
+    panels = reliability_panels(logits, labels, temperature, decisions)
+    for column, panel in enumerate(panels):
+        _panel(axes[0, column], axes[1, column], panel.bins, cluster_size)
+        axes[0, column].set_title(panel.heading, fontsize=10)
         axes[1, column].set_xlabel("confidence")
     axes[0, 0].set_ylabel("accuracy")
     axes[1, 0].set_ylabel("share")

@@ -643,11 +643,7 @@ def sync(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
     from sweeps.upkeep import sync_sweep
 
     with Progress(plain_console()) as progress:
-        done = sync_sweep(
-            name,
-            storage,
-            lambda left: progress.left(f"Writing to MLflow, {counted(left, 'trial')} left"),
-        )
+        done = sync_sweep(name, storage, progress)
     print(f"MLflow is up to date: {counted(done.trials, 'trial')} of {name}")
     if done.deleted:
         print(

@@ -20,6 +20,9 @@ class Reporter(Protocol):
     def fault(self, message: str) -> None:
         """Show what the sweep is waiting for."""
 
+    def left(self, what: str) -> None:
+        """Show what is left to do, each time it gets less."""
+
 
 class LogReporter:
     """Writes every message to the log."""
@@ -35,6 +38,10 @@ class LogReporter:
     def fault(self, message: str) -> None:
         """See :class:`Reporter`."""
         logger.error("%s", message)
+
+    def left(self, what: str) -> None:
+        """See :class:`Reporter`."""
+        logger.debug("%s", what)
 
 
 LOG: Final[Reporter] = LogReporter()

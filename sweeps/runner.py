@@ -293,7 +293,7 @@ def _carry_out(
     if not failed:
         progress.end()
         on_answer(ending.answer)
-    unsynced = _write_the_rest(writer, None if queue.cut_short else ending, store, progress)
+    unsynced = _write_the_rest(writer, None if queue.cut_short else ending, store)
     if failed:
         raise SweepFailedError(
             f"every trial of {sweep.name!r} failed:\n{failure_summary(queue.records)}\n"
@@ -324,22 +324,16 @@ def _read_store(
     return found
 
 
-def _write_the_rest(
-    writer: MlflowWriter, ending: Ending | None, store: SweepStore, progress: Progress
-) -> int:
-    """Bring MLflow up to date and show progress; returns the number of trials that failed.
+def _write_the_rest(writer: MlflowWriter, ending: Ending | None, store: SweepStore) -> int:
+    """Bring MLflow up to date; returns the number of trials that failed.
 
     Without an ending (the sweep can continue) the sweep's own run in MLflow stays open.
 
     Raises:
         SweepInterruptedError: By Ctrl-C or SIGTERM; the answer stands.
     """
-
-    def tell(behind: int) -> None:
-        progress.left(f"Writing to MLflow, {counted(behind, 'trial')} left")
-
     try:
-        return writer.close(_PATIENCE_SECONDS, ending, tell)
+        return writer.close(_PATIENCE_SECONDS, ending)
     except KeyboardInterrupt:
         raise SweepInterruptedError(
             "interrupted; the sweep store has all of it, and "

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sweeps.errors import SweepFailedError, first_line
 from sweeps.formatting import calsweep_command
+from sweeps.reporter import LOG, Reporter
 from sweeps.results.explanation import answer
 from sweeps.search.ranking import Ranking
-from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
 from sweeps.store.stored_sweeps import load_judgement
 from sweeps.store.sweep_store import SweepStore, tells_storage_faults
@@ -18,6 +17,7 @@ from sweeps.tracking.artifacts import ArtifactError, FilesAwayError
 from sweeps.tracking.mirror import Mirror
 from sweeps.tracking.refusals import RunDeletedError, RunRefusedError
 from sweeps.tracking.run_content import Ending
+from sweeps.tracking.writer import mlflow_lacks
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,13 @@ class SyncResult:
 
 
 @tells_storage_faults
-def sync_sweep(
-    name: str, storage: str, on_left: Callable[[int], object] = lambda _: None
-) -> SyncResult:
+def sync_sweep(name: str, storage: str, reporter: Reporter = LOG) -> SyncResult:
     """Bring MLflow up to date with the sweep store.
 
     Args:
         name: Name of the sweep.
         storage: Where it is.
-        on_left: Called before each trial with how many are left.
+        reporter: Shows how many trials are left.
 
     Raises:
         UserError: There is no such sweep, it is being run, or MLflow does not answer.
@@ -58,7 +56,15 @@ def sync_sweep(
         mirror = Mirror(sweep, store)
         try:
             mirror.connect()
-            deleted = _sync_trials(mirror, records, on_left, left.append)
+            deleted = 0
+            for done, record in enumerate(records):
+                reporter.left(mlflow_lacks(len(records) - done))
+                try:
+                    mirror.sync(record)
+                except RunDeletedError:
+                    deleted += 1
+                except (ArtifactError, FilesAwayError, RunRefusedError) as error:
+                    left.append(str(error))
             stored = store.load_answer()
             if stored is None:
                 mirror.tell_progress()
@@ -79,25 +85,6 @@ def sync_sweep(
     if left:
         raise SweepFailedError("not in MLflow in full:\n" + "\n".join(left))
     return SyncResult(len(records), deleted)
-
-
-def _sync_trials(
-    mirror: Mirror,
-    records: Sequence[TrialRecord],
-    on_left: Callable[[int], object],
-    on_fault: Callable[[str], object],
-) -> int:
-    """Bring the runs of trials up to date; how many of them were deleted in MLflow."""
-    deleted = 0
-    for done, record in enumerate(records):
-        on_left(len(records) - done)
-        try:
-            mirror.sync(record)
-        except RunDeletedError:
-            deleted += 1
-        except (ArtifactError, FilesAwayError, RunRefusedError) as error:
-            on_fault(str(error))
-    return deleted
 
 
 @tells_storage_faults

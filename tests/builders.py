@@ -140,4 +140,4 @@ class Noted(LogReporter):
     """Keeps what is shown."""
 
     def __init__(self, said: list[str]) -> None:
-        self.stage = self.notice = self.fault = said.append
+        self.stage = self.notice = self.fault = self.left = said.append

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Final
 
 import numpy as np
@@ -84,6 +85,39 @@ def expected_calibration_error(bins: Sequence[Bin]) -> float:
     """The expected calibration error over these bins."""
     gaps = sum(each.count * abs(each.confidence - each.accuracy) for each in bins)
     return gaps / sum(each.count for each in bins)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One of the two reliability diagrams of a classifier.
+
+    Attributes:
+        heading: The temperature, and the ECE (of several labels its mean).
+        bins: Of all decisions together.
+    """
+
+    heading: str
+    bins: list[Bin]
+
+
+def reliability_panels(
+    logits: npt.ArrayLike, labels: npt.ArrayLike, temperature: float, decisions: int = 1
+) -> list[Panel]:
+    """The reliability diagrams before and after temperature scaling.
+
+    Args:
+        logits: (N, K) float.
+        labels: (N,) integers.
+        temperature: The fitted temperature.
+        decisions: Rows per sample, one for each label.
+    """
+    classes, found = np.asarray(labels), []
+    for scale, name in ((1.0, "as trained"), (temperature, f"temperature {temperature:.2f}")):
+        probs = probabilities(logits, scale)
+        parts = [(probs[k::decisions], classes[k::decisions]) for k in range(decisions)]
+        error = fmean(expected_calibration_error(reliability_bins(*part)) for part in parts)
+        found.append(Panel(f"{name}, ECE {error:.4f}", reliability_bins(probs, classes)))
+    return found
 
 
 def risk_coverage(probs: npt.ArrayLike, labels: npt.ArrayLike) -> Array:

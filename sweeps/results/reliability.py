@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 from html import escape
-from statistics import fmean
 
-import numpy as np
 import numpy.typing as npt
 
-from sweeps.results.predictions import (
-    Bin,
-    expected_calibration_error,
-    probabilities,
-    reliability_bins,
-)
+from sweeps.results.predictions import Bin, Panel, reliability_panels
 from sweeps.results.svg import COLOURS
 
 _SIZE = 240  # pixels, side of a panel
@@ -53,12 +46,8 @@ def reliability_svg(
         cluster_size: Rows per sample that depend on each other, as the pixels of an image do. The
             error bars assume independent rows, so they are left out unless this is 1.
     """
-    panels = [
-        _panel(probabilities(logits, scale), labels, heading, index, decisions, cluster_size)
-        for index, (scale, heading) in enumerate(
-            [(1.0, "as trained"), (temperature, f"temperature {temperature:.2f}")]
-        )
-    ]
+    found = reliability_panels(logits, labels, temperature, decisions)
+    panels = [_panel(panel, index, cluster_size) for index, panel in enumerate(found)]
     width, height = _LEFT + 2 * _SIZE + _GAP + 12, _TOP + _SIZE + _COUNTS
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
@@ -71,17 +60,8 @@ def reliability_svg(
     )
 
 
-def _panel(
-    probs: npt.NDArray[np.float64],
-    labels: npt.ArrayLike,
-    heading: str,
-    index: int,
-    decisions: int,
-    cluster_size: int,
-) -> str:
-    bins = reliability_bins(probs, labels)
-    parts = [(probs[k::decisions], np.asarray(labels)[k::decisions]) for k in range(decisions)]
-    error = fmean(expected_calibration_error(reliability_bins(*part)) for part in parts)
+def _panel(panel: Panel, index: int, cluster_size: int) -> str:
+    bins = panel.bins
     ticks = "".join(
         f'<text x="{_x(t)}" y="{_SIZE + 16}" text-anchor="middle">{t:g}</text>'
         + (f'<text x="-6" y="{_y(t) + 4}" text-anchor="end">{t:g}</text>' if index == 0 else "")
@@ -89,7 +69,7 @@ def _panel(
     )
     return (
         f'<g transform="translate({_LEFT + index * (_SIZE + _GAP)},{_TOP})">'
-        f'<text x="0" y="-8">{heading}, ECE {error:.4f}</text>'
+        f'<text x="0" y="-8">{panel.heading}</text>'
         f"{''.join(_bar(each) for each in bins)}"
         f'<line class="ideal" x1="0" y1="{_SIZE}" x2="{_SIZE}" y2="0"/>'
         f"{''.join(_interval(each) for each in bins) if cluster_size == 1 else ''}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from sweeps.results.best import DIGITS
@@ -59,14 +60,19 @@ def dataset_experiment(
 
 def our_experiments(client: Any) -> list[Any]:
     """All experiments that hold sweeps."""
-    found: list[Any] = []
+    found = pages(client.search_experiments, filter_string="tags.calsweep = '1'")
+    return [experiment for page in found for experiment in page]
+
+
+def pages(search: Callable[..., Any], *arguments: Any, **options: Any) -> Iterator[Any]:
+    """Page after page of a search of MLflow's client."""
     token = None
     while True:
-        page = client.search_experiments(filter_string="tags.calsweep = '1'", page_token=token)
-        found += page
+        page = search(*arguments, **options, page_token=token)
+        yield page
         token = page.token
         if not token:
-            return found
+            return
 
 
 def _experiment_of(client: Any, ours: list[Any], sweep_id: str) -> Any:

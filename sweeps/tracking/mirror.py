@@ -24,7 +24,7 @@ from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.address import make_client, tracking_uri
 from sweeps.tracking.artifacts import gather_artifacts
-from sweeps.tracking.experiment import dataset_experiment, deleted
+from sweeps.tracking.experiment import dataset_experiment, deleted, pages
 from sweeps.tracking.refusals import RunDeletedError, RunRefusedError, blamed
 from sweeps.tracking.rights import needs_right, writes_to
 from sweeps.tracking.run import RANK, end_tags, ranks, run_metrics, run_parameters, run_tags
@@ -235,24 +235,16 @@ class Mirror:
         """
         from mlflow.entities import ViewType
 
-        parent, token = None, None
+        parent = None
+        where = [self._experiment.experiment_id]
         own = f"tags.`calsweep.sweep_id` = '{self._sweep_id}'{condition}"
-        while True:
-            page = self._client.search_runs(
-                [self._experiment.experiment_id],
-                own,
-                ViewType.ALL,
-                max_results=1000,
-                page_token=token,
-            )
+        for page in pages(self._client.search_runs, where, own, ViewType.ALL, max_results=1000):
             for run in page:
                 if "calsweep.trial" in run.data.tags:
                     self._note(int(run.data.tags["calsweep.trial"]), run)
                 else:
                     parent = run
-            token = page.token
-            if not token:
-                return parent
+        return parent
 
     def _note(self, number: int, run: Any) -> None:
         found = _TrialRun(

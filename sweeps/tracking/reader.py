@@ -6,6 +6,7 @@ import json
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from sweeps.search.record import TrialRecord
 from sweeps.search.rules import Limit, Rule
 from sweeps.sweep_file.loading import read_resolved
 from sweeps.tracking.address import check_answers, make_client
-from sweeps.tracking.experiment import our_experiments
+from sweeps.tracking.experiment import our_experiments, pages
 from sweeps.tracking.sqlite import sqlite_path
 from trainables.contract.setting import Setting
 
@@ -76,8 +77,8 @@ def read_sweep_file(uri: str, parent_id: str) -> str:
 def _parent_runs(client: Any) -> list[Any]:
     """The sweeps' own runs."""
     ids = [experiment.experiment_id for experiment in our_experiments(client)]
-    runs = _runs(client, ids, "tags.role = 'sweep'", [])
-    return [run for run in runs if "guard" in run.data.params]
+    found = _pages(client, ids, "tags.role = 'sweep'", []) if ids else ()
+    return [run for page in found for run in page if "guard" in run.data.params]
 
 
 def _about(uri: str, run: Any) -> TrackedSweep:
@@ -138,7 +139,8 @@ def _deciding_runs(client: Any, sweep: TrackedSweep, experiment: str) -> list[An
     """
     own = f"tags.mlflow.parentRunId = '{sweep.parent_id}'"
     where = [experiment]
-    runs = list(_runs(client, where, f"{own} and tags.role != 'search'", []))
+    others = _pages(client, where, f"{own} and tags.role != 'search'", [])
+    runs = [run for page in others for run in page]
     finished = f"{own} and tags.role = 'search' and tags.state = 'finished'"
     order = [f"metrics.`{sweep.objective}` ASC", "attributes.start_time ASC"]
     for page in _pages(client, where, finished, order):
@@ -166,21 +168,9 @@ def _decided(records: list[TrialRecord], rule: Rule) -> bool:
     return sum(excess <= 0 for excess in beyond) > len(again)
 
 
-def _runs(client: Any, experiments: list[str], condition: str, order: list[str]) -> Iterator[Any]:
-    for page in _pages(client, experiments, condition, order) if experiments else ():
-        yield from page
-
-
 def _pages(client: Any, experiments: list[str], condition: str, order: list[str]) -> Iterator[Any]:
-    token = None
-    while True:
-        page = client.search_runs(
-            experiments, condition, max_results=_RUNS_PER_PAGE, order_by=order, page_token=token
-        )
-        yield page
-        token = page.token
-        if not token:
-            return
+    search = partial(client.search_runs, max_results=_RUNS_PER_PAGE, order_by=order)
+    return pages(search, experiments, condition)
 
 
 def _record(run: Any) -> TrialRecord:

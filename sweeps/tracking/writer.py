@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from sweeps.errors import first_line
+from sweeps.formatting import counted
 from sweeps.reporter import LOG, Reporter
 from sweeps.search.record import TrialRecord
 from sweeps.tracking.artifacts import ArtifactError, FilesAwayError
@@ -29,6 +30,11 @@ _PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 15.0
 _MOST_SAMPLES = 1000  # of machines, kept while MLflow does not answer
 _TRIES = 3  # of a run that MLflow refuses
+
+
+def mlflow_lacks(trials: int) -> str:
+    """A message: how many trials are not up to date in MLflow."""
+    return f"Writing to MLflow, {counted(trials, 'trial')} left"
 
 
 class MlflowWriter:
@@ -86,18 +92,12 @@ class MlflowWriter:
         with self._lock:
             return len(self._pending.keys() | self._unfiled.keys())
 
-    def close(
-        self,
-        patience: float,
-        ending: Ending | None = None,
-        on_left: Callable[[int], object] = lambda _: None,
-    ) -> int:
+    def close(self, patience: float, ending: Ending | None = None) -> int:
         """Write what is left and stop.
 
         Args:
             patience: Seconds to wait without any progress, should the server not answer.
             ending: Of the sweep, with which its own run is closed; None to leave it open.
-            on_left: Called now and then with how many trials are not up to date yet.
 
         Returns:
             How many trials could not be brought up to date, those not counted whose runs were
@@ -113,7 +113,7 @@ class MlflowWriter:
             while self._thread is not None and self._thread.is_alive():
                 self._thread.join(0.2)
                 if (behind := self.behind) > 0:
-                    on_left(behind)
+                    self._reporter.left(mlflow_lacks(behind))
                 if self._left != left:
                     left, since = self._left, time.monotonic()
                 if self.fault is not None and time.monotonic() - since > patience:

@@ -17,6 +17,7 @@ from sweeps.tracking.mirror import Mirror
 from sweeps.tracking.reader import tracked_sweeps
 from sweeps.tracking.writer import MlflowWriter
 from sweeps.upkeep import sync_sweep
+from tests.builders import Noted
 from tests.harness.tracked import (
     client_of,
     ending_of,
@@ -78,9 +79,11 @@ def test_a_trial_whose_files_are_damaged_holds_up_no_other(
         sync_sweep("damaged", str(storage))
     store.trial_folder(1).write("predictions_test.parquet", whole)
     keep_answer(store, records, sweep)
-    left: list[int] = []
-    assert sync_sweep("damaged", str(storage), left.append).trials == 3
-    assert left == [3, 2, 1]
+    left: list[str] = []
+    assert sync_sweep("damaged", str(storage), Noted(left)).trials == 3
+    assert left == [
+        f"Writing to MLflow, {trials} left" for trials in ("3 trials", "2 trials", "1 trial")
+    ]
     statuses = {n: run.info.status for n, run in runs_of(storage, "damaged").items()}
     assert set(statuses.values()) == {"FINISHED"}
 
