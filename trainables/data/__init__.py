@@ -1,8 +1,8 @@
 """Datasets by name, or by the dotted path of your own loader.
 
-A loader is one function with keyword options that returns a :class:`Dataset`, or arrays. To add
-one, write its file and name it in the table below; an installed package offers its own by an entry
-point of the group ``calsweep.datasets``. Nothing here imports torch.
+A loader is a function with keyword options that returns a :class:`Dataset`, or arrays. To add one,
+write its file and list it in the table below. An installed package registers loaders with the entry
+point group ``calsweep.datasets``. This package does not import torch.
 """
 
 from collections.abc import Callable
@@ -71,7 +71,7 @@ def available_datasets() -> tuple[str, ...]:
 
 
 def dataset_loader(name: str) -> Callable[..., Dataset]:
-    """Returns the function behind a name or behind ``package.module:function``.
+    """Returns the loader with this name, or at ``package.module:function``.
 
     Raises:
         ValueError: There is no such dataset.
@@ -80,7 +80,7 @@ def dataset_loader(name: str) -> Callable[..., Dataset]:
 
 
 def dataset_options(name: str) -> dict[str, Any]:
-    """Returns each option of a dataset with its default, ``components.REQUIRED`` where it has none.
+    """Returns each option of a dataset with its default, or ``components.REQUIRED``.
 
     Raises:
         ValueError: There is no such dataset.
@@ -92,7 +92,8 @@ def check_dataset_options(name: str, **options: Any) -> None:
     """Checks names, types and ranges of a dataset's options without loading anything.
 
     Raises:
-        ValueError: There is no such dataset, or its options are wrong; says what is allowed.
+        ValueError: There is no such dataset, or an option is wrong; the message says what is
+            allowed.
     """
     check_options(f"dataset {name!r}", dataset_loader(name), options, _RESERVED)
 
@@ -103,15 +104,15 @@ def load_dataset(name: str, *, seed: int, **options: Any) -> Dataset:
     Args:
         name: One of :func:`available_datasets`, or ``package.module:function`` for your own loader.
             It is called with ``seed`` and the options, and returns a :class:`Dataset`; or samples
-            and labels (and weights), of which test and validation samples are held out; or two such
-            pairs, for training and for the test.
-        seed: At least 0. Chooses validation samples and subsets; equal seeds give equal splits.
+            and labels (and weights), from which test and validation samples are held out; or two
+            such pairs, for training and test.
+        seed: Seed of validation split and subsets, at least 0; equal seeds give equal splits.
         **options: See :func:`dataset_options`.
 
     Raises:
         ValueError: The name, an option or the data is wrong.
-        FileNotFoundError: The data is not where the options say.
-        TypeError: A user's loader returned something else than a :class:`Dataset` or arrays.
+        FileNotFoundError: The files do not exist.
+        TypeError: A custom loader returned neither a :class:`Dataset` nor arrays.
     """
     check_dataset_options(name, **options)
     if not seed >= 0:

@@ -1,7 +1,7 @@
-"""Data that a finished classifier is tried on besides the test split: shifted, or of other classes.
+"""Evaluation sets besides the test split: shifted or out-of-distribution data.
 
-A shift set has the dataset's classes, and the classifier should stay calibrated on it; an
-out-of-distribution set has others, and the classifier should not be sure of them.
+A shift set has the classes of the dataset, and a classifier should remain calibrated on it. An
+out-of-distribution set has other classes, and a classifier should have low confidence on it.
 """
 
 import os
@@ -30,7 +30,7 @@ def check_evaluation_sets(kind: EvaluationKind, name: str, **options: Any) -> No
     """Checks names, types and ranges of a set's options without loading anything.
 
     Raises:
-        ValueError: There is no such set, or its options are wrong; says what is allowed.
+        ValueError: There is no such set, or an option is wrong; the message says what is allowed.
     """
     from trainables.data import check_dataset_options
 
@@ -43,16 +43,16 @@ def check_evaluation_sets(kind: EvaluationKind, name: str, **options: Any) -> No
 def load_evaluation_sets(
     kind: EvaluationKind, name: str, dataset: Dataset, **options: Any
 ) -> list[EvaluationSet]:
-    """Loads the sets behind a name, in the form in which the dataset holds its samples.
+    """Loads evaluation sets by name, with samples encoded as in the dataset.
 
     Args:
-        kind: What they are for.
-        name: A shift set's, or that of a dataset, whose test split is taken.
-        dataset: What the classifier is trained on.
-        **options: Of the set.
+        kind: Purpose of the sets, shift or out-of-distribution.
+        name: Name of a shift set, or of a dataset whose test split is used.
+        dataset: The dataset that the classifier is trained on.
+        **options: Options of the set.
 
     Raises:
-        FileNotFoundError: The data is not where the options say.
+        FileNotFoundError: The files do not exist.
         ValueError: The name, an option or the data is wrong, or they do not fit the dataset.
     """
     from trainables.data import load_dataset
@@ -103,9 +103,9 @@ def load_cifar10_c(
     Corruptions and Perturbations, 2019.
 
     Args:
-        root: Folder that holds ``CIFAR-10-C``, or that folder.
-        corruptions: Which, such as ``gaussian_noise``; all whose files are there by default.
-        severities: Which, from 1 to 5.
+        root: The folder ``CIFAR-10-C``, or its parent.
+        corruptions: Corruptions, such as ``gaussian_noise``; by default all whose files exist.
+        severities: Severities, from 1 to 5.
     """
     return _cifar_c(Path(root).expanduser(), "CIFAR-10-C", corruptions, severities)
 
@@ -116,12 +116,12 @@ def load_cifar100_c(
     corruptions: tuple[str, ...] | None = None,
     severities: tuple[int, ...] = (1, 2, 3, 4, 5),
 ) -> list[tuple[int, Split]]:
-    """CIFAR-100-C: as CIFAR-10-C, of the test images of CIFAR-100.
+    """CIFAR-100-C: like CIFAR-10-C, with the test images of CIFAR-100.
 
     Args:
-        root: Folder that holds ``CIFAR-100-C``, or that folder.
-        corruptions: Which, such as ``gaussian_noise``; all whose files are there by default.
-        severities: Which, from 1 to 5.
+        root: The folder ``CIFAR-100-C``, or its parent.
+        corruptions: Corruptions, such as ``gaussian_noise``; by default all whose files exist.
+        severities: Severities, from 1 to 5.
     """
     return _cifar_c(Path(root).expanduser(), "CIFAR-100-C", corruptions, severities)
 
@@ -137,7 +137,7 @@ def _cifar_c(
         raise ValueError(f"severities={list(severities)} must be some of 1 to {_SEVERITIES}")
     names = _corruptions(place, corruptions)
     labels = _read(place / "labels.npy").astype(np.int64)
-    size = len(labels) // _SEVERITIES  # severity after severity
+    size = len(labels) // _SEVERITIES  # images are ordered by severity
     found = []
     for severity in severities:
         rows = slice((severity - 1) * size, severity * size)
@@ -149,7 +149,7 @@ def _cifar_c(
 
 
 def _corruptions(place: Path, wanted: tuple[str, ...] | None) -> list[str]:
-    """Those that are expected, else all that there are."""
+    """The requested corruptions, or all whose files exist."""
     there = sorted(file.stem for file in place.glob("*.npy") if file.stem != "labels")
     unknown = [name for name in wanted or () if name not in there]
     if unknown or not there:
@@ -162,7 +162,7 @@ def _corruptions(place: Path, wanted: tuple[str, ...] | None) -> list[str]:
 
 
 def _corrupted(file: Path, count: int) -> Any:
-    """The images of a corruption in all severities, memory-mapped."""
+    """The images of a corruption at all severities, memory-mapped."""
     images, wanted = _read(file), (count, 32, 32, 3)
     if images.dtype != np.uint8 or images.shape != wanted:
         raise ValueError(

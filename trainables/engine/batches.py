@@ -88,7 +88,7 @@ class TrainingBatches:
             augment=lambda each: self._samples.prepare(each, self._augmentation, generator),
             generator=generator,
         )
-        rows = rows.repeat(len(inputs) // size)  # of each view
+        rows = rows.repeat(len(inputs) // size)  # once per view
         if world_size() > 1:
             places = torch.arange(len(inputs), device=inputs.device).view(-1, size)
             mine = places[:, share_of(size)].flatten()

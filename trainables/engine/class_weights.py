@@ -66,24 +66,25 @@ def can_be_weighted(loss: type[nn.Module]) -> bool:
 def weighted(
     logits: Tensor, targets: Tensor, weights: Tensor | None, of_samples: Tensor | None = None
 ) -> Tensor:
-    """Logits whose loss has the gradient of a weighted mean, Σ w_i l_i / Σ w_i, not of the mean.
+    """Logits whose mean loss has the gradient of the weighted mean, Σ w_i l_i / Σ w_i.
 
-    The loss's value stays the plain mean. Under ``torch.distributed`` the sums are over all
-    workers.
+    The value of the loss is still the unweighted mean. Under ``torch.distributed``, the sums are
+    over all workers.
 
     Args:
         logits: (N, K), the worker's share of the batch.
         targets: (N,) int64, or class probabilities (N, K).
-        weights: (K,), of the classes; None where they count alike.
-        of_samples: (N,); likewise. A sample's weight is the product of both.
+        weights: (K,), class weights; None for equal weights.
+        of_samples: (N,), sample weights; None for equal weights. The weight w_i of a sample is the
+            product of both.
     """
     own = logits.new_ones(len(logits)) if of_samples is None else of_samples
     if weights is not None:
         own = own * (targets @ weights if targets.is_floating_point() else weights[targets])
-    everyones = all_gather(own)
-    total = everyones.sum()
-    # Without any weight in the batch the gradient is 0.
-    scale = own / torch.where(total > 0, total, 1.0) * len(everyones)
+    gathered = all_gather(own)
+    total = gathered.sum()
+    # If all weights in the batch are 0, the gradient is 0.
+    scale = own / torch.where(total > 0, total, 1.0) * len(gathered)
     scaled: Tensor = _ScaledGradient.apply(logits, scale.unsqueeze(1))
     return scaled
 

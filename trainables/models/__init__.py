@@ -1,12 +1,14 @@
 """Models by name, from timm, or by the dotted path of your own builder.
 
-A builder is one function ``(*, input_shape, num_classes, ...options)`` that returns a
-:class:`Classifier` with freshly drawn weights, or any module that ends in a linear layer to the
-logits. Instead of ``input_shape``, or besides, it may ask for ``samples``, what a sample is; the
-types of these arguments say which samples the model takes. What it does not name it is not given.
-To add one, write its file and name it in the table below; an installed package offers its own by
-an entry point of the group ``calsweep.models``. Weights come from torch's default generator alone:
-seed that for equal weights.
+A builder is a function ``(*, input_shape, num_classes, ...options)`` that returns a
+:class:`Classifier` with random weights, or any module that ends in a linear layer that outputs the
+logits. Instead of ``input_shape``, or in addition, it may have an argument ``samples``, the kind of
+sample. The annotations of these arguments say which kinds the model supports. Only arguments in the
+signature are passed.
+
+To add a builder, write its file and list it in the table below. An installed package registers
+builders with the entry point group ``calsweep.models``. Weights must come from torch's default
+generator, so that equal seeds give equal weights.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import torch only with the class that needs it: names can be checked without."""
+    """Imports torch on first use of a class, so names can be checked without torch."""
     if name != "Classifier":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from trainables.models.base import Classifier
@@ -81,12 +83,12 @@ _GIVEN = ("input_shape", "samples", "num_classes")
 
 
 def available_models() -> tuple[str, ...]:
-    """Names that :func:`make_model` knows, sorted; besides these, those of :data:`OTHERS`."""
+    """Names that :func:`make_model` accepts, besides those of :data:`OTHERS`, sorted."""
     return CATALOGUE.names()
 
 
 def model_builder(name: str) -> Callable[..., Classifier]:
-    """Returns the function behind a name, one of :data:`OTHERS`, or ``package.module:function``.
+    """Returns the builder with this name, one of :data:`OTHERS`, or ``package.module:function``.
 
     Raises:
         ValueError: There is no such model.
@@ -103,7 +105,7 @@ def model_builder(name: str) -> Callable[..., Classifier]:
 
 
 def model_options(name: str) -> dict[str, Any]:
-    """Returns each option of a model with its default, ``components.REQUIRED`` where it has none.
+    """Returns each option of a model with its default, or ``components.REQUIRED``.
 
     Raises:
         ValueError: There is no such model.
@@ -112,7 +114,7 @@ def model_options(name: str) -> dict[str, Any]:
 
 
 def without_weights(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with which a model starts from no published weights: where others replace them.
+    """Options that build the model without published weights, if others will replace them.
 
     Raises:
         ValueError: There is no such model.
@@ -125,17 +127,17 @@ def check_model_options(name: str, **options: Any) -> None:
     """Checks names, types and ranges of a model's options without building it.
 
     Raises:
-        ValueError: There is no such model, or its options are wrong; says what is allowed.
+        ValueError: There is no such model, or an option is wrong; the message says what is allowed.
     """
     builder = model_builder(name)
     check_options(f"model {name!r}", builder, options, _asked(builder))
 
 
 def check_model_fits(name: str, samples: Samples) -> None:
-    """Checks that a model takes such samples, by the types of its builder's arguments.
+    """Checks that a model supports a kind of sample, by the annotations of its builder.
 
     Raises:
-        ValueError: There is no such model, or it takes other samples.
+        ValueError: There is no such model, or it does not support these samples.
     """
     hints = type_hints(model_builder(name))
     kinds: list[Any] = [k for k in _alternatives(hints.get("samples")) if isinstance(k, type)]
@@ -158,7 +160,7 @@ def check_model_fits(name: str, samples: Samples) -> None:
 
 
 def takes_kind(name: str, kind: type[Samples]) -> bool:
-    """Whether a model's builder names this kind of sample among those that it takes.
+    """Whether the annotations of a model's builder include this kind of sample.
 
     Raises:
         ValueError: There is no such model.
@@ -174,22 +176,25 @@ def make_model(
     samples: Samples | None = None,
     **options: Any,
 ) -> Classifier:
-    """Builds a model with freshly drawn weights.
+    """Builds a model with new random weights.
 
     Args:
-        name: One of :func:`available_models`, ``timm/<name>`` for any model of timm,
-            ``huggingface/<name or folder>`` for any encoder of texts there, or
-            ``package.module:function`` for your own builder, which is called with the options
-            and those of ``input_shape``, ``samples`` and ``num_classes`` that its signature names.
-        input_shape: Of one sample: channels, height and width of an image.
-        num_classes: At least 2.
-        samples: What a sample is, for models that ask for more than its shape.
+        name: One of :func:`available_models`, ``timm/<name>`` for a model of timm,
+            ``huggingface/<name or folder>`` for a text encoder of Hugging Face, or
+            ``package.module:function`` for your own builder, which is called with the options and
+            with those of ``input_shape``, ``samples`` and ``num_classes`` in its signature.
+        input_shape: Shape of one sample: channels, height and width of an image.
+        num_classes: Number of classes, at least 2.
+        samples: The kind of sample, for models that need more than its shape.
         **options: See :func:`model_options`.
 
+    Returns:
+        A classifier that maps inputs (N, *input_shape) to logits (N, K).
+
     Raises:
-        ValueError: The name, an option, the samples or the number of classes is wrong; or what a
-            user's builder returned does not end in a linear layer to the logits.
-        TypeError: A user's builder returned no module.
+        ValueError: The name, an option, the samples or the number of classes is wrong; or the
+            module of a custom builder does not end in a linear layer that outputs the logits.
+        TypeError: A custom builder did not return a module.
     """
     from torch import nn
 
@@ -223,7 +228,7 @@ def make_model(
 
 
 def _asked(builder: Callable[..., Any]) -> tuple[str, ...]:
-    """What a builder asks for; one that takes whatever it is given, the number of classes."""
+    """The arguments that a builder needs; the number of classes for one with only ``**kwargs``."""
     parameters = inspect.signature(builder).parameters
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     return tuple(

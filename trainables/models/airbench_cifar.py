@@ -1,4 +1,4 @@
-"""A network for CIFAR that is trained within minutes."""
+"""A network for CIFAR that trains within minutes."""
 
 from typing import Annotated
 
@@ -9,9 +9,9 @@ from torch.nn import functional as F
 from trainables.models.base import Classifier
 from trainables.plugins.components import Range
 
-# Of pixels next to one another in normalised images, along which natural ones hardly depend on each
-# other: luminance and two opponent colours, each as mean, horizontal, vertical and diagonal
-# difference of 2x2. The variances along them are those of CIFAR-10's training images.
+# Directions along which 2x2 patches of natural images are nearly uncorrelated: luminance and two
+# opponent colours, each as mean, horizontal, vertical and diagonal difference. The variances are
+# those of the normalised training images of CIFAR-10.
 _COLOURS = ((1.0, 1.0, 1.0), (1.0, 0.0, -1.0), (1.0, -2.0, 1.0))
 _PATTERNS = ((1, 1, 1, 1), (1, -1, 1, -1), (1, 1, -1, -1), (1, -1, -1, 1))
 _VARIANCES = (
@@ -29,13 +29,13 @@ def airbench_cifar(
     num_classes: int,
     width: Annotated[int, Range(1)] = 64,
 ) -> Classifier:
-    """The network of airbench94: 2 million weights, a fifth of a ResNet-18's work.
+    """The network of airbench94: 2 million weights, a fifth of the operations of a ResNet-18.
 
-    2x2 patches whitened by a fixed convolution, then three stages of two 3x3 convolutions with
-    BatchNorm and GELU, the first convolution followed by 2x2 max-pool; the maximum of what is left
-    (K. Jordan, 94% on CIFAR-10 in 3.29 Seconds on a Single GPU, 2024, section 3). Here the filters
-    that whiten are those of natural images instead of the data at hand, as a network is made
-    without seeing data, and BatchNorm learns its scale.
+    A fixed convolution whitens 2x2 patches. Three stages of two 3x3 convolutions with BatchNorm and
+    GELU follow, with a 2x2 max-pool after the first convolution, and a global max-pool (K. Jordan,
+    94% on CIFAR-10 in 3.29 Seconds on a Single GPU, 2024, section 3). Unlike in the paper, the
+    whitening filters are those of natural images, because a network is built without access to the
+    data, and BatchNorm learns its scale.
 
     Args:
         input_shape: Channels (1 or 3), height and width; at least 8x8.
@@ -43,7 +43,7 @@ def airbench_cifar(
         width: Channels of the first stage; the others have four times as many.
 
     Raises:
-        ValueError: Images have other channels or are smaller.
+        ValueError: The number of channels is wrong, or images are too small.
     """
     channels, height, columns = input_shape
     if channels not in (1, 3) or min(height, columns) < 8:
@@ -71,7 +71,7 @@ def airbench_cifar(
 
 
 class _Whitening(nn.Module):
-    """2x2 patches, each direction of them with variance 1, and their negatives; plus a bias."""
+    """Whitened 2x2 patches, with variance 1 in each direction, and their negatives; plus a bias."""
 
     weight: Tensor
 
@@ -81,7 +81,7 @@ class _Whitening(nn.Module):
         colours = colours / colours.norm(dim=1, keepdim=True)
         patterns = torch.tensor(_PATTERNS) / 2
         variances = torch.tensor(_VARIANCES)[:channels]
-        if channels == 1:  # a third of what three like channels vary together
+        if channels == 1:  # a third of the variance of three equal channels
             variances = variances / 3
         filters = torch.einsum("ac,bp->abcp", colours, patterns)
         filters = filters / (variances + _SMALLEST_VARIANCE).sqrt()[:, :, None, None]
@@ -100,7 +100,7 @@ class _Scaled(nn.Module):
 
 
 def _convolution(channels: int, width: int) -> nn.Conv2d:
-    """3x3, at first as close to the identity as it goes."""
+    """A 3x3 convolution, initialised as close to the identity as possible."""
     layer = nn.Conv2d(channels, width, 3, padding=1, bias=False)
     with torch.no_grad():
         nn.init.dirac_(layer.weight[:channels])

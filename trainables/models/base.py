@@ -1,4 +1,4 @@
-"""What a model is: an encoder to features and a linear head to logits."""
+"""The interface of models: an encoder to features, and a linear head to logits."""
 
 from typing import Literal, overload
 
@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 
 class Classifier(nn.Module):
-    """Encoder and linear head, kept apart because some losses need the features.
+    """Encoder and linear head, which are separate because some losses need the features.
 
     Args:
         encoder: Maps inputs (N, C, H, W) to features (N, D).
@@ -31,6 +31,6 @@ class Classifier(nn.Module):
         return (logits, features) if return_features else logits
 
     def classify(self, features: Tensor) -> Tensor:
-        """Logits of what the encoder gives."""
+        """Logits (N, K) of features (N, D)."""
         logits: Tensor = self.head(features)
         return logits

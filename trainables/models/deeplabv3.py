@@ -1,4 +1,4 @@
-"""DeepLabV3 of torchvision, for images whose every pixel has a class."""
+"""DeepLabV3 of torchvision, for segmentation."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,19 +14,19 @@ from trainables.models.segmenter import Segmenter
 def deeplabv3_resnet50(
     *, samples: SegmentedImages, num_classes: int, pretrained: bool | str = False
 ) -> Segmenter:
-    """DeepLabV3 on a ResNet-50 of output stride 8; batches of two images or more on each worker.
+    """DeepLabV3 on a ResNet-50 with output stride 8; needs at least two images per worker.
 
     Source: L.-C. Chen et al., Rethinking Atrous Convolution for Semantic Image Segmentation, 2017.
 
     Args:
         samples: Colour images.
-        num_classes: Number of logits of each pixel.
-        pretrained: Start the encoder from a file of weights, as torchvision publishes them: of a
-            ResNet-50, or of a whole DeepLabV3, whose last layer is left out. ``true`` downloads the
-            ResNet-50 of ImageNet, unless it is in the cache.
+        num_classes: Number of logits per pixel.
+        pretrained: File with weights of torchvision for the encoder: a ResNet-50, or a whole
+            DeepLabV3, whose last layer is not used. ``true`` downloads the ImageNet weights of the
+            ResNet-50, unless they are cached.
 
     Raises:
-        ValueError: Images are grey, or the file does not fit.
+        ValueError: Images are greyscale, or the file does not match.
     """
     from torchvision.models import ResNet50_Weights
     from torchvision.models.segmentation import deeplabv3_resnet50 as build
@@ -37,18 +37,18 @@ def deeplabv3_resnet50(
 def deeplabv3_mobilenet_v3_large(
     *, samples: SegmentedImages, num_classes: int, pretrained: bool | str = False
 ) -> Segmenter:
-    """DeepLabV3 on a MobileNetV3-Large; batches of two images or more on each worker.
+    """DeepLabV3 on a MobileNetV3-Large; needs at least two images per worker.
 
     Source: L.-C. Chen et al., Rethinking Atrous Convolution for Semantic Image Segmentation, 2017;
     A. Howard et al., Searching for MobileNetV3, 2019.
 
     Args:
         samples: Colour images.
-        num_classes: Number of logits of each pixel.
-        pretrained: As of ``deeplabv3_resnet50``, of a MobileNetV3-Large.
+        num_classes: Number of logits per pixel.
+        pretrained: See ``deeplabv3_resnet50``, with a MobileNetV3-Large.
 
     Raises:
-        ValueError: Images are grey, or the file does not fit.
+        ValueError: Images are greyscale, or the file does not match.
     """
     from torchvision.models import MobileNet_V3_Large_Weights
     from torchvision.models.segmentation import deeplabv3_mobilenet_v3_large as build
@@ -86,25 +86,25 @@ class _Encoder(nn.Module):
         self.classifier = classifier
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Maps of features (N, 256, h, w) of images (N, 3, H, W)."""
+        """Feature maps (N, 256, h, w) of images (N, 3, H, W)."""
         features: torch.Tensor = self.classifier(self.backbone(images)["out"])
         return features
 
 
 def _load(encoder: _Encoder, path: Path) -> None:
-    """Take what a file has of the encoder, or of its backbone.
+    """Loads the weights of the encoder, or of its backbone, from a file.
 
     Raises:
-        ValueError: It is not there, no file of weights, or one of another network.
+        ValueError: The file does not exist, has no weights, or has those of another network.
     """
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # whatever is wrong with the file
+    except Exception as error:  # a damaged file may raise anything
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise ValueError(f"pretrained={path} cannot be read: {reason}") from None
     target: nn.Module = encoder
     if not any(name.startswith("backbone.") for name in state):
-        # MobileNetV3's backbone is its features alone.
+        # The backbone of MobileNetV3 is its module "features".
         state = {name.removeprefix("features."): value for name, value in state.items()}
         target = encoder.backbone
     own = target.state_dict()

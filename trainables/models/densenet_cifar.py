@@ -1,7 +1,8 @@
-"""Densely connected networks in their form for CIFAR and other small images.
+"""DenseNets for CIFAR and other small images.
 
-G. Huang et al., Densely Connected Convolutional Networks, 2017. Each layer sees the outputs of all
-layers before it in its block. Weights start as in K. He et al., 2015 (fan out), as in the paper.
+G. Huang et al., Densely Connected Convolutional Networks, 2017. Each layer gets the outputs of all
+previous layers in its block. As in the paper, weights are initialised as in K. He et al., 2015 (fan
+out).
 """
 
 import torch
@@ -12,7 +13,7 @@ from trainables.models.he_initialisation import he_initialised
 
 
 def densenet40_cifar(*, input_shape: tuple[int, int, int], num_classes: int) -> Classifier:
-    """DenseNet-40 of growth rate 12, without bottlenecks or compression: 1.0 million weights.
+    """DenseNet-40 with growth rate 12, without bottlenecks or compression: 1.0 million weights.
 
     Three blocks of 12 layers (the paper's section 3, "Implementation Details").
     """
@@ -20,11 +21,11 @@ def densenet40_cifar(*, input_shape: tuple[int, int, int], num_classes: int) -> 
 
 
 def densenet121_cifar(*, input_shape: tuple[int, int, int], num_classes: int) -> Classifier:
-    """DenseNet-121 of growth rate 32 for small images: 7.0 million weights.
+    """DenseNet-121 with growth rate 32 for small images: 7.0 million weights.
 
-    The paper's network for ImageNet (table 1) with a 3x3 convolution and no max-pool in front, as
-    the calibration literature trains it (J. Mukhoti et al., Calibrating Deep Neural Networks using
-    Focal Loss, 2020, and their code).
+    The paper's network for ImageNet (table 1), but with a 3x3 first convolution and no max-pool
+    after it, as in the calibration literature (J. Mukhoti et al., Calibrating Deep Neural Networks
+    using Focal Loss, 2020, and their code).
     """
     return _densenet((6, 12, 24, 16), 32, 64, 0.5, True, input_shape, num_classes)
 

@@ -1,4 +1,4 @@
-"""Models with freshly drawn weights, from one that was built already."""
+"""Copies of an existing module with new random weights."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from torch import nn
 
 
 class Fresh:
-    """A builder of copies of a module, whose layers' ``reset_parameters()`` draw their weights.
+    """A builder of copies of a module; ``reset_parameters()`` of its layers draws new weights.
 
-    The module's own weights are not used. So a module is refused if they seem to matter: where a
-    layer has no ``reset_parameters()``, or where what that always sets to the same (normalisation
-    statistics and scales, say) is something else, as in a trained module or one with an
-    initialisation of its own. Of others that is unknown.
+    The weights of the given module are not used. So a module is rejected if they seem to matter: a
+    layer has no ``reset_parameters()``, or values that it sets to constants (such as normalisation
+    statistics and scales) differ, as in a trained module or one with a custom initialisation. Other
+    differences cannot be detected.
 
     Args:
         module: The module.
 
     Raises:
-        ValueError: It cannot be built anew.
+        ValueError: The module cannot be copied with new weights.
     """
 
     def __init__(self, module: nn.Module) -> None:

@@ -1,4 +1,4 @@
-"""The global-pooling CNN for texts of the calibration literature."""
+"""The global-pooling text CNN of the calibration literature."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainables.models.base import Classifier
 from trainables.plugins.components import Range
 
 _KERNEL = 5
-_SHORTEST = 5 * (_KERNEL - 1) + 1  # what three convolutions and two poolings need
+_SHORTEST = 5 * (_KERNEL - 1) + 1  # minimum length for three convolutions and two poolings
 
 
 def gpool_cnn(
@@ -29,25 +29,25 @@ def gpool_cnn(
     width: Annotated[int, Range(1)] = 128,
     dropout: Annotated[float, Range(0, 1, open_high=True)] = 0.3,
 ) -> Classifier:
-    """Word vectors, three convolutions over five words, the maximum over the text, one layer.
+    """Word vectors, three convolutions with kernel size 5, global max-pooling, one hidden layer.
 
     As in J. Mukhoti et al., Calibrating Deep Neural Networks using Focal Loss, 2020, and their code
-    (after M. Lin et al., Network in Network, 2014): between the convolutions the maximum over five
-    places, in steps of one.
+    (after M. Lin et al., Network in Network, 2014). Between the convolutions is a max-pool over
+    five positions with stride 1.
 
     Args:
         samples: Texts.
         num_classes: Number of logits.
-        vectors: Path or URI of a GloVe file, lines of a word and its numbers; words that it has
-            not start at zero. Without it vectors start as torch draws them, and are trained.
-        tune_vectors: Whether vectors from a file are trained too.
-        vector_size: Numbers of a word's vector, where there is no file.
-        width: Channels of the convolutions, and units of the layer.
-        dropout: Probability of dropping a unit in front of the head.
+        vectors: Path or URI of a GloVe file, whose lines have a word and its numbers; words that it
+            lacks start at zero. By default, vectors are random and trained.
+        tune_vectors: Whether to train vectors from a file, too.
+        vector_size: Dimension of the word vectors if there is no file.
+        width: Channels of the convolutions, and units of the hidden layer.
+        dropout: Probability of dropping a unit before the head.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: It is no GloVe file.
+        FileNotFoundError: The file does not exist.
+        ValueError: The file is not a GloVe file.
     """
     if vectors is None:
         embedding = nn.Embedding(samples.num_tokens, vector_size, padding_idx=PADDING)
@@ -71,7 +71,7 @@ class _Encoder(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """From (N, L) integers to (N, width)."""
+        """Maps (N, L) integers to (N, width)."""
         missing = max(_SHORTEST - tokens.shape[1], 0)
         tokens = F.pad(tokens, (0, missing), value=PADDING)
         found = self.embedding(tokens).transpose(1, 2)
@@ -84,7 +84,7 @@ class _Encoder(nn.Module):
 
 
 def _read_vectors(path: PathOrUri, samples: Tokens) -> Tensor:
-    """The vectors of a vocabulary, (num_tokens, D) float32; zeros where the file has none."""
+    """The vectors of a vocabulary, (num_tokens, D) float32; zeros for words not in the file."""
     source, found = find_files("vectors", path, (".txt",))
     numbers = {word: index for index, word in enumerate(samples.vocabulary, start=FIRST_WORD)}
     weights = np.zeros((0, 0), np.float32)

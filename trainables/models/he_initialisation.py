@@ -1,4 +1,4 @@
-"""How convolutions start in the papers on residual and densely connected networks."""
+"""Initialisation of convolutions in the papers on ResNet and DenseNet."""
 
 from torch import nn
 
@@ -6,7 +6,7 @@ from trainables.models.base import Classifier
 
 
 def he_initialised(model: Classifier) -> Classifier:
-    """Draws each convolution's weights anew from N(0, 2 / fan out).
+    """Draws the weights of each convolution from N(0, 2 / fan out), in place.
 
     K. He et al., Delving Deep into Rectifiers, 2015, section 2.2.
 

@@ -1,4 +1,4 @@
-"""Any text encoder of Hugging Face's, as ``huggingface/<name on the hub, or folder>``."""
+"""Any text encoder of Hugging Face, as ``huggingface/<name on the hub, or folder>``."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from trainables.plugins.arguments import describe_error
 
 
 def huggingface_builder(place: str) -> Callable[..., Classifier]:
-    """Returns the builder of the encoder at a place.
+    """Returns the builder of the encoder with this hub name or folder.
 
     Raises:
-        ValueError: The extra that it needs is not installed.
+        ValueError: The extra ``huggingface`` is not installed.
     """
     require_transformers(f"model 'huggingface/{place}'")
     return partial(huggingface_encoder, place)
@@ -27,16 +27,16 @@ def huggingface_builder(place: str) -> Callable[..., Classifier]:
 def huggingface_encoder(
     place: str, *, samples: Subwords, num_classes: int, pretrained: bool = True
 ) -> Classifier:
-    """An encoder of Hugging Face's; the mean of its last states over the text goes to the head.
+    """A text encoder of Hugging Face; the head gets the mean of its last hidden states.
 
     Args:
-        place: Name on the hub, or folder.
-        samples: Texts, cut by its tokenizer.
+        place: Name on the hub, or a folder.
+        samples: Texts, tokenized by the encoder's tokenizer.
         num_classes: Number of logits.
-        pretrained: Start from the weights there; else as the encoder draws them.
+        pretrained: Start from the pretrained weights, not from random ones.
 
     Raises:
-        ValueError: There is no encoder, or it does not take such texts.
+        ValueError: The encoder does not exist, or does not accept such texts.
     """
     from transformers import AutoConfig, AutoModel
 
@@ -47,7 +47,7 @@ def huggingface_encoder(
             model = AutoModel.from_pretrained(place, dtype=torch.float32)
         else:
             model = AutoModel.from_config(config, dtype=torch.float32)
-    except Exception as error:  # of the hub, of its cache, of damaged files
+    except Exception as error:  # errors of the hub, of its cache, or of damaged files
         raise ValueError(f"huggingface/{place} cannot be had: {describe_error(error)}") from error
     if config.vocab_size < samples.num_tokens:
         raise ValueError(
@@ -55,13 +55,13 @@ def huggingface_encoder(
             f"{samples.num_tokens} by {samples.tokenizer}; set dataset.tokenizer to its own"
         )
     if hasattr(model, "pooler"):
-        model.pooler = None  # of no use here; several workers wait for the gradient of all weights
+        model.pooler = None  # unused; DistributedDataParallel needs gradients of all weights
     encoder = _Encoder(model, samples.padding)
     try:
         with torch.no_grad():
             tokens = torch.arange(samples.shape[0]).remainder(samples.num_tokens)
             features = encoder.eval()(tokens[None])
-    except Exception as error:  # models fail in ways of their own
+    except Exception as error:  # the type of error depends on the model
         raise ValueError(
             f"huggingface/{place} cannot take {samples}: {describe_error(error)}"
         ) from error
@@ -75,7 +75,7 @@ class _Encoder(nn.Module):
         self.padding = padding
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """From (N, L) integers to (N, D)."""
+        """Maps (N, L) integers to (N, D)."""
         there = tokens != self.padding
         found = self.model(input_ids=tokens.long(), attention_mask=there.long())
         states: Tensor = found.last_hidden_state

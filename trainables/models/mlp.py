@@ -18,14 +18,14 @@ def mlp(
     depth: Annotated[int, Range(1)] = 2,
     dropout: Annotated[float, Range(0, 1, open_high=True)] = 0.0,
 ) -> Classifier:
-    """Layers of linear map, BatchNorm and ReLU on the flattened array, then the head.
+    """Layers of linear map, BatchNorm and ReLU on the flattened input, followed by the head.
 
     Args:
         samples: Arrays or images.
         num_classes: Number of logits.
         width: Units of each hidden layer.
         depth: Number of hidden layers.
-        dropout: Probability of dropping a unit after each of them.
+        dropout: Probability of dropping a unit after each hidden layer.
     """
     layers: list[nn.Module] = [nn.Flatten()]
     units = math.prod(samples.shape)

@@ -1,6 +1,6 @@
-"""How each model is usually trained: what a sweep file leaves out of ``training``.
+"""Default training recipe of each model, for keys that ``training`` of a sweep file omits.
 
-Plain data, free of torch. Keys that a recipe does not name keep the defaults of
+Plain data without torch. Keys that are not in a recipe have the defaults of
 :class:`~trainables.contract.config.TrainingConfig`, the papers' recipe for CIFAR.
 """
 
@@ -42,17 +42,17 @@ _RECIPES: Final[Mapping[str, Recipe]] = {
     "table_mlp": _ADAM,
     "text_mlp": {"epochs": 10, "optimizer": "adamw", "lr": 5e-3, "weight_decay": 0.01},
 }
-_CIFAR: Final = "_cifar"  # the ending of the papers' networks, whose recipe the defaults are
-_LEAST_STEPS: Final = 20  # of an epoch, below which batches are made smaller
+_CIFAR: Final = "_cifar"  # suffix of the papers' networks, which use the defaults
+_LEAST_STEPS: Final = 20  # minimum number of steps per epoch; else batches are made smaller
 _LEAST_BATCH: Final = 16
 
 
 def usual_recipe(model: str, options: Mapping[str, Any]) -> Recipe:
-    """How a model is usually trained; custom models as most networks can be.
+    """The default recipe of a model; a generic recipe for custom models.
 
     Args:
-        model: Its name in the sweep file.
-        options: Its options.
+        model: Name of the model in the sweep file.
+        options: Options of the model.
     """
     if model in _RECIPES:
         return dict(_RECIPES[model])
@@ -64,10 +64,10 @@ def usual_recipe(model: str, options: Mapping[str, Any]) -> Recipe:
 
 
 def completed(given: Mapping[str, Any], usual: Recipe) -> Recipe:
-    """What is given, and of the usual recipe what fits it.
+    """The given values, completed by the default recipe.
 
-    The learning rate and the weight decay belong to the optimiser: if another one is given, they
-    are those that usually go with it.
+    Learning rate and weight decay depend on the optimiser: if another optimiser is given, they are
+    its usual values.
     """
     optimizer = given.get("optimizer", usual.get("optimizer", "sgd"))
     if optimizer != usual.get("optimizer", "sgd"):
@@ -78,7 +78,7 @@ def completed(given: Mapping[str, Any], usual: Recipe) -> Recipe:
 
 
 def batch_size_for(usual: int, num_samples: int, num_workers: int = 1) -> int:
-    """The usual batch size, halved until an epoch has 20 steps, but not below 16 per worker."""
+    """The default batch size, halved until an epoch has 20 steps, but at least 16 per worker."""
     size = usual
     while size // 2 >= _LEAST_BATCH * num_workers and num_samples < _LEAST_STEPS * size:
         size //= 2

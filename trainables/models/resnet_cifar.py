@@ -1,8 +1,8 @@
-"""ResNets in their form for CIFAR and other small images.
+"""ResNets for CIFAR and other small images.
 
-K. He et al., Deep Residual Learning for Image Recognition, 2016, with the first convolution 3x3 and
-no max-pool in front, as the calibration literature trains them (J. Mukhoti et al., Calibrating Deep
-Neural Networks using Focal Loss, 2020). Weights start as torch draws them by default.
+K. He et al., Deep Residual Learning for Image Recognition, 2016, but with a 3x3 first convolution
+and no max-pool after it, as in the calibration literature (J. Mukhoti et al., Calibrating Deep
+Neural Networks using Focal Loss, 2020). Weights have torch's default initialisation.
 """
 
 from collections.abc import Callable
@@ -36,10 +36,10 @@ def resnet101_cifar(*, input_shape: tuple[int, int, int], num_classes: int) -> C
 def resnet110_bottleneck_cifar(
     *, input_shape: tuple[int, int, int], num_classes: int
 ) -> Classifier:
-    """What the code of the calibration literature calls ResNet-110: 46 million weights.
+    """The network called ResNet-110 in the code of the calibration literature: 46 million weights.
 
-    Bottlenecks 3, 4, 26, 3 (J. Mukhoti et al., 2020, and those who build on their code); K. He et
-    al. give the name to ``resnet110_cifar``.
+    3, 4, 26 and 3 bottleneck blocks (J. Mukhoti et al., 2020, and derived code). ResNet-110 of
+    K. He et al. is ``resnet110_cifar``.
     """
     return _resnet(_bottleneck, (3, 4, 26, 3), 4, input_shape, num_classes)
 

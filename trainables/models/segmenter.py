@@ -1,4 +1,4 @@
-"""What a model of images gives where each pixel has a class."""
+"""The interface of segmentation models, which classify each pixel."""
 
 import torch
 from torch import Tensor, nn
@@ -8,18 +8,18 @@ from trainables.models.base import Classifier
 
 
 class Segmenter(Classifier):
-    """A classifier of pixels: its encoder maps images to maps of features, coarser ones mostly.
+    """A classifier of pixels: an encoder to (usually coarser) feature maps, and a linear head.
 
-    The head gives the logits of each place of such a map; they are interpolated to the image's
-    size, bilinearly between the middles of places.
+    The head outputs the logits at each position of a feature map. They are interpolated bilinearly
+    to the size of the image, without aligning corners.
 
     Args:
         encoder: Maps images (N, C, H, W) to features (N, D, h, w).
         head: Linear layer from D features to K logits.
-        input_shape: Of one image: C, H and W.
+        input_shape: Channels C, height H and width W of one image.
 
     Raises:
-        ValueError: The encoder cannot take such images, or does not fit the head.
+        ValueError: The encoder does not accept such images, or does not match the head.
     """
 
     down: Tensor
@@ -40,7 +40,7 @@ class Segmenter(Classifier):
     def classify(self, features: Tensor) -> Tensor:
         """Logits (N, K, H, W) of features (N, D, h, w)."""
         logits: Tensor = self.head(features.movedim(1, -1)).movedim(-1, 1)
-        # As products: a GPU adds up the gradients of its own interpolation in any order.
+        # Matrix products, because torch's interpolation has nondeterministic gradients on GPUs.
         if logits.shape[2] != len(self.down):
             logits = self.down.to(logits.dtype) @ logits
         if logits.shape[3] != len(self.across):
@@ -49,7 +49,7 @@ class Segmenter(Classifier):
 
 
 def _interpolation(few: int, many: int) -> Tensor:
-    """What each of many places takes of few, (many, few)."""
+    """Matrix (many, few) of bilinear interpolation from few to many positions."""
     single = torch.eye(few).unsqueeze(0)
     return F.interpolate(single, size=many, mode="linear", align_corners=False)[0].T.contiguous()
 
@@ -59,7 +59,7 @@ def _shape_of_features(encoder: nn.Module, input_shape: tuple[int, int, int]) ->
     try:
         with torch.no_grad():
             features = encoder.eval()(torch.zeros(1, *input_shape))
-    except Exception as error:  # somebody's own module may fail in any way
+    except Exception as error:  # a user's module may raise anything
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise ValueError(
             f"the encoder cannot take images of shape {input_shape}: {reason}"

@@ -15,16 +15,16 @@ def small_cnn(
     width: Annotated[int, Range(1)] = 16,
     dropout: Annotated[float, Range(0, 1, open_high=True)] = 0.0,
 ) -> Classifier:
-    """Stages of 3x3 convolution, BatchNorm, ReLU and 2x2 max-pool, from 8x8 images up.
+    """Stages of 3x3 convolution, BatchNorm, ReLU and 2x2 max-pool, for images of at least 8x8.
 
-    There are as many stages as it takes to come below 4x4; each has twice the channels of the one
-    before, up to ``4 * width``.
+    Stages are added until the feature maps are smaller than 4x4. Each has twice the channels of the
+    previous one, up to ``4 * width``.
 
     Args:
         input_shape: Channels, height and width; at least 8x8.
         num_classes: Number of logits.
         width: Channels of the first stage.
-        dropout: Probability of dropping a feature in front of the head.
+        dropout: Probability of dropping a feature before the head.
 
     Raises:
         ValueError: Images are smaller than 8x8.

@@ -1,4 +1,4 @@
-"""A small fully convolutional network for images whose every pixel has a class."""
+"""A small fully convolutional network for segmentation."""
 
 from typing import Annotated
 
@@ -18,16 +18,16 @@ def small_fcn(
     width: Annotated[int, Range(1)] = 16,
     depth: Annotated[int, Range(1)] = 2,
 ) -> Segmenter:
-    """Down and up again, by a 3x3 convolution, BatchNorm and ReLU at each size, as a small U-Net.
+    """A small U-Net, with a 3x3 convolution, BatchNorm and ReLU at each resolution.
 
     Source: O. Ronneberger et al., U-Net: Convolutional Networks for Biomedical Image Segmentation,
-    2015; with one convolution in place of two, and a quarter of the channels.
+    2015; with one convolution instead of two, and a quarter of the channels.
 
     Args:
-        samples: Images; their sides at least 2^depth.
-        num_classes: Number of logits of each pixel.
-        width: Channels at the image's own size; twice as many at half of it, and so on.
-        depth: How often the size is halved.
+        samples: Images; height and width at least 2^depth.
+        num_classes: Number of logits per pixel.
+        width: Channels at full resolution; they double whenever the resolution is halved.
+        depth: Number of times that the resolution is halved.
 
     Raises:
         ValueError: Images are too small.
@@ -53,7 +53,7 @@ class _DownAndUp(nn.Module):
         )
 
     def forward(self, images: Tensor) -> Tensor:
-        """Maps of features (N, width, H, W) of images (N, C, H, W)."""
+        """Feature maps (N, width, H, W) of images (N, C, H, W)."""
         sizes: list[Tensor] = [self.down[0](images)]
         for layer in self.down[1:]:
             sizes.append(layer(F.max_pool2d(sizes[-1], 2)))

@@ -1,4 +1,4 @@
-"""Any module that ends in a linear layer, as an encoder and a head."""
+"""Splits any module that ends in a linear layer into an encoder and a head."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ if TYPE_CHECKING:
 
 
 def as_classifier(model: nn.Module, inputs: Tensor, num_classes: int) -> Classifier:
-    """Splits a module where its last linear layer gets the features.
+    """Splits a module before its last linear layer.
 
-    That layer is found by passing two samples through the module: what it returns must be the very
-    tensor that the layer gave, so that nothing (a softmax, say) comes after it.
+    That layer is found by passing two samples through the module. The module must return the output
+    tensor of the layer itself, so that nothing (such as a softmax) follows it.
 
     Args:
-        model: Maps inputs to logits (N, K); it is taken apart. A :class:`Classifier` stays as it
-            is.
-        inputs: Two samples, of the shape and dtype that the model gets.
-        num_classes: K.
+        model: Maps inputs to logits (N, K); it is modified. A :class:`Classifier` is returned
+            unchanged.
+        inputs: Two samples, in the shape and dtype of the model's input.
+        num_classes: Number K of classes.
 
     Raises:
-        ValueError: It does not end in such a layer, cannot take such samples, or K is another.
+        ValueError: The module does not end in a linear layer, does not accept such samples, or
+            has a different number of outputs.
     """
     if isinstance(model, Classifier):
         return model
@@ -70,7 +71,7 @@ def as_classifier(model: nn.Module, inputs: Tensor, num_classes: int) -> Classif
 
 
 def no_input(input_shape: tuple[int, ...], samples: Samples | None) -> Tensor:
-    """Two samples of zeros, of the dtype that a model gets."""
+    """Two samples of zeros, in the dtype of the model's input."""
     dtype = torch.float32 if samples is None else getattr(torch, samples.model_dtype)
     return torch.zeros((2, *input_shape), dtype=dtype)
 
@@ -80,7 +81,7 @@ def _evaluated(model: nn.Module, inputs: Tensor) -> Any:
     try:
         with torch.no_grad():
             return model.eval()(inputs)
-    except Exception as error:  # somebody's own module may fail in any way
+    except Exception as error:  # a user's module may raise anything
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise ValueError(
             f"{type(model).__name__} cannot take samples of shape {tuple(inputs.shape[1:])}: "

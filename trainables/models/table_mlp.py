@@ -1,4 +1,4 @@
-"""A multilayer perceptron for tables that sees each number through periodic functions."""
+"""A multilayer perceptron for tables, with periodic embeddings of numbers."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ def table_mlp(
     vector_size: Annotated[int, Range(1)] = 24,
     frequency_scale: Annotated[float, Range(0, open_low=True)] = 0.01,
 ) -> Classifier:
-    """An MLP on embedded columns (MLP-PLR), the usual strong and cheap baseline for tables.
+    """An MLP on embedded columns (MLP-PLR), a strong and cheap baseline for tables.
 
-    Each number becomes sines and cosines of learnt frequencies, a linear map and ReLU (Y.
-    Gorishniy et al., On Embeddings for Numerical Features in Tabular Deep Learning, 2022); each
-    category a learnt vector; then layers of linear map, BatchNorm, ReLU and dropout.
+    Each number is embedded by sines and cosines of learnt frequencies, a linear map and ReLU (Y.
+    Gorishniy et al., On Embeddings for Numerical Features in Tabular Deep Learning, 2022), and each
+    category by a learnt vector. Layers of linear map, BatchNorm, ReLU and dropout follow.
 
     Args:
         samples: Rows of a table.
         num_classes: Number of logits.
         width: Units of each layer.
         depth: Number of layers.
-        dropout: Probability of dropping a unit after each of them.
-        vector_size: Numbers that a numeric column becomes.
-        frequency_scale: Standard deviation of the frequencies at the start.
+        dropout: Probability of dropping a unit after each layer.
+        vector_size: Dimension of the embedding of a numeric column.
+        frequency_scale: Standard deviation of the initial frequencies.
     """
     encoder = _Encoder(samples, width, depth, dropout, vector_size, frequency_scale)
     return Classifier(encoder, nn.Linear(width, num_classes))
@@ -62,7 +62,7 @@ class _Encoder(nn.Module):
             if numeric
             else None
         )
-        # A level more, 0: missing, or unknown in training.
+        # One more level, 0, for values that are missing or do not occur in training.
         counts = [len(levels) + 1 for levels in samples.levels]
         self.categories = nn.ModuleList(
             nn.Embedding(count, min(32, round(count**0.5) + 1)) for count in counts
@@ -81,7 +81,7 @@ class _Encoder(nn.Module):
         self.layers = nn.Sequential(*layers)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """From (N, numbers + flags + categories), see TableRows, to (N, width)."""
+        """Maps (N, numbers + flags + categories), see TableRows, to (N, width)."""
         numbers, flags, categories = torch.split(rows, self.sizes, dim=1)
         parts = [flags]
         if self.numbers is not None:

@@ -1,4 +1,4 @@
-"""A small network for texts that sees which words are in them, not their order."""
+"""A small bag-of-words network for texts."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ def text_mlp(
     dropout: Annotated[float, Range(0, 1, open_high=True)] = 0.5,
     word_dropout: Annotated[float, Range(0, 1, open_high=True)] = 0.5,
 ) -> Classifier:
-    """The TF-IDF weighted sum of learnt word vectors, ReLU and the head.
+    """The TF-IDF weighted sum of learnt word vectors, followed by ReLU and the head.
 
-    With word vectors as wide as there are classes, and no ReLU, this would be logistic regression
-    on TF-IDF; dropping words in training keeps it from relying on single ones (deep averaging
-    networks: M. Iyyer et al., Deep Unordered Composition Rivals Syntactic Methods for Text
-    Classification, 2015).
+    With K-dimensional word vectors and without ReLU and head, this would be logistic regression on
+    TF-IDF. Word dropout prevents reliance on single words (deep averaging networks: M. Iyyer et
+    al., Deep Unordered Composition Rivals Syntactic Methods for Text Classification, 2015).
 
     Args:
         samples: Texts as weighted words.
         num_classes: Number of logits.
-        width: Numbers of a word's vector.
-        dropout: Probability of dropping a unit in front of the head.
+        width: Dimension of the word vectors.
+        dropout: Probability of dropping a unit before the head.
         word_dropout: Probability of dropping a word of a training text.
     """
     encoder = _Encoder(samples.num_words, width, dropout, word_dropout)
@@ -44,13 +43,13 @@ class _Encoder(nn.Module):
         super().__init__()
         self.vectors = nn.Embedding(num_words, width, padding_idx=NO_WORD)
         with torch.no_grad():
-            self.vectors.weight.mul_(0.1)  # a text's vector then starts with entries of this size
+            self.vectors.weight.mul_(0.1)  # so the entries of a text's vector have about this size
         self.bias = nn.Parameter(torch.zeros(width))
         self.dropout = nn.Dropout(dropout)
         self.word_dropout = nn.Dropout(word_dropout)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """From (N, L, 2), see WeightedWords, to (N, width)."""
+        """Maps (N, L, 2), see WeightedWords, to (N, width)."""
         words, weights = rows.unbind(dim=2)
         summed = F.embedding_bag(
             words.long(),

@@ -1,8 +1,8 @@
 """Residual networks of three stages for CIFAR and other small images.
 
-Three stages of n blocks of two 3x3 convolutions, with 16, 32 and 64 channels (times a width), on
-whole, halved and quartered images; global average pooling; the head. Weights start as in K. He et
-al., Delving Deep into Rectifiers, 2015 (fan out), as all of the papers below have it.
+Three stages of n blocks of two 3x3 convolutions, with 16, 32 and 64 channels (times a width) at
+full, half and quarter resolution; global average pooling; the head. As in all papers below, weights
+are initialised as in K. He et al., Delving Deep into Rectifiers, 2015 (fan out).
 """
 
 from collections.abc import Callable
@@ -31,18 +31,18 @@ def resnet110_cifar(*, input_shape: Shape, num_classes: int) -> Classifier:
 def preresnet56_cifar(*, input_shape: Shape, num_classes: int) -> Classifier:
     """PreResNet-56: 0.85 million weights.
 
-    6n + 2 layers, n = 9, with BatchNorm and ReLU in front of each convolution (K. He et al.,
-    Identity Mappings in Deep Residual Networks, 2016).
+    6n + 2 layers, n = 9, with BatchNorm and ReLU before each convolution (K. He et al., Identity
+    Mappings in Deep Residual Networks, 2016).
     """
     return _three_stages(_PreActivation, 9, 1, True, input_shape, num_classes)
 
 
 def wide_resnet26_10_cifar(*, input_shape: Shape, num_classes: int) -> Classifier:
-    """Wide-ResNet-26-10 as the calibration literature trains it: 36.5 million weights.
+    """Wide-ResNet-26-10 of the calibration literature: 36.5 million weights.
 
-    6n + 2 layers, n = 4, BatchNorm and ReLU behind each convolution and a convolution in the
-    shortcut where the shape changes (J. Mukhoti et al., Calibrating Deep Neural Networks using
-    Focal Loss, 2020, and their code).
+    6n + 2 layers, n = 4, with BatchNorm and ReLU after each convolution, and a convolution in the
+    shortcut if the shape changes (J. Mukhoti et al., Calibrating Deep Neural Networks using Focal
+    Loss, 2020, and their code).
     """
     return _three_stages(_PostActivationProjected, 4, 10, False, input_shape, num_classes)
 
@@ -52,7 +52,7 @@ def wide_resnet28_10_cifar(
 ) -> Classifier:
     """Wide-ResNet-28-10: 36.5 million weights.
 
-    6n + 4 layers, n = 4, with BatchNorm and ReLU in front of each convolution (S. Zagoruyko and N.
+    6n + 4 layers, n = 4, with BatchNorm and ReLU before each convolution (S. Zagoruyko and N.
     Komodakis, Wide Residual Networks, 2016).
 
     Args:
@@ -68,7 +68,7 @@ def wide_resnet28_10_cifar(
 
 
 class _PostActivation(nn.Module):
-    """The shortcut drops every other pixel and pads channels with zeros where the shape changes."""
+    """If the shape changes, the shortcut drops every other pixel and zero-pads the channels."""
 
     def __init__(self, channels: int, width: int, stride: int) -> None:
         super().__init__()
@@ -108,14 +108,15 @@ class _PostActivationProjected(_PostActivation):
 
 
 class _PreActivation(nn.Module):
-    """The shortcut is a 1x1 convolution where the shape changes.
+    """If the shape changes, the shortcut is a 1x1 convolution.
 
     Args:
-        channels: Of the input.
+        channels: Channels of the input.
         width: Channels of the output.
-        stride: Of the first convolution.
+        stride: Stride of the first convolution.
         dropout: Probability of dropping a value between the convolutions.
-        activate_shortcut: Whether that convolution sees the activated input, not the raw one.
+        activate_shortcut: Whether the shortcut convolution gets the activated input, not the raw
+            one.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ def timm_builder(timm_name: str) -> Callable[..., Classifier]:
     """Returns the builder of one model of timm.
 
     Raises:
-        ValueError: Timm has no such model.
+        ValueError: There is no such model in timm.
     """
     if not timm.is_model(timm_name):
         raise ValueError(
@@ -38,15 +38,15 @@ def timm_model(
     drop_rate: Probability = 0.0,
     drop_path_rate: Probability | None = None,
 ) -> Classifier:
-    """A model of timm that gives its pooled features to a fresh linear head.
+    """A model of timm with a new linear head on its pooled features.
 
     Args:
-        timm_name: Name in timm, with or without the tag of its weights.
-        input_shape: Channels, height and width; models of fixed image size are built for it.
+        timm_name: Name in timm, with or without the tag of the weights.
+        input_shape: Channels, height and width; models with a fixed image size are built for it.
         num_classes: Number of logits.
         pretrained: Start from the published weights, downloaded unless they are in the cache.
-        drop_rate: Probability of dropping a feature in front of the head.
-        drop_path_rate: Probability of skipping a residual branch, where the model has it.
+        drop_rate: Probability of dropping a feature before the head.
+        drop_path_rate: Probability of skipping a residual branch, if the model supports it.
 
     Raises:
         ValueError: The model cannot be built for such images or with these options.
@@ -66,7 +66,7 @@ def timm_model(
             **sized,
         )
         num_features = _count_features(encoder, input_shape)
-    # timm leaves its models' own errors as they are: assertions, TypeErrors, RuntimeErrors ...
+    # Models of timm raise errors of any type: AssertionError, TypeError, RuntimeError ...
     except Exception as error:
         raise ValueError(
             f"model 'timm/{timm_name}' cannot be built for {input_shape} images (channels, height, "
@@ -76,8 +76,8 @@ def timm_model(
 
 
 def _count_features(encoder: nn.Module, input_shape: tuple[int, int, int]) -> int:
-    # Models disagree on what num_features means; what comes out does not.
-    with torch.no_grad():  # what inference mode makes cannot be trained with later
+    # The meaning of num_features differs between models, so measure the output.
+    with torch.no_grad():  # tensors of inference mode could not be used in training later
         features = encoder.eval()(torch.zeros(1, *input_shape))
     encoder.train()
     if features.ndim != 2:

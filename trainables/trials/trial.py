@@ -177,7 +177,7 @@ class TrialRun:
         self._check_storage()
         try:
             self._read()
-        except FileNotFoundError:  # it answers
+        except FileNotFoundError:  # the storage responds
             raise
         except OSError as error:
             raise StorageAwayError(f"{self.folder.uri} cannot be read: {error}") from None
@@ -322,7 +322,7 @@ class TrialRun:
                 adapting if self.training.adapt_share else None,
                 names=None if last else names,
                 intervals=names if last else (),
-                # Of all calibration errors that costs as much as all metrics together.
+                # References for all calibration errors take as long as all metrics together.
                 references=M.REFERENCED_METRICS if last and finalist else (),
                 own=self._own_metrics(),
                 decisions=decisions,

@@ -1,4 +1,4 @@
-"""Samples that cannot be used: reported all at once, or skipped, counted and listed."""
+"""Unusable samples: reported in one error, or skipped, counted and listed."""
 
 from collections.abc import Callable
 from typing import Literal, TypeAlias
@@ -13,11 +13,11 @@ _SHOWN, _KEPT = 10, 1000
 
 
 class BadSamples:
-    """What is wrong with which samples of one part of a dataset.
+    """The unusable samples of one part of a dataset, with reasons.
 
     Args:
-        count: Number of samples of the part.
-        where: Names a sample by its index: file and row.
+        count: Number of samples in the part.
+        where: Returns the file and row of the sample at an index.
     """
 
     def __init__(self, count: int, where: Callable[[int], str]) -> None:
@@ -26,23 +26,23 @@ class BadSamples:
         self.faults: dict[int, str] = {}
 
     def add(self, index: int, fault: str) -> None:
-        """Notes what is wrong with a sample; the first fault of each counts."""
+        """Records the fault of a sample; only the first fault of each is kept."""
         self.faults.setdefault(index, fault)
 
     def good(self) -> npt.NDArray[np.intp]:
-        """Indices of the samples that nothing is wrong with."""
+        """Indices of the usable samples."""
         return np.setdiff1d(np.arange(self.count), np.array(list(self.faults), dtype=np.intp))
 
 
 def settle(parts: list[BadSamples], on_bad_sample: OnBadSample) -> tuple[str, ...]:
-    """Ends the search for bad samples.
+    """Raises an error about all bad samples, or returns notes if they are skipped.
 
     Returns:
-        Notes for the user, one for each part of which samples are skipped: how many in the first
-        line, then what is wrong with which, one a line, up to a thousand.
+        Notes for the user, one per part with skipped samples: the number in the first line, then up
+        to a thousand lines with a sample and its fault.
 
     Raises:
-        ValueError: There are some, and they are not to be skipped, or nothing is left.
+        ValueError: There are bad samples that must not be skipped, or no sample is left.
     """
     notes = []
     for part in parts:

@@ -17,11 +17,11 @@ class Targets:
     """The targets of N samples.
 
     Attributes:
-        labels: (N,), int64, from 0; or (N, L), 0 and 1, of several labels; or masks (N, H, W),
-            uint8, of the class of each pixel, 255 where it counts nowhere.
-        soft: (N, K), the probability of each class; None if the labels are certain. ``labels``
-            are then drawn from them.
-        weights: (N,), how much each sample counts in training; None if all count equally.
+        labels: (N,), int64, from 0; or (N, L), 0 and 1, for multi-label data; or masks (N, H, W),
+            uint8, with the class of each pixel, 255 for ignored pixels.
+        soft: (N, K), class probabilities, from which ``labels`` are drawn; None if the labels are
+            certain.
+        weights: (N,), sample weights for training; None for equal weights.
     """
 
     labels: npt.NDArray[Any]
@@ -41,18 +41,17 @@ class Targets:
 class Split:
     """Samples and their labels.
 
-    Only numpy arrays, so that a split goes through shared memory (pickle protocol 5, out-of-band
-    buffers) without a copy. The arrays are read-only, because trials share them.
-    Images that do not fit into memory stay encoded on the disk.
+    It contains only numpy arrays, so processes share it through memory (pickle protocol 5,
+    out-of-band buffers) without copies. The arrays are read-only, because trials share them. Images
+    that do not fit into memory stay encoded on disk.
 
     Attributes:
-        inputs: (N, ...), C-contiguous, of the dtype and shape that the kind of sample asks for; or
-            an object that is read like such an array. :meth:`rows` reads both.
-        labels: As in :class:`Targets`.
-        soft: (N, K), float32, the probability of each class, rows summing to 1; None where labels
-            are certain. ``labels`` are then drawn from them: what measures knows no others.
-        weights: (N,), float32, at least 0: how much each sample counts in training; None where all
-            count alike.
+        inputs: (N, ...), C-contiguous, in the dtype and shape of the kind of sample; or an object
+            that is read like such an array. :meth:`rows` reads both.
+        labels: See :class:`Targets`.
+        soft: (N, K), float32, class probabilities, rows summing to 1, from which ``labels`` are
+            drawn for metrics; None if the labels are certain.
+        weights: (N,), float32, sample weights for training, at least 0; None for equal weights.
 
     Raises:
         TypeError: A value is not an array, or has another dtype.
@@ -93,7 +92,7 @@ class Split:
 
     @property
     def is_streamed(self) -> bool:
-        """Whether the samples stay on the disk."""
+        """Whether the samples stay on disk."""
         return not isinstance(self.inputs, np.ndarray)
 
     def rows(self, numbers: npt.NDArray[np.integer[Any]] | slice) -> Inputs:
@@ -121,13 +120,13 @@ EvaluationKind = Literal["shift", "ood"]
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """Data that a finished classifier is evaluated on besides the test split.
+    """Data besides the test split that a finished classifier is evaluated on.
 
     Attributes:
-        kind: ``shift``, or ``ood``, whose labels mean nothing.
-        name: As the user wrote it.
-        severity: How far it is shifted, where that is known.
-        split: Its samples and labels.
+        kind: ``shift``, or ``ood``, whose labels are ignored.
+        name: Name in the sweep file.
+        severity: Severity of the shift, if known.
+        split: Samples and labels.
     """
 
     kind: EvaluationKind
@@ -141,19 +140,19 @@ class Dataset:
     """A dataset that is ready for training.
 
     Attributes:
-        name: Its name, as the user wrote it.
-        train: For training.
-        validation: For every selection: hyperparameters, epochs, temperature.
-        test: For the final numbers only.
+        name: Name in the sweep file.
+        train: Split for training.
+        validation: Split for all selection: hyperparameters, epochs, temperature.
+        test: Split for the final evaluation only.
         classes: Class names; the label is the index.
         samples: The kind of sample.
-        notes: What the user should know about the data: which samples are skipped, one note for
-            each part; how many in its first line.
+        notes: Notes for the user about skipped samples, one per part; the first line has the
+            number.
         evaluation_sets: Data that finalists are evaluated on besides the test split.
         task: The kind of prediction.
 
     Raises:
-        TypeError: A split holds another kind of sample.
+        TypeError: A split has a different kind of sample.
         ValueError: The splits do not match each other, the classes or the kind of sample.
     """
 
@@ -204,7 +203,7 @@ class Dataset:
         return self.samples.shape
 
     def digest(self) -> str:
-        """A digest of all inputs and targets, in their order: equal for equal data only."""
+        """A digest of all inputs and targets in order, which identifies the data."""
         return _digest_of(self.train, self.validation, self.test)
 
     def test_digest(self) -> str:
@@ -230,12 +229,12 @@ def _digest_of(*splits: Split) -> str:
 
 @dataclass(frozen=True)
 class OwnData:
-    """Data that a custom training loop reads itself.
+    """Data that a custom training loop loads itself.
 
     Attributes:
-        name: The name, which identifies the data.
-        num_classes: The number of classes, K.
-        notes: As in :class:`Dataset`.
+        name: Name that identifies the data.
+        num_classes: Number K of classes.
+        notes: See :class:`Dataset`.
     """
 
     name: str
@@ -253,11 +252,11 @@ class OwnData:
         return tuple(str(k) for k in range(self.num_classes))
 
     def digest(self) -> str:
-        """A digest of the name and the number of classes; the data themselves are not seen."""
+        """A digest of the name and the number of classes, because the data are unknown."""
         return digest_of(repr((self.name, self.num_classes)).encode())
 
     def test_digest(self) -> str:
-        """The same digest: data with one name are assumed to have one test split."""
+        """Equal to :attr:`digest`: data with the same name are assumed to have one test split."""
         return self.digest()
 
 

@@ -1,7 +1,7 @@
-"""Kinds of sample: how each is checked, augmented, normalised, and which models read it.
+"""Kinds of sample: how they are checked, augmented and normalised, and their default models.
 
-A dataset carries one object of a subclass of :class:`Samples`. The training loop asks it and knows
-no kind of sample by name.
+A dataset has one object of a subclass of :class:`Samples`. The training loop calls its methods and
+does not depend on the kind of sample.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 
 class Samples(ABC):
-    """What the samples of a dataset are.
+    """The kind of sample in a dataset.
 
-    A split holds them as one numpy array, a row for each; a batch is a tensor of some of its rows,
-    on the device where it is trained.
+    A split stores samples in one numpy array, one row each. A batch is a tensor of some rows, on
+    the training device.
 
     Attributes:
-        shape: Of one sample as the model gets it.
-        default_model: The model for a sweep that names none.
-        in_words: What messages call such samples; empty, the name of the class.
-        augmentations: What :meth:`prepare` can do to training batches.
-        mixable: Whether there is a sample between any two, as Mixup needs it.
-        encodes: Whether rows depend on the training part: on its words, or its levels.
-        each_pixel: Whether each pixel has a class; for which there are models of their own.
+        shape: Shape of one sample as model input.
+        default_model: The model of a sweep that does not name one.
+        in_words: The kind of sample in messages; if empty, the name of the class.
+        augmentations: The augmentations that :meth:`prepare` supports.
+        mixable: Whether samples can be interpolated, as Mixup requires.
+        encodes: Whether rows depend on the training part, such as its words or levels.
+        each_pixel: Whether each pixel has a class, which requires segmentation models.
         augmentation: The usual training augmentation of this data, one of ``augmentations``.
-        model_dtype: Of what the model gets.
+        model_dtype: Dtype of the model input.
     """
 
     shape: tuple[int, ...]
@@ -53,23 +53,23 @@ class Samples(ABC):
 
     @abstractmethod
     def check(self, inputs: Stored) -> None:
-        """Checks that an array holds samples of this kind.
+        """Checks that an array contains samples of this kind.
 
         Raises:
-            TypeError: It has another dtype.
-            ValueError: It has another shape.
+            TypeError: The dtype is wrong.
+            ValueError: The shape is wrong.
         """
 
     def encode(self, raw: Any) -> Stored:
-        """Makes rows of a split of samples as they were read; here they are rows already."""
+        """Converts samples as read to rows of a split; the default returns them unchanged."""
         return np.asarray(raw)
 
     def check_array(self, inputs: Stored, dtype: str, shape: tuple[int, ...] | None = None) -> None:
         """Checks the dtype, and the shape of a row (by default that of a sample).
 
         Raises:
-            TypeError: It has another dtype.
-            ValueError: It has another shape.
+            TypeError: The dtype is wrong.
+            ValueError: The shape is wrong.
         """
         if inputs.dtype != dtype:
             raise TypeError(f"{self} must be {dtype}, not {inputs.dtype}")
@@ -87,12 +87,12 @@ class Samples(ABC):
         """Model inputs from rows of a split: augmented, then normalised.
 
         Args:
-            batch: (N, ...), of the split's dtype, on any device.
-            augmentation: One of ``augmentations``; drawn anew for each sample.
-            generator: Of the random numbers, on the batch's device.
-            start: Where the rows begin in a batch that several workers share.
-            total: Size of that batch, for all of which chance is drawn, so that what becomes of a
-                row does not depend on the number of workers; None, the rows are all of it.
+            batch: (N, ...), in the split's dtype, on any device.
+            augmentation: One of ``augmentations``; drawn independently for each sample.
+            generator: Random generator on the batch's device.
+            start: Offset of the rows in a batch that several workers share.
+            total: Size of that batch. Random numbers are drawn for all of it, so the result does
+                not depend on the number of workers. None if the rows are the whole batch.
 
         Returns:
             (N, *shape), on the same device.
@@ -108,29 +108,29 @@ class Samples(ABC):
         start: int = 0,
         total: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """As :meth:`prepare`, with targets; targets for places in a sample are augmented alike.
+        """Like :meth:`prepare`, for samples and targets; masks get the same crops and flips.
 
         Args:
             batch: See :meth:`prepare`.
-            targets: (N, ...), of the samples.
+            targets: (N, ...), targets of the samples.
             augmentation: See :meth:`prepare`.
-            generator: Likewise.
-            start: Likewise.
-            total: Likewise.
+            generator: See :meth:`prepare`.
+            start: See :meth:`prepare`.
+            total: See :meth:`prepare`.
 
         Returns:
-            (N, *shape), and targets of the same shape as before.
+            (N, *shape), and targets of unchanged shape.
         """
         return self.prepare(batch, augmentation, generator, start, total), targets
 
     def shown(self, row: Inputs) -> str | None:
-        """A sample as a person would recognise it.
+        """A sample in a form to display.
 
         Args:
             row: One row of a split.
 
         Returns:
-            Its words, or an image as a ``data:`` URI; None, as here, where there is neither.
+            Words, or an image as a ``data:`` URI; None (the default) if there is neither.
         """
         return None
 

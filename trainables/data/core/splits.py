@@ -41,16 +41,16 @@ def stratified_split(
     option: str = "validation",
     needed: int = 2,
 ) -> tuple[Indices, Indices]:
-    """Splits samples in two parts; both have all classes, in proportion.
+    """Splits samples into two parts, stratified by class; both contain all classes.
 
     Args:
         labels: (N,), integers.
         held_out: Size of the second part: a fraction of N (float) or a count (int).
         seed: Equal seeds give equal parts.
         classes: Class names, for messages.
-        option: What the user calls ``held_out``, for messages.
-        needed: How many samples each class needs: one to hold out, the others stay in the first
-            part, which may be divided once more.
+        option: Name of the option ``held_out``, for messages.
+        needed: Minimum number of samples per class: one to hold out, the rest for the first part,
+            which may be split again.
 
     Returns:
         Sorted indices of the first and of the second part.
@@ -77,7 +77,7 @@ def stratified_split(
 
 
 def stratified_sample(labels: Labels, size: int, *, seed: int) -> Indices:
-    """Draws ``size`` samples without replacement, each class in proportion and at least once.
+    """Draws a stratified sample without replacement, with at least one sample of each class.
 
     Args:
         labels: (N,), integers.
@@ -100,7 +100,7 @@ def stratified_sample(labels: Labels, size: int, *, seed: int) -> Indices:
 
 
 def long_tailed(labels: Labels, imbalance: float, *, seed: int) -> Indices:
-    """Draws a long-tailed part of balanced samples: class k of K keeps the share μ^(k/(K−1)).
+    """Draws a long-tailed subset of balanced samples: class k of K keeps the share μ^(k/(K−1)).
 
     Source: K. Cao et al., Learning Imbalanced Datasets with Label-Distribution-Aware Margin Loss,
     2019, section 4: an exponential profile from the first class to the last.
@@ -134,7 +134,7 @@ def long_tailed(labels: Labels, imbalance: float, *, seed: int) -> Indices:
 
 
 def join_halves(classes: Sequence[str]) -> tuple[str, str]:
-    """Class names of two halves: the first half of the classes, and the second."""
+    """Names of the two classes that join the first and the second half of the classes."""
     half = len(classes) // 2
     return "/".join(classes[:half]), "/".join(classes[half:])
 
@@ -153,27 +153,25 @@ def build_dataset(
     imbalance: float | None = None,
     task: Task | None = None,
 ) -> Dataset:
-    """Holds out validation data and thins the rest to ``train_samples``.
+    """Builds a dataset: holds out validation data and subsamples the rest to ``train_samples``.
 
-    Validation samples depend on ``seed`` and ``validation`` alone, not on ``train_samples``.
+    The validation split depends only on ``seed`` and ``validation``, not on ``train_samples``.
 
     Args:
-        name: Of the dataset.
-        train: Samples as read, to be indexed by an array of rows, and labels (N, ...) or
-            :class:`~trainables.data.core.base.Targets`, to train and validate on.
-        test: The same, of M samples.
-        classes: Class names; or those of the labels, of which each sample may have several.
-        measure: Says what the samples are, given those that are left for training; that encodes
-            those of all splits.
-        validation: How much to hold out: a fraction, or a number of samples.
-        train_samples: How many to keep for training; None keeps all that are left.
-        seed: Chooses both.
+        name: Name of the dataset.
+        train: Samples as read, indexable by an array of rows, and labels (N, ...) or
+            :class:`~trainables.data.core.base.Targets`, for training and validation.
+        test: The same for M test samples.
+        classes: Class names; label names for multi-label data.
+        measure: Creates the kind of sample from the training samples; it then encodes the samples
+            of all splits.
+        validation: Size of the validation split: a fraction, or a number of samples.
+        train_samples: Number of training samples to keep; None keeps all.
+        seed: Seed of both draws.
         notes: See :class:`~trainables.data.core.base.Dataset`.
-        imbalance: Thins ``train`` before anything is held out, so that validation samples are
-            long-tailed too; see :func:`long_tailed`. None leaves it as it is.
-        task: What is predicted for a sample; None for one class, or for several labels where
-        there
-            are (N, L).
+        imbalance: Makes ``train`` long-tailed before validation samples are held out, so both are
+            long-tailed; see :func:`long_tailed`. None changes nothing.
+        task: The task; None for one class per sample, or several labels if they are (N, L).
 
     Raises:
         ValueError: See :func:`stratified_split` and :func:`stratified_sample`.
@@ -182,7 +180,7 @@ def build_dataset(
     if task is None:
         task = SeveralLabels(classes) if targets.labels.ndim == 2 else OneClass()
     if imbalance is not None:
-        tail = long_tailed(targets.labels, imbalance, seed=0)  # for every seed, as a dataset is
+        tail = long_tailed(targets.labels, imbalance, seed=0)  # the same for every seed
         inputs, targets = inputs[tail], targets[tail]
     labels, names = task.strata(targets.labels, classes)
     split_seed, sample_seed = np.random.SeedSequence(seed).generate_state(2).tolist()
@@ -211,11 +209,11 @@ def _targets(given: Given) -> Targets:
 
 
 def _draw(labels: Labels, size: int, *, seed: int, spare: int) -> Indices:
-    """Draws ``size`` indices in proportion, at least one and all but ``spare`` of each class."""
+    """Draws ``size`` stratified indices: of each class at least one, and not the last ``spare``."""
     values, inverse, counts = np.unique(labels, return_inverse=True, return_counts=True)
     exact = size * counts / len(labels)
     quota = np.clip(np.floor(exact).astype(np.intp), 1, counts - spare)
-    # Hand out (or take back) what rounding left, where it hurts proportion least.
+    # Distribute the rounding remainder where it changes proportions least.
     while (missing := size - quota.sum()) != 0:
         free = quota < counts - spare if missing > 0 else quota > 1
         step = 1 if missing > 0 else -1

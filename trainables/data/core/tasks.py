@@ -1,7 +1,7 @@
-"""Kinds of prediction: labels, outputs and decisions of each.
+"""Tasks: the labels, outputs and decisions of one-class, multi-label and segmentation data.
 
-A dataset carries one object of a subclass of :class:`Task`. The training loop asks it and knows no
-kind of task by name.
+A dataset has one object of a subclass of :class:`Task`. The training loop calls its methods and
+does not depend on the kind of task.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ IGNORED: Final = 255
 
 
 class Task(ABC):
-    """What is predicted for a sample.
+    """The kind of prediction for a sample.
 
-    Losses and metrics are of *decisions*, choices of one of the dataset's classes. A sample asks
-    for one or more of them, which are rows next to each other: those of the first sample, then
-    those of the second ...
+    Losses and metrics apply to *decisions*, each for one of the dataset's classes. A sample has one
+    or more decisions, in consecutive rows: first those of the first sample, then those of the
+    second, and so on.
 
     Attributes:
-        names: What each decision of a sample is about; none where there is only one.
-        cluster_size: How many decisions of a sample that are about the same are judged. More than
-            one are not independent of each other.
-        attribute: What a loss says of itself where it means something here, if not all do.
+        names: Name of each decision of a sample, such as a label; empty if there is only one.
+        cluster_size: Number of similar decisions per sample that metrics use, such as pixels. If
+            above 1, they are not independent.
+        attribute: The class attribute of losses that support this task; empty if all do.
     """
 
     names: tuple[str, ...] = ()
@@ -60,8 +60,8 @@ class Task(ABC):
         """Checks that an array (N, ...) holds labels of this task for these samples.
 
         Raises:
-            TypeError: It has another dtype, or the samples are of another kind.
-            ValueError: It has another shape.
+            TypeError: The dtype or the kind of sample is wrong.
+            ValueError: The shape is wrong.
         """
 
     def occurring(self, labels: Any) -> Labels:
@@ -69,14 +69,14 @@ class Task(ABC):
         return np.asarray(labels)
 
     def strata(self, labels: Any, names: Names) -> tuple[Labels, Names]:
-        """The groups that splits keep in proportion.
+        """The strata of stratified splits.
 
         Args:
             labels: (N, ...).
-            names: Of classes or labels.
+            names: Names of classes or labels.
 
         Returns:
-            (N,), and what each is called; None where they have no name.
+            The stratum of each sample, (N,), and the names of the strata; None without names.
         """
         return strata(labels, names)
 
@@ -84,10 +84,10 @@ class Task(ABC):
         """The decisions of each sample that metrics use; the same in every call.
 
         Args:
-            labels: (N, ...), of the samples.
+            labels: (N, ...), labels of the samples.
 
         Returns:
-            Their places (N, P) among those of each sample; None for all.
+            Their positions (N, P) among the decisions of a sample; None for all.
         """
         return None
 
@@ -101,14 +101,14 @@ class Task(ABC):
 
     @abstractmethod
     def decisions_of(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits and targets of decisions.
+        """Logits and targets of the decisions.
 
         Args:
-            logits: (N, outputs), of the model.
-            targets: (N, ...), of the samples.
+            logits: (N, outputs), logits of the model.
+            targets: (N, ...), targets of the samples.
 
         Returns:
-            (N · decisions, K), and targets of as many.
+            Logits (N · decisions, K), and the targets of these decisions.
         """
 
     @abstractmethod
@@ -116,28 +116,25 @@ class Task(ABC):
         """The sample of each decision of :meth:`decisions_of`.
 
         Args:
-            rows: (N,), of the samples.
-            targets: (N, ...), likewise.
+            rows: (N,), row numbers of the samples.
+            targets: (N, ...), targets of the samples.
         """
 
     @abstractmethod
     def probabilities(self, logits: Tensor) -> Tensor:
-        """Probabilities for users, from the model's logits (N, outputs).
-
-        Of each class, or of yes for each label.
-        """
+        """Probabilities of each class, or of each label, from the model's logits (N, outputs)."""
 
     @abstractmethod
     def as_outputs(self, probs: Tensor) -> Tensor:
-        """As :meth:`probabilities`, from probabilities of decisions (N · decisions, K)."""
+        """Like :meth:`probabilities`, from probabilities of decisions (N · decisions, K)."""
 
 
 def at_places(outputs: Tensor, places: Tensor) -> Tensor:
-    """The model's outputs at some pixels.
+    """The outputs of the model at some pixels.
 
     Args:
         outputs: (N, K, H, W).
-        places: (N, P), row by row, of each image.
+        places: (N, P), pixel positions in each image, in row-major order.
 
     Returns:
         (N, K, P).
@@ -162,11 +159,11 @@ class OneClass(Task):
         return num_classes
 
     def accepts(self, loss: type[nn.Module]) -> bool:
-        """See :meth:`Task.accepts`: all of them."""
+        """See :meth:`Task.accepts`: all losses."""
         return True
 
     def decisions_of(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """See :meth:`Task.decisions_of`: they are decisions already."""
+        """See :meth:`Task.decisions_of`: each sample is one decision."""
         return logits, targets
 
     def samples_of(self, rows: Tensor, targets: Tensor) -> Tensor:
@@ -183,11 +180,11 @@ class OneClass(Task):
 class SeveralLabels(Task):
     """Each of several labels is present or not: labels (N, L) of 0 and 1, classes no and yes.
 
-    The model gives a logit z for each label; the logits of its decision are 0 and z, so that the
-    probability of yes is the sigmoid of z.
+    The model outputs a logit z for each label. The logits of its decision are 0 and z, so the
+    probability of yes is sigmoid(z).
 
     Attributes:
-        names: Of the labels.
+        names: Names of the labels.
     """
 
     names: tuple[str, ...]
@@ -231,11 +228,11 @@ class SeveralLabels(Task):
 class EachPixel(Task):
     """Each pixel has one class: masks (N, H, W), uint8; :data:`IGNORED` marks pixels without one.
 
-    The model gives logits (N, K, H, W). Training uses all pixels that count. Metrics use a
-    random draw of them from each image; an image with fewer pixels has some twice.
+    The model outputs logits (N, K, H, W). Training uses all pixels that are not ignored. Metrics
+    use a random sample of them per image; pixels repeat if an image has too few.
 
     Attributes:
-        cluster_size: Pixels per image that metrics use.
+        cluster_size: Number of pixels per image that metrics use.
     """
 
     cluster_size: int = 100
@@ -274,7 +271,7 @@ class EachPixel(Task):
         return places
 
     def num_outputs(self, num_classes: int) -> int:
-        """See :meth:`Task.num_outputs`: of each pixel."""
+        """See :meth:`Task.num_outputs`: the number of logits per pixel."""
         return num_classes
 
     def accepts(self, loss: type[nn.Module]) -> bool:
@@ -282,19 +279,19 @@ class EachPixel(Task):
         from trainables.losses import CalibrationLoss
 
         usual = CalibrationLoss.prepare_batch
-        leaves = getattr(loss, "prepare_batch", usual) is usual  # others would not move masks
+        leaves = getattr(loss, "prepare_batch", usual) is usual  # others would not transform masks
         return leaves and getattr(loss, self.attribute, False)
 
     def decisions_of(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """See :meth:`Task.decisions_of`.
 
         Args:
-            logits: (N, K, H, W), or (N, K, P) of some pixels.
+            logits: (N, K, H, W), or (N, K, P) for some pixels.
             targets: (N, H, W), or (N, P).
 
         Returns:
-            (M, K) of the pixels that count, and targets (M,) int64. Where none does, one of no
-            effect, as losses need one.
+            Logits (M, K) and targets (M,) int64 of the pixels that are not ignored. If there are
+            none, one pixel without effect, because losses need at least one.
         """
         rows, flat = logits.flatten(2).transpose(1, 2).flatten(0, 1), targets.flatten()
         counts = flat != IGNORED
@@ -312,7 +309,7 @@ class EachPixel(Task):
         return logits.softmax(dim=1)
 
     def as_outputs(self, probs: Tensor) -> Tensor:
-        """See :meth:`Task.as_outputs`: of the pixels that are judged, (N, K, P)."""
+        """See :meth:`Task.as_outputs`: (N, K, P), for the pixels that metrics use."""
         return probs.reshape(-1, self.cluster_size, probs.shape[1]).transpose(1, 2)
 
 
@@ -322,14 +319,14 @@ def _check_dtype(labels: Any, dtype: str) -> None:
 
 
 def strata(labels: Labels, names: Names) -> tuple[Labels, Names]:
-    """The groups that splits keep in proportion: the class, or the rarest label that is present.
+    """The strata of stratified splits: the class, or the rarest label that is present.
 
     Args:
         labels: (N,), or (N, L) of 0 and 1.
-        names: Of classes or labels.
+        names: Names of classes or labels.
 
     Returns:
-        (N,), and what each is called; None where they have no name.
+        The stratum of each sample, (N,), and the names of the strata; None without names.
     """
     if labels.ndim == 1:
         return labels, names
@@ -337,7 +334,7 @@ def strata(labels: Labels, names: Names) -> tuple[Labels, Names]:
     by_rarity = np.where(labels > 0, counts, len(labels) + 1)
     found = np.where(labels.any(1), by_rarity.argmin(1), labels.shape[1])
     sizes = np.bincount(found, minlength=labels.shape[1] + 1)
-    # One of a kind cannot be in both parts: it goes with the most.
+    # A stratum with one sample cannot be split, so it joins the largest.
     return np.where(sizes[found] < 2, sizes.argmax(), found), None
 
 

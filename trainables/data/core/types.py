@@ -1,4 +1,4 @@
-"""Types of arrays of samples and labels, and of what may replace an array."""
+"""Types of arrays of samples and labels, and the interface of streamed images."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Masks: TypeAlias = npt.NDArray[np.uint8]
 
 @runtime_checkable
 class Streamed(Protocol):
-    """Images that stay encoded in a file on the disk, in place of their array.
+    """Images that stay encoded in a file on disk; used instead of an array.
 
     Attributes:
-        path: Of the file.
-        dtype: Of the array that they stand for, (N, C, H, W), uint8; so are ``ndim``, ``shape``,
-            ``size`` and ``nbytes``.
+        path: Path of the file.
+        dtype: Dtype of the decoded array (N, C, H, W), uint8; ``ndim``, ``shape``, ``size`` and
+            ``nbytes`` describe this array, too.
     """
 
     dtype: ClassVar[Any]
@@ -55,10 +55,10 @@ class Streamed(Protocol):
         """Decode all images."""
 
     def each(self) -> Iterator[Pixels]:
-        """Decode one image after the other, (C, H, W)."""
+        """Decode the images in order, (C, H, W) each."""
 
     def sums(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Sums of each channel's values, and of their squares: twice (C,)."""
+        """Sums of the values and of their squares per channel, (C,) each."""
 
 
 Stored: TypeAlias = Inputs | Streamed

@@ -1,4 +1,4 @@
-"""Preparation of image batches on the device they live on: random augmentation, normalisation."""
+"""Random augmentation and normalisation of image batches, on their device."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,24 +19,25 @@ def augment(
 ) -> Tensor:
     """Augments each image of a batch independently.
 
-    ``crop`` pads with zeros by an eighth of the height and crops at random to the old size;
-    ``crop_flip`` also mirrors left to right with probability one half (the usual augmentation of
-    CIFAR: 4 pixels for 32x32; K. He et al., Deep Residual Learning, 2016, section 4.2).
+    ``crop`` pads with zeros by an eighth of the height and takes a random crop of the original
+    size. ``crop_flip`` also flips horizontally with probability one half. This is the standard
+    augmentation of CIFAR: 4 pixels for 32x32 (K. He et al., Deep Residual Learning, 2016, section
+    4.2).
 
     Args:
         images: (N, C, H, W), any dtype.
         kind: ``"none"``, ``"crop"`` or ``"crop_flip"``.
-        generator: On the device of ``images``; equal states give equal results.
-        start: Where in their batch the images begin, if they are a part of one.
-        total: Size of that batch. Chance is drawn for all of it, so that its parts are augmented
-            as the whole would be.
+        generator: Random generator on the device of ``images``; equal states give equal results.
+        start: Offset of the images in their batch, if they are a part of a batch.
+        total: Size of that batch. Random numbers are drawn for the whole batch, so the result does
+            not depend on how it is split.
 
     Returns:
         A tensor of the same shape, dtype and device, channels last in memory; ``images`` itself
         if ``kind`` is ``"none"``.
 
     Raises:
-        ValueError: ``kind`` is unknown, or ``images`` has not four dimensions.
+        ValueError: ``kind`` is unknown, or ``images`` does not have four dimensions.
     """
     moves = draw_moves(images, kind, generator, start, total)
     return images if moves is None else move(images, moves)
@@ -44,13 +45,13 @@ def augment(
 
 @dataclass(frozen=True)
 class Moves:
-    """How images are moved, on their device.
+    """Random crops and flips of a batch of images, on their device.
 
     Attributes:
-        pad: How far images are padded on each side first.
-        top: (N,), where the crop begins in the padded image, in pixels.
-        left: (N,), likewise.
-        mirrored: (N,), whether the crop is mirrored left to right; None, of no image.
+        pad: Padding on each side, in pixels.
+        top: (N,), top edge of the crop in the padded image, in pixels.
+        left: (N,), left edge of the crop in the padded image, in pixels.
+        mirrored: (N,), whether the crop is flipped horizontally; None if none is.
     """
 
     pad: int
@@ -66,7 +67,7 @@ def draw_moves(
     start: int = 0,
     total: int | None = None,
 ) -> Moves | None:
-    """How :func:`augment` moves images; None if it leaves them as they are. See there."""
+    """Draws the moves of :func:`augment`; None if images are not changed."""
     if kind not in KINDS:
         raise ValueError(f"unknown augmentation {kind!r}; known: {', '.join(KINDS)}")
     if images.ndim != 4:
@@ -87,12 +88,12 @@ def draw_moves(
 
 
 def move(images: Tensor, moves: Moves, fill: int = 0) -> Tensor:
-    """Moves images.
+    """Applies crops and flips to images.
 
     Args:
         images: (N, C, H, W), any dtype.
-        moves: Of images of as many and as large.
-        fill: What they are padded with.
+        moves: Moves drawn for images of the same shape.
+        fill: Value of the padding.
 
     Returns:
         See :func:`augment`.
@@ -105,7 +106,7 @@ def move(images: Tensor, moves: Moves, fill: int = 0) -> Tensor:
     if moves.mirrored is not None:
         sources, source = torch.stack([padded, padded.flip(2)]), moves.mirrored.long()
         left = torch.where(moves.mirrored, 2 * pad - left, left)
-    # Whole rows at a time: copied one by one, pixels take several times as long.
+    # Whole rows at a time, several times faster than single pixels.
     rows = sources.flatten(3).unfold(3, width * channels, channels)
     image, down = (torch.arange(n, device=images.device) for n in (count, height))
     wanted = source[:, None], image[:, None], moves.top[:, None] + down, left[:, None]
@@ -118,10 +119,10 @@ def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Te
     Args:
         images: (N, C, H, W), uint8.
         mean: C numbers on the scale 0..1.
-        std: Likewise, above 0.
+        std: C numbers on the scale 0..1, above 0.
 
     Returns:
-        float32, of the same shape, on the same device, in memory as it lay.
+        float32, with the shape, device and memory layout of ``images``.
 
     Raises:
         TypeError: ``images`` is not uint8.
@@ -133,17 +134,17 @@ def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Te
     if pixels.is_contiguous() or not pixels.is_contiguous(memory_format=torch.channels_last):
         scale, shift = (each.view(-1, 1, 1) for each in _scale_and_shift(*constants))
         return pixels.mul_(scale).add_(shift)
-    # As rows of W * C numbers: the C channels alone are too few for a CPU's vectors.
+    # As rows of W * C numbers, because C channels alone are too few for SIMD instructions.
     scale, shift = _scale_and_shift(*constants, times=images.shape[3])
     pixels.permute(0, 2, 3, 1).view(*images.shape[::2], -1).mul_(scale).add_(shift)
     return pixels
 
 
-@lru_cache(maxsize=16)  # made anew for each batch, they would cost a GPU a transfer
+@lru_cache(maxsize=16)  # avoids a transfer to the GPU for each batch
 def _scale_and_shift(
     mean: tuple[float, ...], std: tuple[float, ...], device: torch.device, times: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """Of the channels one after another, repeated: (times * C,) each."""
+    """Scale and shift per channel, repeated: (times * C,) each."""
     centre, spread = (torch.tensor(each, dtype=torch.float64) for each in (mean, std))
     scale, shift = 1 / (255 * spread), -centre / spread
     return tuple(each.float().repeat(times).to(device) for each in (scale, shift))  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""Constants of samples, such as means, on the device of the batches."""
+"""Constants of kinds of sample, such as means, cached on the device."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from torch import Tensor
 
 
 def constant(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Numbers as a tensor (N,), which is kept: made for each batch, it would cost a transfer."""
-    if torch.compiler.is_compiling():  # an exported program keeps its own
+    """A cached tensor (N,) of constants, which avoids a transfer for each batch."""
+    if torch.compiler.is_compiling():  # an exported program stores its own constants
         return _made(values, dtype, device)
     return _kept(values, dtype, device)
 

@@ -26,8 +26,8 @@ class Images(Samples):
 
     Attributes:
         shape: Channels, height and width.
-        mean: Per channel, of the training images on the scale 0..1.
-        std: Likewise, above 0.
+        mean: Mean per channel of the training images, on the scale 0..1.
+        std: Standard deviation per channel on the same scale, above 0.
         augmentation: The usual training augmentation.
 
     Raises:
@@ -47,7 +47,7 @@ class Images(Samples):
 
     @classmethod
     def measured(cls, inputs: Stored, augmentation: AugmentationName = "none") -> Images:
-        """Such samples, with mean and std of training images (N, C, H, W)."""
+        """Creates this kind of sample with mean and std of training images (N, C, H, W)."""
         channels, height, width = inputs.shape[1:]
         mean, std = channel_statistics(inputs)
         return cls((channels, height, width), mean, std, augmentation)
@@ -60,11 +60,11 @@ class Images(Samples):
         self.check_array(inputs, "uint8")
 
     def encode(self, raw: Stored) -> Stored:
-        """See :meth:`Samples.encode`: what is to be streamed stays on the disk."""
+        """See :meth:`Samples.encode`: streamed images stay on disk."""
         return raw
 
     def shown(self, row: Inputs) -> str | None:
-        """See :meth:`Samples.shown`: grey and colour images as PNG."""
+        """See :meth:`Samples.shown`: greyscale and colour images as PNG."""
         from PIL import Image
 
         if len(row) not in (1, 3):
@@ -94,7 +94,7 @@ class Images(Samples):
 
 @dataclass(frozen=True)
 class SegmentedImages(Images):
-    """Images whose every pixel has a class: as :class:`Images`, beside masks of labels."""
+    """Images with a class for each pixel: like :class:`Images`, with masks as labels."""
 
     default_model: ClassVar[str] = "small_fcn"
     in_words: ClassVar[str] = "images with a class of each pixel"
@@ -112,7 +112,7 @@ class SegmentedImages(Images):
         start: int = 0,
         total: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """See :meth:`Samples.prepare_with`; what a crop adds to a mask counts nowhere."""
+        """See :meth:`Samples.prepare_with`; losses and metrics ignore the padding of a mask."""
         from trainables.data.kinds.augmentation import draw_moves, move
 
         moves = draw_moves(batch, augmentation, generator, start, total)
@@ -127,9 +127,9 @@ class Arrays(Samples):
     """Arrays of numbers of one shape (spectrograms, signals, features): float32, (N, C, ...).
 
     Attributes:
-        shape: Of one array; the first axis holds channels, or features.
-        mean: Per channel.
-        std: Likewise, above 0.
+        shape: Shape of one array; the first axis is channels, or features.
+        mean: Mean per channel.
+        std: Standard deviation per channel, above 0.
 
     Raises:
         ValueError: ``mean`` or ``std`` does not fit.
@@ -146,18 +146,18 @@ class Arrays(Samples):
 
     @classmethod
     def measured(cls, inputs: Inputs) -> Arrays:
-        """Such samples, with mean and std of training arrays (N, C, ...)."""
+        """Creates this kind of sample with mean and std of training arrays (N, C, ...)."""
         axes = tuple(axis for axis in range(inputs.ndim) if axis != 1)
         mean = inputs.mean(axes, dtype=np.float64)
         std = inputs.std(axes, dtype=np.float64)
-        # A constant channel carries nothing; it becomes 0.
+        # A constant channel has no information; it becomes 0.
         return cls(
             inputs.shape[1:], tuple(mean.tolist()), tuple(np.where(std > 0, std, 1).tolist())
         )
 
     @classmethod
     def unscaled(cls, shape: tuple[int, ...]) -> Arrays:
-        """Arrays that the model gets as they are."""
+        """Creates this kind of sample without normalisation."""
         return cls(shape, (0.0,) * shape[0], (1.0,) * shape[0])
 
     def __str__(self) -> str:
@@ -189,13 +189,13 @@ def channel_statistics(images: Stored) -> tuple[tuple[float, ...], tuple[float, 
     count = 255 * (images.size / images.shape[1])
     mean = total / count
     std = np.sqrt(np.maximum(squares / (255 * count) - np.square(mean), 0))
-    # A constant channel carries nothing; one grey level keeps it finite.
+    # A constant channel has no information; a std of one grey level keeps it finite.
     return tuple(mean.tolist()), tuple(np.maximum(std, 1 / 255).tolist())
 
 
 def channel_sums(images: Inputs) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Sums over uint8 (N, C, H, W) of each channel's values, and of their squares: twice (C,)."""
-    # Contiguous by channel: in another order summing takes ten times as long.
+    """Sums of the values and of their squares per channel, (C,) each, of uint8 (N, C, H, W)."""
+    # Contiguous by channel, ten times faster than other orders.
     planes = np.ascontiguousarray(images.swapaxes(0, 1)).reshape(images.shape[1], -1)
     squares = np.multiply(planes, planes, dtype=np.uint16)
     return planes.sum(1, dtype=np.int64), squares.sum(1, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Texts as a kind of sample: rows of numbers as a tokenizer of Hugging Face's cuts them."""
+"""Texts as a kind of sample: token sequences of a Hugging Face tokenizer."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _SHOWN_TOKENS = 60
 
 @dataclass(frozen=True)
 class Subwords(Samples):
-    """Texts of one length: int32, (N, L), the number of each token in turn.
+    """Texts as sequences of token ids: int32, (N, L).
 
     Attributes:
         shape: ``(L,)``.
-        tokenizer: Name on the hub of Hugging Face's, or folder.
-        num_tokens: How many numbers there are.
-        padding: The number that fills a short text up.
+        tokenizer: Name on the Hugging Face hub, or a folder.
+        num_tokens: Number of token ids.
+        padding: The token id of padding.
     """
 
     shape: tuple[int]
@@ -44,15 +44,15 @@ class Subwords(Samples):
 
     @classmethod
     def measured(cls, texts: Inputs, tokenizer: str, max_tokens: int) -> Subwords:
-        """Such samples, as long as the longest of the training texts.
+        """Creates this kind of sample with the length of the longest training text.
 
         Args:
             texts: (N,) of ``str``.
-            tokenizer: Name on the hub, or folder.
-            max_tokens: L, unless the longest text is shorter.
+            tokenizer: Name on the Hugging Face hub, or a folder.
+            max_tokens: Maximum length L; smaller if the longest text is shorter.
 
         Raises:
-            ValueError: There is no such tokenizer, or it has no token to fill texts up with.
+            ValueError: There is no such tokenizer, or it has no padding token.
         """
         place = resolved(tokenizer)
         found = _tokenizer(place)
@@ -67,14 +67,14 @@ class Subwords(Samples):
 
     @property
     def default_model(self) -> str:  # type: ignore[override]
-        """The encoder that the tokenizer is of."""
+        """The encoder that the tokenizer belongs to."""
         return f"huggingface/{self.tokenizer}"
 
     def __str__(self) -> str:
         return f"texts of {self.shape[0]} tokens of {self.tokenizer}"
 
     def encode(self, raw: Inputs) -> Inputs:
-        """Texts (N,) of ``str`` as rows (N, L); the end of a long text is cut off."""
+        """Converts texts (N,) of ``str`` to rows (N, L); long texts are truncated at the end."""
         rows = np.empty((len(raw), *self.shape), np.int32)
         for start in range(0, len(raw), _AT_A_TIME):
             cut = _tokenizer(self.tokenizer)(
@@ -97,21 +97,21 @@ class Subwords(Samples):
         return f"{text} …" if cut else text
 
     def normalise(self, batch: Tensor) -> Tensor:
-        """See :meth:`Samples.normalise`: the model gets the numbers as they are."""
+        """See :meth:`Samples.normalise`: token ids are not changed."""
         return batch
 
 
 def resolved(place: str) -> str:
-    """A folder by its absolute path, as workers run in other folders; a name as it is."""
+    """A folder as an absolute path, because workers have other working directories; else a name."""
     folder = Path(os.path.expanduser(place))
     return str(folder.absolute()) if folder.is_dir() else place
 
 
 def require_transformers(what: str) -> None:
-    """Refuses what needs the extra ``huggingface`` where that is not installed.
+    """Checks that the extra ``huggingface`` is installed.
 
     Raises:
-        ValueError: It is not; says what installs it.
+        ValueError: It is not installed; the message has the install command.
     """
     try:
         import transformers  # noqa: F401
@@ -128,5 +128,5 @@ def _tokenizer(place: str) -> Any:
 
     try:
         return AutoTokenizer.from_pretrained(place)
-    except Exception as error:  # of the hub, of its cache, of damaged files
+    except Exception as error:  # errors of the hub, of its cache, or of damaged files
         raise ValueError(f"tokenizer={place} cannot be had: {describe_error(error)}") from error

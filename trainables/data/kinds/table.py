@@ -40,21 +40,22 @@ class Columns:
 class TableRows(Samples):
     """Rows of numbers and categories: float32, (N, numeric + categorical).
 
-    Numbers are standardised by the training rows; a missing one is NaN. A category is its number
-    among the levels, from 1; 0 stands for a missing value and for every level that does not occur
+    Numbers are standardised with the statistics of the training rows; a missing number is NaN. A
+    category is the index of its level, from 1; 0 is a missing value or a level that does not occur
     in training.
 
-    The model gets, next to each other: the numbers, a missing one as 0, the mean; for each numeric
-    column that has missing values in training, whether it is missing here; the categories' numbers.
+    The input of the model is the concatenation of the numbers, with missing ones replaced by 0 (the
+    mean); an indicator of missing values for each numeric column that has some in training; and the
+    indices of the categories.
 
     Attributes:
         numeric: Names of the numeric columns.
-        mean: Of each, over the training rows where it is there.
-        std: Likewise, above 0.
-        has_missing: Whether it has missing values in training.
+        mean: Mean of each numeric column over the training rows, without missing values.
+        std: Standard deviation of each numeric column, above 0.
+        has_missing: Whether each numeric column has missing values in training.
         categorical: Names of the categorical columns.
-        levels: Of each, the values that occur in training, sorted.
-        shape: ``(width,)``, what the model gets.
+        levels: Sorted values of each categorical column in training.
+        shape: ``(width,)``, the shape of the model's input.
     """
 
     numeric: tuple[str, ...]
@@ -75,7 +76,7 @@ class TableRows(Samples):
     def measured(
         cls, columns: Columns, *, numeric: Sequence[str], categorical: Sequence[str]
     ) -> TableRows:
-        """Such samples, with the statistics and levels of training rows."""
+        """Creates this kind of sample with the statistics and levels of the training rows."""
         values = np.stack([_numbers(columns, name) for name in numeric], 1) if numeric else None
         mean, std, missing = ((), (), ()) if values is None else _statistics(values)
         levels = [
@@ -86,7 +87,7 @@ class TableRows(Samples):
 
     @property
     def mixable(self) -> bool:  # type: ignore[override]
-        """There is nothing between two categories."""
+        """False if there are categories, which cannot be mixed."""
         return not self.categorical
 
     def __str__(self) -> str:
@@ -96,7 +97,7 @@ class TableRows(Samples):
         )
 
     def encode(self, raw: Columns) -> Inputs:
-        """Columns as rows (N, numeric + categorical)."""
+        """Converts columns to rows (N, numeric + categorical)."""
         columns = [
             (_numbers(raw, name) - mean) / std
             for name, mean, std in zip(self.numeric, self.mean, self.std, strict=True)
@@ -118,17 +119,17 @@ class TableRows(Samples):
         count = len(self.numeric)
         numbers, categories = batch[:, :count], batch[:, count:]
         missing = numbers.isnan()
-        # Places, no mask: what a mask gives has no size that an exported program could know.
+        # Indices instead of a mask: the result of a mask has no static shape for torch.export.
         places = tuple(place for place, has in enumerate(self.has_missing) if has)
         flags = missing.index_select(1, constant(places, torch.int64, batch.device))
         return torch.cat([numbers.nan_to_num(nan=0.0), flags.to(batch.dtype), categories], dim=1)
 
 
 def as_table(frame: Any) -> pa.Table:
-    """A data frame (pandas, polars, Arrow) as a table, without its index.
+    """Converts a data frame (pandas, polars, Arrow) to an Arrow table, without its index.
 
     Raises:
-        TypeError: It is no data frame.
+        TypeError: The object is not a data frame.
         ValueError: A column cannot be read.
     """
     if isinstance(frame, pa.Table):
@@ -154,8 +155,8 @@ def _statistics(
     count = np.maximum(there.sum(0), 1)
     mean = np.where(there, values, 0).sum(0) / count
     std = np.sqrt(np.where(there, np.square(values - mean), 0).sum(0) / count)
-    # The deviation of a constant decimal column is rounding noise above 0, so its range decides.
-    # Such a column carries nothing; it becomes 0.
+    # Rounding makes the deviation of a constant decimal column positive, so check the range. A
+    # constant column has no information; it becomes 0.
     low, high = np.where(there, values, np.inf).min(0), np.where(there, values, -np.inf).max(0)
     constant = high - low <= 1e-14 * np.maximum(np.abs(low), np.abs(high))
     std = np.where(constant, 1, std)

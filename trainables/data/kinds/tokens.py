@@ -1,4 +1,4 @@
-"""Texts as a kind of sample: rows of numbers of words."""
+"""Texts as a kind of sample: sequences of word indices."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ _WORD = re.compile(r"\w+(?:'\w+)*")
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a text: letters, digits and underscores, in lower case."""
+    """The lower-case words of a text, made of letters, digits and underscores."""
     return _WORD.findall(text.lower())
 
 
 @dataclass(frozen=True)
 class Tokens(Samples):
-    """Texts of one length: int32, (N, L), the number of each word in turn.
+    """Texts as sequences of word indices: int32, (N, L).
 
-    0 fills a short text up at its end, 1 stands for every word that is not in the vocabulary, and
-    word i of the vocabulary is i + 2.
+    0 is padding at the end of short texts, 1 is any word outside the vocabulary, and word i of the
+    vocabulary has index i + 2.
 
     Attributes:
         shape: ``(L,)``.
-        vocabulary: Words, the most frequent in training first.
+        vocabulary: Words, the most frequent in the training split first.
     """
 
     shape: tuple[int]
@@ -57,13 +57,13 @@ class Tokens(Samples):
 
     @classmethod
     def measured(cls, texts: Inputs, max_words: int, max_tokens: int) -> Tokens:
-        """Such samples, with the vocabulary of training texts.
+        """Creates this kind of sample with the vocabulary of the training texts.
 
         Args:
             texts: (N,) of ``str``.
-            max_words: Size of the vocabulary: the most frequent words, the first in the alphabet
-                of equally frequent ones.
-            max_tokens: L, unless the longest text is shorter.
+            max_words: Size of the vocabulary, the most frequent words; ties are in alphabetical
+                order.
+            max_tokens: Maximum length L; smaller if the longest text is shorter.
         """
         counts: Counter[str] = Counter()
         longest = 1
@@ -77,14 +77,14 @@ class Tokens(Samples):
 
     @property
     def num_tokens(self) -> int:
-        """How many numbers there are: the vocabulary, the padding and the unknown word."""
+        """Number of indices: the vocabulary, the padding and the unknown word."""
         return FIRST_WORD + len(self.vocabulary)
 
     def __str__(self) -> str:
         return f"texts of {self.shape[0]} tokens"
 
     def encode(self, raw: Inputs) -> Inputs:
-        """Texts (N,) of ``str`` as rows (N, L); the end of a long text is cut off."""
+        """Converts texts (N,) of ``str`` to rows (N, L); long texts are truncated at the end."""
         length = self.shape[0]
         rows = np.full((len(raw), length), PADDING, np.int32)
         for row, text in zip(rows, raw, strict=True):
@@ -103,7 +103,7 @@ class Tokens(Samples):
             )
 
     def shown(self, row: Inputs) -> str:
-        """See :meth:`Samples.shown`: the first words; those outside the vocabulary as dots."""
+        """See :meth:`Samples.shown`: the first words, with unknown words as dots."""
         numbers = row[row != PADDING].tolist()
         words = [
             "…" if number == UNKNOWN else self.vocabulary[number - FIRST_WORD]
@@ -112,7 +112,7 @@ class Tokens(Samples):
         return " ".join([*words, "…"] if len(numbers) > _SHOWN_WORDS else words)
 
     def normalise(self, batch: Tensor) -> Tensor:
-        """See :meth:`Samples.normalise`: the model gets the numbers as they are."""
+        """See :meth:`Samples.normalise`: indices are not changed."""
         return batch
 
     @cached_property

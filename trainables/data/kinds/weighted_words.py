@@ -1,4 +1,4 @@
-"""Texts as a kind of sample: the words of a whole text, each with its TF-IDF weight."""
+"""Texts as a kind of sample: bags of words with TF-IDF weights."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ FIRST_WORD: Final = 1
 """Number of the first word of the vocabulary."""
 
 _SHOWN_WORDS = 20
-_RARE = 2  # texts that a word of the vocabulary must be in
+_RARE = 2  # minimum number of texts that contain a word of the vocabulary
 
 
 @dataclass(frozen=True)
 class WeightedWords(Samples):
-    """Texts without the order of their words: float32, (N, L, 2), a number and a weight per word.
+    """Texts as bags of words: float32, (N, L, 2), an index and a weight per word.
 
-    A row holds the different words of a text, those with the largest weights first. The weight is
+    A row contains the distinct words of a text, those with the largest weights first. The weight is
     (1 + log count) · idf, divided by the Euclidean norm over all words of the text, with
-    idf = 1 + log((1 + texts) / (1 + texts with the word)), as scikit-learn's ``TfidfVectorizer``
-    computes it with ``sublinear_tf``. Words outside the vocabulary are left out.
+    idf = 1 + log((1 + texts) / (1 + texts with the word)), as in scikit-learn's ``TfidfVectorizer``
+    with ``sublinear_tf``. Words outside the vocabulary are dropped.
 
     Attributes:
         shape: ``(L, 2)``.
-        vocabulary: Words, those in the most training texts first; word i has number i + 1.
-        idf: Of each.
+        vocabulary: Words, those in the most training texts first; word i has index i + 1.
+        idf: Inverse document frequency of each word.
     """
 
     shape: tuple[int, int]
@@ -53,13 +53,14 @@ class WeightedWords(Samples):
 
     @classmethod
     def measured(cls, texts: Inputs, max_words: int, max_tokens: int) -> WeightedWords:
-        """Such samples, with the vocabulary and the frequencies of training texts.
+        """Creates this kind of sample with the vocabulary and frequencies of the training texts.
 
         Args:
             texts: (N,) of ``str``.
-            max_words: Size of the vocabulary, of words that are in two texts or more (if there are
-                any): those in the most texts, in alphabetical order where these are equally many.
-            max_tokens: L, unless the text with the most different words has fewer.
+            max_words: Size of the vocabulary: the words in the most texts, in two or more if there
+                are such words; ties are in alphabetical order.
+            max_tokens: Maximum number L of distinct words per text; smaller if all texts have
+                fewer.
         """
         counts: Counter[str] = Counter()
         for text in texts:
@@ -75,14 +76,14 @@ class WeightedWords(Samples):
 
     @property
     def num_words(self) -> int:
-        """How many numbers there are: the vocabulary and :data:`NO_WORD`."""
+        """Number of indices: the vocabulary and :data:`NO_WORD`."""
         return FIRST_WORD + len(self.vocabulary)
 
     def __str__(self) -> str:
         return f"texts of up to {self.shape[0]} weighted words"
 
     def encode(self, raw: Inputs) -> Inputs:
-        """Texts (N,) of ``str`` as rows (N, L, 2); of a long text the largest weights are kept."""
+        """Converts texts (N,) of ``str`` to rows (N, L, 2), with the largest weights of each."""
         length = self.shape[0]
         rows = np.zeros((len(raw), *self.shape), np.float32)
         for row, text in zip(rows, raw, strict=True):
@@ -109,11 +110,11 @@ class WeightedWords(Samples):
         return ", ".join([*words, "…"] if len(numbers) > _SHOWN_WORDS else words)
 
     def normalise(self, batch: Tensor) -> Tensor:
-        """See :meth:`Samples.normalise`: the model gets the rows as they are."""
+        """See :meth:`Samples.normalise`: rows are not changed."""
         return batch
 
     def _weighted(self, text: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-        """Numbers and weights of the words of a text that are in the vocabulary."""
+        """Indices and weights of those words of a text that are in the vocabulary."""
         known = self._numbers
         counts = Counter(known[word] for word in split_words(text) if word in known)
         numbers = np.fromiter(counts.keys(), np.int64, len(counts))

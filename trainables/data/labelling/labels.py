@@ -1,4 +1,4 @@
-"""From label values as users store them to indices 0..K-1."""
+"""Converts labels, as users store them, to class indices 0..K-1."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -17,21 +17,21 @@ Values: TypeAlias = npt.NDArray[Any]
 def index_labels(
     train: Values, test: Values, names: tuple[str, ...] | None, bad: tuple[BadSamples, BadSamples]
 ) -> tuple[Labels, Labels, tuple[str, ...]]:
-    """Turns labels into indices of classes.
+    """Converts labels to class indices.
 
     Args:
         train: (N,), integers from 0 or strings.
-        test: (M,), of the same kind.
-        names: Class names; labels are then some of them, or, if integers, positions among them.
-            ``None`` takes the labels that occur in training, sorted, as the classes.
-        bad: The bad samples of both. What they label is not looked at; a label that is negative,
-            not among ``names`` or, in ``test``, not in training joins them.
+        test: (M,), of the same type.
+        names: Class names; labels are names, or, if integers, positions in this list. ``None`` uses
+            the sorted labels that occur in training as the classes.
+        bad: The bad samples of both parts; their labels are ignored. Samples whose label is
+            negative, not in ``names`` or, in ``test``, not in training are added.
 
     Returns:
-        Indices (N,) and (M,), where those of bad samples mean nothing, and class names.
+        Indices (N,) and (M,), undefined for bad samples, and class names.
 
     Raises:
-        ValueError: The two kinds differ; there is one class only.
+        ValueError: The types differ, or there is only one class.
     """
     bad_train, bad_test = bad
     if train.dtype.kind != test.dtype.kind:

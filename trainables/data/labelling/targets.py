@@ -1,4 +1,4 @@
-"""What samples are labelled with: classes, class probabilities, weights."""
+"""Targets of samples: classes, class probabilities, weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trainables.data.labelling.labels import Values, index_labels, place_among
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 
-_TOLERANCE = 1e-3  # of the sum of a row, as that of probabilities in the metrics
+_TOLERANCE = 1e-3  # tolerance of the sum of a row, as in the metrics
 
 
 def index_targets(
@@ -22,27 +22,27 @@ def index_targets(
     names: tuple[str, ...] | None,
     bad: tuple[BadSamples, BadSamples],
 ) -> tuple[Targets, Targets, tuple[str, ...]]:
-    """Targets of labels and class probabilities as users store them.
+    """Converts labels or class probabilities, as users store them, to targets.
 
-    A label is drawn from the probabilities of each sample, the same for every seed, to split by and
-    to measure by: in the mean over such draws, what is measured is what it would be of the truth.
+    If targets are class probabilities, one label per sample is drawn from them, the same for every
+    seed, for stratified splits and for metrics. The expected value of a metric over such draws is
+    its value for true labels.
 
     Args:
-        train: (N,), integers from 0 or strings; (N, K) floats, class probabilities; or (N, L) truth
-            values, which of several labels are there.
-        test: Likewise, of M samples; certain labels beside probabilities will do.
-        names: Class names, or names of several labels; None takes the labels of training, or
-            numbers for what has two axes.
-        bad: The bad samples of both, as of
-            :func:`~trainables.data.labelling.labels.index_labels`; rows that are no probabilities
-            join them.
+        train: Labels (N,), integers from 0 or strings; class probabilities (N, K), floats; or
+            multi-label indicators (N, L), booleans.
+        test: The same for M test samples; may be labels if ``train`` has probabilities.
+        names: Names of classes or of labels. None uses the labels in training, or column numbers.
+        bad: The bad samples of both parts, see
+            :func:`~trainables.data.labelling.labels.index_labels`; rows that are not probability
+            vectors are added.
 
     Returns:
-        Targets of both, where those of bad samples mean nothing, and the names.
+        Targets of both parts, undefined for bad samples, and the names.
 
     Raises:
-        ValueError: The number of classes or labels differs, a label is in all or none of training;
-            or as ``index_labels``.
+        ValueError: The number of classes or labels differs, a label is present in all or in no
+            training samples, or a reason of ``index_labels``.
     """
     if "b" in (train.dtype.kind, test.dtype.kind):
         return _several(train, test, names, bad)
@@ -91,16 +91,16 @@ def _several(
 
 
 def check_weights(raw: Any, part: str, bad: BadSamples) -> Floats:
-    """Weights (N,) of samples; those that are none join the bad ones.
+    """Sample weights (N,); samples with an invalid weight are added to the bad samples.
 
     Args:
         raw: (N,), numbers.
-        part: What the samples are called, for messages.
+        part: Name of the part, for messages.
         bad: The bad samples.
 
     Raises:
-        TypeError: They are no numbers.
-        ValueError: There is not one for each sample, or all of them are 0.
+        TypeError: The weights are not numbers.
+        ValueError: The number of weights is not N, or all weights are 0.
     """
     weights = np.asarray(raw)
     if weights.dtype.kind not in "biuf":
@@ -128,7 +128,7 @@ def _probabilities(raw: Values, bad: BadSamples) -> Floats:
             f"class probabilities {_few(raw[row])} must be at least 0 and sum to 1; their sum is "
             f"{totals[row]:g}",
         )
-    share = 1 / raw.shape[1]  # stands in for what means nothing
+    share = 1 / raw.shape[1]  # placeholder in undefined rows
     return np.where(wrong[:, None], share, raw / np.where(wrong, 1, totals)[:, None]).astype(
         np.float32
     )

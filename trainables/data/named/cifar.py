@@ -28,11 +28,12 @@ def load_cifar10(
     Source: A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009.
 
     Args:
-        seed: Chooses the validation samples and the subset.
-        root: Folder that holds ``cifar-10-batches-py``.
-        download: Fetch the files if they are not there.
-        imbalance: Train and validate on a long-tailed part, whose last class has this share of the
-            first one's samples (CIFAR-LT, K. Cao et al. 2019); the test split stays balanced.
+        seed: Seed of the validation split and the subset.
+        root: Folder that contains ``cifar-10-batches-py``.
+        download: Download the files if they do not exist.
+        imbalance: Train and validate on a long-tailed subset, in which the last class has this
+            fraction of the samples of the first (CIFAR-LT, K. Cao et al. 2019); the test split
+            stays balanced.
         validation: Fraction or number of training samples to hold out.
         train_samples: Number of training samples to use.
     """
@@ -64,11 +65,12 @@ def load_cifar100(
     Source: A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009.
 
     Args:
-        seed: Chooses the validation samples and the subset.
-        root: Folder that holds ``cifar-100-python``.
-        download: Fetch the files if they are not there.
-        imbalance: Train and validate on a long-tailed part, whose last class has this share of the
-            first one's samples (CIFAR-LT, K. Cao et al. 2019); the test split stays balanced.
+        seed: Seed of the validation split and the subset.
+        root: Folder that contains ``cifar-100-python``.
+        download: Download the files if they do not exist.
+        imbalance: Train and validate on a long-tailed subset, in which the last class has this
+            fraction of the samples of the first (CIFAR-LT, K. Cao et al. 2019); the test split
+            stays balanced.
         validation: Fraction or number of training samples to hold out.
         train_samples: Number of training samples to use.
     """

@@ -1,4 +1,4 @@
-"""Handwritten digits that come with scikit-learn."""
+"""The handwritten digits of scikit-learn."""
 
 import importlib.util
 from pathlib import Path
@@ -15,12 +15,12 @@ def load_digits(
 ) -> Dataset:
     """1,797 scans of handwritten digits, 8x8 grey, 10 classes: small enough for any machine.
 
-    A fifth is the test split, the same for every seed. The default ``validation`` makes it
-    1,078 / 360 / 359 samples. Source: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten
-    Digits, UCI, as shipped with scikit-learn.
+    A fifth is the test split, the same for every seed. With the default ``validation``, the splits
+    have 1,078 / 360 / 359 samples. Source: E. Alpaydin and C. Kaynak, Optical Recognition of
+    Handwritten Digits, UCI, as shipped with scikit-learn.
 
     Args:
-        seed: Chooses the validation samples.
+        seed: Seed of the validation split.
         validation: Fraction or number of the samples outside the test split to hold out.
         train_samples: Number of training samples to use.
     """
@@ -42,7 +42,7 @@ def load_digits(
 
 
 def _digits_file() -> Path:
-    # Importing scikit-learn takes seconds; the file alone is all that is needed.
+    # Importing scikit-learn takes seconds, and only its data file is needed.
     spec = importlib.util.find_spec("sklearn")
     if spec is None or spec.origin is None:
         raise FileNotFoundError("dataset 'digits' is part of scikit-learn, which is not installed")

@@ -29,11 +29,11 @@ def load_mnist(
     Source: Y. LeCun et al., Gradient-Based Learning Applied to Document Recognition, 1998.
 
     Args:
-        seed: Chooses the validation samples and the subset.
-        root: Folder that holds ``MNIST/raw``.
-        download: Fetch the files if they are not there.
-        imbalance: Train and validate on a long-tailed part, whose last class has this share of the
-            first one's samples; the test split stays balanced.
+        seed: Seed of the validation split and the subset.
+        root: Folder that contains ``MNIST/raw``.
+        download: Download the files if they do not exist.
+        imbalance: Train and validate on a long-tailed subset, in which the last class has this
+            fraction of the samples of the first; the test split stays balanced.
         validation: Fraction or number of training samples to hold out.
         train_samples: Number of training samples to use.
     """
@@ -66,11 +66,11 @@ def load_fashion_mnist(
     Source: H. Xiao, K. Rasul and R. Vollgraf, Fashion-MNIST, arXiv:1708.07747.
 
     Args:
-        seed: Chooses the validation samples and the subset.
-        root: Folder that holds ``FashionMNIST/raw``.
-        download: Fetch the files if they are not there.
-        imbalance: Train and validate on a long-tailed part, whose last class has this share of the
-            first one's samples; the test split stays balanced.
+        seed: Seed of the validation split and the subset.
+        root: Folder that contains ``FashionMNIST/raw``.
+        download: Download the files if they do not exist.
+        imbalance: Train and validate on a long-tailed subset, in which the last class has this
+            fraction of the samples of the first; the test split stays balanced.
         validation: Fraction or number of training samples to hold out.
         train_samples: Number of training samples to use.
     """

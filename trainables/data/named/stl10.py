@@ -29,13 +29,13 @@ def load_stl10(
     Feature Learning, 2011. The unlabelled images are not used.
 
     Args:
-        seed: Chooses the validation samples and the subset.
-        root: Folder that holds ``stl10_binary``.
-        download: Fetch the files if they are not there.
-        binary: Separate the first half of the classes from the second (Z. Yuan et al., Large-scale
+        seed: Seed of the validation split and the subset.
+        root: Folder that contains ``stl10_binary``.
+        download: Download the files if they do not exist.
+        binary: Join the classes to two, the first half and the second (Z. Yuan et al., Large-scale
             Robust Deep AUC Maximization, 2021).
-        imbalance: Train and validate on a long-tailed part, whose last class has this share of the
-            first one's samples; the test split stays balanced.
+        imbalance: Train and validate on a long-tailed subset, in which the last class has this
+            fraction of the samples of the first; the test split stays balanced.
         validation: Fraction or number of training samples to hold out.
         train_samples: Number of training samples to use.
     """

@@ -28,11 +28,11 @@ def load_svhn(
     2011.
 
     Args:
-        seed: Chooses the validation samples and the subset.
-        root: Folder that holds ``train_32x32.mat`` and ``test_32x32.mat``.
-        download: Fetch the files if they are not there.
-        imbalance: Train and validate on a long-tailed part, whose last class has this share of the
-            first one's samples; the test split stays balanced.
+        seed: Seed of the validation split and the subset.
+        root: Folder that contains ``train_32x32.mat`` and ``test_32x32.mat``.
+        download: Download the files if they do not exist.
+        imbalance: Train and validate on a long-tailed subset, in which the last class has this
+            fraction of the samples of the first; the test split stays balanced.
         validation: Fraction or number of training samples to hold out.
         train_samples: Number of training samples to use.
     """

@@ -29,23 +29,23 @@ def load_tiny_imagenet(
     validation: HeldOut = 10_000,
     train_samples: SampleCount = None,
 ) -> Dataset:
-    """100,000 images to train on and 10,000 for the test, 64x64 colour, 200 classes.
+    """100,000 training and 10,000 test images, 64x64 colour, 200 classes.
 
-    The published validation images, whose labels are known, are the test split; 50 images of each
-    class are held out for validation by default, as the calibration literature does.
+    The test split is the published validation set, whose labels are known. By default, 50 images of
+    each class are held out for validation, as in the calibration literature.
 
     Source: Y. Le and X. Yang, Tiny ImageNet Visual Recognition Challenge, 2015.
 
     Args:
-        seed: Chooses the validation samples and the subset.
-        root: The unpacked ``tiny-imagenet-200``, or the folder that holds it.
-        image_size: Bring images to this height and width.
-        imbalance: Train and validate on a long-tailed part, whose last class has this share of the
-            first one's samples; the test split stays balanced.
-        on_bad_sample: ``skip`` passes over images that cannot be read, and counts them.
-        storage: Where they are held: decoded in ``memory``, or encoded on the disk to ``stream``
-            them; by default their size decides.
-        cache: Folder of what is streamed (``~/.cache/calsweep``).
+        seed: Seed of the validation split and the subset.
+        root: The unpacked ``tiny-imagenet-200``, or the folder that contains it.
+        image_size: Resize images to this height and width.
+        imbalance: Train and validate on a long-tailed subset, in which the last class has this
+            fraction of the samples of the first; the test split stays balanced.
+        on_bad_sample: ``skip`` skips unreadable images and counts them.
+        storage: Where images are kept: decoded in ``memory``, or encoded on disk (``stream``). The
+            default depends on their size.
+        cache: Cache folder of streamed images (default: ``~/.cache/calsweep``).
         validation: Fraction or number of training samples to hold out.
         train_samples: Number of training samples to use.
     """
@@ -97,7 +97,7 @@ def _test_images(annotations: Path, codes: list[str]) -> tuple[list[Path], Label
 
 
 def _names(words: Path, codes: list[str]) -> tuple[str, ...]:
-    """The first word for each class, or its code where there is none or it is not the only one."""
+    """The first word for each class, or its code if there is no word or it is not unique."""
     lines = words.read_text().splitlines() if words.is_file() else []
     known = dict(line.split("\t", 1) for line in lines if "\t" in line)
     names = [known.get(code, code).split(",")[0] for code in codes]

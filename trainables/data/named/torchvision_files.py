@@ -18,17 +18,17 @@ def open_splits(
     """Opens the training and the test part of a torchvision dataset.
 
     Args:
-        name: Our name of the dataset, for messages.
-        source: torchvision's class.
-        root: Where the user keeps datasets.
-        folder: What torchvision makes below ``root`` for this one: a folder, or a file.
-        download: Fetch it first if it is not there.
-        parts: What names the training and the test part to torchvision.
+        name: Name of the dataset in calsweep, for messages.
+        source: The torchvision class.
+        root: The user's folder of datasets.
+        folder: Name of the folder or file that torchvision creates in ``root`` for this dataset.
+        download: Download the dataset if it does not exist.
+        parts: Keyword arguments that select the training and the test part.
 
     Raises:
-        FileNotFoundError: Nothing is there, and ``download`` is false.
+        FileNotFoundError: The dataset does not exist, and ``download`` is false.
         ValueError: Files are missing or damaged.
-        ConnectionError: It cannot be downloaded.
+        ConnectionError: The download fails.
     """
     place = Path(root) / folder
     if download:
@@ -46,7 +46,7 @@ def open_splits(
         )
     try:
         return source(root, **parts[0]), source(root, **parts[1])
-    # What a damaged file raises depends on where it is damaged.
+    # The type of error for a damaged file depends on where it is damaged.
     except Exception as error:
         raise ValueError(
             f"dataset {name!r}: files in {place} are missing or damaged ({error}); remove the "

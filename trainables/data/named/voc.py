@@ -1,4 +1,4 @@
-"""Images whose every pixel has a class, in the form of PASCAL VOC."""
+"""Segmentation datasets in the format of PASCAL VOC."""
 
 import os
 from collections.abc import Iterator
@@ -59,27 +59,27 @@ def load_voc(
     validation: HeldOut = 0.2,
     train_samples: SampleCount = None,
 ) -> Dataset:
-    """Segmentation: a class for each pixel. PASCAL VOC 2012, or your own data in its form.
+    """Segmentation: a class for each pixel. PASCAL VOC 2012, or your own data in its format.
 
-    ``JPEGImages/NAME.jpg`` (or ``.png``), ``SegmentationClass/NAME.png`` with the class of each
-    pixel (8 bits, of a palette or grey; 255 counts nowhere), and the names in
-    ``ImageSets/Segmentation/train.txt`` and ``val.txt``. The published validation images, whose
-    labels are known, are the test split; images, not pixels, are held out of the others.
+    The images are ``JPEGImages/NAME.jpg`` (or ``.png``). ``SegmentationClass/NAME.png`` has the
+    class of each pixel (8 bits, palette or grey; 255 is ignored). The names are listed in
+    ``ImageSets/Segmentation/train.txt`` and ``val.txt``. The test split is the published validation
+    set, whose labels are known; the validation split is held out from the rest by image.
 
     Source: M. Everingham et al., The PASCAL Visual Object Classes Challenge: A Retrospective, 2015.
 
     Args:
-        seed: Chooses the validation images and the subset.
-        root: Folder that holds these folders, or ``VOCdevkit/VOC2012`` with them.
-        classes: Names, in the order of the pixels' numbers; by default the 21 of PASCAL VOC.
-        image_size: Resize the shorter side to this and crop the centre; of a mask to the nearest
-            pixel.
-        pixels: How many pixels of each image, the same ones each time, are judged. Training takes
+        seed: Seed of the validation split and the subset.
+        root: Folder that contains these folders, or ``VOCdevkit/VOC2012`` with them.
+        classes: Class names, in the order of the pixel values; by default the 21 of PASCAL VOC.
+        image_size: Resize the shorter side to this and crop the centre; masks are resized to the
+            nearest pixel.
+        pixels: Number of pixels per image, always the same ones, that metrics use. Training uses
             all.
-        on_bad_sample: ``skip`` passes over images that cannot be used, and counts them.
-        storage: Where images are held: decoded in ``memory``, or encoded on the disk to ``stream``
-            them; by default their size decides. Masks are in memory.
-        cache: Folder of what is streamed (``~/.cache/calsweep``).
+        on_bad_sample: ``skip`` skips unusable images and counts them.
+        storage: Where images are kept: decoded in ``memory``, or encoded on disk (``stream``). The
+            default depends on their size. Masks are always in memory.
+        cache: Cache folder of streamed images (default: ``~/.cache/calsweep``).
         validation: Fraction or number of training images to hold out.
         train_samples: Number of training images to use.
     """
@@ -132,10 +132,10 @@ class _Listed:
 
     Attributes:
         file: The file.
-        lines: Of each image, from 1.
-        names: Likewise.
-        images: Their files, which may not be there.
-        masks: Likewise.
+        lines: Line number of each image, from 1.
+        names: Name of each image.
+        images: Image files, which may not exist.
+        masks: Mask files, which may not exist.
     """
 
     file: Path
@@ -181,7 +181,7 @@ def _contents(files: list[Path]) -> Iterator[Encoded]:
 
 
 def _read_masks(listed: _Listed, bad: BadSamples, image_size: int, num_classes: int) -> Pixels:
-    """The classes of pixels, (N, H, W); a row of an image that cannot be used means nothing."""
+    """The classes of pixels, (N, H, W); the rows of unusable images are undefined."""
     masks = np.full((len(listed.names), image_size, image_size), IGNORED, np.uint8)
     for row, (image, mask) in enumerate(zip(listed.images, listed.masks, strict=True)):
         try:
@@ -192,10 +192,10 @@ def _read_masks(listed: _Listed, bad: BadSamples, image_size: int, num_classes: 
 
 
 def _read_mask(image: Path, mask: Path, image_size: int, num_classes: int) -> Pixels:
-    """(H, W), uint8.
+    """The mask of an image, (H, W), uint8.
 
     Raises:
-        ValueError: It cannot be used.
+        ValueError: The mask cannot be used.
     """
     if not mask.is_file():
         raise ValueError("there is no such mask")
@@ -203,7 +203,7 @@ def _read_mask(image: Path, mask: Path, image_size: int, num_classes: int) -> Pi
         with Image.open(mask) as opened:
             opened.load()
             found = opened.copy()
-    except Exception as error:  # of a damaged image: by its format, and where it is damaged
+    except Exception as error:  # the type of error for a damaged image depends on its format
         raise ValueError(f"not a readable image ({error})") from None
     if found.mode not in ("P", "L"):
         raise ValueError(
@@ -229,7 +229,7 @@ def _read_mask(image: Path, mask: Path, image_size: int, num_classes: int) -> Pi
 
 
 def _size_of(image: Path) -> tuple[int, int] | None:
-    """Width and height; None of one that cannot be read, which is reported where it is decoded."""
+    """Width and height; None if the image is unreadable, which decoding will report."""
     try:
         with Image.open(image) as opened:
             return opened.size

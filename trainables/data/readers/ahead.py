@@ -1,4 +1,4 @@
-"""Work done ahead, in order, with a limit on unfinished results."""
+"""Prefetching: work ahead in order, with a limit on pending results."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -13,10 +13,10 @@ def in_order(
     """Results of ``work`` for each item, in order.
 
     Args:
-        submit: Of an executor.
-        work: Called by the executor.
-        things: Taken as they are needed.
-        ahead: How many are worked on, or done, before the first of them is asked for.
+        submit: The method ``submit`` of an executor.
+        work: Function that the executor calls with an item.
+        things: The items, consumed as needed.
+        ahead: Maximum number of items in progress or finished ahead of the consumer.
     """
     waiting: deque[Any] = deque()
     for thing in things:

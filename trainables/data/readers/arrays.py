@@ -1,4 +1,4 @@
-"""Your own arrays, from NumPy's files or from memory."""
+"""Your own arrays, from NumPy files or from memory."""
 
 from __future__ import annotations
 
@@ -41,23 +41,22 @@ def load_npz(
     validation: HeldOut = 0.1,
     train_samples: SampleCount = None,
 ) -> Dataset:
-    """Arrays (spectrograms, signals ...) and labels in .npz files, as np.savez writes them.
+    """Arrays (spectrograms, signals ...) and labels in .npz files, as written by np.savez.
 
-    Numbers of shape (N, C, ...) are standardised by channel, or (N, D) by feature; uint8 of shape
-    (N, H, W), (N, C, H, W) or (N, H, W, C) are images.
+    Numbers of shape (N, C, ...) are standardised per channel, numbers of shape (N, D) per feature;
+    uint8 of shape (N, H, W), (N, C, H, W) or (N, H, W, C) are images.
 
     Args:
-        seed: Chooses the validation samples and the subset.
+        seed: Seed of the validation split and the subset.
         train: Path or URI (``s3://``, ``gs://`` ...) of a file, of a folder of such files, or a
             pattern such as ``parts/*.npz``.
-        test: Likewise; without it ``test_size`` makes the test split of ``train``.
+        test: Path of the test split; by default, ``test_size`` of ``train`` is held out.
         inputs: Name of the array of samples.
-        label: Name of the array of labels: words or integers from 0, (N,); class probabilities,
-            numbers (N, K), each row summing to 1; or truth values (N, L), whether each of several
-            labels is there.
-        weight: Name of the array of weights (N,): how much each sample counts in training.
+        label: Name of the array of labels: words or integers from 0, (N,); class probabilities
+            (N, K), each row summing to 1; or booleans (N, L) for multi-label data.
+        weight: Name of the array of sample weights for training, (N,).
         test_size: Fraction or number of samples for the test split, the same for every seed.
-        on_bad_sample: ``skip`` passes over samples that cannot be used, and counts them.
+        on_bad_sample: ``skip`` skips unusable samples and counts them.
         validation: Fraction or number of training samples to hold out.
         train_samples: Number of training samples to use.
     """
@@ -88,16 +87,16 @@ def load_npy(
     validation: HeldOut = 0.1,
     train_samples: SampleCount = None,
 ) -> Dataset:
-    """Arrays and labels in .npy files of their own; else as ``npz``.
+    """Arrays and labels in separate .npy files; otherwise like ``npz``.
 
     Args:
-        seed: Chooses the validation samples and the subset.
+        seed: Seed of the validation split and the subset.
         train: Path or URI of the samples: a file, a folder of such files, or a pattern.
-        train_labels: Of their labels, as of ``npz``, in the same order.
-        test: As ``train``; without it ``test_size`` makes the test split of ``train``.
-        test_labels: As ``train_labels``.
+        train_labels: Path or URI of their labels in the same order; see ``npz``.
+        test: Path of the test samples; by default, ``test_size`` of ``train`` is held out.
+        test_labels: Path of the test labels.
         test_size: Fraction or number of samples for the test split, the same for every seed.
-        on_bad_sample: ``skip`` passes over samples that cannot be used, and counts them.
+        on_bad_sample: ``skip`` skips unusable samples and counts them.
         validation: Fraction or number of training samples to hold out.
         train_samples: Number of training samples to use.
     """
@@ -135,23 +134,23 @@ def dataset_from_arrays(
     """A dataset of arrays in memory.
 
     Args:
-        name: Of the dataset.
-        train: Samples and labels to train and validate on. Samples: uint8 of shape (N, H, W),
+        name: Name of the dataset.
+        train: Samples and labels for training and validation. Samples: uint8 of shape (N, H, W),
             (N, C, H, W) or (N, H, W, C), which are images; or numbers of any shape (N, ...).
-            Labels: (N,), integers from 0, truth values or words; (N, K) numbers, the probability
-            of each class; or (N, L) truth values, whether each of several labels is there. A third
-            array, (N,), has weights: how much each sample counts in training.
-        test: The same without weights; None holds out ``test_size`` of ``train``.
-        seed: Chooses the validation samples and the subset.
-        where: What both are called, for messages.
-        classes: Class names; labels are then some of them, or positions among them.
+            Labels: (N,), integers from 0, booleans or words; (N, K), class probabilities; or
+            (N, L), booleans for multi-label data. An optional third array has the sample weights
+            for training, (N,).
+        test: Test samples and labels; None holds out ``test_size`` of ``train``.
+        seed: Seed of the validation split and the subset.
+        where: Names of both parts, for messages.
+        classes: Class names; labels are then names, or positions in this list.
         test_size: Fraction or number of samples for the test split, the same for every seed.
-        on_bad_sample: ``skip`` passes over samples that cannot be used, and counts them.
+        on_bad_sample: ``skip`` skips unusable samples and counts them.
         validation: Fraction or number of training samples to hold out.
         train_samples: Number of training samples to use.
 
     Raises:
-        TypeError: These are no arrays of numbers.
+        TypeError: Samples are not arrays of numbers.
         ValueError: Shapes, labels or numbers of samples are wrong.
     """
     pairs = [train] if test is None else [train, test]
@@ -204,11 +203,11 @@ def as_arrays(pair: Pair, where: str) -> tuple[Inputs, Values]:
 
     Args:
         pair: See :func:`dataset_from_arrays`.
-        where: What it is called, for messages.
+        where: Name of the pair, for messages.
 
     Raises:
-        TypeError: These are no arrays of numbers, or no labels.
-        ValueError: Their shapes are wrong.
+        TypeError: Samples are not arrays of numbers, or labels have a wrong type.
+        ValueError: A shape is wrong.
     """
     samples, labels = as_inputs(pair[0], where), as_labels(pair[1], where)
     if labels.shape[:1] != samples.shape[:1]:
@@ -227,11 +226,11 @@ def as_inputs(raw: Any, part: str) -> Inputs:
 
     Args:
         raw: Numbers (N, ...); uint8 of shape (N, H, W), (N, C, H, W) or (N, H, W, C).
-        part: What they are called, for messages.
+        part: Name of the samples, for messages.
 
     Raises:
-        TypeError: They are no numbers.
-        ValueError: They have one axis only, or there are none.
+        TypeError: The samples are not numbers.
+        ValueError: The array has only one axis, or is empty.
     """
     array = np.asarray(raw)
     if array.dtype.kind not in "biuf":
@@ -244,7 +243,7 @@ def as_inputs(raw: Any, part: str) -> Inputs:
 
 
 def _channels_first(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Images (N, H, W), (N, C, H, W) or, with 1 or 3 channels, (N, H, W, C) as (N, C, H, W)."""
+    """Converts images (N, H, W), or (N, H, W, C) with 1 or 3 channels, to (N, C, H, W)."""
     if images.ndim == 3:
         return images[:, np.newaxis]
     channels = (1, 3)
@@ -254,15 +253,15 @@ def _channels_first(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
 
 
 def as_labels(raw: Any, part: str) -> Values:
-    """Labels (N,) as int64 or text, class probabilities (N, K) as float64, or several labels.
+    """Labels (N,) as int64 or text, class probabilities (N, K) as float64, or booleans (N, L).
 
     Args:
-        raw: Integers, truth values or words; or, of two axes, numbers, or truth values.
-        part: What they are called, for messages.
+        raw: Integers, booleans or words (N,); or numbers or booleans with two axes.
+        part: Name of the labels, for messages.
 
     Raises:
-        TypeError: They are something else.
-        ValueError: They have another number of axes.
+        TypeError: The type is not one of these.
+        ValueError: The number of axes is wrong.
     """
     labels = np.asarray(raw)
     if labels.ndim == 2 and labels.dtype.kind in "biuf":
@@ -286,7 +285,7 @@ def as_labels(raw: Any, part: str) -> Values:
 
 
 def _read_npz(option: str, path: PathOrUri, keys: Mapping[str, str]) -> Any:
-    """The arrays that ``keys`` names, by option."""
+    """The arrays with the names in ``keys``, by option."""
     found = []
     for place, content in _contents(option, path, ".npz"):
         arrays = _load(f"{option}={place}", content)

@@ -1,4 +1,4 @@
-"""Finding the files that a path, a folder, a pattern or a URI names."""
+"""Finds the files at a path, folder, pattern or URI."""
 
 import os
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ def find_files(
     """Returns the file system and the files at a path or URI (``s3://``, ``gs://`` ...), sorted.
 
     Args:
-        option: What the user calls ``path``, for messages.
-        path: A file; a folder, of which all files with one of ``suffixes`` are taken, hidden ones
-            left out; or a pattern such as ``parts/*.parquet``, where ``*`` stays within a folder.
-        suffixes: Endings of file names, with their dots.
+        option: Name of the option with ``path``, for messages.
+        path: A file; a folder, for all files in it with one of ``suffixes`` except hidden ones; or
+            a pattern such as ``parts/*.parquet``, where ``*`` does not match a slash.
+        suffixes: File name extensions, with dots.
 
     Raises:
         ValueError: The URI is malformed.

@@ -41,19 +41,19 @@ def load_image_folder(
 ) -> Dataset:
     """Images in ``root/train/<class>/`` and ``root/test/<class>/``, or in ``root/<class>/``.
 
-    In the second form ``test_size`` makes the test split, the same for every seed. Class names are
-    the names of the folders, sorted; images may lie deeper. Files that are no images by their
-    suffix, and all that is hidden (``.ipynb_checkpoints``, say), are passed over.
+    In the second form, ``test_size`` is held out as the test split, the same for every seed. Class
+    names are the sorted names of the folders; images may be in subfolders. Hidden files and folders
+    (such as ``.ipynb_checkpoints``), and files without an image extension, are ignored.
 
     Args:
-        seed: Chooses the validation samples and the subset.
+        seed: Seed of the validation split and the subset.
         root: A local folder.
-        test_size: Fraction or number of images for the test split, where there is no ``root/test``.
+        test_size: Fraction or number of images for the test split if there is no ``root/test``.
         image_size: Resize the shorter side to this and crop the centre; needed if sizes differ.
-        on_bad_sample: ``skip`` passes over images that cannot be read, and counts them.
-        storage: Where they are held: decoded in ``memory``, or encoded on the disk to ``stream``
-            them; by default their size decides.
-        cache: Folder of what is streamed (``~/.cache/calsweep``).
+        on_bad_sample: ``skip`` skips unreadable images and counts them.
+        storage: Where images are kept: decoded in ``memory``, or encoded on disk (``stream``). The
+            default depends on their size.
+        cache: Cache folder of streamed images (default: ``~/.cache/calsweep``).
         validation: Fraction or number of training images to hold out.
         train_samples: Number of training images to use.
     """
@@ -91,23 +91,23 @@ def load_imagenet(
     validation: HeldOut = 50_000,
     train_samples: SampleCount = None,
 ) -> Dataset:
-    """ImageNet in folders: 1,281,167 images to train on, and 50,000 for the test, 1000 classes.
+    """ImageNet in folders: 1,281,167 training and 50,000 test images, 1000 classes.
 
-    The published validation images, whose labels are known, are the test split. In memory
+    The test split is the published validation set, whose labels are known. In memory,
     ``image_size: 64`` takes 16 GB.
 
     Source: O. Russakovsky et al., ImageNet Large Scale Visual Recognition Challenge, 2015.
 
     Args:
-        seed: Chooses the validation samples and the subset.
-        root: Folder that holds ``train/<class>/`` and ``val/<class>/``.
+        seed: Seed of the validation split and the subset.
+        root: Folder that contains ``train/<class>/`` and ``val/<class>/``.
         image_size: Resize the shorter side to this and crop the centre.
-        imbalance: Train and validate on a long-tailed part, whose last class has this share of the
-            first one's samples; the test split stays balanced.
-        on_bad_sample: ``skip`` passes over images that cannot be read, and counts them.
-        storage: Where they are held: decoded in ``memory``, or encoded on the disk to ``stream``
-            them; by default their size decides.
-        cache: Folder of what is streamed (``~/.cache/calsweep``).
+        imbalance: Train and validate on a long-tailed subset, in which the last class has this
+            fraction of the samples of the first; the test split stays balanced.
+        on_bad_sample: ``skip`` skips unreadable images and counts them.
+        storage: Where images are kept: decoded in ``memory``, or encoded on disk (``stream``). The
+            default depends on their size.
+        cache: Cache folder of streamed images (default: ``~/.cache/calsweep``).
         validation: Fraction or number of training samples to hold out.
         train_samples: Number of training samples to use.
     """
@@ -144,23 +144,23 @@ def read_folders(
     augmentation: AugmentationName = "none",
     **splitting: Any,
 ) -> Dataset:
-    """A dataset of images in a folder for each class.
+    """A dataset of images in one folder per class.
 
     Args:
-        name: Of the dataset.
-        train: Folder of the classes' folders.
-        test: The same; None holds out ``test_size``.
+        name: Name of the dataset.
+        train: Folder with one subfolder per class.
+        test: Folder of the test split; None holds out ``test_size``.
         image_size: See :func:`load_image_folder`.
-        on_bad_sample: Likewise.
-        storage: Likewise.
-        cache: Likewise.
-        test_size: Likewise.
+        on_bad_sample: See :func:`load_image_folder`.
+        storage: See :func:`load_image_folder`.
+        cache: See :func:`load_image_folder`.
+        test_size: See :func:`load_image_folder`.
         augmentation: The usual training augmentation.
         **splitting: See :func:`~trainables.data.core.splits.build_dataset`.
 
     Raises:
         ValueError: There are fewer than two classes, a test class is unknown, images differ in
-            size or cannot be read, or all of them would not fit into memory.
+            size, are unreadable, or do not fit into memory.
     """
     train_files, train_labels, classes, empty = _find(train)
     if len(classes) < 2:
@@ -212,11 +212,11 @@ def read_images(
     """The images of one or two lists of files.
 
     Returns:
-        Those that can be used, of one size and number of channels; their places in each list; and
-        notes for the user.
+        The usable images, with equal size and number of channels; their positions in each list;
+        and notes for the user.
 
     Raises:
-        ValueError: Images differ in size, cannot be read, or would not fit into memory.
+        ValueError: Images differ in size, are unreadable, or do not fit into memory.
     """
     bad = [BadSamples(len(part), partial(_name_file, part)) for part in files]
     parts = [

@@ -1,4 +1,4 @@
-"""From encoded images (PNG, JPEG ...) to one array."""
+"""Decodes encoded images (PNG, JPEG ...) into one array."""
 
 import io
 import os
@@ -24,16 +24,16 @@ AHEAD = 4 * THREADS
 """Of decoded images, which may be large."""
 
 _CHUNK = 64
-# Measured on two cores: below some 100x100 pixels threads wait for each other's Python code and
-# take longer than one thread (32x32 JPEG, 900 bytes: 64 against 46 us); above, they pay.
+# Measured on two cores: below about 100x100 pixels, threads wait for the GIL and are slower than
+# one thread (32x32 JPEG, 900 bytes: 64 against 46 µs); above, they are faster.
 _BYTES_WORTH_A_THREAD = 3_000
 
 
 class OtherSize(str):
-    """An image has another size than the others.
+    """An image differs in size from the others.
 
     Attributes:
-        size: Its height and width.
+        size: Height and width of the image.
     """
 
     __slots__ = ("size",)
@@ -57,26 +57,24 @@ def decode_images(
 ) -> Pixels:
     """Decodes images into one array.
 
-    Grey images stay grey if all are; one in colour makes all of them RGB. Transparency is dropped,
-    16-bit grey is reduced to 8.
+    Greyscale images stay greyscale if all are; otherwise all become RGB. Transparency is dropped,
+    and 16-bit greyscale is reduced to 8 bits.
 
     Args:
-        encoded: ``count`` files' contents; may be a generator, so that they are never all in
-            memory.
-        count: N, at least 1.
-        image_size: Resize the shorter side to this and crop the centre; ``None`` takes images as
-            they are.
+        encoded: Contents of ``count`` files; may be a generator, to avoid holding all in memory.
+        count: Number N of images, at least 1.
+        image_size: Resize the shorter side to this and crop the centre; ``None`` keeps the size.
         where: Names the image at an index, for messages.
-        size: Height and width that all must have; by default those of the first image.
-        on_bad: Gets the index of each image that cannot be used, and why; its row of the array
-            means nothing. By default that is an error.
+        size: Required height and width; by default those of the first image.
+        on_bad: Called with the index of each unusable image and the reason; its row of the array is
+            undefined. By default, such an image is an error.
 
     Returns:
         uint8, (N, 1 or 3, H, W).
 
     Raises:
-        ValueError: An image is missing or not readable, or sizes differ and ``image_size`` is
-            ``None``; names the image.
+        ValueError: An image is missing or unreadable, or sizes differ and ``image_size`` is
+            ``None``; the message names the image.
     """
     stack = np.empty((0, 1, 0, 0), np.uint8)
     refuse = on_bad or partial(_refuse, where=where)
@@ -96,15 +94,15 @@ def decode_images(
 def decoded(
     encoded: Iterable[Encoded], *, image_size: int | None, size: tuple[int, int] | None = None
 ) -> Iterator[tuple[Encoded, Pixels | str]]:
-    """Decodes images in order, several in parallel where that is faster.
+    """Decodes images in order, in parallel if that is faster.
 
     Args:
-        encoded: Files' contents; never many of them are in memory.
+        encoded: File contents; only a few are in memory at a time.
         image_size: See :func:`decode_images`.
-        size: Likewise.
+        size: See :func:`decode_images`.
 
     Yields:
-        Each with its pixels, (H, W) or (H, W, 3), or with what is wrong with it.
+        Each file content with its pixels, (H, W) or (H, W, 3), or with the error as text.
     """
     remaining = iter(encoded)
     with ThreadPoolExecutor(THREADS) as pool:
@@ -129,7 +127,7 @@ def decoded(
 
 
 def channels_first(image: Pixels) -> Pixels:
-    """An image (H, W) as (1, H, W), or (H, W, 3) as (3, H, W)."""
+    """Converts an image (H, W) to (1, H, W), or (H, W, 3) to (3, H, W)."""
     return image[np.newaxis] if image.ndim == 2 else image.transpose(2, 0, 1)
 
 
@@ -138,7 +136,7 @@ def _refuse(index: int, fault: str, *, where: Callable[[int], str]) -> None:
 
 
 def decode(data: Encoded, *, image_size: int | None) -> Pixels | str:
-    """An image, (H, W) or (H, W, 3), or the error as text."""
+    """Decodes an image to (H, W) or (H, W, 3), or returns the error as text."""
     if data is None or isinstance(data, str):
         return data or "there is no image"
     try:

@@ -64,48 +64,49 @@ def _load(
 ) -> Dataset:
     """A table, texts or images with labels, from CSV files with a header or from Parquet files.
 
-    Without ``text``, ``image`` and ``features`` a column ``image`` of Parquet files is taken for
-    images; without one the rows are those of a table: every column but those of labels and weights
-    is a feature, numeric if it holds numbers or true and false, else categorical. Unquoted in CSV,
-    an empty value, NA, N/A, NaN and null are missing.
+    If none of ``text``, ``image`` and ``features`` is given, a column ``image`` of Parquet files
+    contains the images. Without such a column, the rows are those of a table: every column except
+    labels and weights is a feature, numeric if it contains numbers or booleans, else categorical.
+    In CSV, an empty value, NA, N/A, NaN and null are missing values unless quoted.
 
-    A column of images holds their paths, from the folder of the file. In Parquet files it may also
-    hold encoded images (PNG, JPEG ...) as binary values or, as Hugging Face writes them, in structs
-    with a field ``bytes``; and class names are taken from the schema's metadata, if there: Hugging
-    Face's ``ClassLabel``, or a key ``classes`` with names between commas.
+    A column of images contains paths relative to the folder of the file. In Parquet files, it may
+    also contain encoded images (PNG, JPEG ...) as binary values or, as written by Hugging Face, in
+    structs with a field ``bytes``. Class names come from the metadata of the Parquet schema, if
+    present: a ``ClassLabel`` of Hugging Face, or a key ``classes`` with comma-separated names.
 
     Args:
-        form: Of the files.
-        seed: Chooses the validation samples and the subset.
+        form: Format of the files.
+        seed: Seed of the validation split and the subset.
         train: Path or URI (``s3://``, ``gs://`` ...) of a file, of a folder of such files, or a
             pattern such as ``parts/*.csv``.
-        test: Likewise; without it ``test_size`` makes the test split of ``train``.
-        label: Column of the labels: words, integers from 0, or true and false.
-        labels: In place of it, a column for each of several labels: is it there (1, true) or not?
-        separator: What parts several labels in the column ``label``, such as ``|``; an empty value
-            has none. ``labels`` then names those that count.
-        soft_labels: In place of it, a column for each class with its probability; a test split may
-            have certain labels all the same.
-        weight: Column of numbers: how much each sample counts in training.
+        test: Path of the test split; by default, ``test_size`` of ``train`` is held out.
+        label: Column of the labels: words, integers from 0, or booleans.
+        labels: For multi-label data, instead of ``label``: one column per label, which is 1 or true
+            if the label is present.
+        separator: Separator of several labels in the column ``label``, such as ``|``. A sample with
+            an empty value has no label. ``labels`` then lists the labels to use.
+        soft_labels: Instead of ``label``: one column per class with its probability. A test split
+            may have a column ``label`` all the same.
+        weight: Column of sample weights for training.
         text: Column of the texts.
         image: Column of the images.
-        features: Columns of a table to learn from; by default all but those of labels and weights.
-        exclude: Columns of a table that are no features; in place of ``features``.
-        categorical: Which of them are categories although they hold numbers.
+        features: Feature columns of a table; by default all except labels and weights.
+        exclude: Columns of a table that are not features; instead of ``features``.
+        categorical: Feature columns that are categories although they contain numbers.
         test_size: Fraction or number of samples for the test split, the same for every seed.
         image_size: Resize the shorter side to this and crop the centre; needed if sizes differ.
-        max_words: Size of the vocabulary: the most frequent words of the training texts (50,000;
-            of a sequence 20,000).
-        max_tokens: Number of words, or tokens, to keep of each text: those with the largest weights
-            (512), of a sequence the first ones (256).
-        tokenizer: Name on the hub of Hugging Face's, or folder, of what cuts texts into tokens for
-            its encoders; by default texts are cut into words.
-        text_form: ``weighted_words`` for which words are in a text, with their TF-IDF weights;
-            ``sequence`` for its words in turn. By default what the model of the sweep takes.
-        on_bad_sample: ``skip`` passes over samples that cannot be used, and counts them.
-        storage: Where images are held: decoded in ``memory``, or encoded on the disk to
-            ``stream`` them; by default their size decides.
-        cache: Folder of what is streamed (``~/.cache/calsweep``).
+        max_words: Size of the vocabulary, the most frequent words of the training texts (default:
+            50,000; for a sequence 20,000).
+        max_tokens: Maximum number of words, or tokens, per text: those with the largest weights
+            (default: 512); for a sequence the first ones (default: 256).
+        tokenizer: Name on the Hugging Face hub, or folder, of the tokenizer of an encoder; by
+            default, texts are split into words.
+        text_form: ``weighted_words`` for bags of words with TF-IDF weights, or ``sequence`` for
+            sequences of words. By default the form that the model of the sweep needs.
+        on_bad_sample: ``skip`` skips unusable samples and counts them.
+        storage: Where images are kept: decoded in ``memory``, or encoded on disk (``stream``). The
+            default depends on their size.
+        cache: Cache folder of streamed images (default: ``~/.cache/calsweep``).
         validation: Fraction or number of training samples to hold out.
         train_samples: Number of training samples to use.
     """
@@ -197,14 +198,14 @@ def _check_belongs(kind: str, to: str, **options: object) -> None:
             )
 
 
-_SEQUENCE = 256  # words or tokens, from the start of a text
-_WEIGHTED = 512  # different words of a text
+_SEQUENCE = 256  # words or tokens from the start of a text
+_WEIGHTED = 512  # distinct words of a text
 
 
 def _measure_texts(
     words: int | None, tokens: int | None, tokenizer: str | None, form: TextForm | None
 ) -> Callable[[Any], Samples]:
-    """Builds the encoder of texts; see the options of :func:`_load`."""
+    """Builds the kind of sample for texts; see the options of :func:`_load`."""
     if tokenizer is not None:
         if words is not None:
             raise ValueError("max_words and tokenizer are given; a tokenizer has a vocabulary")
@@ -221,7 +222,7 @@ def _measure_texts(
 def _targets(
     parts: list[Rows], bad: list[BadSamples], target: _Target, weight: str | None
 ) -> tuple[Targets, Targets, tuple[str, ...]]:
-    """Targets of the first and the last part, and class names."""
+    """Targets of the first and the last part, with class names."""
     names = _names(parts[0], target)
     values = [_labels(*each, target, names) for each in zip(parts, bad, strict=True)]
     train, test, classes = index_targets(values[0], values[-1], names, (bad[0], bad[-1]))
@@ -385,14 +386,14 @@ def _files(rows: Rows, column: str) -> Iterator[Encoded]:
 
 
 def _places(rows: Rows, column: str) -> Iterator[str | None]:
-    """Paths in the file system: those of a column start at the folder of the file they are in."""
+    """Paths in the file system; paths in a column are relative to the folder of its file."""
     for row, path in enumerate(rows.values(column)):
         inside = path is None or path.startswith("/")
         yield path if inside else f"{rows.folder(row)}/{path}"
 
 
 def _origin(rows: Rows, column: str, paths: bool) -> object:
-    """Names, sizes and times of the files that images are in."""
+    """Names, sizes and modification times of the files that contain the images."""
     files = [file.path for file in rows.files]
     if paths:
         files += [place for place in _places(rows, column) if place is not None]
@@ -403,7 +404,7 @@ def _origin(rows: Rows, column: str, paths: bool) -> object:
 def _feature_names(
     rows: Rows, features: Names, exclude: Names, targets: set[str | None]
 ) -> list[str]:
-    """The columns to learn from."""
+    """Names of the feature columns."""
     if features and exclude:
         raise ValueError("features and exclude are given; give one of them")
     if unknown := [name for name in exclude or () if name not in rows.names]:
@@ -423,7 +424,7 @@ def _feature_names(
 def _features(
     parts: list[Rows], names: list[str], categorical: tuple[str, ...]
 ) -> tuple[list[str], list[str]]:
-    """Numeric and categorical columns; complains about all columns that are neither."""
+    """Numeric and categorical columns; one error lists all columns that are neither."""
     for name in categorical:
         if name not in names:
             raise ValueError(f"categorical names {name!r}, which is none of the features: {names}")
@@ -440,14 +441,14 @@ def _features(
 
 
 def _refuse_columns(faults: list[str], names: list[str]) -> None:
-    """One message about all columns that cannot be features."""
+    """Raises one error about all columns that cannot be features."""
     if faults:
         left_out = f"to leave them out: exclude: [{', '.join(names)}]"
         raise ValueError("\n".join([*faults, left_out]))
 
 
 def _holds_words(name: str, parts: list[Rows]) -> bool:
-    """Whether a column holds words rather than numbers, in all parts alike."""
+    """Whether a column contains words, not numbers; it must be the same in all parts."""
     contents: dict[str, str] = {}
     for rows in parts:
         found = rows.content(name, "features")
@@ -494,7 +495,7 @@ def _numbers(rows: Rows, name: str) -> pa.ChunkedArray:
 
 
 def _check_categories(rows: Rows, columns: Columns, categorical: list[str]) -> None:
-    """Refuse columns of texts or identifiers, which are no categories."""
+    """Rejects columns of texts or identifiers, which are not categories."""
     faults, bad = [], []
     for name in categorical:
         count = len(columns.table[name].unique())

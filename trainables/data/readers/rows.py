@@ -1,4 +1,4 @@
-"""Rows of CSV and Parquet files: one file or many, read by column, each named for messages."""
+"""Rows of one or more CSV or Parquet files, read by column and named in messages."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _BUFFER: Final = 2**23
 
 
 def open_rows(form: Form, option: str, path: PathOrUri) -> Rows:
-    """Opens the files that a path names.
+    """Opens the files at a path.
 
     Args:
-        form: Of the files.
-        option: What the user calls the path, for messages.
+        form: Format of the files.
+        option: Name of the option with the path, for messages.
         path: See :func:`~trainables.data.readers.files.find_files`.
 
     Raises:
@@ -56,10 +56,10 @@ class File:
     """One of the files.
 
     Attributes:
-        path: In its file system.
-        schema: Names and types of its columns.
-        count: Number of its rows.
-        table: All of them, where it had to be read whole to be understood.
+        path: Path in its file system.
+        schema: Names and types of the columns.
+        count: Number of rows.
+        table: The whole content, if the format requires reading it; else None.
     """
 
     path: str
@@ -70,14 +70,14 @@ class File:
 
 @dataclass(frozen=True)
 class Rows(ABC):
-    """The rows of one or more files, numbered on from file to file.
+    """The rows of one or more files, numbered consecutively.
 
     Attributes:
-        option: What the user calls them, for messages.
-        source: Where the files are.
+        option: Name of the option with their path, for messages.
+        source: The file system of the files.
         files: The files.
-        starts: Number of the first row of each.
-        count: Number of all rows.
+        starts: Number of the first row of each file.
+        count: Total number of rows.
     """
 
     option: str
@@ -102,18 +102,18 @@ class Rows(ABC):
         return f"{self.option}={self.files[file].path}, row {row - self.starts[file]} (from 0)"
 
     def folder(self, row: int) -> str:
-        """The folder of the file that a row is in."""
+        """The folder of the file that contains a row."""
         return self.files[bisect_right(self.starts, row) - 1].path.rpartition("/")[0]
 
     def content(self, column: str, option: str) -> Content:
-        """The kind of values of a column, the same in all files.
+        """The kind of values in a column, the same in all files.
 
         Args:
-            column: Its name.
-            option: What the user named it by, for messages.
+            column: Name of the column.
+            option: Name of the option with the column, for messages.
 
         Raises:
-            ValueError: A file has no such column, or files differ in what it holds.
+            ValueError: A file has no such column, or the files differ in its type.
         """
         found: Content = "nothing"
         for file in self.files:
@@ -155,22 +155,22 @@ class Rows(ABC):
         return pa.chunked_array(chunks, kind)
 
     def values(self, name: str) -> Iterator[Any]:
-        """The values of a column as Python objects, read piece by piece."""
+        """The values of a column as Python objects, read in batches."""
         for file in self.files:
             for chunk in self._read(file, name):
                 yield from chunk.to_pylist()
 
     @abstractmethod
     def _read(self, file: File, column: str) -> Iterator[pa.Array]:
-        """The values of a column of one file, piece by piece."""
+        """The values of a column of one file, in batches."""
 
     @classmethod
     @abstractmethod
     def open_file(cls, option: str, source: fs.FileSystem, path: str) -> File:
-        """Opens a file: Parquet by piece, CSV whole.
+        """Opens a file; Parquet is read in batches, CSV as a whole.
 
         Raises:
-            ValueError: It cannot be read.
+            ValueError: The file cannot be read.
         """
 
 
@@ -195,7 +195,7 @@ class _ParquetRows(Rows):
 
 
 class _CsvRows(Rows):
-    """A CSV file, read whole when opened, because its column types are known only then."""
+    """A CSV file, which is read when opened, because its column types depend on all values."""
 
     def _read(self, file: File, column: str) -> Iterator[pa.Array]:
         assert file.table is not None

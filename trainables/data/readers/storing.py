@@ -1,4 +1,4 @@
-"""Storage of images: decoded in memory, or encoded on the disk."""
+"""Storage of images: decoded in memory, or encoded on disk."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ Storage: TypeAlias = Literal["memory", "stream"] | None
 """Where images are held; ``None`` leaves it to their size."""
 
 Cache: TypeAlias = str | os.PathLike[str] | None
-"""Folder of what is streamed; ``None`` is ``~/.cache/calsweep``."""
+"""Cache folder of streamed images; ``None`` is ``~/.cache/calsweep``."""
 
-# Arrays are held by the process that reads them and, for its trials, by Ray, and while they are
-# split once more.
+# An array exists in the process that reads it, in Ray's object store, and once more while it is
+# split.
 _SHARE_IN_MEMORY = 0.25
 _MOST_IN_MEMORY = 0.9
 
 
 @dataclass(frozen=True)
 class ImagePart:
-    """The images of a part of a dataset, where they were found.
+    """The images of a part of a dataset, at their source.
 
     Attributes:
-        contents: Gives the encoded images, one after the other, from the first.
-        bad: Takes those that cannot be used.
-        origin: Distinguishes them from other images, and from what was in their files before.
+        contents: Returns an iterator over the encoded images, from the first.
+        bad: Collects unusable images.
+        origin: Identifies the images and the version of their files.
     """
 
     contents: Callable[[], Iterable[Encoded]]
@@ -50,7 +50,7 @@ class ImagePart:
 
 
 def origin_of(files: Iterable[Path]) -> object:
-    """Names, sizes and times of those files that are there, for an :class:`ImagePart`."""
+    """Names, sizes and modification times of the existing files, for an :class:`ImagePart`."""
     found = [(file, file.stat()) for file in files if file.is_file()]
     return [(str(file.absolute()), stat.st_size, stat.st_mtime_ns) for file, stat in found]
 
@@ -58,18 +58,17 @@ def origin_of(files: Iterable[Path]) -> object:
 def hold_images(
     parts: list[ImagePart], *, image_size: int | None, storage: Storage, cache: Cache
 ) -> list[Stored]:
-    """The images of one or two parts, of one size and number of channels.
+    """The images of one or two parts, with equal size and number of channels.
 
     Args:
-        parts: Of the dataset.
+        parts: The parts of the dataset.
         image_size: See :func:`~trainables.data.readers.images.decode_images`.
-        storage: ``memory``, ``stream``, or None: streamed if decoded they would take more than a
+        storage: ``memory`` or ``stream``. None streams if the decoded images would take more than a
             quarter of this machine's memory.
-        cache: Folder of what is streamed.
+        cache: Cache folder of streamed images.
 
     Raises:
-        ValueError: They are to be held in memory, and would not fit; or the folder cannot be
-            written.
+        ValueError: The images do not fit into memory, or the folder cannot be written.
     """
     hold: Callable[..., Stored] = _decode
     if _is_streamed(parts, image_size, storage):
@@ -87,7 +86,7 @@ def hold_images(
 
 
 def _usual_size(bad: BadSamples) -> tuple[int, int] | None:
-    """The size that more images have than that of the first, if there is one."""
+    """The most frequent image size, if it is more frequent than that of the first image."""
     others = Counter(fault.size for fault in bad.faults.values() if isinstance(fault, OtherSize))
     if not others:
         return None
@@ -113,7 +112,7 @@ def _is_streamed(parts: list[ImagePart], image_size: int | None, storage: Storag
 
 
 def _size(contents: Callable[[], Iterable[Encoded]], image_size: int | None) -> tuple[int, int]:
-    """Width and height of the images, as the first one that can be read has them."""
+    """Width and height of the first readable image."""
     if image_size is not None:
         return image_size, image_size
     for data in islice(contents(), 64):
@@ -124,7 +123,7 @@ def _size(contents: Callable[[], Iterable[Encoded]], image_size: int | None) -> 
 
 
 def _memory() -> int:
-    """Bytes that the processes of this machine, or of this container, may have."""
+    """Memory limit of this machine or container, in bytes."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(OSError, ValueError):  # there is no such file, or it says "max"
         return min(machine, int(Path("/sys/fs/cgroup/memory.max").read_text()))
@@ -162,7 +161,7 @@ def _keep(
 
 
 def match_channels(*held: Stored) -> list[Stored]:
-    """Makes grey images RGB if others are RGB."""
+    """Converts greyscale images to RGB if others are RGB."""
     channels = max(images.shape[1] for images in held)
     matched: list[Stored] = []
     for images in held:

@@ -1,8 +1,8 @@
-"""Images that stay encoded on the disk: data larger than memory.
+"""Images that stay encoded on disk, for data larger than memory.
 
-An Arrow file holds the encoded images of a part of a dataset, and what is known of each of them
-since all were decoded once, when it was written. It is memory-mapped: the processes of a machine
-share its pages, and the system takes back those that no one reads.
+An Arrow file contains the encoded images of a part of a dataset, with facts about each image that
+were collected when it was written. It is memory-mapped, so the processes of a machine share its
+pages, and the system can evict unused ones.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from trainables.data.readers.images import (
 _SCHEMA = pa.schema(
     [
         ("image", pa.large_binary()),
-        ("fault", pa.string()),  # what is wrong with it
+        ("fault", pa.string()),  # the error, if it is unusable
         ("shape", pa.list_(pa.int32(), 3)),  # height, width, channels
         ("sums", pa.list_(pa.int64(), 6)),  # of each channel's values, and of their squares
     ]
@@ -49,14 +49,14 @@ _DAMAGED = "{} is damaged; delete it, and it is written again: {}"
 
 @dataclass(frozen=True, eq=False)
 class EncodedImages:
-    """Images of one size in a file, some of its rows: what stands in a split for their array.
+    """Images of equal size in some rows of a file; replaces their array in a split.
 
-    It takes no more memory than the numbers of its rows, in any process that it is sent to.
+    It uses only the memory of its row numbers, also in processes that it is sent to.
 
     Attributes:
-        path: Of the Arrow file, the same on every machine.
-        rows: (N,), of that file.
-        sample_shape: Channels, height and width of each.
+        path: Path of the Arrow file, the same on every machine.
+        rows: (N,), row numbers in the file.
+        sample_shape: Channels, height and width of each image.
         image_size: See :func:`~trainables.data.readers.images.decode_images`.
     """
 
@@ -70,17 +70,17 @@ class EncodedImages:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the array that they stand for: (N, C, H, W)."""
+        """Shape of the array of decoded images: (N, C, H, W)."""
         return (len(self.rows), *self.sample_shape)
 
     @property
     def size(self) -> int:
-        """Values in that array."""
+        """Number of values in the array of decoded images."""
         return int(np.prod(self.shape, dtype=np.int64))
 
     @property
     def nbytes(self) -> int:
-        """Bytes of that array."""
+        """Bytes of the array of decoded images."""
         return self.size
 
     def __len__(self) -> int:
@@ -91,11 +91,11 @@ class EncodedImages:
         return replace(self, rows=self.rows[rows])
 
     def with_channels(self, channels: int) -> EncodedImages:
-        """The same images; grey ones in each of so many channels."""
+        """The same images with this many channels; greyscale ones are repeated in each."""
         return replace(self, sample_shape=(channels, *self.sample_shape[1:]))
 
     def read(self) -> Pixels:
-        """All of them decoded: uint8, (N, C, H, W).
+        """Decodes all images: uint8, (N, C, H, W).
 
         Raises:
             ValueError: The file is not on this machine, or it is damaged.
@@ -106,7 +106,7 @@ class EncodedImages:
         return pixels
 
     def each(self) -> Iterator[Pixels]:
-        """One after the other decoded, (C, H, W), by as many threads as there are CPUs.
+        """Decodes the images in order, (C, H, W) each, with one thread per CPU.
 
         Raises:
             ValueError: See :meth:`read`.
@@ -116,7 +116,7 @@ class EncodedImages:
                 yield np.ascontiguousarray(np.broadcast_to(image, self.sample_shape))
 
     def sums(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Sums over all images of the values of each channel, and of their squares: twice (C,)."""
+        """Sums of the values and of their squares per channel over all images, (C,) each."""
         values = _numbers(self.path, "sums")[self.rows].sum(axis=0)
         channels = self.sample_shape[0]
         return values[:channels], values[3 : 3 + channels]
@@ -144,15 +144,15 @@ def keep_images(
     size: tuple[int, int] | None,
     on_bad: Callable[[int, str], None],
 ) -> EncodedImages:
-    """Images of a part of a dataset, kept encoded in a file.
+    """Stores the images of a part of a dataset, encoded, in a file, unless it exists already.
 
     Args:
-        encoded: Files' contents, looked at only where the file is not there yet.
-        folder: Where it is kept.
-        key: Distinguishes the file from that of other images, or of these with other options.
+        encoded: File contents; read only if the file does not exist.
+        folder: Folder of the file.
+        key: Identifies the images and their options.
         image_size: See :func:`~trainables.data.readers.images.decode_images`.
-        size: Likewise.
-        on_bad: Gets the index of each image that cannot be used, and why.
+        size: See :func:`~trainables.data.readers.images.decode_images`.
+        on_bad: Called with the index of each unusable image and the reason.
 
     Raises:
         ValueError: The folder cannot be written, or the file there is damaged.
@@ -171,7 +171,7 @@ def keep_images(
 
 
 def _write(path: Path, images: Iterable[tuple[Encoded, Pixels | str]]) -> None:
-    """Write the file whole or not at all; who writes the same at the same time does no harm."""
+    """Write the file atomically; several processes may write the same file concurrently."""
     temporary = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -214,13 +214,13 @@ def _row(data: Encoded, image: Pixels | str) -> dict[str, Any]:
 
 
 def _numbers(path: str, column: str) -> npt.NDArray[Any]:
-    """A column of lists of all rows, (N, length of the lists)."""
+    """A column of equally long lists as an array, (N, length)."""
     chunks = [batch.column(column) for batch in _all_batches(path)]
     return np.concatenate([np.asarray(c.flatten()).reshape(len(c), -1) for c in chunks])
 
 
 def _faults(path: str) -> Iterator[tuple[int, str]]:
-    """Rows whose images cannot be used, and why."""
+    """Rows with unusable images, and the reasons."""
     for start, batch in zip(_opened(path)[1].tolist(), _all_batches(path), strict=True):
         faults = batch.column("fault")
         for row, fault in enumerate(faults.to_pylist() if faults.null_count < len(faults) else ()):
