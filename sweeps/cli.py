@@ -89,7 +89,7 @@ def _complete_name(context: typer.Context, incomplete: str) -> list[str]:
     from sweeps.store.sweep_store import sweep_names
 
     storage = context.params.get("storage") or DEFAULT_STORAGE
-    with suppress(OSError):  # unreadable: the command itself reports it
+    with suppress(OSError):  # the command itself reports an unreadable storage
         return [name for name in sweep_names(storage) if name.startswith(incomplete)]
     return []
 
@@ -299,7 +299,7 @@ def check(
 
 
 def _facts_of_data(sweep: SweepFile, gpu: str | None) -> tuple[SweepFile, dict[str, str]]:
-    """The sweep with defaults for its data, and facts about the data and the GPU that is named."""
+    """The sweep with defaults for its data, and facts about the data and the requested GPU."""
     from sweeps.planning.data import load_data
     from sweeps.planning.data_facts import data_facts, duration_facts
     from sweeps.planning.data_fit import fit_to_data

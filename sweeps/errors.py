@@ -6,14 +6,14 @@ from sweeps.redaction import redact
 
 
 class CommandError(Exception):
-    """An error that ends a command; addresses in the message lose their credentials."""
+    """An error that ends a command. Credentials are removed from addresses in its message."""
 
     def __init__(self, message: str) -> None:
         super().__init__(redact(message))
 
 
 class UserError(CommandError):
-    """The user's input is wrong: one clear message, exit code 2, nothing left behind."""
+    """The user's input is wrong: one clear message, exit code 2, nothing is left behind."""
 
 
 class NameTakenError(UserError):
@@ -21,13 +21,13 @@ class NameTakenError(UserError):
 
 
 class SweepFailedError(CommandError):
-    """The sweep could not be carried out: exit code 1, with where to look."""
+    """The sweep failed: exit code 1; the message says where to look."""
 
 
 class SweepInterruptedError(CommandError):
-    """Ctrl-C or SIGTERM: exit code 130, with how to continue."""
+    """Ctrl-C or SIGTERM: exit code 130; the message says how to continue."""
 
 
 def first_line(error: Exception) -> str:
-    """The message of an error, in one line."""
+    """The message of an error on one line."""
     return str(error).splitlines()[0] if str(error) else type(error).__name__

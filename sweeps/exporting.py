@@ -38,16 +38,16 @@ if TYPE_CHECKING:
 PROGRAM: Final = "model.pt2"
 _ONNX: Final = "model.onnx"
 _ABOUT: Final = "model.json"
-_TOLERANCE: Final = 1e-3  # of a probability; other machines round differently
+_TOLERANCE: Final = 1e-3  # tolerance of a probability, because other machines round differently
 _CHECKED: Final = 256  # test samples
 
 
 @dataclass(frozen=True)
 class _Built:
-    """A trained classifier, ready to be written."""
+    """A trained classifier in the form in which it is written."""
 
     files: dict[str, bytes]
-    program: ExportedProgram  # as it is read from its file
+    program: ExportedProgram  # as it is read back from its file
     about: dict[str, Any]
 
 
@@ -60,23 +60,23 @@ def export_model(
 ) -> tuple[str, str]:
     """Write the selected classifier of a sweep to a new folder.
 
-    ``model.pt2`` goes from samples to calibrated probabilities with PyTorch alone; beside it lie
-    the bare weights, ``model.json`` with all that is known, requirements and a page on its use.
+    ``model.pt2`` maps samples to calibrated probabilities and needs only PyTorch. The folder also
+    contains the weights, a description ``model.json``, requirements and a page on its use.
 
     Args:
-        name: Of the sweep.
+        name: Name of the sweep.
         storage: Path or URI of the sweep store.
-        output: The folder; ``<name>-model`` here if None.
-        onnx: Whether to add ``model.onnx``, the same in the Open Neural Network Exchange format.
-        ensemble: Whether to write the ensemble of what the sweep has trained instead.
+        output: The folder; ``<name>-model`` if None.
+        onnx: Whether to add ``model.onnx``, for ONNX Runtime.
+        ensemble: Whether to write the ensemble of the sweep's networks instead.
 
     Returns:
-        The folder, and what the classifier is in words.
+        The folder, and a description of the classifier.
 
     Raises:
-        UserError: There is no such sweep, it has chosen nothing, its data are not those that it was
-            begun with, its checkpoint is gone, or the folder already exists.
-        SweepFailedError: What was built does not repeat what the sweep has seen.
+        UserError: There is no such sweep, it has no selected setting, its data have changed, its
+            checkpoint is gone, or the folder already exists.
+        SweepFailedError: The exported classifier does not reproduce the trial's predictions.
     """
     folder = Path(output or f"{name}-model").absolute()
     if os.path.lexists(folder):
@@ -105,16 +105,16 @@ def export_model(
 
 
 def reads_files(folder: str) -> bool:
-    """Whether :func:`predict` serves for what :func:`export_model` has written to a folder."""
+    """Whether :func:`predict` can use the folder that :func:`export_model` wrote."""
     about = json.loads((Path(folder) / _ABOUT).read_bytes())
-    return len(about["outputs"]) == 1  # else it says something of each pixel
+    return len(about["outputs"]) == 1  # otherwise it classifies pixels
 
 
 def register_models(name: str, storage: str) -> list[str]:
     """Register the selected classifier in MLflow as ``champion``, the runner-up as ``challenger``.
 
     Args:
-        name: Of the sweep.
+        name: Name of the sweep.
         storage: Path or URI of the sweep store.
 
     Returns:
@@ -131,14 +131,14 @@ def register_models(name: str, storage: str) -> list[str]:
 def register_choice(
     store: SweepStore, sweep: SweepFile, ranking: Ranking, load: Callable[[], Dataset]
 ) -> list[str]:
-    """As :func:`register_models`, for a sweep that has just ended.
+    """Like :func:`register_models`, for a sweep that has just ended.
 
-    What this sweep has registered before is not built again.
+    A classifier that this sweep has already registered is not built again.
 
     Args:
-        store: Of the sweep.
+        store: The sweep's store.
         sweep: The sweep.
-        ranking: Of its trials.
+        ranking: The ranking of the sweep's trials.
         load: Gives its data.
 
     Returns:
@@ -190,13 +190,13 @@ def _chosen(name: str, storage: str) -> tuple[SweepStore, SweepFile, Ranking]:
 
 
 def _runner_up(ranking: Ranking) -> Candidate | None:
-    """The second best setting, if it is feasible."""
+    """The second-best setting, if it is feasible."""
     second = ranking.candidates[1] if len(ranking.candidates) > 1 else None
     return second if second is not None and second.feasible else None
 
 
 class _Builder:
-    """Builds classifiers of a sweep."""
+    """Builds the classifiers of a sweep."""
 
     def __init__(self, store: SweepStore, sweep: SweepFile, dataset: Dataset) -> None:
         self._store = store
@@ -205,7 +205,7 @@ class _Builder:
 
     @property
     def _checked(self) -> int:
-        """Number of test samples for the check of an export; fewer if each has many outputs."""
+        """Number of test samples that check an export; fewer if a sample has many outputs."""
         return max(2, _CHECKED // self._dataset.task.cluster_size)
 
     @property
@@ -262,7 +262,7 @@ class _Builder:
         expected: Tensor | None,
         own: dict[str, Any],
     ) -> _Built:
-        """The files; checks the program against the trials' logits on the test split, if known."""
+        """The exported files; checks the program against the trials' stored test logits."""
         import torch
 
         from trainables.export.exported import export_program, load_program
@@ -288,8 +288,8 @@ class _Builder:
         """The program as ONNX, checked on the first test samples.
 
         Raises:
-            UserError: The format does not have what the model does.
-            SweepFailedError: It says something else.
+            UserError: The format lacks an operation of the model.
+            SweepFailedError: Its probabilities differ from the program's.
         """
         import torch
 
@@ -306,7 +306,7 @@ class _Builder:
         return data
 
     def _predictions(self, record: TrialRecord, split: str) -> tuple[Tensor, Tensor] | None:
-        """Logits and labels that a trial has of a split; None where they are damaged or gone."""
+        """A trial's logits and labels on a split; None if they are damaged or gone."""
         from trainables.trials.outcome import read_predictions
 
         try:
@@ -326,7 +326,7 @@ class _Builder:
         return fit_prediction_sets(validation, test, record.outcome["temperature"])
 
     def _check(self, program: ExportedProgram, label: str, logits: Tensor) -> None:
-        """Compare what was built with calibrated logits on the test split."""
+        """Compare the built classifier with the trial's calibrated logits on the test split."""
         import torch
 
         from trainables.data.core.tasks import at_places
@@ -436,19 +436,21 @@ def predict(
     Args:
         folder: Of :func:`export_model`.
         data: See :func:`~trainables.export.raw_samples.read_raw`.
-        output: Where to write; a header, then a line for each sample: its name, the class, its
-            probability, the probabilities of all classes. Of several labels: those that are more
-            likely there than not, the least sure of these decisions, the probability of each.
+        output: Receives a header, then a line per sample: its name, the predicted class, the
+            probability of that class, and the probabilities of all classes. With several labels per
+            sample: the labels with a probability above one half, the lowest probability of these
+            decisions, and the probability of each label.
         on_bad_sample: ``skip`` leaves out samples that cannot be used.
-        coverage: Adds a column ``set``: classes that together hold the true one as often as this.
+        coverage: If given, a column ``set`` contains classes that include the true class with this
+            probability.
         batch_size: Samples at a time.
 
     Returns:
-        How many samples were classified, and notes about those that were skipped.
+        The number of classified samples, and notes about skipped samples.
 
     Raises:
-        UserError: There is no exported classifier, the samples do not fit it, it says something of
-            each pixel, or it has no prediction sets of this coverage.
+        UserError: There is no exported classifier, the samples do not fit it, it classifies pixels,
+            or it has no prediction sets of this coverage.
     """
     import torch
 
@@ -494,7 +496,7 @@ def predict(
 
 
 def _decided(classes: list[str], probs: list[float], several: bool) -> tuple[str, float]:
-    """The class of a sample, and its probability; of several labels as in :func:`predict`."""
+    """The class of a sample and its probability; for several labels as in :func:`predict`."""
     if several:
         found = "|".join(c for c, p in zip(classes, probs, strict=True) if p > 0.5)
         return found, min(max(p, 1 - p) for p in probs)
@@ -503,7 +505,7 @@ def _decided(classes: list[str], probs: list[float], several: bool) -> tuple[str
 
 
 def _least_probability(about: dict[str, Any], coverage: float) -> float:
-    """The probability from which a class belongs to a prediction set.
+    """The lowest probability of a class in a prediction set.
 
     Raises:
         UserError: The classifier has no sets of this coverage.

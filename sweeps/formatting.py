@@ -1,4 +1,4 @@
-"""Formats settings and numbers for people."""
+"""Formats settings and numbers as text."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ _ABBREVIATIONS = ("ece", "mce", "nll", "auroc", "aurc", "kde")
 
 
 def shortened(text: str, lines: int = 10) -> str:
-    """A text cut after its heading and this many lines."""
+    """A text, cut after its heading and this many lines."""
     head, *others = text.splitlines()
     more = [f"... and {len(others) - lines:,} more lines"] if len(others) > lines else []
     return "\n".join([head, *others[:lines], *more])
 
 
 def format_value(value: Any) -> str:
-    """A number with up to four significant digits, anything else as it is."""
+    """A number with up to four significant digits; other values unchanged."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def format_fraction(value: float) -> str:
-    """Four decimals without the leading zero, as tables of errors have it."""
+    """Four decimals without the leading zero, as in tables of errors."""
     return "–" if math.isnan(value) else f"{value:.4f}".removeprefix("0")
 
 
 def format_temperature(value: float) -> str:
-    """Two decimals: no more is known of it."""
+    """Two decimals, which is as precise as a fitted temperature."""
     return "–" if math.isnan(value) else f"{value:.2f}"
 
 
 def format_hyperparameters(hyperparameters: dict[str, Any]) -> str:
-    """``γ=4.7 λ=0.1``; an en dash where there are none."""
+    """``γ=4.7 λ=0.1``; an en dash without hyperparameters."""
     parts = [f"{_SYMBOLS.get(k, k)}={format_value(v)}" for k, v in hyperparameters.items()]
     return " ".join(parts) or "–"
 
 
 def format_loss(name: str) -> str:
-    """A loss by its name, of a dotted path the last part."""
+    """The name of a loss; the last part of a dotted path."""
     return name.rpartition(":")[2]
 
 
 def format_setting(loss: str, hyperparameters: dict[str, Any]) -> str:
-    """``dual_focal γ=4.7``; the loss alone where there are no hyperparameters."""
+    """``dual_focal γ=4.7``; the loss alone without hyperparameters."""
     name = format_loss(loss)
     return f"{name} {format_hyperparameters(hyperparameters)}" if hyperparameters else name
 
@@ -81,7 +81,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def format_rate(epochs: int, seconds: float) -> str:
-    """``3.2 epochs/s``, of slow ones by the minute or hour; nothing where none is done yet."""
+    """``3.2 epochs/s``, or per minute or hour if slow; empty before the first epoch."""
     if epochs <= 0 or seconds <= 0:
         return ""
     each = {"s": 1, "min": 60, "h": 3600}
@@ -98,23 +98,23 @@ def format_seconds(seconds: float) -> str:
 
 
 def budget_unit(key: str) -> str:
-    """``epochs``, ``hours`` or ``GPU hours``, of a budget's key."""
+    """``epochs``, ``hours`` or ``GPU hours`` for the key of a budget."""
     return key.removeprefix("max_").replace("gpu_", "GPU ")
 
 
 def metric_heading(metric: str) -> str:
-    """``ECE``, ``adaptive ECE``, ``NLL``, ``error``: of a metric or an objective, as in tables."""
+    """A metric or objective as a heading: ``ECE``, ``adaptive ECE``, ``NLL``, ``error``."""
     words = MetricName.parse(metric).metric.split("_")
     return " ".join(w.upper() if w in _ABBREVIATIONS else w for w in words)
 
 
 def objective_heading(objective: str) -> str:
-    """``ECE scaled`` of ``val_ece_scaled``."""
+    """``ECE scaled`` for ``val_ece_scaled``."""
     return metric_heading(objective) + " scaled" * MetricName.parse(objective).scaled
 
 
 def finite(tree: Any) -> Any:
-    """A tree of dicts and lists for JSON, which has no NaN: such entries are left out."""
+    """A tree of dicts and lists without NaN entries, which JSON does not support."""
     if isinstance(tree, dict):
         return {key: finite(item) for key, item in tree.items() if _is_finite(item)}
     if isinstance(tree, list):

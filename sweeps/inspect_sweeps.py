@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @tells_storage_faults
 def read_answer(name: str, storage: str) -> tuple[dict[str, Any], bool]:
-    """The result of a sweep (see :func:`~sweeps.results.explanation.answer`), and whether for good.
+    """The result of a sweep, see :func:`~sweeps.results.explanation.answer`; whether it is final.
 
     Raises:
         UserError: There is no such sweep, or none of its trials has started.
@@ -53,7 +53,7 @@ def read_answer(name: str, storage: str) -> tuple[dict[str, Any], bool]:
         raise UserError(f"sweep {name!r} has no trial yet; {begin} begins")
     for record in records:
         if record.state == "running" and (done := store.epochs_done(record.number)):
-            record.history = [{"epoch": done}]  # its record is written when it ends
+            record.history = [{"epoch": done}]  # the record of a trial is written when it ends
     stored = store.load_answer()
     found = answer(Ranking(records, rule_of(sweep)), sweep, load_judgement(store))
     if stored is not None and "on_budget" in stored:
@@ -72,7 +72,7 @@ def look_at(name: str, storage: str) -> Glimpse:
 
     store = SweepStore(storage, name)
     sweep = store.load_sweep()
-    records = store.load_records(lambda _: None)  # it may be written just now
+    records = store.load_records(lambda _: None)  # it may be in the middle of a write
     full = sweep.training.epochs
     encoder = sweep.encoder.training.epochs if sweep.encoder else full
     running = [
@@ -93,7 +93,7 @@ def look_at(name: str, storage: str) -> Glimpse:
 
 @tells_storage_faults
 def side_by_side(names: Sequence[str], storage: str) -> list[Beside]:
-    """Several sweeps of a storage, to be compared.
+    """The sweeps to compare.
 
     Raises:
         UserError: There is no sweep of one of the names, or it has no trial yet.
@@ -112,11 +112,11 @@ def side_by_side(names: Sequence[str], storage: str) -> list[Beside]:
 
 @dataclass(frozen=True)
 class Best:
-    """What :func:`find_best` found.
+    """The result of :func:`find_best`.
 
     Attributes:
         entries: See :func:`~sweeps.results.best.best_settings`.
-        read_sweep_file: Gives the resolved sweep file of the sweep that found an entry.
+        read_sweep_file: Returns the resolved sweep file of the sweep that found an entry.
     """
 
     entries: list[dict[str, Any]]
@@ -129,17 +129,17 @@ def find_best(
 ) -> Best:
     """The best setting of each dataset, model and objective.
 
-    Of the sweeps of the storage. Where it has none, or ``MLFLOW_TRACKING_URI`` names a place that
-    others write to as well, of those in MLflow.
+    It reads the sweeps in the storage. If there are none, or ``MLFLOW_TRACKING_URI`` names a shared
+    server, it reads the sweeps in MLflow.
 
     Args:
         storage: Path or URI of the sweep store.
-        dataset: Only this one.
-        model: Only this one.
-        objective: Only sweeps that minimised this.
+        dataset: Only this dataset.
+        model: Only this model.
+        objective: Only sweeps with this objective.
 
     Raises:
-        UserError: There is none, or MLflow does not answer.
+        UserError: There is no such setting, or MLflow does not answer.
     """
     if sweep_names(storage) and not os.environ.get("MLFLOW_TRACKING_URI"):
         place = storage
@@ -171,7 +171,7 @@ def _read_from_mlflow(uri: str) -> Callable[[dict[str, Any]], str]:
 
 @tells_storage_faults
 def overviews(storage: str) -> list[Overview]:
-    """The sweeps of a storage, the latest first."""
+    """The sweeps of a storage, newest first."""
     found = [
         overview(
             sweep, Ranking(store.load_records(), rule_of(sweep)), store.load_answer() is not None
@@ -194,12 +194,12 @@ def paper_table_of(name: str, storage: str, form: Form) -> str:
 
 
 def write_text(text: str, output: str, option: str = "--output ") -> str:
-    """Write a text to a file, whole or not at all; the path.
+    """Write a text to a file, completely or not at all; returns the path.
 
     Args:
         text: The text.
         output: The file.
-        option: What gave it, for messages.
+        option: The option that names the file, for messages.
 
     Raises:
         UserError: It cannot be written.
@@ -215,16 +215,16 @@ def write_text(text: str, output: str, option: str = "--output ") -> str:
 
 
 def write_new_sweep_file(draft: Draft, name: str, trials: int, file: str) -> str:
-    """Write a commented sweep file that a sweep can be run by; the path.
+    """Write a commented sweep file; returns its path.
 
     Args:
-        draft: What it says of the data.
-        name: Of the sweep.
+        draft: The parts that depend on the data.
+        name: Name of the sweep.
         trials: How many settings to try.
         file: Where to write it.
 
     Raises:
-        UserError: There is such a file, it cannot be written, or a name or number is not allowed.
+        UserError: The file already exists or cannot be written, or a name or number is not allowed.
     """
     from sweeps.planning.checks import check_sweep
     from sweeps.planning.draft import sweep_file_text
@@ -237,7 +237,7 @@ def write_new_sweep_file(draft: Draft, name: str, trials: int, file: str) -> str
 
 
 def write_batch_script(file: str) -> str:
-    """Write a batch script for Slurm that runs a sweep file, beside it; the path.
+    """Write a Slurm batch script for a sweep file, next to it; returns its path.
 
     Args:
         file: The sweep file.
@@ -259,9 +259,9 @@ def write_side_by_side(names: Sequence[str], storage: str, output: str | None = 
     """Write a page that compares several sweeps.
 
     Args:
-        names: Of the sweeps.
+        names: Names of the sweeps.
         storage: Path or URI of the sweep store.
-        output: Path of the HTML file; ``comparison.html`` here if None.
+        output: Path of the HTML file; ``comparison.html`` if None.
 
     Returns:
         The path written.
@@ -284,7 +284,7 @@ def write_report(name: str, storage: str, output: str | None = None) -> str:
     Args:
         name: Name of the sweep.
         storage: Path or URI of the sweep store.
-        output: Path of the HTML file; ``<name>-report.html`` here if None.
+        output: Path of the HTML file; ``<name>-report.html`` if None.
 
     Returns:
         The path written.
@@ -292,7 +292,7 @@ def write_report(name: str, storage: str, output: str | None = None) -> str:
     Raises:
         UserError: There is no such sweep, or the file cannot be written.
     """
-    from sweeps.results.report import render_report  # what it draws with takes a second to import
+    from sweeps.results.report import render_report  # its imports for drawing take a second
 
     store = SweepStore(storage, name)
     sweep = store.load_sweep()

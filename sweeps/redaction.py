@@ -11,7 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 REDACTED = "***"
 
-# All before the last @, as people write passwords with @ and / in them without quoting those.
+# Everything before the last @, because passwords may contain unquoted @ and /.
 _NAME_AND_PASSWORD = re.compile(r"://[^\s/?#@:\"<>]*:[^\s\"<>]*@")
 _TOKEN = re.compile(r"\b(https?)://[^\s/?#@:\"'<>]+@", re.IGNORECASE)
 _OPTION = re.compile(
@@ -24,7 +24,7 @@ _SETTING = re.compile(r"((?:^|\s)(?:password|passwd|pwd)\s*=\s*)[^\s;&\"'<>]+", 
 
 
 def redact(text: str) -> str:
-    """A text without the credentials of the addresses in it.
+    """A text without the credentials in its addresses.
 
     ``s3://KEY:SECRET@bucket`` becomes ``s3://***@bucket``; the values of options such as
     ``?secret_key=…``, and of ``password=…`` in a connection string, become ``***`` too.
@@ -40,13 +40,13 @@ def without_credentials(uri: str) -> str:
         return uri
     try:
         parts = urlsplit(uri)
-    except ValueError:  # malformed, which is reported elsewhere
+    except ValueError:  # malformed addresses are reported elsewhere
         return redact(uri)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 class RedactingFormatter(logging.Formatter):
-    """Formats lines of a log, tracebacks included, without the credentials of addresses."""
+    """Formats log lines and tracebacks without the credentials in addresses."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""

@@ -1,4 +1,4 @@
-"""What a running sweep reports to its user."""
+"""How a running sweep reports to its user."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class Reporter(Protocol):
     """Shows messages while a sweep runs."""
 
     def stage(self, what: str) -> None:
-        """Show what the sweep is doing now."""
+        """Show the current stage of the sweep."""
 
     def notice(self, message: str) -> None:
-        """Show something that the user should know."""
+        """Show a message that the user should know."""
 
     def fault(self, message: str) -> None:
         """Show what the sweep is waiting for."""

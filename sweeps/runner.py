@@ -139,7 +139,7 @@ def resume_sweep(
     """Continue a sweep: finished trials stay, cut-off ones continue from their checkpoints.
 
     Args:
-        name: Of the sweep.
+        name: Name of the sweep.
         storage: As for :func:`run_sweep`, as are those below.
         address: Of a Ray cluster.
         console: Where progress is shown.

@@ -96,9 +96,9 @@ def load_trained(
     """A trial's classifier with its temperature.
 
     Args:
-        store: Of the sweep.
+        store: The sweep's store.
         sweep: The sweep.
-        dataset: Its data.
+        dataset: The sweep's data.
         record: The trial's.
 
     Raises:

@@ -1,1 +1,1 @@
-"""Everything Ray."""
+"""Everything that uses Ray on the driver."""

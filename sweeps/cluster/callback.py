@@ -26,8 +26,8 @@ logger = logging.getLogger("calsweep")
 class SweepOverError(Exception):
     """Every trial has ended.
 
-    Raised out of Tune's loop, which then ends its actors and passes it on. A loop that runs out
-    instead writes a snapshot of all trials and reads all their results back, 20 ms for each.
+    Raised out of Tune's loop, which ends its actors and re-raises it. If the loop ended normally,
+    Tune would write a snapshot of all trials and read all their results back, 20 ms for each.
     """
 
 
@@ -36,8 +36,8 @@ class QueueCallback(SharedWithTune, Callback):
 
     Args:
         queue: The sweep's trials.
-        on_shortage: Called with the number of running trials when memory ran short; returns what is
-            done about it, in words.
+        on_shortage: Called with the number of running trials when memory ran short; returns a
+            message about the reaction.
         reporter: Shows notices.
         check: Raises if the sweep no longer belongs to this driver.
         nodes_drain: Returns whether Ray has announced that a node will go.
@@ -57,7 +57,7 @@ class QueueCallback(SharedWithTune, Callback):
         self._silence = Silence(queue, reporter)
         self._check = check
         self._nodes_drain = nodes_drain
-        self._shortage: str | None = None  # why the trial that ends next was killed
+        self._shortage: str | None = None  # the reason if the trial that ends next was killed
 
     def on_step_end(self, iteration: int, trials: list[Trial], **_: Any) -> None:
         """Called after each turn of Tune's loop.
@@ -120,13 +120,13 @@ class QueueCallback(SharedWithTune, Callback):
         """The trial's process died.
 
         Tune's own retries are not used: if a process dies just after its start, with two calls in
-        flight, Tune takes the second broken call for the end of the trial.
+        flight, Tune mistakes the second failed call for the end of the trial.
         """
         number = trial.config["number"]
         self._silence.ended(number)
         running, self._shortage, shortage = self._queue.live, None, self._shortage
         if shortage is None:
-            # A death on a node that will go was announced.
+            # Ray announced that this node would go.
             self._queue.died(number, at_fault=not self._nodes_drain())
         else:
             # If several trials together exceed the memory, none of them alone is at fault.

@@ -22,12 +22,12 @@ _KERNELS, _SECONDS = 6, 5e-6  # per layer and step, and to start each: as in wor
 
 @dataclass(frozen=True)
 class Card:
-    """A GPU by its data sheet.
+    """A GPU, described by its data sheet.
 
     Attributes:
-        gigabytes: Memory.
-        teraflops: Peak without sparsity, in bfloat16 where the card computes in it, else float32.
-        bfloat16: Whether it computes in bfloat16.
+        gigabytes: Memory, in GB.
+        teraflops: Peak without sparsity, in bfloat16 if the card supports it, else in float32.
+        bfloat16: Whether the card supports bfloat16.
     """
 
     gigabytes: float
@@ -35,7 +35,7 @@ class Card:
     bfloat16: bool = True
 
 
-# By NVIDIA's data sheets (SXM modules where there are several); sparsity halves are taken off.
+# From NVIDIA's data sheets (SXM modules if there are several), without the factor 2 of sparsity.
 CARDS: Final[dict[str, Card]] = {
     "t4": Card(16, 8.1, bfloat16=False),
     "v100": Card(32, 15.7, bfloat16=False),
@@ -53,12 +53,12 @@ CARDS: Final[dict[str, Card]] = {
 
 
 def card_facts(name: str, sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
-    """Precision, trials per card, and time of a sweep on a card, by heading.
+    """Estimates for a sweep on a card: precision, trials per card and time.
 
     Args:
         name: One of :data:`CARDS`, in any case.
         sweep: The sweep, with a complete recipe.
-        dataset: Its data.
+        dataset: The data of the sweep.
 
     Raises:
         UserError: There is no such card, or the sweep trains by a custom loop.
@@ -90,7 +90,7 @@ def card_facts(name: str, sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
 
 
 def _seconds(sweep: SweepFile, workload: Workload, card: Card, dataset: Dataset) -> float:
-    """Seconds per epoch: of the arithmetic, or of starting kernels if that takes longer."""
+    """Seconds per epoch: the time of the arithmetic, or of starting kernels if that is longer."""
     (inputs, _), *_ = inputs_per_step(sweep)
     recipe = sweep.training
     views = inputs / recipe.batch_size

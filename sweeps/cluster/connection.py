@@ -24,10 +24,10 @@ API_SERVER: Final = "RAY_API_SERVER_ADDRESS"  # an environment variable
 def connected(address: str | None, reporter: Reporter = LOG) -> Iterator[None]:
     """Start Ray on this machine, or join the cluster at an address; leave it at the end.
 
-    A Ray session that the process has already is used, and left as it is.
+    An existing Ray session of the process is used and stays open.
 
     Args:
-        address: Of a cluster; None starts Ray on this machine.
+        address: Address of a cluster; None starts Ray on this machine.
         reporter: Shows what takes longer than it should.
 
     Raises:
@@ -65,7 +65,7 @@ def _start(reporter: Reporter) -> None:
                     logging_level=logging.ERROR,
                 )
             return
-        except Exception as error:  # Ray raises that itself
+        except Exception as error:  # Ray raises this error itself
             ray.shutdown()
             reason = first_line(error)
             if left == 0:
@@ -90,7 +90,7 @@ def _join(address: str) -> None:
 
 
 def _check_answers(address: str) -> None:
-    """Ask a host:port at once; Ray itself would keep trying for minutes."""
+    """Check quickly that a cluster answers at host:port; Ray itself would try for minutes."""
     host, separator, port = address.rpartition(":")
     if not separator or "/" in address or not port.isdigit():
         return
@@ -111,7 +111,7 @@ def check_room(scaling: ScalingSection, address: str | None) -> None:
     """Check that one trial fits, now or after the autoscaler has added its nodes.
 
     Raises:
-        UserError: It does not.
+        UserError: It does not fit.
     """
     where = f"the cluster at {address}" if address else "this machine"
     nodes = all_nodes()
@@ -126,7 +126,7 @@ def check_room(scaling: ScalingSection, address: str | None) -> None:
 
 
 def worker_room(scaling: ScalingSection, nodes: Iterable[Mapping[str, float]]) -> int:
-    """Number of workers of a trial that fit nodes with these resources."""
+    """Number of workers of one trial that fit into nodes with these resources."""
     return sum(_fitting(scaling, node) for node in nodes)
 
 
@@ -142,19 +142,19 @@ def _fitting(scaling: ScalingSection, node: Mapping[str, float]) -> int:
 def concurrent_trials(scaling: ScalingSection) -> int:
     """Number of trials that may run concurrently, with the nodes that the autoscaler may add.
 
-    Trials that wait for room are what makes an autoscaler add nodes.
+    An autoscaler adds nodes because trials wait for room.
     """
     room = max(worker_room(scaling, nodes) for nodes in (_nodes(), nodes_to_come()))
     return max(1, min(room // scaling.num_workers, scaling.max_concurrent or room))
 
 
 def all_nodes() -> list[dict[str, float]]:
-    """Resources of each node that is alive, and of each that the autoscaler may start."""
+    """Resources of each living node, and of each node that the autoscaler may start."""
     return [*_nodes(), *nodes_to_come()]
 
 
 def _nodes() -> list[dict[str, float]]:
-    """Resources of each node that is alive and not draining."""
+    """Resources of each living node that does not drain."""
     import ray
 
     from trainables.wrappers.internals import draining_nodes
@@ -175,7 +175,7 @@ def _sizes(nodes: list[dict[str, float]]) -> str:
 
 @contextmanager
 def asking(address: str) -> Iterator[None]:
-    """Point Ray's clients to a cluster by the variable that overrides their address argument.
+    """Point Ray's clients to a cluster, by the variable that overrides their address argument.
 
     Args:
         address: The URL of its dashboard, or the host:port of the cluster.

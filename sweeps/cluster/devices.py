@@ -1,7 +1,7 @@
-"""Chooses device and precision of trials where the sweep file says ``auto``.
+"""Selects device and precision of trials if the sweep file says ``auto``.
 
-``scaling.gpus_per_worker: auto`` and ``training.precision: auto`` are settled once, when the sweep
-starts, and kept with it, so that all its trials are alike, also after a resume.
+``scaling.gpus_per_worker: auto`` and ``training.precision: auto`` are resolved once, when the sweep
+starts, and stored with it. So all trials are alike, also after a resume.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trainables.data.core.base import Data
     from trainables.engine.workload import Workload
 
-_MOST_ON_ONE = 8  # trials that share a GPU: each holds a context, and the driver takes turns
+_MOST_ON_ONE = 8  # trials that share a GPU: each needs a context, and the GPU serves them in turn
 _SECONDS_FOR_A_GPU = 900.0
 _ON_CPUS = "training.precision = bfloat16, in which these CPUs are faster than in float32."
 
@@ -30,9 +30,9 @@ class Gpu:
     """A GPU of the cluster.
 
     Attributes:
-        name: As its maker calls it.
-        memory: In bytes.
-        bfloat16: Whether it computes in bfloat16, not just emulates it.
+        name: Product name.
+        memory: Memory in bytes.
+        bfloat16: Whether it supports bfloat16 in hardware.
     """
 
     name: str
@@ -43,12 +43,12 @@ class Gpu:
 def settle_devices(sweep: SweepFile, dataset: Data) -> tuple[SweepFile, str | None]:
     """The sweep with its ``auto`` values replaced, and a message about them.
 
-    ``gpus_per_worker`` becomes a number, and ``precision`` bfloat16 where all GPUs have it, or,
-    where trials use none, all CPUs have it and a step is large enough to gain; else float32.
-    What the sweep says itself stays, and where it says all nothing is looked at.
+    ``gpus_per_worker`` becomes a number. ``precision`` becomes bfloat16 if all GPUs support it, or,
+    for trials without a GPU, if all CPUs support it and a step is large enough to gain; otherwise
+    float32. Explicit values stay. If both are explicit, no node is examined.
 
     Raises:
-        UserError: There are no GPUs, of which the sweep has a budget of hours.
+        UserError: The sweep has a budget of GPU hours, but there are no GPUs.
     """
     share = sweep.scaling.gpus_per_worker
     open_precision = sweep.trainable is None and any(
@@ -81,7 +81,7 @@ def settle_devices(sweep: SweepFile, dataset: Data) -> tuple[SweepFile, str | No
 
 
 def _with_precision(sweep: SweepFile, precision: str) -> SweepFile:
-    """The sweep with a precision for recipes with ``auto``."""
+    """The sweep with this precision in all recipes that say ``auto``."""
     update: dict[str, Any] = {}
     if sweep.training.precision == "auto" and sweep.trainable is None:
         update["training"] = sweep.training.model_copy(update={"precision": precision})
@@ -101,16 +101,16 @@ def gpu_share(
 ) -> float:
     """The share of a GPU that each worker gets: 1, or less if several trials share a GPU.
 
-    Up to eight trials share a GPU, as many as fit its memory and the node's CPUs, and fewer if
-    these already keep it busy. A trial with several workers gets one GPU per worker, or none if
-    the cluster has too few. If the workload is unknown, as for a custom loop, each trial gets one.
+    Up to eight trials share a GPU: as many as fit its memory and the node's CPUs, or fewer if these
+    keep it busy. A trial with several workers gets one GPU per worker, or none if the cluster has
+    too few. If the workload is unknown, as for a custom loop, each trial gets one.
 
     Args:
         sweep: The sweep.
-        workload: Cost of a training step.
+        workload: The cost of a training step.
         gpu: The GPU.
         nodes: Resources of each node.
-        needed: Bytes of GPU memory that a trial needs; None to estimate them.
+        needed: Bytes of GPU memory that a trial needs; None estimates them.
     """
     scaling, nodes = sweep.scaling, list(nodes)
     if scaling.num_workers > 1:
@@ -132,7 +132,7 @@ def gpu_share(
 
 
 def memory_needed(sweep: SweepFile, workload: Workload) -> float:
-    """Bytes of GPU memory that a trial needs, an estimate."""
+    """Estimated bytes of GPU memory that a trial needs."""
     from trainables.engine.workload import device_memory
 
     return max(device_memory(workload, *each) for each in inputs_per_step(sweep))
@@ -162,12 +162,12 @@ def workload_of(sweep: SweepFile, dataset: Data) -> Workload | None:
     from trainables.data.core.base import Dataset
     from trainables.engine.workload import measure
 
-    assert isinstance(dataset, Dataset)  # but for such loops all data are known
+    assert isinstance(dataset, Dataset)  # all data are known, except for custom loops
     return measure(sweep.model.name, sweep.model.options, dataset)
 
 
 def _weakest_gpu(nodes: Iterable[Mapping[str, float]]) -> Gpu | None:
-    """The weakest GPU of the cluster, from one of each type; None if PyTorch can use none.
+    """The weakest GPU of the cluster, comparing one of each type; None if PyTorch can use none.
 
     If no node with a GPU has started yet, this makes the autoscaler start one.
     """
@@ -206,7 +206,7 @@ def _cpus_are_faster_in_bfloat16(sweep: SweepFile, dataset: Data) -> bool:
     from trainables.engine.precision import cpu_has_bfloat16, gains_on_cpus
 
     workload = workload_of(sweep, dataset)
-    _, recipe = sweep.recipes[-1]  # of the encoder, where there is one: its head is trained fast
+    _, recipe = sweep.recipes[-1]  # of the encoder, if there is one, because its head trains fast
     batch_size = recipe.batch_size / sweep.scaling.num_workers
     if workload is None or not gains_on_cpus(workload, batch_size) or nodes_to_come():
         return False
@@ -222,7 +222,7 @@ def _cpus_are_faster_in_bfloat16(sweep: SweepFile, dataset: Data) -> bool:
     asked = [look.options(scheduling_strategy=On(node, soft=False)).remote() for node in others]
     try:
         return all(ray.get(asked))
-    except ray.exceptions.RayError:  # a node has gone, and others may come in its place
+    except ray.exceptions.RayError:  # a node has gone, and others may replace it
         return False
 
 

@@ -1,10 +1,10 @@
 """The driver's uses of Ray's private API; for the workers see :mod:`trainables.wrappers`.
 
-A use stays only if without it a user would lose work, wait for ever, get a wrong result, or wait
-20 % longer for a whole small sweep. Each checks that what it needs is there, and is otherwise off,
-which is logged once. Each says why nothing public would do, and names Ray's own issue if there is
-one. Ray is imported within functions: the command looks in here before it knows whether it needs
-Ray.
+A private API is used only if users would otherwise lose work, wait for ever, get a wrong result, or
+wait 20 % longer for a whole small sweep. Each use checks that what it needs exists; otherwise it is
+turned off and logged once. Each docstring says why no public API suffices, and names Ray's issue if
+there is one. Ray is imported inside functions, because the command imports this module before it
+knows whether it needs Ray.
 """
 
 from __future__ import annotations
@@ -23,25 +23,26 @@ _ACTORS = "ray.air.execution._internal.actor_manager:RayActorManager"
 _TUNE = "ray.tune.execution.tune_controller"
 
 LOCAL_SETTINGS = {
-    # A driver under `uv run` would build a second environment for the workers; they share ours.
+    # Under `uv run`, Ray would build a second environment for the workers; they share ours.
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
-    # Tune's actors run in an environment of their own, so processes started ahead only cost.
+    # Tune's actors use their own runtime environment, so processes that Ray starts ahead are
+    # wasted.
     "RAY_prestart_worker_first_driver": "0",
-    # Trials keep their own records; Tune's loggers, snapshots and reports would do so again.
+    # Trials keep their own records, so Tune's loggers, snapshots and reports are redundant.
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_GLOBAL_CHECKPOINT_S": "1000000",
     # The searcher itself waits for a free slot, so that workers start concurrently.
     "TUNE_MAX_PENDING_TRIALS_PG": "1000",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
-    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # a failed trial reports its reason only
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # a failed trial reports only its reason
     "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "1000000",
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
-    # By Ray's default, 15, workers hardly run beside other busy programs. With 0 Ray's own calls
-    # still take less than a second there, far from the 10 s after which a node counts as silent.
+    # With Ray's default of 15, workers hardly run next to other busy programs. With 0, Ray's own
+    # calls still take less than a second; a node counts as dead after 10 s.
     "RAY_worker_niceness": "0",
-    # On a busy machine what Ray starts needs longer than Ray thinks.
+    # On a busy machine, Ray's processes start more slowly than Ray's defaults allow.
     "RAY_agent_register_timeout_ms": "300000",
     "RAY_gcs_server_port_wait_time_s": "120",
     "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "180",
@@ -66,17 +67,17 @@ JOB_CONFIGURATION = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 def is_driver_of_a_job() -> bool:
     """Whether this process is the driver of a job on a Ray cluster.
 
-    Why: ``ray.get_runtime_context()`` knows only once it is connected, which is too late.
+    Why: ``ray.get_runtime_context()`` works only after connecting, which is too late.
     Test: tests/sweeps/cluster/test_jobs.py::test_a_sweep_is_submitted_stopped_and_resumed
     """
     return JOB_CONFIGURATION in os.environ
 
 
 def nodes_to_come() -> list[dict[str, float]]:
-    """The resources of each node that the autoscaler may start; none without one.
+    """The resources of each node that the autoscaler may start; empty without an autoscaler.
 
-    Why: nothing public says what an autoscaler may start; without it a sweep is refused for lack
-        of room on a cluster whose nodes are still to come.
+    Why: no public API says what an autoscaler may start. Without it, a sweep would be refused on a
+        cluster whose nodes have not started yet.
     Test: tests/sweeps/cluster/test_internals.py::test_what_the_autoscaler_may_start
     """
     if not provides("using nodes to come", "ray._private.state:state.get_cluster_config"):
@@ -90,14 +91,14 @@ def nodes_to_come() -> list[dict[str, float]]:
 
 @contextmanager
 def agents_may_be_slow() -> Iterator[None]:
-    """Context in which a Ray that starts here does not wait for its agents' ports.
+    """Context: Ray, started in it, does not wait for the ports of its agents.
 
-    A raylet ends if its agents have not written their ports within 15 seconds; on a busy machine
-    importing what they need takes longer. So their ports are chosen here, and written where the
-    raylet looks for them, before it starts. What needs an agent waits for it, as long as
-    ``RAY_agent_register_timeout_ms`` says. A node that does not start leaves no processes behind.
+    A raylet exits if its agents have not written their ports within 15 seconds. On a busy machine
+    their imports take longer. So this context chooses the ports and writes them for the raylet
+    before it starts. Clients of an agent wait for it, up to ``RAY_agent_register_timeout_ms``. A
+    node that does not start leaves no processes behind.
 
-    Why: the 15 seconds are compiled in, and ``ray.init`` has no arguments for these ports.
+    Why: the 15 seconds are compiled into Ray, and ``ray.init`` has no arguments for these ports.
     Upstream: ray-project/ray#65983.
     Test: tests/sweeps/cluster/test_connection.py::test_ray_starts_though_its_agents_are_slow
     """
@@ -145,15 +146,16 @@ def agents_may_be_slow() -> Iterator[None]:
 
 @contextmanager
 def killed_for_memory(on_shortage: Callable[[str], object]) -> Iterator[None]:
-    """Context in which Tune treats a trial killed for lack of memory as dead.
+    """Context: Tune treats a trial that was killed for lack of memory as dead.
 
-    Tune passes ``ray.exceptions.OutOfMemoryError`` on as a ``RuntimeError`` out of ``fit()``, and
-    all trials end.
+    Otherwise Tune raises ``ray.exceptions.OutOfMemoryError`` as a ``RuntimeError`` out of
+    ``fit()``, which ends all trials.
 
     Args:
-        on_shortage: Called with Ray's message, just before Tune's callbacks hear of the trial.
+        on_shortage: Called with Ray's message, just before Tune's callbacks are called for the
+            trial.
 
-    Why: no argument and no callback of Tune's comes in between.
+    Why: Tune has no argument or callback for it.
     Test: tests/sweeps/test_low_memory.py::test_a_trial_killed_for_memory_comes_again
     """
     if not provides(
@@ -188,18 +190,18 @@ def killed_for_memory(on_shortage: Callable[[str], object]) -> Iterator[None]:
 
 @contextmanager
 def processes_kept(slots: Callable[[], int], running: Callable[[], int]) -> Iterator[None]:
-    """Context in which Tune keeps the processes of ended trials, and those that are starting.
+    """Context: Tune keeps the processes of ended trials, and those that are starting.
 
-    Of idle ones Tune keeps one, and as many as there are trials waiting, of which there are none
-    while the last ones of the search run; the finalists would then need new processes. And a trial
-    whose own process is starting is given an idle one as soon as there is one, and the one that is
-    starting is thrown away. So short trials would run one after the other on one slot.
+    Tune keeps one idle process, plus one per waiting trial. No trial waits while the last ones of
+    the search run, so the finalists would need new processes. Tune also gives an idle process to a
+    trial whose own process is starting, and discards the starting one. So short trials would run
+    one after the other on one slot.
 
     Args:
-        slots: How many trials may run concurrently, now.
-        running: How many do.
+        slots: Returns how many trials may run concurrently now.
+        running: Returns how many trials run now.
 
-    Why: ``TuneConfig`` has no argument for either.
+    Why: ``TuneConfig`` has no arguments for this.
     Upstream: ray-project/ray#36020 explains why idle processes are taken first.
     Test: tests/sweeps/test_service.py::test_finalists_take_the_processes_of_the_search
     Test: tests/sweeps/test_service.py::test_a_process_that_starts_late_has_its_share
@@ -223,7 +225,7 @@ def processes_kept(slots: Callable[[], int], running: Callable[[], int]) -> Iter
             return True
 
         def flush_cached_objects(self, force_all: bool = False) -> Iterator[Any]:
-            # There is room for fewer where a node has gone, or its memory ran short.
+            # There is less room after a node has gone or its memory ran short.
             if force_all or self._num_cached_objects + running() > slots():
                 yield from super().flush_cached_objects(force_all)
 
@@ -232,7 +234,7 @@ def processes_kept(slots: Callable[[], int], running: Callable[[], int]) -> Iter
 
     def reuse_unless_starting(self: Any, trial: Any) -> bool:
         own = self._trial_to_actor.get(trial)
-        # One that waits for room is not starting: the idle one is what takes that room.
+        # A process that waits for room is not starting, because the idle process takes that room.
         if own is not None and self._actor_manager.is_actor_started(own):
             return trial in self._resetting_trials
         return bool(reuse(self, trial))
@@ -248,12 +250,13 @@ def processes_kept(slots: Callable[[], int], running: Callable[[], int]) -> Iter
 
 @contextmanager
 def ended_by_interrupts() -> Iterator[None]:
-    """Context in which Ctrl-C ends the processes of trials.
+    """Context: Ctrl-C ends the processes of trials.
 
-    Tune cleans up after exceptions, but Ctrl-C is none. In your own session they would
-    hold its CPUs for as long as anybody holds the traceback, which notebooks do.
+    Tune cleans up after an ``Exception``, which ``KeyboardInterrupt`` is not. In the user's own Ray
+    session the processes would hold its CPUs as long as the traceback exists, and notebooks keep
+    tracebacks.
 
-    Why: Tune's own handler of Ctrl-C waits until every trial has ended its epoch.
+    Why: Tune's own handler of Ctrl-C waits until every trial has finished its epoch.
     Test: tests/sweeps/test_service.py::test_an_interrupted_sweep_leaves_no_process_behind
     """
     if not provides("ending trials at once by Ctrl-C", f"{_ACTORS}.cleanup"):
@@ -272,7 +275,7 @@ def ended_by_interrupts() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        with suppress(Exception):  # what fails there must not take the place of Ctrl-C
+        with suppress(Exception):  # an error in the clean-up must not replace the KeyboardInterrupt
             for manager in tuple(managers):
                 manager.cleanup()
         raise
@@ -289,10 +292,10 @@ def others_took_the_memory(said: str) -> bool:
     """Whether the killed process had less than half of the memory of its node.
 
     Args:
-        said: What Ray says of the shortage.
+        said: Ray's message about the shortage.
 
-    Why: no exception has the numbers as fields, and a trial is not to be failed for what another
-        program takes. If Ray's message reads otherwise, the answer is no.
+    Why: no exception has the numbers as fields, and a trial must not fail because another program
+        uses the memory. If Ray's message has another form, the result is False.
     Test: tests/sweeps/test_low_memory.py::test_a_trial_killed_for_memory_comes_again
     """
     used, killed = _USED.search(said), dict(_KILLED.findall(said))
@@ -301,7 +304,7 @@ def others_took_the_memory(said: str) -> bool:
     return sum(map(float, killed.values())) * 2**30 < int(used[1]) / 2
 
 
-_PORTS = range(20_000, 32_000)  # below those that Linux and Ray assign on demand
+_PORTS = range(20_000, 32_000)  # below the ports that Linux and Ray assign on demand
 
 
 def _free_ports(*names: str) -> dict[str, int]:

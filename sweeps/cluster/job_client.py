@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
 
 _DEFAULT_URL = "http://127.0.0.1:8265"
-_THIS_MACHINE = ("auto", "local")  # of RAY_ADDRESS, which need not be a URL
+_THIS_MACHINE = ("auto", "local")  # RAY_ADDRESS need not be a URL
 _PATIENCE_SECONDS = 5.0
 _LONGEST_ANSWER_SECONDS = 60.0
 
@@ -28,8 +28,8 @@ def dashboard_url(address: str | None) -> str:
     """The URL of a cluster's dashboard.
 
     Args:
-        address: As given; by default ``RAY_API_SERVER_ADDRESS``, else ``RAY_ADDRESS``, else this
-            machine's.
+        address: The given address; by default ``RAY_API_SERVER_ADDRESS``, else ``RAY_ADDRESS``,
+            else that of this machine.
 
     Raises:
         UserError: It is malformed.
@@ -45,7 +45,7 @@ def dashboard_url(address: str | None) -> str:
 
 
 def _find_address(address: str | None) -> tuple[str, str]:
-    """Where the address was given, and the address."""
+    """The option or variable that gives the address, and the address."""
     if address:
         return "--address", address
     if given := os.environ.get(API_SERVER):
@@ -67,7 +67,7 @@ def _is_allowed(url: str) -> bool:
 def ask(address: str | None, call: str) -> Any:
     """The answer of the job server at :func:`dashboard_url` (Ray's REST API).
 
-    Ray's own client is for what changes something: importing it takes longer than any answer.
+    Ray's own client is used only for changes, because importing it takes longer than any reply.
 
     Args:
         address: See :func:`dashboard_url`.
@@ -93,7 +93,7 @@ def ask(address: str | None, call: str) -> Any:
 
 
 def _token() -> dict[str, str]:
-    """The header in which Ray's own client would send its token, if it has one."""
+    """The header with the token, as Ray's own client sends it; empty without a token."""
     if os.environ.get("RAY_AUTH_MODE", "").lower() != "token":
         return {}
     token = os.environ.get("RAY_AUTH_TOKEN")
@@ -108,16 +108,16 @@ def _token() -> dict[str, str]:
 def connected_client(address: str | None) -> Iterator[JobSubmissionClient]:
     """A client of the job server at :func:`dashboard_url`.
 
-    Where the cluster asks for a token, Ray's client takes it from ``RAY_AUTH_TOKEN``, the file
-    that ``RAY_AUTH_TOKEN_PATH`` names, or ``~/.ray/auth_token``, if ``RAY_AUTH_MODE=token``.
+    With ``RAY_AUTH_MODE=token``, Ray's client takes the token from ``RAY_AUTH_TOKEN``, from the
+    file that ``RAY_AUTH_TOKEN_PATH`` names, or from ``~/.ray/auth_token``.
 
     Raises:
-        UserError: The address is malformed, no one answers there, or the token is missing or not
-            the cluster's.
+        UserError: The address is malformed, no cluster answers there, or the token is missing or
+            wrong.
     """
     url = dashboard_url(address)
     parts = urlsplit(url)
-    try:  # at once: Ray itself would keep trying
+    try:  # fails at once, while Ray itself would keep trying
         server = (parts.hostname or "", parts.port or 443)
         socket.create_connection(server, _PATIENCE_SECONDS).close()
     except OSError as error:

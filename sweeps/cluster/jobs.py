@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 OnNotice = Callable[[str], object]
 
-# A driver that is stopped still brings MLflow up to date.
+# A stopped driver first brings MLflow up to date.
 _SECONDS_TO_STOP = 90
 _JOBS = "/api/jobs/"
 _ENDED = ("STOPPED", "SUCCEEDED", "FAILED")
@@ -41,12 +41,12 @@ class Job:
     Attributes:
         id: The job's id.
         sweep: Name of the sweep.
-        storage: Where the sweep lies.
+        storage: Path or URI of the sweep store.
         entrypoint: The command that the cluster runs.
         state: PENDING, RUNNING, STOPPED, SUCCEEDED or FAILED.
-        message: What Ray says about the state.
+        message: Ray's message about the state.
         started: Seconds since the epoch.
-        ended: The same, or None.
+        ended: Seconds since the epoch, or None.
     """
 
     id: str
@@ -64,23 +64,23 @@ def submit(
 ) -> tuple[str, Shipment]:
     """Submit a new sweep to a cluster.
 
-    A cluster keeps what describes a job – command, metadata, environment variables – in the clear,
-    for all who may use it. So none of this machine's environment variables is sent: credentials
-    for the storage or MLflow are the nodes' own (a role, best of all).
+    A cluster stores the command, metadata and environment variables of a job unencrypted, readable
+    by all its users. So no environment variable of this machine is sent. The nodes need their own
+    credentials for the storage and MLflow, preferably a role.
 
     Args:
         sweep: The sweep.
         storage: Path or URI of the sweep store, as the cluster's nodes know it.
         address: See :func:`~sweeps.cluster.job_client.dashboard_url`.
-        on_notice: Called with what the user should know before anything is sent.
+        on_notice: Called with messages for the user before anything is sent.
 
     Returns:
-        The job's id, and what was sent.
+        The job's id, and the files that were sent.
 
     Raises:
         UserError: Something is wrong with the input; nothing was sent.
     """
-    # Not above: who asks for the state of a job waits for none of it.
+    # Imported here, so that asking for the state of a job is fast.
     from sweeps.cluster.shipping import SWEEP_FILE
     from sweeps.planning.checks import check_sweep
     from sweeps.planning.portability import check_reachable
@@ -102,13 +102,13 @@ def submit_resume(
 
     check_reachable(storage)
     _check_exists(name, storage)
-    check_budgets(overrides)  # a command is kept with the job, for all to read
+    check_budgets(overrides)  # all users of the cluster can read a job's command
     command = ["resume", name, *(f"--set={override}" for override in overrides)]
     return _submit(command, name, storage, address, None, on_notice)
 
 
 def _check_exists(name: str, storage: str) -> None:
-    """Refuse a sweep that does not exist, if the storage is a folder that this machine sees.
+    """Refuse a sweep that does not exist, if the storage is a folder on this machine.
 
     Raises:
         UserError: There is no such sweep.
@@ -155,17 +155,17 @@ def _submit(
 
 
 def list_jobs(address: str | None) -> list[Job]:
-    """Sweeps that were submitted to a cluster, the last one first.
+    """The sweeps that were submitted to a cluster, newest first.
 
     Raises:
-        UserError: The cluster does not answer, or wants another token.
+        UserError: The cluster does not answer, or requires another token.
     """
     found = [_job(details) for details in ask(address, _JOBS) if _is_ours(details)]
     return sorted(found, key=lambda job: job.started, reverse=True)
 
 
 def find_job(name: str, address: str | None) -> Job:
-    """A job by its id, or the last one of the sweep of that name.
+    """The job with this id, or the latest job of the sweep with this name.
 
     Raises:
         UserError: There is none; or see :func:`list_jobs`.
@@ -192,7 +192,7 @@ def logs(job: Job, address: str | None, follow: bool) -> Iterator[str]:
     """The output of a job; with ``follow``, until it ends.
 
     Raises:
-        SweepFailedError: The cluster went away meanwhile.
+        SweepFailedError: The connection to the cluster was lost.
     """
     if not follow:
         yield _said(job, address)
@@ -250,7 +250,7 @@ def _job(details: dict[str, Any]) -> Job:
         storage=details["metadata"]["calsweep_storage"],
         entrypoint=details["entrypoint"],
         state=details["status"],
-        # What a failed job's log ends with is in its log.
+        # Ray appends the end of the log to its message; the user has seen the log.
         message=(details.get("message") or "").partition(", last available logs")[0],
         started=(details.get("start_time") or 0) / 1000,
         ended=ended / 1000 if ended else None,

@@ -1,6 +1,6 @@
 """Measures the load of the cluster's machines while trials run.
 
-Nothing of it happens in a trial's process.
+Trials' processes are not involved.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sweeps.tracking.machine import Machine
 
 logger = logging.getLogger("calsweep")
 
-_SECONDS = 10.0  # between two samples, as in MLflow's own
+_SECONDS = 10.0  # between two samples, as in MLflow
 _PATIENCE_SECONDS = 3.0  # for other machines to answer
 
 
@@ -31,13 +31,13 @@ def watched(
     reporter: Reporter = LOG,
     seconds: float = _SECONDS,
 ) -> Iterator[None]:
-    """Context in which the machines of the connected cluster are measured.
+    """Context: the machines of the connected cluster are measured.
 
     Args:
-        on_sample: Called with what was found: ``cpu_utilization_percentage`` and so on of the
-            driver's machine, ``<name>/cpu_utilization_percentage`` of another.
+        on_sample: Called with the measurements: ``cpu_utilization_percentage`` and so on for the
+            driver's machine, ``<name>/cpu_utilization_percentage`` for another machine.
         reporter: Shows the reason if nothing can be measured.
-        seconds: Between two samples.
+        seconds: Time between two samples.
     """
     over = threading.Event()
 
@@ -48,7 +48,7 @@ def watched(
             while not over.is_set():
                 over.wait(seconds)
                 on_sample(machines.sample())
-        except Exception as error:  # of psutil, a driver or Ray: the sweep continues without
+        except Exception as error:  # of psutil, a driver or Ray: the sweep continues
             logger.warning("system metrics are no longer measured", exc_info=True)
             reporter.notice(f"system metrics are no longer measured: {first_line(error)}")
 
@@ -62,7 +62,7 @@ def watched(
 
 
 class _Machines:
-    """The driver's machine, and one actor on each other node; each takes no room of trials."""
+    """The driver's machine, and one actor on each other node; actors use no resources of trials."""
 
     def __init__(self) -> None:
         self._own = Machine()
@@ -78,15 +78,15 @@ class _Machines:
         for reference in ready:
             try:
                 values = ray.get(reference)
-            except ray.exceptions.RayError as error:  # the node is gone, or going
+            except ray.exceptions.RayError as error:  # the node has gone, or is about to go
                 logger.info("%s is not measured: %s", asked[reference], first_line(error))
             else:
                 found |= {f"{asked[reference]}/{name}": value for name, value in values.items()}
         return found
 
     def _actors(self) -> list[tuple[str, Any]]:
-        """Name and actor of each node that is there now, the driver's left out."""
-        if nodes_to_come():  # a node with an actor is never idle, and would be kept for nothing
+        """Name and actor of each current node except the driver's."""
+        if nodes_to_come():  # an autoscaler never stops a node with an actor
             return []
         there = {
             node["NodeID"]: node["NodeManagerHostname"] for node in ray.nodes() if node["Alive"]

@@ -1,4 +1,4 @@
-"""The first epoch on a GPU is a rehearsal: what it used, compared with the estimate."""
+"""The first epoch on a GPU is a rehearsal: it compares the measured memory with the estimate."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from sweeps.sweep_file.schema import SweepFile
 if TYPE_CHECKING:
     from trainables.data.core.base import Data
 
-_RESERVE: Final = 1.1  # times the memory of one epoch: later ones and other losses may take more
-_LOWEST, _HIGHEST = 0.5, 1.5  # times the share in use; between them it is good enough
+_RESERVE: Final = 1.1  # times the memory of one epoch: other epochs and losses may need more
+_LOWEST, _HIGHEST = 0.5, 1.5  # times the share in use; a share between these limits is good enough
 
 
 class Rehearsal:
-    """Reports the first epoch of the baseline, or of the encoder where there is one.
+    """Reports the first epoch of the baseline, or of the encoder if there is one.
 
     A listener of the trial queue.
 
     Args:
         sweep: The sweep.
-        dataset: Its data.
+        dataset: The sweep's data.
         reporter: Shows what was found.
         nodes: Returns the resources of each node.
     """
@@ -62,8 +62,8 @@ def findings(
 
     Args:
         sweep: The sweep.
-        dataset: Its data.
-        entry: Metrics of the epoch, with the memory that it took of a GPU.
+        dataset: The sweep's data.
+        entry: Metrics of the epoch, including the GPU memory that it used.
         nodes: Resources of each node.
     """
     from trainables.data.core.base import Dataset  # imports torch

@@ -38,10 +38,10 @@ class QueueSearcher(SharedWithTune, Searcher):
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """Nothing to do: :class:`QueueCallback` records how a trial ended."""
+        """Does nothing: :class:`QueueCallback` records how a trial ended."""
 
     def save(self, checkpoint_path: str) -> None:
-        """Nothing to save: records are saved whenever they change."""
+        """Does nothing: records are saved whenever they change."""
 
     def restore(self, checkpoint_path: str) -> None:
-        """Nothing to restore."""
+        """Does nothing."""

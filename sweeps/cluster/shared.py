@@ -6,10 +6,10 @@ from typing import Any, Self
 
 
 class SharedWithTune:
-    """A part of the driver that stays one object when Ray Tune copies or pickles it.
+    """An object of the driver that Ray Tune must not duplicate when it copies or pickles it.
 
-    Tune deep-copies its searcher, scheduler and callbacks. It also pickles them, for a way to
-    restore experiments that calsweep does not use.
+    Tune deep-copies its searcher, scheduler and callbacks. It also pickles them to restore
+    experiments, which calsweep does not use.
     """
 
     def __deepcopy__(self, memo: object) -> Self:

@@ -1,9 +1,9 @@
 """The files that are sent to a cluster with a sweep: its file, your own modules, and calsweep.
 
-Nothing else: no data, no version control, no settings, keys or other files. The packages that
-calsweep needs are installed on the cluster's nodes, as `cluster.yaml` does; its own few hundred KB
-are sent, so that the code that runs is the code that the sweep was checked with, also where the
-nodes have another version.
+Nothing else is sent: no data, `.git`, settings, keys or other files. The cluster's nodes already
+have the packages that calsweep needs, as in `cluster.yaml`. calsweep's own code, a few hundred KB,
+is sent too, so the nodes run the version that checked the sweep, even if they have another one
+installed.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Shipment:
 
     Attributes:
         modules: The relative paths of the user's modules.
-        size: Of those, in bytes.
-        version: Of calsweep.
+        size: Their size in bytes.
+        version: Version of calsweep.
     """
 
     modules: tuple[str, ...]
@@ -54,10 +54,10 @@ def stage(source: Path, target: Path, sweep: SweepFile | None) -> Shipment:
     """Copy the files to send into an empty folder.
 
     Args:
-        source: The user's folder. All Python modules below it are the user's, but those that git
-            ignores, hidden ones, and those of installed packages.
+        source: The user's folder. Its Python modules are sent, except for hidden modules, modules
+            that git ignores and installed packages.
         target: The folder to fill.
-        sweep: Its resolved file goes along; None where the cluster has it already.
+        sweep: The sweep whose resolved file is sent; None if the cluster already has it.
 
     Raises:
         UserError: The modules are too large, cannot be read, hide calsweep's own, git ignores
@@ -78,11 +78,11 @@ def stage(source: Path, target: Path, sweep: SweepFile | None) -> Shipment:
 
 
 def keep_what_was_sent() -> None:
-    """As the driver of a job, start again in a copy of the folder that was sent.
+    """Restart the driver of a job in a copy of the folder that was sent.
 
-    While the driver connects, Ray may delete that folder and make it anew (seen where the head has
-    no CPUs), and imports fail from a folder that is gone. A job that was sent nothing (one of
-    KubeRay's, in the image's own folder, say) stays where it is.
+    While the driver connects, Ray may delete and recreate that folder (observed with a head without
+    CPUs), and imports from a deleted folder fail. A job without sent files, such as a KubeRay job
+    in a folder of its image, stays where it is.
     """
     config = json.loads(os.environ.get(JOB_CONFIGURATION, "{}"))
     if "working_dir" not in (config.get("runtime_env") or {}):
@@ -94,19 +94,19 @@ def keep_what_was_sent() -> None:
     copy = tempfile.mkdtemp(prefix=f"{_COPY}{socket.gethostname()}-{os.getpid()}-")
     shutil.copytree(".", copy, dirs_exist_ok=True)
     os.chdir(copy)
-    # With -m the working folder comes first on the path, before the one that was sent.
+    # With -m the working folder comes first on the path, before the folder that was sent.
     os.execv(sys.executable, [sys.executable, "-m", "sweeps.cli", *sys.argv[1:]])
 
 
 def _clear_away_copies() -> None:
-    """Delete the copies of this machine's jobs that have ended without doing so, killed say."""
+    """Delete the copies that killed jobs left behind on this machine."""
     for copy in Path(tempfile.gettempdir()).glob(f"{_COPY}{glob.escape(socket.gethostname())}-*"):
         pid = copy.name.split("-")[-2]
         try:
             os.kill(int(pid), 0)
         except ProcessLookupError:
             shutil.rmtree(copy, ignore_errors=True)
-        except (PermissionError, ValueError):  # another user's; none of ours
+        except (PermissionError, ValueError):  # belongs to another user
             continue
 
 
@@ -127,13 +127,12 @@ def _modules(source: Path) -> Iterator[Path]:
 
 
 def _ignored_by_git(root: Path, paths: list[Path]) -> set[Path]:
-    """Those of the paths that git ignores; none where there is no repository.
+    """The paths that git ignores; none without a repository.
 
-    Each repository below the folder (a submodule, or one that just lies there) is asked for what
-    is in it.
+    Nested repositories, such as submodules, are asked about their own files.
 
     Raises:
-        UserError: There is a repository, and git does not say what it ignores.
+        UserError: There is a repository, but git cannot report what it ignores.
     """
     below: dict[Path, list[Path]] = {}
     asked: list[Path] = []
@@ -154,8 +153,8 @@ def _ignored_by_git(root: Path, paths: list[Path]) -> set[Path]:
 
 
 def _repository_of(root: Path, path: Path) -> Path | None:
-    """The outermost folder below ``root`` that holds the path and is a repository of its own."""
-    folders = reversed(path.parents[:-1])  # the last is the root itself
+    """The outermost nested repository below ``root`` that contains the path, or None."""
+    folders = reversed(path.parents[:-1])  # the last parent is the root itself
     return next((folder for folder in folders if (root / folder / ".git").exists()), None)
 
 
@@ -174,7 +173,7 @@ def _check_ignore(root: Path, paths: list[Path]) -> set[Path]:
     except FileNotFoundError:
         refusal = "git is not installed"
     else:
-        if answer.returncode in (0, 1):  # some are ignored, none is
+        if answer.returncode in (0, 1):  # 0: some paths are ignored, 1: none is
             return {Path(name) for name in answer.stdout.split("\0") if name}
         refusal = (answer.stderr.splitlines() or [f"it ended with {answer.returncode}"])[0]
     if not any((folder / ".git").exists() for folder in (root, *root.parents)):

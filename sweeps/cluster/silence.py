@@ -11,13 +11,13 @@ from sweeps.search.record import TrialRecord
 from sweeps.search.trial_queue import TrialQueue
 
 _PATIENCE = 60.0  # seconds
-_TIMES_AN_EPOCH = 3.0  # of the longest so far: long epochs are no reason to worry
+_TIMES_AN_EPOCH = 3.0  # times the longest epoch so far: a long epoch is no reason to worry
 _SECONDS_BETWEEN_LOOKS = 5.0
-_BUSY = 2.0  # processes that want to run, for each CPU; a sweep itself makes about one
+_BUSY = 2.0  # runnable processes per CPU; a sweep itself adds about one
 
 
 class Silence:
-    """Reports a trial after a minute without an epoch; again each time that has doubled.
+    """Reports a trial after a minute without an epoch, and again whenever this time has doubled.
 
     Args:
         queue: The trials.
@@ -38,7 +38,7 @@ class Silence:
         self._clock = clock
         self._load = load
         self._heard: dict[int, float] = {}
-        self._patience: dict[int, float] = {}  # of trials that were reported
+        self._patience: dict[int, float] = {}  # of the trials that were reported
         self._has_process: set[int] = set()
         self._longest = 0.0
         self._next_look = 0.0
@@ -57,13 +57,13 @@ class Silence:
         self._patience.pop(number, None)
 
     def ended(self, number: int) -> None:
-        """A trial has ended, or its process has."""
+        """A trial or its process has ended."""
         self._has_process.discard(number)
         self._heard.pop(number, None)
         self._patience.pop(number, None)
 
     def look(self) -> None:
-        """Report what has been silent for too long."""
+        """Report the trials that have been silent for too long."""
         now = self._clock()
         if now < self._next_look:
             return

@@ -11,11 +11,11 @@ _FIRST_LIMIT = 300.0  # seconds in which fewer trials run; twice as long after e
 
 
 class Slots:
-    """As many as the cluster has room for; fewer for a while after its memory ran short.
+    """As many slots as the cluster has room for; fewer for a while after a lack of memory.
 
     Args:
         room: Returns how many trials the cluster has room for; called every few seconds.
-        clock: Seconds, as of :func:`time.monotonic`.
+        clock: Returns seconds, like :func:`time.monotonic`.
     """
 
     def __init__(
@@ -38,15 +38,15 @@ class Slots:
         return min(self._room, self._limit) if now < self._limited_until else self._room
 
     def out_of_memory(self, running: int) -> str:
-        """A trial's process was killed for lack of memory: one less for a while, after a rest.
+        """A trial was killed for lack of memory: pause, then allow one trial less for a while.
 
-        If a shortage lasts or recurs, the rest and the while are twice as long each time.
+        If the shortage lasts or recurs, both times double each time.
 
         Args:
             running: How many ran until then.
 
         Returns:
-            What was decided, in words.
+            A message about the decision.
         """
         now = self._clock()
         if now >= self._resting_until:

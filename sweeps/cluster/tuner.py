@@ -32,7 +32,7 @@ from trainables.files.storage import Folder
 if TYPE_CHECKING:
     from trainables.data.core.base import Data
 
-_WAITING_MEMORY = 256 * 2**20  # of the process of a trial that has several workers, in bytes
+_WAITING_MEMORY = 256 * 2**20  # bytes for the process of a trial with several workers
 _SECONDS_TO_END = 10.0  # for processes to end
 _MOST_FAULTS = 3  # failures of Tune without progress
 
@@ -51,12 +51,12 @@ def tune(
     Args:
         queue: The sweep's trials.
         store: The sweep's store.
-        dataset: Its data.
-        encoder: The first of two stages, if there are two.
+        dataset: The sweep's data.
+        encoder: The first stage of two-stage training, if there is one.
         reporter: Shows notices.
 
     Raises:
-        SweepFailedError: Tune failed repeatedly without progress of the sweep.
+        SweepFailedError: Tune failed repeatedly while the sweep made no progress.
     """
     try:
         _tune(queue, store, dataset, encoder, reporter)
@@ -66,11 +66,11 @@ def tune(
 
 
 def _release_placement_groups() -> None:
-    """The processes that reserved them are ending; in your own session no one else would."""
+    """Release them here, because in the user's own Ray session no other process does."""
     from trainables.wrappers.internals import release_abandoned_placement_groups
 
     until = time.monotonic() + _SECONDS_TO_END
-    with suppress(Exception):  # the cluster may be gone, which has been reported
+    with suppress(Exception):  # the cluster may have gone, which was reported before
         while release_abandoned_placement_groups() and time.monotonic() < until:
             time.sleep(0.2)
 
@@ -101,7 +101,7 @@ def _tune(
             fault = "it ended before the sweep"
         except SweepOverError:
             break
-        except CommandError:  # calsweep's own, for example another driver has the sweep
+        except CommandError:  # calsweep's own errors, for example if another driver has the sweep
             raise
         except Exception as error:
             logger.exception("Ray Tune failed")
@@ -119,7 +119,7 @@ def _tune(
         gc.collect()  # Ray ends actors without references
         queue.interrupted()
         reporter.notice(f"Ray Tune failed ({fault}) and is restarted")
-    with suppress(OSError):  # for example an unreachable storage: the next driver deletes it
+    with suppress(OSError):  # for example if the storage is unreachable: the next driver deletes it
         (store.folder / "tune").delete_tree()  # no longer needed
 
 
@@ -142,7 +142,7 @@ def _tuner(
         training=sweep.training.config(),
         trials_uri=store.trials_folder.uri,
         outcome_epochs=queue.outcome_epochs,
-        # What Optuna observes for a trial that is stopped there.
+        # Optuna observes these metrics of a trial that is stopped there.
         rung_metrics=tuple(
             metric
             for name in (*sweep.objectives, *sweep.search.constraints)
@@ -169,13 +169,13 @@ def _tuner(
         run_config=ray_tune.RunConfig(
             name="tune",
             storage_path=store.folder.path if store.folder.is_local else store.folder.uri,
-            # Trials keep their checkpoints themselves, under their numbers.
+            # Trials store their own checkpoints, under their numbers.
             checkpoint_config=ray_tune.CheckpointConfig(
                 checkpoint_frequency=0, checkpoint_at_end=False
             ),
             callbacks=[callback],
             verbose=0,
-            progress_reporter=ray_tune.CLIReporter(),  # that of notebooks clears our own view
+            progress_reporter=ray_tune.CLIReporter(),  # Tune's own clears our view in notebooks
         ),
     )
 
@@ -205,7 +205,7 @@ def _of_several_workers(
     trial = ray_tune.with_parameters(
         TuneTrialOfWorkers, dataset=[ray.put(dataset)], trial_setup=setup, workers=workers
     )
-    # The workers get places of their own; the trial's process, which only waits for them, takes no
-    # CPU from them, and Tune refuses a trial that takes nothing.
+    # The workers reserve their own resources. The trial's process only waits for them, so it takes
+    # no CPU. Tune refuses a trial that reserves nothing, hence these few bytes.
     places = ray_tune.PlacementGroupFactory([{"memory": _WAITING_MEMORY}])
     return ray_tune.with_resources(trial, places)

@@ -13,11 +13,11 @@ _RAY_AND_PYTHON = re.compile(r"Ray: (\S+)\s+Python: (\S+)")
 
 
 def check_jobs_version(cluster: str, url: str) -> str | None:
-    """A message about different versions of Ray, before a job is sent; None if they are equal.
+    """A message if the versions of Ray differ, before a job is sent; None if they are equal.
 
     Args:
         cluster: The cluster's version of Ray, with which the job will run.
-        url: Of its dashboard.
+        url: The URL of the cluster's dashboard.
 
     Raises:
         UserError: calsweep does not run with that version.
@@ -35,7 +35,7 @@ def check_jobs_version(cluster: str, url: str) -> str | None:
 
 
 def driver_mismatch(reason: str) -> str | None:
-    """A message about the versions if Ray refuses a driver for them; else None.
+    """A message about the versions if Ray refuses a driver because of them; else None.
 
     Args:
         reason: Ray's message.

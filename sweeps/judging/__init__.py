@@ -1,1 +1,1 @@
-"""Judges predictions that already exist: reading, metrics, the page."""
+"""Judges existing predictions: reading, metrics, the page."""

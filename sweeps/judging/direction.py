@@ -1,4 +1,4 @@
-"""In which direction confidence is wrong: over- and underconfidence."""
+"""Over- and underconfidence."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from trainables.metrics._influence import mean_interval
 
 @dataclass(frozen=True)
 class Direction:
-    """Confidence less accuracy.
+    """The difference between confidence and accuracy.
 
     Attributes:
-        gap: Mean confidence less accuracy: above 0 is overconfident.
+        gap: Mean confidence minus accuracy; overconfident above 0.
         low: Lower end of the gap's interval over samples.
         high: Its upper end.
-        over: Part of the ECE from bins that are overconfident.
-        under: Part of the ECE from bins that are underconfident; both sum to the ECE.
+        over: Part of the ECE from overconfident bins.
+        under: Part of the ECE from underconfident bins; both sum to the ECE.
     """
 
     gap: float
@@ -30,7 +30,7 @@ class Direction:
 
     @property
     def word(self) -> str:
-        """``overconfident``, ``underconfident``, or ``neither`` where the interval has 0."""
+        """``overconfident``, ``underconfident``, or ``neither`` if the interval contains 0."""
         return "overconfident" if self.low > 0 else "underconfident" if self.high < 0 else "neither"
 
 
@@ -40,7 +40,7 @@ def direction(probs: Tensor, labels: Tensor, level: float = 0.95) -> Direction:
     Args:
         probs: Probabilities, each row sums to one.
         labels: True classes, integers.
-        level: Of the interval of the gap, in (0, 1).
+        level: Level of the interval of the gap, in (0, 1).
     """
     confidence, predicted = probs.max(dim=1)
     gaps = confidence.double() - (predicted == labels).double()

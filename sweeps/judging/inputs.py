@@ -1,4 +1,4 @@
-"""Predictions to be judged, and the checks that catch common mistakes in them."""
+"""Predictions to judge, and checks for common mistakes in them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from sweeps.errors import UserError
 
 Array = npt.NDArray[Any]
-_TOLERANCE = 1e-2  # of a row's sum: files often hold two or three decimals
+_TOLERANCE = 1e-2  # tolerance of a row's sum, because files often have two or three decimals
 _FEWEST = 2
 
 
@@ -23,8 +23,8 @@ class Predicted:
     """The predictions of one model.
 
     Attributes:
-        name: Of the model.
-        logits: (N, K) float; logarithms of the probabilities where no logits were given.
+        name: Name of the model.
+        logits: (N, K) float; logarithms of the probabilities if no logits were given.
         probs: (N, K) float, each row sums to one.
         labels: (N,) int64.
         classes: Names of the classes, K of them.
@@ -48,18 +48,18 @@ def check_predicted(
     classes: Sequence[str] = (),
     groups: Any = None,
 ) -> Predicted:
-    """Predictions that can be judged.
+    """Check the predictions of a model and convert them.
 
     Args:
-        name: Of the model, as messages and tables have it.
+        name: Name of the model in messages and tables.
         scores: Probabilities or logits, (N, K); or (N,), the probability of class 1 of two.
-        labels: True classes, (N,): integers from 0, or names of classes where those are given.
-        logits: Whether the scores are logits; None to find out, for scores without a name.
-        classes: Their names, if known.
+        labels: True classes, (N,): integers from 0, or class names if ``classes`` is given.
+        logits: Whether the scores are logits; None infers it from the values.
+        classes: Class names, if known.
         groups: The group of each sample, (N,), if any.
 
     Raises:
-        UserError: Scores or labels are not as above; says what is wrong with them and what to do.
+        UserError: Scores or labels are not as above. The message says what is wrong and what to do.
     """
     table = _floats(name, scores)
     if table.ndim == 1 and not logits:
@@ -81,7 +81,7 @@ def check_predicted(
     if logits is None:
         logits = not _are_probabilities(table)
         if logits and table.min() >= 0:
-            _check_probabilities(name, table)  # a fault of probabilities is likelier
+            _check_probabilities(name, table)  # more likely these are faulty probabilities
     if logits:
         if _are_probabilities(table):
             raise UserError(

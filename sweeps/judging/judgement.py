@@ -26,8 +26,8 @@ Facts = dict[str, Any]
 _OF_SCALING = ("nll", "brier", "ece", "error")
 _COMPARED = ("nll", "brier", "ece", "error")
 _COVERAGE = 0.9
-_MIN_FOR_SETS = 200  # samples, of which a quarter calibrates the sets at a time
-_SET_ELEMENTS = 2_000_000  # N · K that prediction sets are measured on
+_MIN_FOR_SETS = 200  # samples; a quarter of them calibrates the sets at a time
+_SET_ELEMENTS = 2_000_000  # N · K at most for measuring prediction sets
 _MIN_IN_GROUP = 20
 _LEVEL = 0.95
 
@@ -36,7 +36,7 @@ def judge(models: Sequence[Predicted]) -> Facts:
     """Judge the predictions of one model, or of several on the same samples.
 
     Args:
-        models: Their predictions. The first is what the others are compared with.
+        models: Their predictions. The others are compared with the first.
 
     Returns:
         Plain data, as ``calsweep judge --format json`` prints it: ``models``, one entry each with
@@ -47,7 +47,7 @@ def judge(models: Sequence[Predicted]) -> Facts:
         ``sets``; and ``comparison``, one entry for each metric and further model.
 
     Raises:
-        UserError: Two models have other labels, or one has a name twice.
+        UserError: Two models have different labels or the same name.
     """
     first, *others = models
     names = [each.name for each in models]
@@ -132,7 +132,7 @@ def _direction(probs: Tensor, labels: Tensor, level: float = _LEVEL) -> Facts:
 
 
 def _per_class(model: Predicted) -> list[Facts]:
-    """Of each predicted class, confidence and accuracy; levels corrected for how many they are."""
+    """Confidence and accuracy per predicted class, with levels corrected for their number."""
     confidence, predicted = model.probs.max(dim=1)
     order = predicted.argsort(stable=True)
     counts = predicted.bincount(minlength=len(model.classes)).tolist()
@@ -171,7 +171,7 @@ def _per_group(model: Predicted) -> list[Facts]:
 
 
 def _gap(confidence: Tensor, right: Tensor, level: float) -> Facts:
-    """Confidence less accuracy, whose interval allows for a class that is always right."""
+    """Confidence minus accuracy; the interval also holds for a class that is always correct."""
     count = len(right)
     accuracy = proportion_interval(float(right.mean()), count, level)
     mean = float(confidence.mean())
@@ -181,10 +181,10 @@ def _gap(confidence: Tensor, right: Tensor, level: float) -> Facts:
 
 
 def _sets(probs: Tensor, labels: Tensor) -> Facts:
-    """Prediction sets of cross-fitted probabilities, measured on samples that fitted nothing.
+    """Prediction sets of cross-fitted probabilities, measured on samples that were not used to fit.
 
-    What one half is scaled by was fitted on the other. Of each half, one part calibrates the sets
-    that are measured on the other part.
+    Each half is scaled by a method that was fitted on the other half. One part of each half
+    calibrates the sets, which are measured on the other part.
     """
     count = min(len(labels), _SET_ELEMENTS // probs.shape[1])
     if count < _MIN_FOR_SETS:

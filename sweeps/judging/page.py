@@ -19,8 +19,8 @@ def render_judgement(found: dict[str, Any], models: Sequence[Predicted]) -> str:
     """The page.
 
     Args:
-        found: What :func:`~sweeps.judging.judgement.judge` found.
-        models: The predictions that it judged.
+        found: The result of :func:`~sweeps.judging.judgement.judge`.
+        models: The judged predictions.
     """
     templates = Environment(
         loader=ChoiceLoader(

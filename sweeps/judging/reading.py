@@ -20,7 +20,7 @@ _LOGITS = ("logits", "logit")
 _LABELS = ("labels", "label", "y", "y_true", "target", "targets")
 _MODEL = "model"
 _SUFFIXES = (".npz", ".npy", ".csv", ".parquet")
-# p(cat), prob_0, probs.3, logit 7: one column for each class.
+# p(cat), prob_0, probs.3, logit 7: one column per class.
 _ONE_CLASS = re.compile(
     r"(?P<kind>" + "|".join(sorted((*_PROBS, *_LOGITS), key=len, reverse=True)) + r")"
     r"(?:\((?P<inside>.+)\)|[ _.:-](?P<after>.+)|(?P<number>\d+))"
@@ -36,18 +36,18 @@ def read_predictions(
     group: str | None = None,
     model: str | None = None,
 ) -> list[Predicted]:
-    """The predictions of all models in some files.
+    """The predictions of all models in these files.
 
     Args:
-        files: Paths. Models are called after their file, or as a column names them.
-        logits: Whether scores whose name does not say so are logits.
-        labels: A file of labels alone (npy), for files that hold none.
+        files: Paths. A model is named after its file, or by a column.
+        logits: Whether scores are logits if their name does not say.
+        labels: An npy file of labels, for files without labels.
         label: Key or column of the labels; by default one of the usual names.
         group: Key or column of each sample's group.
-        model: Key or column that names the model; by default ``model``, where there is one.
+        model: Key or column that names the model; by default ``model``, if it exists.
 
     Raises:
-        UserError: A file cannot be read, or what it holds cannot be judged; says why.
+        UserError: A file cannot be read, or its content cannot be judged. The message says why.
     """
     shared = None if labels is None else _labels_of(Path(labels))
     found = []
@@ -75,7 +75,7 @@ def read_predictions(
 
 
 def _columns(path: Path) -> Mapping[str, Array]:
-    """Name → array of what a file holds; of npy, which has no names, the name is empty."""
+    """The arrays of a file by name; the array of an npy file has an empty name."""
     if path.suffix not in _SUFFIXES:
         raise UserError(f"{path}: is not a file of predictions; allowed: {', '.join(_SUFFIXES)}")
     try:
@@ -83,7 +83,7 @@ def _columns(path: Path) -> Mapping[str, Array]:
             loaded = np.load(path, allow_pickle=False)
             return dict(loaded) if path.suffix == ".npz" else {"": loaded}
         return _table(path)
-    except (OSError, ValueError) as error:  # pyarrow's complaints are ValueErrors
+    except (OSError, ValueError) as error:  # pyarrow raises ValueErrors
         raise UserError(f"{path}: cannot be read: {first_line(error)}") from None
 
 
@@ -109,7 +109,7 @@ def _table(path: Path) -> dict[str, Array]:
 
 
 def _scores(path: Path, columns: Mapping[str, Array]) -> tuple[Array, str | None, tuple[str, ...]]:
-    """Scores (N, K) or (N,), what their name says they are, and names of the classes."""
+    """Scores (N, K) or (N,), whether their name says that they are logits, and class names."""
     if "" in columns:
         return columns[""], None, ()
     for name in (*_PROBS, *_LOGITS):

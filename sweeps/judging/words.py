@@ -1,4 +1,4 @@
-"""A judgement as sentences and table cells, for the terminal and the page."""
+"""Sentences and table cells of a judgement, for the terminal and the page."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _VERDICTS = {
 
 
 def with_interval(found: Facts) -> str:
-    """``.0434 [.0400, .0470]``; without an interval where there is none."""
+    """``.0434 [.0400, .0470]``; the value alone if there is no interval."""
     if math.isnan(found["low"]):
         return format_fraction(found["value"])
     return f"{format_fraction(found['value'])} {_ends(found)}"
 
 
 def summary(model: Facts) -> list[str]:
-    """The main findings on one model, a sentence each."""
+    """The main findings about one model, one sentence each."""
     way, scaling = model["direction"], model["scaling"]
     nll, refined = model["metrics"]["nll"]["value"], model["refinement"]
     lines = [f"{model['samples']:,} samples, {model['classes']} classes."]
@@ -102,7 +102,7 @@ def class_rows(model: Facts) -> list[list[str]]:
 
 
 def group_rows(model: Facts) -> list[list[str]]:
-    """Group, samples, error, ECE, gap and word; small groups have a count alone."""
+    """Group, samples, error, ECE, gap and word; small groups have only their count."""
     return [
         [
             each["group"],
@@ -118,7 +118,7 @@ def group_rows(model: Facts) -> list[list[str]]:
 
 
 def set_rows(model: Facts) -> list[list[str]]:
-    """Method, coverage and mean size of prediction sets; nothing with too few samples."""
+    """Method, coverage and mean size of prediction sets; empty with too few samples."""
     return [
         [name, with_interval(model["sets"][key]), f"{model['sets'][key]['size']:.2f}"]
         for key, name in _SET_NAMES.items()

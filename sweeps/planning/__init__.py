@@ -1,1 +1,1 @@
-"""Checks and plans of a sweep before it runs."""
+"""Checks a sweep and plans it before it runs."""

@@ -1,4 +1,4 @@
-"""Checks of a sweep that need more than its text: do the names, options and values exist?"""
+"""Checks of a sweep that need more than its text: whether names, options and values exist."""
 
 from __future__ import annotations
 
@@ -29,13 +29,12 @@ NamedSection = DatasetSection | ModelSection | TrainableSection
 
 
 def check_sweep(sweep: SweepFile) -> None:
-    """Check dataset, model, losses, hyperparameters and metrics by name, option and value.
+    """Check names, options and values of dataset, model, losses, hyperparameters and metrics.
 
-    Nothing is loaded or trained; the folder the command runs in is on ``sys.path`` for dotted
-    paths.
+    Nothing is loaded or trained. The working folder is on ``sys.path`` for dotted paths.
 
     Raises:
-        UserError: With every fault, each naming the key, the value and what is allowed.
+        UserError: Lists every fault with the key, the value and what is allowed.
     """
     from trainables.data import check_dataset_options
     from trainables.data.evaluation_sets import check_evaluation_sets
@@ -50,7 +49,7 @@ def check_sweep(sweep: SweepFile) -> None:
         ("model", sweep.model, check_model_options),
     ]
     for key, section, check in parts:
-        # The options of a default model are checked once it is known.
+        # The options of a default model are checked when it is known.
         if section is None or section.name in (OWN_DATA, DEFAULT_MODEL):
             continue
         try:
@@ -72,7 +71,7 @@ def check_sweep(sweep: SweepFile) -> None:
 
 
 def _left_out(sweep: SweepFile) -> list[str]:
-    """Addresses that were shown without their credentials, and copied like that."""
+    """Faults of addresses that were copied from output in which credentials are removed."""
     places = {
         f"{part}.{key}": value
         for part, options in sweep.parts.items()
@@ -87,7 +86,7 @@ def _left_out(sweep: SweepFile) -> list[str]:
 
 
 def use_working_folder() -> None:
-    """Make your own modules beside the sweep file importable."""
+    """Make the user's own modules next to the sweep file importable."""
     folder = str(Path.cwd())
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -135,12 +134,12 @@ def _trains_nothing(section: LossSection) -> list[str]:
 
 
 def _extremes(section: LossSection) -> list[dict[str, Any]]:
-    """Settings that together have both ends of every range and every choice."""
+    """Settings that together cover both ends of every range and every choice."""
     values: dict[str, Any] = {
         name: getattr(distribution, "choices", None) or (distribution.low, distribution.high)  # type: ignore[attr-defined]
         for name, distribution in loss_space(section).items()
     }
-    # A hyperparameter without a default needs a value in each of them.
+    # A hyperparameter without a default needs a value in each setting.
     first = {name: allowed[0] for name, allowed in values.items()} | section.hyperparameters
     return [first, *({**first, name: v} for name, allowed in values.items() for v in allowed[1:])]
 
@@ -230,7 +229,7 @@ def _own_metric_faults(sweep: SweepFile) -> list[str]:
 def _wrong_sides(
     sweep: SweepFile, lower_is_better: Sequence[str], known: Sequence[str]
 ) -> list[str]:
-    """Constraints that bound a metric where it is good."""
+    """Faults of constraints that bound a metric on its good side."""
     faults = []
     for limit in rule_of(sweep).constraints:
         lower = limit.metric in lower_is_better

@@ -1,4 +1,4 @@
-"""One option instead of four keys: a sweep that compares some losses."""
+"""The option ``--compare``, which replaces four keys: a sweep that compares some losses."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from trainables.contract.setting import BASELINE_LOSS
 
 
 def with_comparison(sweep: SweepFile, losses: str | None, seeds: int | None) -> SweepFile:
-    """A sweep that compares some losses in pairs, each with its best setting.
+    """A sweep that compares the best settings of some losses in pairs.
 
     Args:
-        sweep: The sweep; what it says of these losses stays.
-        losses: Their names, separated by commas; None to leave all as it is. Cross-entropy may be
-            named; it is in every sweep.
-        seeds: Fresh seeds of each; None for the sweep's.
+        sweep: The sweep; its ranges and values of these losses stay.
+        losses: Their names, separated by commas; None leaves the sweep unchanged. Cross-entropy is
+            always included and may be named.
+        seeds: Fresh seeds of each loss; None for the sweep's.
 
     Raises:
-        UserError: A loss is not known, or there is none to compare with cross-entropy.
+        UserError: A loss is unknown, or there is no loss besides cross-entropy.
     """
     values: dict[str, Any] = {}
     if losses is not None:

@@ -1,4 +1,4 @@
-"""Loads the dataset of a sweep, and the further sets that finalists are evaluated on."""
+"""Loads the dataset and the evaluation sets of a sweep."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def load_data(sweep: SweepFile) -> Dataset:
     """The sweep's dataset, split by the sweep's seed, with the evaluation sets.
 
     Raises:
-        UserError: It cannot be loaded.
+        UserError: The data cannot be loaded.
     """
     from trainables.data import load_dataset
     from trainables.data.evaluation_sets import load_evaluation_sets
@@ -36,7 +36,7 @@ def load_data(sweep: SweepFile) -> Dataset:
 
 
 def _text_form(sweep: SweepFile) -> dict[str, str]:
-    """The option ``text_form`` for texts of words: weighted words, unless the model reads them."""
+    """The option ``text_form`` for texts: weighted words, unless the model needs word order."""
     from trainables.data.kinds.weighted_words import WeightedWords
     from trainables.models import takes_kind
 

@@ -1,4 +1,4 @@
-"""Facts about a sweep's data and the differences that they can show, before training."""
+"""Facts about a sweep's data before training, such as which differences they can show."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainables.contract.metric_names import MetricName
 if TYPE_CHECKING:
     from trainables.data.core.base import Dataset
 
-_USUAL_DIFFERENCE = 0.02  # of the ECE of two calibration losses, in most rows of the papers' tables
+_USUAL_DIFFERENCE = 0.02  # ECE difference of calibration losses in most of the papers' tables
 _COMPARED = ("ece", "adaptive_ece")
 _LAYOUTS = {
     "auto": "channels last, if the model has convolutions",
@@ -27,11 +27,11 @@ _UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 def data_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
-    """How much data there are, the model for them, and what can be distinguished, by heading.
+    """Facts by heading: the size of the data, the model, and which differences can be detected.
 
     Args:
-        sweep: The sweep, its model named.
-        dataset: Its data.
+        sweep: The sweep, with a named model.
+        dataset: The sweep's data.
     """
     from trainables.data.kinds.samples import Images
     from trainables.metrics import detectable_difference
@@ -84,11 +84,11 @@ def data_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
 
 
 def duration_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
-    """How long the sweep takes on this machine, from a second or two of the baseline's training.
+    """The sweep's duration on this machine, estimated by training the baseline for a second or two.
 
     Args:
-        sweep: The sweep, fitted to its data.
-        dataset: Its data.
+        sweep: The sweep, with a model and complete recipes.
+        dataset: The sweep's data.
     """
     if sweep.trainable is not None or sweep.encoder is not None or sweep.scaling.num_workers > 1:
         return {}
@@ -113,7 +113,7 @@ def duration_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
 
 
 def _held(dataset: Dataset) -> str:
-    """Where the samples are stored, and their size."""
+    """Where the samples are stored, and how large they are."""
     splits = (dataset.train, dataset.validation, dataset.test)
     decoded = _bytes(sum(split.inputs.nbytes for split in splits))
     files = sorted({each.inputs.path for each in splits if not isinstance(each.inputs, np.ndarray)})

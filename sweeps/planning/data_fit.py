@@ -1,4 +1,4 @@
-"""Checks that a sweep fits its data, once they are loaded and before any trial starts."""
+"""Checks that a sweep fits its data, after loading them and before any trial starts."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def fit_to_data(sweep: SweepFile, dataset: Dataset) -> SweepFile:
-    """The sweep with a model and a complete recipe; defaults depend on the data.
+    """The sweep with a model and a complete recipe, whose defaults depend on the data.
 
     Raises:
-        UserError: The model, an augmentation, a loss or a batch size is not for such data; with
+        UserError: The model, an augmentation, a loss or a batch size does not suit the data; lists
             every fault.
     """
     from trainables.trials.trial import validation_parts
@@ -63,10 +63,10 @@ def _with_model(sweep: SweepFile, dataset: Dataset) -> SweepFile:
 
 
 def _with_recipes(sweep: SweepFile, dataset: Dataset) -> SweepFile:
-    """The sweep with all keys of ``training``; defaults depend on the model."""
+    """The sweep with all keys of ``training``, whose defaults depend on the model."""
     from trainables.models.recipes import batch_size_for, completed, usual_recipe
 
-    if sweep.encoder is not None:  # two stages have a recipe each, which are the papers'
+    if sweep.encoder is not None:  # in two-stage training, the defaults are the papers' recipes
         whole = sweep.encoder.training.completed({})
         encoder = sweep.encoder.model_copy(update={"training": whole})
         update = {"training": sweep.training.completed({}), "encoder": encoder}
@@ -92,7 +92,7 @@ def _budget_faults(sweep: SweepFile) -> list[str]:
 
 
 def _with_batches(sweep: SweepFile, dataset: Dataset) -> SweepFile:
-    """Of what has outputs for each pixel no more at once than in training: they take the memory."""
+    """With outputs per pixel, evaluation batches are not larger than training batches."""
     recipe = sweep.training
     if dataset.task.cluster_size == 1 or recipe.eval_batch_size <= recipe.batch_size:
         return sweep
@@ -116,18 +116,18 @@ def _recipe_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
 
 
 def _losses_that(fit: Callable[[type[nn.Module]], bool]) -> str:
-    """The names of the losses whose class does."""
+    """The names of the losses whose class satisfies a condition."""
     from trainables.losses import available_losses, loss_class
 
     found = []
     for name in available_losses():
-        with suppress(ValueError):  # one of another package may be broken
+        with suppress(ValueError):  # a loss of another package may be broken
             found += [name] * fit(loss_class(name))
     return ", ".join(found)
 
 
 def _weight_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
-    """Weights that are not for these classes, or of losses that are no means over samples."""
+    """Faults of weights: a wrong number of classes, or losses that are not means over samples."""
     from trainables.engine.class_weights import can_be_weighted, class_weights
     from trainables.losses import loss_class
 
@@ -151,7 +151,7 @@ def _weight_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
 
 
 def _soft_label_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
-    """Losses that do not accept class probabilities."""
+    """Faults: losses that do not accept class probabilities."""
 
     def accepts(loss: type[nn.Module]) -> bool:
         return getattr(loss, "soft_targets", False)
@@ -163,7 +163,7 @@ def _soft_label_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
 
 
 def _task_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
-    """Losses and metrics that do not fit the task of these data."""
+    """Faults: losses and metrics that do not suit the task of these data."""
     task = dataset.task
     faults = _refused(sweep, task.accepts, f"for data with {task}", task.attribute)
     if task.decisions * task.cluster_size > 1:
@@ -181,7 +181,7 @@ def _task_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
 def _refused(
     sweep: SweepFile, takes: Callable[[type[nn.Module]], bool], what: str, attribute: str
 ) -> list[str]:
-    """The losses that do not work with these data; a custom loss declares it by ``attribute``."""
+    """The losses that do not suit these data; ``attribute`` of a custom loss says that it does."""
     from trainables.losses import loss_class
 
     return [
@@ -201,7 +201,7 @@ def _losses(sweep: SweepFile, key: str) -> list[str]:
 
 
 def _model_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
-    """Builds the model once, as a trial would."""
+    """Faults of the model, which is built once, as in a trial."""
     import torch
 
     from trainables.models import (
@@ -224,7 +224,7 @@ def _model_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
                 samples=dataset.samples,
                 **(
                     options if in_file else without_weights(name, options)
-                ),  # the workers fetch them
+                ),  # the workers download pretrained weights
             )
     except (ValueError, TypeError, OSError) as error:
         return [f"model: {error}"]
@@ -236,7 +236,7 @@ def _loss_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
 
     losses = [("losses", section.name) for section in sweep.losses]
     if sweep.encoder is not None:
-        losses = [("encoder.loss", sweep.encoder.loss.name)]  # its heads see features
+        losses = [("encoder.loss", sweep.encoder.loss.name)]  # its heads receive features
     return [
         f"{key}: {name} mixes samples, and there is nothing between two {dataset.samples}"
         for key, name in losses

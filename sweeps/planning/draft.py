@@ -23,8 +23,8 @@ _INPUTS: Final = ("x", "inputs", "data", "features", "images")
 _TELL_NOTHING: Final = ("train", "training", "data", "dataset", "images")
 _ROWS: Final = 2_000  # that are looked at where rows hold images
 _FEW_COLUMNS: Final = 2  # besides a text; with more it is a table
-_A_TEXT: Final = 25  # characters, in the mean
-_LARGE: Final = 64  # pixels, above which images are made smaller at first
+_A_TEXT: Final = 25  # characters on average
+_LARGE: Final = 64  # pixels; larger images are resized in the draft
 _PIXEL_LOSSES: Final = ("focal", "dual_focal", "inverse_focal", "mbls", "cals_alm")
 _VOC: Final = "voc"
 _VOC_CLASSES: Final = 21
@@ -34,12 +34,12 @@ _MASKS: Final = 200  # that are looked at
 
 @dataclass(frozen=True)
 class _Kind:
-    """The other parts of a sweep file for a kind of data.
+    """The parts of a sweep file for a kind of data.
 
     Attributes:
-        default: The model that is used if none is named.
-        model: Another one, to be named.
-        hints: Further comments, on keys that are for such data.
+        default: The default model.
+        model: Another model, shown as a comment.
+        hints: Further comments, about keys for this kind of data.
     """
 
     default: str
@@ -68,10 +68,10 @@ class _Seen:
     """The content of a file.
 
     Attributes:
-        options: Of the section ``dataset``.
-        kind: Of :data:`_KINDS`.
-        words: What was seen.
-        comments: Of the section ``dataset``.
+        options: Options of the section ``dataset``.
+        kind: A key of :data:`_KINDS`.
+        words: A description of the content.
+        comments: Comments in the section ``dataset``.
     """
 
     options: dict[str, Any]
@@ -85,12 +85,12 @@ class Draft:
     """The parts of a sweep file that depend on the data.
 
     Attributes:
-        name: For the sweep.
+        name: Name of the sweep.
         dataset: The section ``dataset``.
-        kind: Of data: image, pixel, table, array or text.
-        seen: What the data look like, in words.
-        losses: Some to begin with.
-        comments: On what ``dataset`` says.
+        kind: Kind of data: image, pixel, table, array or text.
+        seen: A description of the data.
+        losses: Losses to begin with.
+        comments: Comments in the section ``dataset``.
     """
 
     name: str
@@ -110,11 +110,11 @@ def draft_for(data: str) -> Draft:
     """A draft for data at a path, or for a dataset that calsweep knows by name.
 
     Args:
-        data: A folder with a folder of images for each class, or in the form of PASCAL VOC; a CSV,
-            Parquet or npz file, or a folder of such; or a name.
+        data: A folder with a folder of images per class, or in the format of PASCAL VOC; a CSV,
+            Parquet or npz file, or a folder of such files; or the name of a dataset.
 
     Raises:
-        UserError: There is nothing there, or nothing that a sweep could learn from.
+        UserError: There are no such data, or a sweep cannot learn from them.
     """
     path = Path(data).expanduser()
     if not path.exists():
@@ -123,7 +123,7 @@ def draft_for(data: str) -> Draft:
         if path.is_dir():
             return _folder(path)
         return _file(path, path)
-    except (OSError, ValueError) as error:  # pyarrow's and numpy's complaints are ValueErrors
+    except (OSError, ValueError) as error:  # pyarrow and numpy raise ValueErrors
         raise UserError(f"{data}: {first_line(error)}") from None
 
 
@@ -131,8 +131,8 @@ def sweep_file_text(draft: Draft, name: str, trials: int) -> str:
     """A commented sweep file.
 
     Args:
-        draft: Of :func:`draft_for`.
-        name: Of the sweep.
+        draft: A draft of :func:`draft_for`.
+        name: Name of the sweep.
         trials: How many settings to try.
     """
     return FIRST_LINE + _TEMPLATE.format(
@@ -273,12 +273,12 @@ def _sizes(files: Sequence[Path]) -> set[tuple[int, int]]:
 
 
 def _file(path: Path, given: Path, whole: Path | None = None) -> Draft:
-    """A draft for a file, with the test file beside it if there is one.
+    """A draft for a file, and the test file next to it if there is one.
 
     Args:
-        path: The file to look at.
-        given: What the user has named.
-        whole: What to train on, if not that file.
+        path: The file to read.
+        given: The path that the user gave.
+        whole: The training data, if not that file.
     """
     if path.suffix == ".npz":
         found = _arrays(path)
@@ -347,7 +347,7 @@ def _rows(path: Path) -> _Seen:
 
 
 def _all_rows(path: Path) -> pa.Table:
-    """All rows; of images in Parquet files the first ones, as they may be large."""
+    """All rows; only the first ones if a Parquet file has images, because they may be large."""
     if path.suffix == ".parquet":
         import pyarrow.parquet as pq
 
@@ -373,7 +373,7 @@ def _is_binary(kind: pa.DataType) -> bool:
 
 
 def _called(names: Sequence[str] | dict[str, Any], wanted: Sequence[str]) -> str | None:
-    """The first of the wanted names that exists, in any case."""
+    """The first of the wanted names that exists, ignoring upper and lower case."""
     by_lower = {name.lower(): name for name in names}
     return next((by_lower[name] for name in wanted if name in by_lower), None)
 
@@ -410,7 +410,7 @@ def _text(table: pa.Table, names: Sequence[str]) -> str | None:
 
 
 def _name(path: Path) -> str:
-    """A sweep's name made of a path: of the last part that says something."""
+    """A sweep's name from the last meaningful part of a path."""
     stem = path.stem
     if stem.lower() in _TELL_NOTHING and path.absolute().parent.name:
         stem = path.absolute().parent.name

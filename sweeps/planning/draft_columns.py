@@ -1,4 +1,4 @@
-"""Which column of a table holds the labels, and which columns cannot be features."""
+"""Finds the label column of a table, and columns that cannot be features."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _MOST_CLASSES: Final = 100  # that a column not called a label may have to be ta
 _MOST_LEVELS: Final = 100  # of a category, if most rows have one of their own
 _ID: Final = re.compile(r"(^|[_\s])(u?u?id|idx|index|key)$|^unnamed: \d+$|[a-z]I[dD]$")
 _DATE: Final = re.compile(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d\d?[/.]\d\d?[/.]\d{2,4}( .*)?")
-_LOOKED_AT: Final = 100  # values of a column that may hold dates
+_LOOKED_AT: Final = 100  # values to check for dates
 
 
 def label_column(table: pa.Table) -> str | None:
-    """The column of the labels: by its name, else the last one that takes few values.
+    """The label column: found by its name, else the last column with few different values.
 
     Args:
         table: All rows.
@@ -41,7 +41,7 @@ def unusable_columns(table: pa.Table, names: Sequence[str]) -> dict[str, str]:
 
     Args:
         table: All rows.
-        names: Of the columns to look at.
+        names: Names of the columns to check.
     """
     reasons = {name: _why_not(name, table[name].combine_chunks()) for name in names}
     return {name: reason for name, reason in reasons.items() if reason is not None}

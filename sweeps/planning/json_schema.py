@@ -17,7 +17,7 @@ from sweeps.sweep_file.loading import SCHEMA
 from sweeps.sweep_file.schema import SweepFile, TrainingSection
 from trainables.contract.config import TrainingConfig
 
-_ADDRESS = "http://json-schema.org/draft-07/schema#"  # which all editors know
+_ADDRESS = "http://json-schema.org/draft-07/schema#"  # supported by all editors
 
 
 def json_schema() -> dict[str, Any]:
@@ -31,7 +31,7 @@ def json_schema() -> dict[str, Any]:
     search["sampler"]["enum"], scheduler["name"]["enum"] = _tables()
     several = {"type": "array", "items": {"type": "string"}, "minItems": 1}
     for key in definitions["TrainingSection"]["properties"].values():
-        key.pop("default", None)  # it depends on the model
+        key.pop("default", None)  # the default depends on the model
     search["objective"] = {"anyOf": [{"type": "string"}, several], "default": "val_ece"}
     for key in ("warm_start", "learn_from"):
         search[key] = {"anyOf": [{"type": "string"}, search[key]]}
@@ -57,7 +57,7 @@ def sections() -> tuple[type[BaseModel], ...]:
 
 
 def _describe(definition: dict[str, Any], kind: type[BaseModel]) -> None:
-    """Adds the docstrings of a section and its keys, which editors show."""
+    """Adds the docstrings of a section and its keys as descriptions."""
     summary, keys = _documented(kind)
     if kind is TrainingSection:
         keys = _documented(TrainingConfig)[1]
@@ -86,7 +86,7 @@ def _tables() -> tuple[list[str], list[str]]:
 
 
 def _names() -> dict[str, tuple[str, ...]]:
-    """Sections that may be written as a name alone, with the names that are known of each."""
+    """Sections that may be written as a name alone, with their known names."""
     from trainables.data import available_datasets
     from trainables.losses import available_losses
     from trainables.models import available_models
@@ -101,7 +101,7 @@ def _names() -> dict[str, tuple[str, ...]]:
 
 
 def _one_of(known: tuple[str, ...]) -> dict[str, Any]:
-    """A name: a known one, which editors offer, or a dotted path."""
+    """A name: a known one, which editors suggest, or a dotted path."""
     return {"anyOf": [*([{"enum": list(known)}] if known else []), {"type": "string"}]}
 
 

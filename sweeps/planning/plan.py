@@ -15,7 +15,7 @@ ANY_NUMBER_OF_CLASSES = 10
 
 
 def planned_trials(sweep: SweepFile) -> int:
-    """How many trials a sweep has in all, if every finalist passes the guard."""
+    """The total number of trials of a sweep, if every finalist passes the guard."""
     space = SearchSpace(sweep)
     trials = space.most_trials(sweep.search.trials, space.initial_settings(ANY_NUMBER_OF_CLASSES))
     encoders = len(sweep.seeds) if sweep.encoder else 0
@@ -23,7 +23,7 @@ def planned_trials(sweep: SweepFile) -> int:
 
 
 def most_epochs(sweep: SweepFile) -> int:
-    """The number of epochs of all trials together, if none is stopped early."""
+    """The total number of epochs of all trials, if none is stopped early."""
     space = SearchSpace(sweep)
     trials = space.most_trials(sweep.search.trials, space.initial_settings(ANY_NUMBER_OF_CLASSES))
     found = (trials + sweep.selection.most_trials(trials)) * sweep.training.epochs
@@ -35,7 +35,7 @@ def most_epochs(sweep: SweepFile) -> int:
 
 
 def plan_facts(sweep: SweepFile) -> dict[str, str]:
-    """The plan in words, by heading."""
+    """The plan as text, by heading."""
     space = SearchSpace(sweep)
     initial = space.initial_settings(ANY_NUMBER_OF_CLASSES)
     first = len(initial)
@@ -121,7 +121,7 @@ def _epoch_facts(sweep: SweepFile) -> dict[str, str]:
 
 
 def _starting_point(sweep: SweepFile) -> str:
-    """What a guided search learns from: see ``search.learn_from``."""
+    """The records that a guided search starts from: see ``search.learn_from``."""
     names = sweep.search.learn_from
     if names == ("none",):
         return "this sweep's trials alone"
@@ -132,7 +132,7 @@ def _starting_point(sweep: SweepFile) -> str:
 
 
 def _budget_facts(sweep: SweepFile, trials: int) -> dict[str, str]:
-    """How many of these trials the budgets allow."""
+    """The number of these trials that the budgets allow."""
     search, selection = sweep.search, sweep.selection
     facts = []
     if search.max_epochs is not None:
@@ -188,7 +188,7 @@ def _recipe_facts(sweep: SweepFile) -> dict[str, str]:
 
 
 def is_complete(training: TrainingSection) -> bool:
-    """Whether all defaults are filled in, as they are once the data are known."""
+    """Whether all defaults are filled in, which requires the data."""
     return training.model_fields_set == set(TrainingSection.model_fields)
 
 

@@ -25,16 +25,16 @@ _INSTEAD = {
 
 
 def check_reachable(storage: str, sweep: SweepFile | None = None) -> None:
-    """Check that a cluster can find the data and modules of a sweep, and that it has no password.
+    """Check that a cluster can find the data of a sweep, and that the sweep contains no password.
 
-    All of the sweep file travels with a job, so all of its values are looked at.
+    The whole sweep file is sent with a job, so all of its values are checked.
 
-    A folder that all nodes share cannot be distinguished from one of this machine, so absolute
-    paths pass.
+    A shared folder cannot be distinguished from a folder of this machine, so absolute paths are
+    accepted.
 
     Raises:
         UserError: The storage, the data or MLflow's database are given by a relative path, or an
-            address holds a password, which would be kept with the job for all to read.
+            address contains a password, which other users of the cluster could read.
     """
     _refuse_password("storage", storage)
     if _is_relative(storage):
@@ -63,7 +63,7 @@ def check_reachable(storage: str, sweep: SweepFile | None = None) -> None:
 
 
 def _values(tree: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """All values of mappings and lists within each other, with their dotted keys."""
+    """All values of nested mappings and lists, with their dotted keys."""
     if isinstance(tree, Mapping):
         for name, value in tree.items():
             yield from _values(value, f"{key}.{name}" if key else str(name))

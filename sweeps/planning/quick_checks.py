@@ -1,4 +1,4 @@
-"""Finds most typing errors in a sweep without torch, whose import takes seconds."""
+"""Finds most typing errors in a sweep without importing torch, which takes seconds."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from sweeps.sweep_file.schema import DEFAULT_MODEL, OWN_DATA, LossSection, Sweep
 
 
 def check_at_once_if_doubtful(sweep: SweepFile) -> None:
-    """Check a sweep now if a name in it looks wrong, as far as that shows without torch.
+    """Check a sweep now if a name in it looks wrong, as far as this can be seen without torch.
 
-    A sweep is checked in full while Ray starts, as both take seconds; an error would be reported
-    only
-    once Ray has come up and gone down again. What nothing is known of here (ranges, metrics, what
-    is in your own modules) waits until then.
+    A sweep is checked in full while Ray starts, because both take seconds. An error is then
+    reported only after Ray has started and stopped again. Ranges, metrics and the user's own
+    modules are not checked here.
 
     Raises:
         UserError: See :func:`~sweeps.planning.checks.check_sweep`.

@@ -67,7 +67,7 @@ def batch_script(name: str, file: str) -> str:
     """The text of a batch script that runs a sweep file in the folder it is submitted from.
 
     Args:
-        name: Of the sweep.
+        name: Name of the sweep.
         file: Path of the sweep file, relative to that folder.
     """
     words = {

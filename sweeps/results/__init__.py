@@ -1,1 +1,1 @@
-"""Results of a sweep as data, words and pictures."""
+"""Results of a sweep as data, text and figures."""

@@ -19,33 +19,32 @@ from trainables.files.digests import digest_of
 
 _METRICS = ("error", "ece", "nll", "brier", "adaptive_ece", "classwise_ece", "auroc", "aurc")
 
-DIGITS = 6  # of a digest, to distinguish data
+DIGITS = 6  # of a digest, in names of data
 
 
 @dataclass(frozen=True)
 class TrackedSweep:
-    """The trials of one sweep, as MLflow or the sweep store has them.
+    """The trials of one sweep, read from MLflow or the sweep store.
 
     Attributes:
         name: The sweep's name.
-        dataset: What the dataset is called.
-        data: What distinguishes its data from others with the same name: their digest, or of a
-        sweep
-            from before that was kept, a digest of what it said of them.
-        model: What the model is called.
+        dataset: Label of the dataset.
+        data: Digest of the data. For a sweep of an older version, a digest of the sweep's
+            description of its data.
+        model: Label of the model.
         model_options: Its options, ``,width=8``.
-        objective: What it minimised.
-        guard: Its tolerance of validation error.
-        constraints: What other metrics must keep to.
-        others: What it minimised besides.
-        candidates: How many settings it selected from, those of earlier sweeps on the same data
-            included; None where that is not known.
-        verdict: Whether its choice beats cross-entropy with a temperature; None before its end, or
-            where that could not be asked.
-        records: Its trials. Of MLflow they have the metrics of their last epoch as only history,
-            and of a long sweep those are left out that cannot change what is chosen.
-        run_ids: MLflow's id of each trial that it is known of, by number.
-        parent_id: MLflow's id of the sweep's own run; None where it is not known.
+        objective: The metric that it minimised.
+        guard: How far the validation error may exceed the baseline's.
+        constraints: Limits of other metrics.
+        others: Further objectives.
+        candidates: Number of settings it selected from, including those of earlier sweeps on the
+            same data; None if unknown.
+        verdict: Whether the selected setting beats cross-entropy with a temperature; None before
+            the end of the sweep, or if they could not be compared.
+        records: The sweep's trials. If they are read from MLflow, their history is the last epoch
+            alone, and trials that cannot affect the selection are omitted from a long sweep.
+        run_ids: MLflow's ids of the trials' runs, by number, as far as known.
+        parent_id: MLflow's id of the sweep's own run; None if unknown.
     """
 
     name: str
@@ -65,12 +64,12 @@ class TrackedSweep:
 
     @property
     def rule(self) -> Rule:
-        """What it chose by."""
+        """The selection rule of the sweep."""
         return Rule(self.objective, self.guard, self.constraints, self.others)
 
     @property
     def full_names(self) -> dict[str, str]:
-        """What to call dataset and model where others have the same name."""
+        """Unambiguous names of dataset and model."""
         return {
             "dataset": f"{self.dataset}-{self.data[:DIGITS]}",
             "model": self.model + self.model_options,
@@ -80,9 +79,9 @@ class TrackedSweep:
 def named(
     sweeps: Sequence[TrackedSweep], dataset: str | None, model: str | None
 ) -> list[TrackedSweep]:
-    """Those on a dataset and a model of these names: where that is a full name, just these.
+    """The sweeps on a dataset and a model of these names; a full name matches exactly.
 
-    Names are compared here: MLflow's filters know no way to write one with both kinds of quotes.
+    Names are compared here, because MLflow's filters cannot contain both kinds of quotes.
     """
     found = list(sweeps)
     for kind, name in (("dataset", dataset), ("model", model)):
@@ -93,37 +92,35 @@ def named(
 
 
 def data_as_said(sweep: SweepFile) -> str:
-    """What identifies the data of a sweep from before digests were stored."""
+    """An identification of the data of a sweep from before digests were stored."""
     said = [sweep.dataset.model_dump(mode="json"), sweep.search.seed]
     return digest_of(json.dumps(said, sort_keys=True).encode())
 
 
 def data_unlike_all(sweep_id: str) -> str:
-    """What identifies the data of a sweep if nothing is known about them."""
+    """A unique identification for a sweep about whose data nothing is known."""
     return digest_of(sweep_id.encode())
 
 
 def best_settings(sweeps: Sequence[TrackedSweep]) -> list[dict[str, Any]]:
-    """The chosen setting of each dataset, model and objective.
+    """The best setting of each dataset, model and objective.
 
-    Each sweep chooses by its own rule, against its own baseline. Sweeps are compared only if their
-    data are the same to the last sample of each split, their model has the same options and they
-    have one objective; among these a setting judged by more fresh seeds comes first, then the lower
-    objective.
+    Each sweep selects by its own rule, relative to its own baseline. Sweeps are compared only if
+    they have identical splits, the same model with the same options, and the same single objective.
+    A setting with more fresh seeds comes first, then the one with the lower objective.
 
     Args:
-        sweeps: What MLflow or the store has.
+        sweeps: The sweeps in MLflow or the store.
 
     Returns:
-        One entry each: ``dataset`` and ``model`` (with a part of the digest, or the options, where
-        there are others of that name), ``data`` (the digest), ``sweep``, ``loss``,
-        ``hyperparameters``, ``trial``, ``seed`` and ``run_id`` (of the search; MLflow's id, None
-        where that is not known, as is ``parent_run_id``, the sweep's own), ``candidates`` (how many
-        settings it was selected from), ``seeds`` (fresh seeds
-        it was judged by), ``verdict`` (whether it beats cross-entropy with a temperature:
-        supported, not supported, worse, or None), ``objective``, ``val`` and ``test`` (means over
-        them, with ``ece_low`` and ``ece_high``, and ``ece_scaled``), ``temperature``; of several
-        objectives ``front``, see :func:`~sweeps.results.leaderboard.front_rows`.
+        One entry each: ``dataset`` and ``model`` (with a part of the digest, or the options, if the
+        name is ambiguous), ``data`` (the digest), ``sweep``, ``loss``, ``hyperparameters``,
+        ``trial``, ``seed`` and ``run_id`` (of the trial in the search; MLflow's id or None),
+        ``parent_run_id`` (of the sweep's own run), ``candidates`` (number of settings it was
+        selected from), ``seeds`` (number of fresh seeds), ``verdict`` (against cross-entropy with a
+        temperature: supported, not supported, worse, or None), ``objective``, ``val`` and ``test``
+        (means over the seeds, with ``ece_low``, ``ece_high`` and ``ece_scaled``), ``temperature``;
+        with several objectives ``front``, see :func:`~sweeps.results.leaderboard.front_rows`.
     """
     found: dict[tuple[object, ...], tuple[TrackedSweep, Candidate, list[dict[str, Any]]]] = {}
     for sweep in sweeps:
@@ -142,12 +139,12 @@ def best_settings(sweeps: Sequence[TrackedSweep]) -> list[dict[str, Any]]:
 def as_sweep_file(entry: dict[str, Any], resolved: dict[str, Any]) -> dict[str, Any]:
     """A sweep file that trains just one setting, with the recipe of the sweep that found it.
 
-    It records how many settings this one was selected from, and on which data: on the same data the
-    new sweep's verdict is corrected for them.
+    The file records the number of settings that this one was selected from, and the data. On the
+    same data, the new sweep's verdict is corrected for them.
 
     Args:
-        entry: Of :func:`best_settings`.
-        resolved: That sweep's resolved sweep file.
+        entry: An entry of :func:`best_settings`.
+        resolved: The resolved sweep file of that sweep.
     """
     origin = {}
     if "data" in entry:
@@ -161,7 +158,7 @@ def as_sweep_file(entry: dict[str, Any], resolved: dict[str, Any]) -> dict[str, 
         "search": {
             **resolved["search"],
             "trials": 1 if entry["loss"] == "cross_entropy" else 2,
-            "warm_start": [],  # there is nothing to search
+            "warm_start": [],  # the only setting is fixed
         },
         "scheduler": {"name": "none"},
         "scaling": resolved["scaling"],
@@ -175,7 +172,7 @@ def _rank(candidate: Candidate) -> tuple[float, float]:
 
 
 def _ambiguous_names(sweeps: Sequence[TrackedSweep]) -> set[str]:
-    """Ambiguous names of datasets or models."""
+    """Names that several datasets or models share."""
     full: dict[tuple[str, str], set[str]] = {}
     for sweep in sweeps:
         for kind, name in (("dataset", sweep.dataset), ("model", sweep.model)):
@@ -212,7 +209,7 @@ def _entry(
 
 
 def _split(chosen: Candidate, split: SplitName, metric: str) -> dict[str, float]:
-    """A split's metrics; with intervals, also after scaling, those of ECE, NLL and ``metric``."""
+    """A split's metrics; ECE, NLL and ``metric`` with intervals, also after scaling."""
     shown = dict.fromkeys((*_METRICS, metric))
     more = (
         MetricName(name, "", scaled, statistic)

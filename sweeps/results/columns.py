@@ -1,4 +1,4 @@
-"""The metrics that tables show, by the sweep's objective."""
+"""The metrics in tables, which depend on the sweep's objective."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _USUAL = "ece"
 def objective_metric(objective: str) -> str:
     """The metric behind an objective: ``nll`` of ``val_nll_scaled``.
 
-    For the error, which is shown anyway, it is the ECE.
+    For the error, which has its own column, it is the ECE.
     """
     metric = MetricName.parse(objective).metric
     return _USUAL if metric == "error" else metric
@@ -20,9 +20,9 @@ def objective_metric(objective: str) -> str:
 def shown_metrics(objective: str) -> dict[str, tuple[str, str]]:
     """The metrics of a trial that a table shows, each with its heading in two lines.
 
-    Error and the objective's metric on the validation split, for a calibration error with the
-    97.5% bound of a calibrated model; both on the test split, the metric also after temperature
-    scaling; and the temperature.
+    On the validation split: the error, the objective's metric and, for a calibration error, the
+    calibrated bound. On the test split: both, and the metric after temperature scaling. Last the
+    temperature.
     """
     metric = objective_metric(objective)
     scaled = MetricName.parse(objective).scaled

@@ -1,4 +1,4 @@
-"""Is the selected setting better than cross-entropy, and than cross-entropy with a temperature?"""
+"""Compares the selected setting with cross-entropy, with and without a temperature."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 SCALED = " + temperature scaling"
 ENSEMBLE = "ensemble"
-UNCHANGED_BY_TEMPERATURE = ("error",)  # it does not change which class is the most probable
+UNCHANGED_BY_TEMPERATURE = ("error",)  # a temperature does not change the most probable class
 CALIBRATION_PART = "nll_calibration"  # NLL - NLL after a temperature
 Verdict = Literal["supported", "not supported", "worse"]
 Split = Literal["validation", "test"]
 ReadPredictions = Callable[[int], bytes]
 
 NO_LOOKS: Mapping[int, float] = {}
-LEAST_CHANCE = 0.1  # of a supported verdict, below which no further seeds are trained
-ERROR = 0.05  # the probability of an interval that misses, over all sweeps on a test split
+LEAST_CHANCE = 0.1  # of a supported verdict; below it, no further seeds are trained
+ERROR = 0.05  # the probability that an interval misses, over all sweeps on a test split
 
 
 @dataclass(frozen=True)
@@ -36,22 +36,22 @@ class Comparison:
     """The selected setting compared with another one.
 
     Attributes:
-        ours: The selected setting as it is judged: with a temperature if the objective is scaled.
-        theirs: What it is compared with.
+        ours: The selected setting; with a temperature if the objective is scaled.
+        theirs: The setting that it is compared with.
         metric: Name of the metric.
-        value: Difference of the metric, ours less theirs; means over the runs.
+        value: Difference of the metric, ours minus theirs; means over the runs.
         low: Lower end of its interval over samples and seeds.
         high: Upper end.
         verdict: ``supported`` (ours is better), ``not supported`` (it may be chance) or ``worse``.
-        seeds: How many runs of each there are.
-        split: Whose samples: ``test`` took no part in the selection.
-        corrected_for: On the validation split, from how many settings ours was selected; on the
-            test split, how many sweeps were judged by it. The interval allows for that: all of
-            them together miss in at most 5 % of cases.
-        looks: How often this verdict may be looked at, each time with more seeds; the allowed error
-            is shared by all looks.
-        chance: With looks to come, the probability that the verdict would be ``supported`` at the
-            last of them, as predicted from what was observed; else None.
+        seeds: Number of runs of each.
+        split: The split of the samples; ``test`` took no part in the selection.
+        corrected_for: On the validation split, the number of settings that ours was selected from;
+            on the test split, the number of sweeps that were evaluated on it. The interval is
+            corrected for this: all of them together miss in at most 5 % of cases.
+        looks: Number of times that this verdict may be computed, each time with more seeds. All
+            looks share the allowed error.
+        chance: If further looks are possible, the predicted probability of ``supported`` at the
+            last one; otherwise None.
     """
 
     ours: str
@@ -63,7 +63,7 @@ class Comparison:
     verdict: Verdict
     seeds: int
     split: Split = "validation"
-    corrected_for: int | None = None  # None in results of before that was kept
+    corrected_for: int | None = None  # None in results of older versions
     looks: int = 1
     chance: float | None = None
 
@@ -81,24 +81,24 @@ def compare(
 ) -> list[Comparison]:
     """Compare the selected setting with cross-entropy on the validation split.
 
-    A temperature is fitted on one half of the validation split and judged on the other, both ways.
-    The intervals allow for the selection, which the same samples made.
+    Temperatures are cross-fitted on the validation split. The intervals are corrected for the
+    selection, which used the same samples.
 
     Args:
-        ranking: Of the sweep's trials.
+        ranking: The ranking of the sweep's trials.
         read_predictions: Returns a trial's predictions on the validation split, the content of a
             Parquet file.
-        earlier_candidates: How many settings earlier sweeps tried on the same data, from which this
-            sweep's selection continued.
+        earlier_candidates: Number of settings that earlier sweeps tried on the same data, if this
+            sweep continues their selection.
         looks: After how many seeds the verdict is looked at, and the share of the allowed error of
             each look, where seeds are added until it is decided.
 
     Returns:
         One comparison with cross-entropy as it is and one with a temperature, by the metric of the
-        objective. None by a metric whose differences have no interval that is known to cover. A
-        selected baseline is compared with itself after a temperature only. By a metric that no
-        temperature changes (the error), the setting is compared with cross-entropy as it is only.
-        Empty where no setting was selected or the baseline did not finish.
+        objective. Metrics whose differences have no valid interval are omitted. A selected baseline
+        is only compared with itself after a temperature. For a metric that no temperature changes
+        (the error), the setting is only compared with cross-entropy as it is. Empty if no setting
+        was selected or the baseline did not finish.
 
     Raises:
         OSError: Predictions cannot be read.
@@ -143,22 +143,23 @@ def look(comparisons: Sequence[Comparison]) -> Look:
 def compare_on_test_split(
     ranking: Ranking, read_predictions: ReadPredictions, sweeps: int = 1
 ) -> list[Comparison]:
-    """Compare the selected setting with cross-entropy on the test split, which selected nothing.
+    """Compare the selected setting with cross-entropy on the test split.
 
-    Temperatures are those that were fitted on the validation split. The samples need no correction
-    for the selection; the finalists' networks do, as the best of them was selected. The allowed
-    error is shared by all sweeps that are judged by this split.
+    Temperatures were fitted on the validation split. The noise of the samples needs no correction
+    for the selection. The noise of the networks does, because the best finalist was selected. All
+    sweeps that are evaluated on this split share the allowed error.
 
     Args:
-        ranking: Of the sweep's trials.
+        ranking: The ranking of the sweep's trials.
         read_predictions: As of :func:`compare`, on the test split.
         sweeps: How many sweeps have evaluated this test split, this one included.
 
     Returns:
-        As :func:`compare`. Where the objective is an unscaled calibration error, one comparison
-        more with cross-entropy as it is, by the calibration part of the NLL. As a mean over samples
-        it is known more exactly. (On the validation split the temperature is cross-fitted, and the
-        interval of such a mean covers only 86 % where both are calibrated, n = 300.)
+        As :func:`compare`. If the objective is an unscaled calibration error, there is a further
+        comparison with cross-entropy as it is, by the calibration part of the NLL, which is a mean
+        over samples and has a narrower interval. (On the validation split the temperature is
+        cross-fitted, and the interval of such a mean covers only 86 % if both are calibrated, n =
+        300.)
 
     Raises:
         OSError: Predictions cannot be read.
@@ -180,9 +181,9 @@ def compare_losses(
 ) -> list[Comparison]:
     """Compare the finalists of the losses with each other, in pairs, on the test split.
 
-    No pair is selected by its result: the allowed error is shared by all pairs, and by all sweeps
-    that are judged by this split. Arguments, result and errors as of :func:`compare_on_test_split`;
-    none where fewer than two losses have a finalist.
+    No pair is selected by its result. All pairs, and all sweeps that are evaluated on this split,
+    share the allowed error. Arguments, result and errors are those of
+    :func:`compare_on_test_split`. Empty if fewer than two losses have a finalist.
     """
     objective = MetricName.parse(ranking.rule.objective)
     finalists = [c for c in ranking.candidates if c.seeds and c != ranking.baseline]
@@ -303,11 +304,11 @@ class _Runs:
         Args:
             metric: One of ``COMPARABLE``, or the calibration part of the NLL.
             ours: The setting for which a negative difference is better.
-            theirs: The other one.
-            finalists: Settings from which the variance over seeds is estimated too.
-            selection: How ours was selected, arguments of ``trainables.metrics.difference``.
-            split: Whose samples the predictions are of.
-            corrected_for: As of :class:`Comparison`.
+            theirs: The other setting.
+            finalists: Further settings for estimating the variance over seeds.
+            selection: How ours was selected: arguments of ``trainables.metrics.difference``.
+            split: The split of the predictions.
+            corrected_for: See :class:`Comparison`.
             looks: Of a verdict that is looked at several times.
         """
         from trainables.metrics import difference, mean_difference
@@ -354,11 +355,11 @@ class _Runs:
         )
 
     def _probs(self, candidate: Candidate, scaled: bool) -> list[Tensor]:
-        """Of each judged trial (N, K), after its temperature if ``scaled``."""
+        """Probabilities (N, K) of each judged trial, after its temperature if ``scaled``."""
         return [self._logits_of(trial, scaled).softmax(dim=1) for trial in candidate.judged]
 
     def _calibration_part(self, candidate: Candidate) -> list[Tensor]:
-        """What a temperature gains on each sample in log loss, (N,), of each judged trial."""
+        """The reduction of each sample's log loss by a temperature, (N,), for each judged trial."""
         from trainables.metrics.proper_scores import log_losses_of_logits
 
         plain, scaled = (
@@ -395,8 +396,9 @@ class _Runs:
 def deciding(comparisons: Sequence[Comparison]) -> Comparison | None:
     """The comparison that decides the verdict.
 
-    It is that with cross-entropy after a temperature, or by a metric that no temperature changes,
-    with cross-entropy; on the test split, where there is one. None where that was not compared.
+    This is the comparison with cross-entropy after a temperature; for a metric that no temperature
+    changes, with cross-entropy as it is. The test split takes precedence. None if there is no such
+    comparison.
     """
     found = [
         each

@@ -1,4 +1,4 @@
-"""The ensemble of networks that a sweep has already trained, and whether it is worth its cost."""
+"""The ensemble of networks that a sweep has already trained, and its verdicts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Read = Callable[[str, int], bytes]
 """Gives the predictions on a split, ``validation`` or ``test``, of a trial."""
 
-_MOST_READ: Final = 40  # trials whose predictions are read, the best by themselves
+_MOST_READ: Final = 40  # trials whose predictions are read, the best single ones
 _LOSS: Final = "val_nll_scaled"
 
 
@@ -31,9 +31,9 @@ class Selected:
     """An ensemble of a sweep's trials.
 
     Attributes:
-        trials: Its members, one as often as it counts.
-        ensemble: Their temperatures, and that of their mean.
-        pool: All trials that it was selected from, with their predictions.
+        trials: Its members, repeated by weight.
+        ensemble: Their temperatures, and the temperature of their mean.
+        pool: All candidate trials with their predictions.
     """
 
     trials: tuple[TrialRecord, ...]
@@ -42,7 +42,7 @@ class Selected:
 
     @property
     def networks(self) -> int:
-        """How many different networks it has: what a prediction costs."""
+        """Number of different networks, which is the cost of a prediction."""
         return len({trial.number for trial in self.trials})
 
 
@@ -59,11 +59,11 @@ def select(ranking: Ranking, read: Read) -> Selected | None:
     """Select an ensemble among the finished trials within the guard.
 
     Args:
-        ranking: The sweep's.
-        read: Gives a trial's predictions on the validation split, a Parquet file's content.
+        ranking: The ranking of the sweep's trials.
+        read: Returns a trial's predictions on the validation split, the content of a Parquet file.
 
     Returns:
-        None where fewer than two trials could be members, or a sample has several decisions.
+        None if fewer than two trials qualify, or a sample has several decisions.
 
     Raises:
         OSError: Predictions cannot be read.
@@ -81,9 +81,9 @@ def select(ranking: Ranking, read: Read) -> Selected | None:
 def judge_ensemble(ranking: Ranking, read: Read, sweeps: int = 1) -> list[dict[str, Any]]:
     """Results of the ensemble, as plain data: a row, sentences, members, comparisons.
 
-    On the validation split everything is cross-fitted: members and temperatures of one half were
-    selected on the other. One entry, or none where there is no ensemble of two networks. Arguments
-    and errors as of :func:`select`; `sweeps` is how many sweeps have evaluated the test split.
+    On the validation split everything is cross-fitted: members and temperatures for one half are
+    selected on the other. None if there is no ensemble of two networks. Arguments and errors are
+    those of :func:`select`; `sweeps` is the number of sweeps that were evaluated on the test split.
     """
     from trainables.posthoc.ensembles import cross_fitted_ensemble
 
@@ -125,7 +125,7 @@ def _pool(ranking: Ranking, read: Read) -> Pool | None:
 
 
 def _predictions(data: bytes) -> tuple[Tensor, Tensor] | None:
-    """Logits and labels; None where a sample has several decisions."""
+    """Logits and labels; None if a sample has several decisions."""
     from trainables.files.predictions import cluster_size_of, decisions_of
     from trainables.trials.outcome import read_predictions
 
@@ -138,9 +138,9 @@ def _predictions(data: bytes) -> tuple[Tensor, Tensor] | None:
 def _comparisons(
     ranking: Ranking, read: Read, crossed: Tensor, selected: Selected, sweeps: int
 ) -> list[Comparison]:
-    """With the best run of cross-entropy after a temperature, and the mean of as many runs of it.
+    """Comparisons with the best run, and with the mean of equally many runs, of cross-entropy + T.
 
-    All of them are networks that exist, so the intervals are over samples alone.
+    All networks are already trained, so the intervals are over samples alone.
     """
     from trainables import metrics as M
     from trainables.posthoc import TemperatureScaling, cross_fitted
@@ -150,7 +150,7 @@ def _comparisons(
     found = []
     for name, (validation, test) in _rivals(ranking, read, selected.networks).items():
         scaler = TemperatureScaling().fit(validation, pool.labels)
-        # On the test split the error is shared by the sweeps that are judged by it.
+        # All sweeps that are evaluated on the test split share the allowed error.
         fresh = M.difference(
             "nll",
             [on_test.softmax(dim=1)],
@@ -184,7 +184,7 @@ def _comparisons(
 
 
 def _rivals(ranking: Ranking, read: Read, networks: int) -> dict[str, tuple[Tensor, Tensor]]:
-    """Logits on the validation and the test split of what the ensemble is compared with."""
+    """The rivals' logits on the validation and the test split."""
     from trainables.posthoc.ensembles import averaged
 
     baseline = ranking.baseline
@@ -219,7 +219,7 @@ def _on_test(selected: Selected, read: Read) -> tuple[Tensor, Tensor]:
 
 
 def _row(ranking: Ranking, read: Read, crossed: Tensor, selected: Selected) -> dict[str, Any]:
-    """As the rows of :func:`~sweeps.results.leaderboard.leaderboard`."""
+    """Its row, like those of :func:`~sweeps.results.leaderboard.leaderboard`."""
     from trainables import metrics as M
 
     shown = shown_metrics(ranking.rule.objective)

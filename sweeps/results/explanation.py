@@ -1,4 +1,4 @@
-"""The answer in words: what was selected, why, and how sure that is."""
+"""The result in words: what was selected, why, and how certain that is."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OOD: Final = re.compile(r"ood_(.+)_auroc$")
 
 
 def reasons(ranking: Ranking, adapt_share: float, judgement: Judgement) -> list[str]:
-    """The selection, what follows from the verdicts, and the ensemble, a sentence each."""
+    """Sentences about the selection, the conclusion from the verdicts, and the ensemble."""
     return [
         *explain_choice(ranking, adapt_share),
         *conclusion(judgement.comparisons, judgement.all_comparisons),
@@ -35,7 +35,7 @@ def reasons(ranking: Ranking, adapt_share: float, judgement: Judgement) -> list[
 
 
 def explain_choice(ranking: Ranking, adapt_share: float = 0.0) -> list[str]:
-    """Why the setting was selected, how sure that is, and what it does on the test split."""
+    """Why the setting was selected, how certain that is, and its test results."""
     chosen, baseline, guard = ranking.chosen, ranking.baseline, ranking.rule.guard
     limits = [f", {limit}" for limit in ranking.rule.constraints]
     if chosen is None:
@@ -82,7 +82,7 @@ def explain_choice(ranking: Ranking, adapt_share: float = 0.0) -> list[str]:
 
 
 def _front(ranking: Ranking) -> list[str]:
-    """The answer where there are several objectives."""
+    """The result for several objectives."""
     names = ranking.rule.objectives
     if len(names) == 1:
         return []
@@ -99,7 +99,7 @@ def _front(ranking: Ranking) -> list[str]:
 
 
 def _infeasible(ranking: Ranking) -> list[str]:
-    """How many settings the constraints kept out, where there are any."""
+    """The number of settings that constraints exclude, if there are constraints."""
     if not ranking.rule.constraints:
         return []
     broken = Counter(limit for candidate in ranking.candidates for limit in candidate.broken)
@@ -111,7 +111,7 @@ def _infeasible(ranking: Ranking) -> list[str]:
 
 
 def _context(chosen: Candidate, objective: str) -> list[str]:
-    """What a calibrated model would show on the validation samples."""
+    """The objective of a perfectly calibrated model on the validation samples."""
     name = MetricName.parse(objective)
     mean = chosen.mean(name.with_statistic("calibrated"))
     most = chosen.mean(name.with_statistic("calibrated_high"))
@@ -126,7 +126,7 @@ def _context(chosen: Candidate, objective: str) -> list[str]:
 def _on_the_test_split(chosen: Candidate, metric: str) -> str:
     name = MetricName(metric, "test")
     low, high = chosen.interval(name)
-    # Measured, a calibration error is too large: its value may lie above its own interval.
+    # A measured calibration error is biased upwards, so it may lie above its own interval.
     interval = "" if math.isnan(low) else f" (95% interval {low:.4f} to {high:.4f})"
     return (
         f"On the test split: {metric_heading(metric)} "
@@ -159,8 +159,8 @@ def evaluation_rows(ranking: Ranking) -> list[dict[str, Any]]:
     """The selected setting and the baseline on the sets of ``evaluation``, a row per metric.
 
     Returns:
-        Rows ``set``, ``metric`` and ``numbers``: of the selected setting, of it after temperature
-        scaling, and the same of cross-entropy; NaN where they are not known.
+        Rows with ``set``, ``metric`` and ``numbers``: the value for the selected setting, after
+        temperature scaling, and both for cross-entropy; NaN if unknown.
     """
     chosen, baseline = ranking.chosen, ranking.baseline
     rows: list[dict[str, Any]] = []
@@ -188,7 +188,7 @@ def _baseline_reason(ranking: Ranking) -> str:
 
 
 def failure_summary(records: Sequence[TrialRecord]) -> str:
-    """The reasons for which trials failed, the most frequent first, with how often each."""
+    """The reasons why trials failed, with their counts, the most frequent first."""
     reasons = Counter(record.reason or "unknown" for record in records if record.state == "failed")
     return "\n".join(f"  {count} × {reason}" for reason, count in reasons.most_common(5))
 
@@ -198,7 +198,7 @@ def answer(
     sweep: SweepFile,
     judgement: Judgement = NOT_YET,
 ) -> dict[str, Any]:
-    """The answer for programs: the selected setting with its metrics, the rows, the reasons."""
+    """The result as plain data: the selected setting with its metrics, the rows, the reasons."""
     chosen = ranking.chosen
     summary: dict[str, Any] = {
         "sweep": sweep.name,

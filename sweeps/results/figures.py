@@ -1,4 +1,4 @@
-"""The report's figures of what trials reported, as inline SVG."""
+"""The report's figures of trials' metrics, as inline SVG."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import make_stopper
 from sweeps.sweep_file.schema import SweepFile
 
-_BEYOND_GUARD = 3.0  # times what the guard allows of error is shown, else one trial spoils the view
-_FEWEST_IN_SLICE, _FEWEST_IN_MAP = 4, 6  # trials, below which there is nothing to see
+_BEYOND_GUARD = 3.0  # times the guard's limit is shown; a single trial must not spoil the scale
+_FEWEST_IN_SLICE, _FEWEST_IN_MAP = 4, 6  # trials at least
 _DASHES = ("", "5 3", "2 2", "8 2 2 2")
 _SEARCHED = Mark(COLOURS[0])
 _PUBLISHED = Mark(COLOURS[1], "diamond", size=5.5)
-_SHADES = ("#08306b", "#2171b5", "#6baed6", "#bdd7e7", "#eff3ff")  # from the best fifth
+_SHADES = ("#08306b", "#2171b5", "#6baed6", "#bdd7e7", "#eff3ff")  # the best fifth of trials first
 
 
 def error_against_objective(ranking: Ranking) -> str:
@@ -74,7 +74,7 @@ def error_against_objective(ranking: Ranking) -> str:
 
 
 def _with_both(ranking: Ranking) -> list[TrialRecord]:
-    """The trials of which both error and objective are known."""
+    """The trials with a known error and objective."""
     both = {ranking.rule.objective, "val_error"}
     return [
         r
@@ -84,7 +84,7 @@ def _with_both(ranking: Ranking) -> list[TrialRecord]:
 
 
 def _near(shown: Sequence[TrialRecord], limit: float | None) -> list[TrialRecord]:
-    """Trials without those whose large error would squeeze the others together."""
+    """The trials without those whose large error would compress the scale."""
     if limit is None:
         return list(shown)
     most = max(_BEYOND_GUARD * limit, limit + 0.02)
@@ -92,7 +92,7 @@ def _near(shown: Sequence[TrialRecord], limit: float | None) -> list[TrialRecord
 
 
 def pareto_front(ranking: Ranking) -> list[tuple[float, float]]:
-    """Error and objective of the finished trials that none beats in both, by error."""
+    """Error and objective of the finished trials that no trial beats in both, sorted by error."""
     points = sorted(
         (r.outcome["val_error"], r.outcome[ranking.rule.objective])
         for r in _with_both(ranking)
@@ -167,12 +167,12 @@ def saved_by_stopping(records: Sequence[TrialRecord], sweep: SweepFile) -> str:
 
 @dataclass(frozen=True)
 class Searched:
-    """The finished trials of the search with one loss, along one of its hyperparameters.
+    """The finished trials of the search with one loss, for one of its hyperparameters.
 
     Attributes:
         loss: Name of the loss.
         name: Name of the hyperparameter.
-        trials: They all have a number there.
+        trials: Trials with a number as value of this hyperparameter.
     """
 
     loss: str
@@ -188,7 +188,7 @@ class Searched:
 def searched(records: Iterable[TrialRecord], objective: str) -> list[Searched]:
     """The searched hyperparameters that have enough trials for a chart.
 
-    Only trials that ran to their end: an early ECE says nothing of a late one.
+    Only completed trials count, because an early ECE does not predict a late one.
     """
     usable = finished_searches(records, objective)
     found = []
@@ -228,7 +228,7 @@ def _slice(group: Searched, objective: str) -> str:
 
 
 def maps(groups: Sequence[Searched], objective: str) -> list[str]:
-    """Of each loss with two hyperparameters or more the first two, the better the darker."""
+    """The objective over the first two hyperparameters of each loss; darker is better."""
     drawn = []
     for loss in dict.fromkeys(group.loss for group in groups):
         own = [group for group in groups if group.loss == loss]
@@ -257,9 +257,9 @@ def _map(across: Searched, up: Searched, objective: str) -> str:
 
 
 def across_sweeps(sweeps: Sequence[Beside]) -> list[str]:
-    """Of each hyperparameter a chart with a row for each sweep: where its finished trials lie.
+    """A chart per hyperparameter, with a row per sweep: the values of its finished trials.
 
-    The better a trial is among those of its sweep and loss, the darker; the best has a ring.
+    Darker is better among the trials of the same sweep and loss; the best has a ring.
     """
     groups: dict[tuple[str, str], dict[int, Searched]] = {}
     for row, each in enumerate(sweeps):
@@ -294,7 +294,7 @@ def _across(rows: Mapping[int, Searched], sweeps: Sequence[Beside]) -> str:
 
 
 def interval_bars(comparisons: Sequence[Comparison]) -> list[str]:
-    """A small picture of each interval beside 0, for a cell of a table.
+    """A small figure of each interval relative to 0, for a table cell.
 
     Differences of the same metric share a scale.
     """

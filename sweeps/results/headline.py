@@ -20,11 +20,11 @@ from trainables.contract.metric_names import MetricName
 
 @dataclass(frozen=True)
 class Headline:
-    """The answer.
+    """The recommendation.
 
     Attributes:
         advice: What to do, one sentence.
-        facts: What it is based on, a sentence each.
+        facts: The facts behind it, one sentence each.
     """
 
     advice: str
@@ -37,9 +37,10 @@ def headline(
     """The result of a sweep so far.
 
     Args:
-        ranking: Its trials.
-        comparisons: Of the selected setting with cross-entropy; empty before the sweep's end.
-        others: Those of the ensemble.
+        ranking: The ranking of the sweep's trials.
+        comparisons: Comparisons of the selected setting with cross-entropy; empty before the
+            sweep's end.
+        others: Comparisons of the ensemble.
     """
     chosen, baseline = ranking.chosen, ranking.baseline
     if chosen is None:

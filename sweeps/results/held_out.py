@@ -19,7 +19,7 @@ _POINTS = 300  # per line
 
 @dataclass(frozen=True)
 class OfClass:
-    """The samples that are predicted to be of one class.
+    """The samples that are predicted as one class.
 
     Attributes:
         name: Name of the class.
@@ -75,7 +75,7 @@ def by_label(probs: npt.ArrayLike, labels: npt.ArrayLike, about: Sequence[str]) 
     Args:
         probs: (N · L, 2) float, the decisions on a sample next to each other.
         labels: (N · L,) integers.
-        about: The L label names.
+        about: Names of the L labels.
     """
     confidence, predicted = top_label(probs)
     right = predicted == np.asarray(labels)
@@ -139,7 +139,7 @@ def mistakes(
 
 
 def class_chart(classes: Sequence[OfClass]) -> str:
-    """Mean confidence and accuracy per class; of many classes those with the widest gaps."""
+    """Mean confidence and accuracy per class; if there are many, those with the widest gaps."""
     shown = sorted(classes, key=lambda c: -c.count * abs(c.confidence - c.right))[:_MOST_CLASSES]
     ends = [end for c in shown for end in (c.confidence, c.right)]
     chart = Chart(

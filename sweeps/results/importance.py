@@ -25,15 +25,15 @@ def finished_searches(records: Iterable[TrialRecord], objective: str) -> list[Tr
 def importances(records: Iterable[TrialRecord], sweep: SweepFile) -> dict[str, dict[str, float]]:
     """Importance of each hyperparameter for being among the best quarter.
 
-    By PED-ANOVA (Watanabe et al. 2023), over the finished trials of one loss at a time.
+    Computed by PED-ANOVA (Watanabe et al. 2023) over the finished trials of each loss.
 
     Args:
         records: The sweep's trials.
         sweep: The sweep.
 
     Returns:
-        Loss → hyperparameter → its share, the largest first; they sum to 1. Losses with fewer than
-        20 such trials, or with a single hyperparameter to search, are left out.
+        Loss → hyperparameter → share, the largest first; shares sum to 1. Losses with fewer than 20
+        such trials, or with a single searched hyperparameter, are omitted.
     """
     objective = sweep.objective
     usable = finished_searches(records, objective)
@@ -43,7 +43,7 @@ def importances(records: Iterable[TrialRecord], sweep: SweepFile) -> dict[str, d
 
     try:
         space = SearchSpace(sweep)
-    except ValueError:  # of a custom loss that has changed since
+    except ValueError:  # a custom loss may have changed
         return {}
     found = {}
     for loss, branch in space.branches.items():

@@ -13,17 +13,17 @@ from sweeps.results.reference import ReferenceResult
 
 @dataclass(frozen=True)
 class Judgement:
-    """How good the selected setting is, as judged once at the end of a sweep.
+    """The evaluation of the selected setting, made once at the end of a sweep.
 
     Attributes:
-        comparisons: Of the selected setting with cross-entropy.
-        pairs: Of the losses with each other, where the sweep compares them.
+        comparisons: Comparisons of the selected setting with cross-entropy.
+        pairs: Comparisons of the losses in pairs, if the sweep compares them.
         warnings: Reasons not to use the result.
-        candidates: How many settings the selected one was selected from on these validation data,
-            those of earlier sweeps included; None before the end.
-        references: How the reference models did.
-        ensemble: Of the networks that the sweep has trained, see
-            :func:`~sweeps.results.ensemble.judge_ensemble`; None where there is none.
+        candidates: Number of settings that the selection on these validation data considered,
+            including those of earlier sweeps; None before the end.
+        references: Results of the reference models.
+        ensemble: The ensemble of the sweep's networks, see
+            :func:`~sweeps.results.ensemble.judge_ensemble`; None if there is none.
     """
 
     comparisons: tuple[Comparison, ...] = ()
@@ -35,13 +35,13 @@ class Judgement:
 
     @property
     def all_comparisons(self) -> list[Comparison]:
-        """Of the selected setting, of the losses in pairs, and of the ensemble."""
+        """The comparisons of the selected setting, of the losses in pairs, and of the ensemble."""
         of_ensemble = [] if self.ensemble is None else self.ensemble["comparisons"]
         return [*self.comparisons, *self.pairs, *(Comparison(**each) for each in of_ensemble)]
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """Rows for the leaderboard; values that JSON cannot hold are NaN again."""
+        """Rows for the leaderboard; values that JSON omits are NaN."""
         if self.ensemble is None:
             return []
         return [defaultdict(lambda: math.nan, self.ensemble["row"])]

@@ -15,18 +15,18 @@ from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from trainables.files.predictions import decisions_of, decode_predictions
 
-_CLOSE: Final = 0.9  # share of the constant classifier's error and NLL from which on it is close
+_CLOSE: Final = 0.9  # share of the constant classifier's error and NLL; above it, a result is close
 _STILL_FALLING: Final = 0.03  # relative fall of the training loss in the last third of the epochs
 _HARDLY_FELL: Final = 0.1  # relative fall of the training loss in all epochs
 
 
 @dataclass(frozen=True)
 class ConstantClassifier:
-    """A classifier that gives each class the probability of its share of the samples.
+    """A classifier that gives each class its share of the samples as probability.
 
     Attributes:
         error: Its error: it always predicts the most frequent class.
-        nll: Its NLL, the lowest that is possible without looking at the inputs.
+        nll: Its NLL, the lowest without looking at the inputs.
     """
 
     error: float
@@ -34,7 +34,7 @@ class ConstantClassifier:
 
 
 def constant_classifier(labels: npt.NDArray[np.int64], decisions: int = 1) -> ConstantClassifier:
-    """The constant classifier of labels (N,); means where a sample has several decisions."""
+    """The constant classifier for labels (N,); means if a sample has several decisions."""
     shares = [
         np.bincount(labels[place::decisions]) / len(labels[place::decisions])
         for place in range(decisions)
@@ -48,11 +48,11 @@ def constant_classifier(labels: npt.NDArray[np.int64], decisions: int = 1) -> Co
 def learning_warnings(ranking: Ranking, read_predictions: Callable[[int], bytes]) -> list[str]:
     """A warning if the baseline or the selected setting has learned almost nothing.
 
-    They are compared with a constant classifier by error and by NLL after temperature scaling. By
-    its error alone a useful model of a rare class may not be distinguishable from it.
+    They are compared with a constant classifier by error and by NLL after temperature scaling. The
+    error alone might not distinguish a useful model of a rare class from it.
 
     Args:
-        ranking: Of the sweep's trials.
+        ranking: The ranking of the sweep's trials.
         read_predictions: Returns a trial's predictions on the validation split, the content of a
             Parquet file.
 
@@ -88,7 +88,7 @@ def _is_close(candidate: Candidate, constant: ConstantClassifier) -> bool:
 
 
 def _suggestion(record: TrialRecord) -> str:
-    """What to change, by the training loss of a trial that has learned almost nothing."""
+    """What to change, judging by the training loss of a trial that learned almost nothing."""
     losses = [entry.get("train_loss", math.nan) for entry in record.history]
     if len(losses) < 2 or not all(math.isfinite(loss) for loss in losses):
         return (

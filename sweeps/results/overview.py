@@ -1,4 +1,4 @@
-"""One line about a sweep, finished or not: what `calsweep list` shows."""
+"""One line about a sweep, finished or not, for `calsweep list`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Overview:
 
     Attributes:
         name: Its name.
-        dataset: What the dataset is called.
-        model: What the model is called.
-        states: How many trials are in each state.
+        dataset: Label of the dataset.
+        model: Label of the model.
+        states: Number of trials in each state.
         started: When its first trial began, in seconds since the epoch; None before.
         finished: Whether it has finished.
-        best: The best setting so far, with its objective; nothing where none passes the guard.
+        best: The best setting so far, with its objective; empty if none passes the guard.
     """
 
     name: str
@@ -34,11 +34,11 @@ class Overview:
 
 
 def overview(sweep: SweepFile, ranking: Ranking, finished: bool) -> Overview:
-    """Sum a sweep up.
+    """Summarise a sweep.
 
     Args:
         sweep: The sweep.
-        ranking: Of its trials so far.
+        ranking: The ranking of its trials so far.
         finished: Whether it has finished.
     """
     records, chosen = ranking.records, ranking.chosen

@@ -44,7 +44,7 @@ _MARKDOWN: Final = str.maketrans({character: f"\\{character}" for character in "
 
 @dataclass(frozen=True)
 class _Cell:
-    """A metric of one setting on the test split, as it is shown."""
+    """A metric of one setting on the test split, as shown in the table."""
 
     value: float
     low: float
@@ -58,7 +58,7 @@ class _Cell:
 
     @property
     def more(self) -> str:
-        """Interval, and the temperature where one was used."""
+        """The interval, and the temperature if one was used."""
         ends = "" if math.isnan(self.low) else f" [{self.low:.{self.digits}f}, "
         ends += "" if math.isnan(self.high) else f"{self.high:.{self.digits}f}]"
         return ends + ("" if self.temperature is None else f" (T = {self.temperature:.2f})")
@@ -67,18 +67,19 @@ class _Cell:
 def paper_table(ranking: Ranking, sweep: SweepFile, form: Form) -> str:
     """The best setting of each loss on the test split, as the papers print it.
 
-    Error, and ECE, NLL and the objective's metric, each before and after temperature scaling, with
-    their 95% intervals and the temperature; means over the fresh seeds where there are any. Bold is
-    the lowest of each column among the settings that the guard lets pass and that have the most
-    seeds: a mean over seeds and a single lucky run are not comparable.
+    The columns are error, ECE, NLL and the objective's metric, before and after temperature
+    scaling, with their 95% intervals and the temperature; means over the fresh seeds if there are
+    any. The lowest value of each column is bold. Only settings within the guard and with the
+    largest number of seeds compete, because a mean over seeds and a single lucky run are not
+    comparable.
 
     Args:
-        ranking: The sweep's.
+        ranking: The ranking of the sweep's trials.
         sweep: The sweep.
-        form: What to write; LaTeX needs the package ``booktabs``.
+        form: The format; LaTeX needs the package ``booktabs``.
 
     Returns:
-        The text; of a sweep without a finished trial, a table without rows.
+        The text; a table without rows if no trial has finished.
     """
     candidates = [c for loss in _losses(ranking) if (c := ranking.best_of(loss)) is not None]
     metrics = tuple(dict.fromkeys(("ece", objective_metric(ranking.rule.objective), "nll")))
@@ -99,7 +100,7 @@ def _cells(candidate: Candidate, metrics: Sequence[str]) -> list[_Cell]:
     cells = [_cell(candidate, MetricName("error", "test"))]
     for metric in metrics:
         cells += [_cell(candidate, MetricName(metric, "test", s)) for s in (False, True)]
-    cells[2] = replace(cells[2], temperature=candidate.mean("temperature"))  # once in a row
+    cells[2] = replace(cells[2], temperature=candidate.mean("temperature"))  # once per row
     return cells
 
 
@@ -110,7 +111,7 @@ def _cell(candidate: Candidate, name: MetricName) -> _Cell:
 
 
 def _bold(rows: Sequence[Sequence[_Cell]], feasible: Sequence[bool]) -> list[list[bool]]:
-    """Which cells are the lowest of their column, in the digits shown."""
+    """The cells with the lowest value of their column, as rounded."""
     columns = list(zip(*rows, strict=True))
     best = [
         min(
@@ -160,12 +161,12 @@ def _setting(candidate: Candidate) -> str:
 
 @dataclass(frozen=True)
 class _Markup:
-    """How a form writes what stands in the cells.
+    """How a format writes the cells.
 
     Attributes:
-        escapes: Of characters that mean something to it.
+        escapes: Escapes of special characters.
         bold: Format of a bold value.
-        more: Writes interval and temperature.
+        more: Formats interval and temperature.
     """
 
     escapes: dict[int, str]

@@ -1,7 +1,7 @@
 """The data behind the figures of predictions, computed with NumPy.
 
-``trainables.metrics`` needs torch, whose import takes longer than a whole report. A test compares
-these functions with the metrics.
+``trainables.metrics`` needs torch, and importing torch takes longer than writing a report. A test
+compares these functions with the metrics.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scipy.special import betaincinv  # scipy.stats takes a second to import
 from trainables.files.predictions import Array
 
 _BINS: Final = 15
-_TAIL: Final = 0.025  # on each side of a bin's 95% interval
+_TAIL: Final = 0.025  # probability outside a bin's 95% interval, on each side
 
 
 def probabilities(logits: npt.ArrayLike, temperature: float = 1.0) -> Array:
@@ -59,7 +59,7 @@ class Bin:
 
 
 def reliability_bins(probs: npt.ArrayLike, labels: npt.ArrayLike) -> list[Bin]:
-    """The filled ones of 15 equal-width bins of confidence, in ascending order.
+    """The non-empty bins among 15 equal-width bins of confidence, in ascending order.
 
     Args:
         probs: (N, K) float.
@@ -73,7 +73,7 @@ def reliability_bins(probs: npt.ArrayLike, labels: npt.ArrayLike) -> list[Bin]:
         for weights in (None, confidence, predicted == np.asarray(labels))
     )
     wrong = count - correct
-    with np.errstate(invalid="ignore"):  # 0/0 in empty bins, which are left out
+    with np.errstate(invalid="ignore"):  # 0/0 in empty bins, which are omitted
         low = np.where(correct > 0, betaincinv(correct, wrong + 1, _TAIL), 0.0)
         high = np.where(wrong > 0, betaincinv(correct + 1, wrong, 1 - _TAIL), 1.0)
         columns = (edges, edges[1:], count, total / count, correct / count, low, high)
@@ -121,7 +121,7 @@ def reliability_panels(
 
 
 def risk_coverage(probs: npt.ArrayLike, labels: npt.ArrayLike) -> Array:
-    """As :func:`trainables.metrics.risk_coverage`."""
+    """See :func:`trainables.metrics.risk_coverage`."""
     confidence, predicted = top_label(probs)
     _, group, size = np.unique(-confidence, return_inverse=True, return_counts=True)
     errors = np.bincount(group, weights=predicted != np.asarray(labels), minlength=len(size))

@@ -10,19 +10,19 @@ from typing import Any, Final
 from sweeps.results.columns import shown_metrics
 from sweeps.search.ranking import Ranking
 
-_Z: Final = 1.96  # of a 95 % interval
+_Z: Final = 1.96  # half-width of a 95 % interval in standard deviations
 REFERENCE: Final = "reference"
 """The note of their rows."""
 
 
 @dataclass(frozen=True)
 class ReferenceResult:
-    """A reference model and how it did.
+    """The result of a reference model.
 
     Attributes:
-        name: In words.
-        outcome: Its metrics, named as those of trials.
-        test_samples: How many test samples there are.
+        name: Descriptive name.
+        outcome: Its metrics, named like those of trials.
+        test_samples: Number of test samples.
     """
 
     name: str
@@ -31,7 +31,7 @@ class ReferenceResult:
 
 
 def reference_rows(references: Sequence[ReferenceResult], objective: str) -> list[dict[str, Any]]:
-    """Rows as of :func:`~sweeps.results.leaderboard.leaderboard`, that take no part in it."""
+    """Rows like those of :func:`~sweeps.results.leaderboard.leaderboard`, never selected."""
     return [
         {
             "loss": each.name,
@@ -49,8 +49,8 @@ def reference_rows(references: Sequence[ReferenceResult], objective: str) -> lis
 def reference_warnings(ranking: Ranking, references: Sequence[ReferenceResult]) -> list[str]:
     """A warning if the baseline network has a clearly higher test error than a reference model.
 
-    Clearly: by more than two independent samples of this size would differ by chance, in 95 of 100
-    cases. As both are tested on the same samples, that is cautious.
+    “Clearly” means that the difference exceeds the 95 % interval for two independent samples of
+    this size. This is conservative, because both use the same test samples.
     """
     baseline = ranking.baseline
     known = [each for each in references if "test_error" in each.outcome]

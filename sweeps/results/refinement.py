@@ -1,4 +1,4 @@
-"""The two parts of the NLL: what a temperature mends (calibration), and the rest (refinement)."""
+"""The two parts of the NLL: calibration, which a temperature removes, and refinement, the rest."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _SPLITS: tuple[SplitName, ...] = ("val", "test")
 
 
 def parts_of_nll(outcome: Mapping[str, float]) -> dict[str, float]:
-    """``val_nll_calibration`` and ``val_refinement``, and the same of ``test``, where known.
+    """``val_nll_calibration``, ``val_refinement`` and the same for ``test``, if known.
 
-    NLL = calibration + refinement (Berta et al. 2025). Refinement is the NLL after a temperature;
-    on the validation split that is cross-fitted.
+    NLL = calibration + refinement (Berta et al. 2025). Refinement is the NLL after a temperature,
+    which is cross-fitted on the validation split.
 
     Args:
         outcome: Metrics of a trial by name, with ``val_nll`` and ``val_nll_scaled``.

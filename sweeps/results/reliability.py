@@ -1,4 +1,4 @@
-"""Reliability diagrams as SVG text: a few milliseconds each, where a plotting library takes 100."""
+"""Reliability diagrams as SVG text: a few milliseconds each; a plotting library takes 100."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def reliability_svg(
         logits: (N, K) float.
         labels: (N,) integers.
         temperature: The fitted temperature.
-        title: Heads the figure.
+        title: Title of the figure.
         decisions: Rows per sample, one for each label. All are drawn together; the ECE is the mean
             over the labels.
         cluster_size: Rows per sample that depend on each other, as the pixels of an image do. The

@@ -61,16 +61,15 @@ def render_report(
 
     Args:
         sweep: The sweep.
-        records: Its trials.
-        judgement: How the sweep was judged at its end.
-        read_predictions: Gives a trial's predictions on the test split, a Parquet file's content;
-            raises OSError where there are none.
-        environment: What it ran on; None where that is not known.
-        classes: Their names; where they are not known, they are numbered.
-        shown_samples: What some samples of the test split look like: words, or an image as
-            ``data:`` URI.
-        labels: What the decisions on a sample are about; none where there is one.
-        skipped: Which samples were skipped, one a line.
+        records: The sweep's trials.
+        judgement: The evaluation at the end of the sweep.
+        read_predictions: Returns a trial's predictions on the test split, the content of a Parquet
+            file; raises OSError if there are none.
+        environment: The environment of the sweep; None if unknown.
+        classes: Class names; if unknown, classes are numbered.
+        shown_samples: Some samples of the test split: text, or an image as ``data:`` URI.
+        labels: Label names of the decisions on a sample; empty if there is one decision.
+        skipped: The skipped samples, one per line.
     """
     ranking = Ranking(records, rule_of(sweep))
     objective = sweep.objective
@@ -125,16 +124,16 @@ def render_report(
 
 
 def _verdicts(judgement: Judgement) -> list[tuple[Comparison, Markup]]:
-    """The comparisons, each with a picture of its interval."""
+    """The comparisons, each with a figure of its interval."""
     found = judgement.all_comparisons
     return [(c, Markup(bar)) for c, bar in zip(found, figures.interval_bars(found), strict=True)]
 
 
 def render_side_by_side(sweeps: Sequence[Beside]) -> str:
-    """One HTML page that shows what changes from one sweep to the next.
+    """One HTML page that compares several sweeps.
 
     Args:
-        sweeps: Two or more, in the order in which they are shown.
+        sweeps: Two or more sweeps, in the order of the page.
     """
     page = (
         _templates()
@@ -154,7 +153,7 @@ def _shown_objective(each: Beside) -> str:
 
 
 def _templates() -> Environment:
-    """The templates of the pages, with what they format by."""
+    """The templates of the pages, with their filters."""
     templates = Environment(
         loader=PackageLoader("sweeps.results", "."), autoescape=True, undefined=StrictUndefined
     )
@@ -175,7 +174,7 @@ class _Predictions:
         self.cluster_size = 1
 
     def of(self, record: TrialRecord) -> tuple[Array, Array] | None:
-        """A trial's predictions; None if it was stopped before it made any, or they are damaged."""
+        """A trial's predictions; None if it was stopped before making any, or they are damaged."""
         if record.number not in self._kept:
             self._kept[record.number] = self._load(record)
         return self._kept[record.number]
@@ -187,7 +186,7 @@ class _Predictions:
             return decode_predictions(data)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError) as error:  # pyarrow's complaints are ValueErrors
+        except (OSError, ValueError, KeyError) as error:  # pyarrow raises ValueErrors
             logger.warning(
                 "trial %d: predictions_test.parquet cannot be read (%s); the report is without its "
                 "diagram",
@@ -198,9 +197,9 @@ class _Predictions:
 
 
 def _diagrams(ranking: Ranking, predictions: _Predictions, about: Sequence[str]) -> list[str]:
-    """Reliability diagrams of the best setting of each loss: first the selected one.
+    """Reliability diagrams of the best setting of each loss, the selected one first.
 
-    The others in the order of the leaderboard.
+    The others follow in the order of the leaderboard.
     """
     from sweeps.results.reliability import reliability_svg
 
@@ -310,7 +309,7 @@ def _of_choice(chosen: Candidate, objective: str) -> list[str]:
 
 
 def _trial_row(record: TrialRecord, metrics: Iterable[str]) -> list[tuple[Any, str]]:
-    """Per column what to sort by and what to show."""
+    """The sort key and the text of each column."""
     values: dict[str, Any] = {
         **record.outcome,
         "number": record.number,

@@ -1,4 +1,4 @@
-"""Several sweeps beside each other: what changes from one dataset, or one model, to the next."""
+"""Compares several sweeps, for example on different datasets or with different models."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from trainables.contract.metric_names import MetricName
 
 @dataclass(frozen=True)
 class Beside:
-    """One sweep among others.
+    """One of the compared sweeps.
 
     Attributes:
         sweep: The sweep.
-        ranking: Of its trials.
-        verdict: Whether its choice beats cross-entropy with a temperature; None before its end.
+        ranking: The ranking of the sweep's trials.
+        verdict: Whether its selected setting beats cross-entropy with a temperature; None before
+            its end.
     """
 
     sweep: SweepFile
@@ -28,7 +29,7 @@ class Beside:
 
     @property
     def chosen(self) -> dict[str, Any]:
-        """The chosen setting: ``loss``, ``hyperparameters`` and numbers; empty where none is."""
+        """The selected setting: ``loss``, ``hyperparameters``, metrics; empty if there is none."""
         chosen = self.ranking.chosen
         if chosen is None:
             return {}
@@ -49,9 +50,9 @@ class Beside:
 
 
 def best_by_loss(sweeps: Sequence[Beside]) -> dict[str, list[Candidate | None]]:
-    """Loss → its best setting in each of the sweeps; None where none of its trials finished.
+    """Loss → its best setting in each sweep; None if none of its trials finished there.
 
-    The loss that does best over all comes first: by its mean rank where it was tried.
+    Losses are sorted by their mean rank over the sweeps that tried them, the best first.
     """
     losses = dict.fromkeys(c.loss for each in sweeps for c in each.ranking.candidates)
     found = {loss: [each.ranking.best_of(loss) for each in sweeps] for loss in losses}

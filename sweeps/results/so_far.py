@@ -17,7 +17,7 @@ class SoFar:
 
     Attributes:
         best: The setting with its objective, or that there is none yet.
-        why: What speaks for it; nothing where there is none.
+        why: The reason; empty if there is no such setting.
     """
 
     best: str
@@ -35,7 +35,7 @@ def so_far(ranking: Ranking) -> SoFar:
     """The best of the trials that have ended, and the reason.
 
     Args:
-        ranking: Of them, and of those that run.
+        ranking: The ranking of these trials and of those that run.
     """
     chosen = ranking.chosen
     if chosen is None:

@@ -1,4 +1,4 @@
-"""Charts as SVG text: some milliseconds each, readable without scripts and in any colour scheme."""
+"""Charts as SVG text: a few milliseconds each; they need no scripts and suit any colour scheme."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-# Okabe and Ito's colours, which the colour-blind can distinguish; the eighth is the text's.
+# Okabe and Ito's palette for the colour-blind; the eighth is the text colour.
 COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"),
     "var(--ink,#222)",
@@ -29,7 +29,7 @@ _SHAPES = {
 
 @dataclass(frozen=True)
 class Mark:
-    """How points of one kind look: a colour, and a shape for the colour-blind."""
+    """The appearance of points of one kind: a colour, and a shape for the colour-blind."""
 
     colour: str
     shape: str = "circle"
@@ -51,9 +51,9 @@ class Axis:
     """One axis of a chart.
 
     Attributes:
-        label: What it measures.
-        low: Where it begins; above 0 if ``log``.
-        high: Where it ends.
+        label: Text of the axis.
+        low: Lower end; above 0 if ``log``.
+        high: Upper end.
         log: Whether it is logarithmic.
         silent: Whether it has no ticks.
     """
@@ -65,7 +65,7 @@ class Axis:
     silent: bool = False
 
     def place(self, value: float) -> float:
-        """Where a value lies, from 0 to 1; what lies outside is put on the border."""
+        """The position of a value, from 0 to 1; values outside are placed on the border."""
         if self.log:
             value = max(value, self.low)
             share = math.log(value / self.low) / math.log(self.high / self.low)
@@ -96,12 +96,13 @@ def _round_step(least: float) -> float:
 
 
 def axis(label: str, values: Sequence[float], *, log: bool = False) -> Axis:
-    """An axis on which all of the values can be seen.
+    """An axis whose range contains all values.
 
     Args:
-        label: What it measures.
-        values: They may be NaN; on a logarithmic axis those that are not above 0 lie on its border.
-        log: Whether it is to be logarithmic, if any value is above 0.
+        label: Text of the axis.
+        values: Values to show; NaN is ignored. On a logarithmic axis, values of 0 or less are on
+            the border.
+        log: Whether the axis is logarithmic, if any value is above 0.
     """
     known = [v for v in values if math.isfinite(v) and (v > 0 or not log)]
     if not known:
@@ -115,15 +116,15 @@ def axis(label: str, values: Sequence[float], *, log: bool = False) -> Axis:
 
 @dataclass
 class Chart:
-    """A chart: draw into it, then take its :meth:`svg`.
+    """A chart: draw into it, then call :meth:`svg`.
 
     Attributes:
-        title: What it shows, for those who cannot see it.
+        title: Description for screen readers.
         x: The horizontal axis.
         y: The vertical axis.
-        width: In pixels, at which text has its natural size.
-        height: The same, without the legend.
-        left: Room for what stands at the vertical axis.
+        width: Width in pixels, at which text has its natural size.
+        height: Height in pixels, without the legend.
+        left: Space for the labels of the vertical axis.
     """
 
     title: str
@@ -140,7 +141,7 @@ class Chart:
     def points(
         self, xs: Sequence[float], ys: Sequence[float], mark: Mark, tips: Sequence[str]
     ) -> None:
-        """Points, each with what is shown when it is pointed at."""
+        """Draw points, each with a tooltip."""
         for x, y, tip in zip(xs, ys, tips, strict=True):
             if math.isfinite(x) and math.isfinite(y):
                 path = _path(mark, *self._at(x, y))
@@ -177,7 +178,7 @@ class Chart:
         )
 
     def vertical(self, x: float, label: str = "", dash: str = "4 3") -> None:
-        """A line across the chart at a place of the horizontal axis."""
+        """Draw a vertical line at a position of the horizontal axis."""
         place = self._at(x, 0)[0]
         self._parts.append(
             f'<line x1="{place}" x2="{place}" y1="{_TOP}" y2="{self.height - _BOTTOM}" '
@@ -191,7 +192,7 @@ class Chart:
             )
 
     def name_row(self, y: float, text: str) -> None:
-        """Words at the vertical axis, cut to fit."""
+        """Write a label at the vertical axis, cut to fit."""
         most = int((self.left - 8) / _LETTER)
         shown = text if len(text) <= most else f"{text[: most - 1]}…"
         down = self._at(self.x.low, y)[1]
@@ -218,7 +219,7 @@ class Chart:
         )
 
     def svg(self) -> str:
-        """The whole chart. The ends of its axes are attributes, for programs that read it back."""
+        """The whole chart. Its attributes contain the ends of its axes, for programs."""
         rows = self._legend_rows()
         height = self.height + _LEGEND_ROW * len(rows)
         legend = "".join(

@@ -1,4 +1,4 @@
-"""The verdicts of a sweep, their basis and conclusion, for terminal, report and MLflow."""
+"""The verdicts of a sweep, their basis and conclusion, for the terminal, the report and MLflow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sweeps.results.comparison import CALIBRATION_PART, ENSEMBLE, SCALED, Compar
 
 
 def comparisons_of(answer: dict[str, Any]) -> list[Comparison]:
-    """All comparisons of an answer: of the selected setting, the losses in pairs, the ensemble."""
+    """All comparisons of a result: of the selected setting, the losses in pairs, the ensemble."""
     of_ensemble = (answer["ensemble"] or {}).get("comparisons", ())
     found = (*answer["comparisons"], *answer["pairs"], *of_ensemble)
     return [Comparison(**each) for each in found]

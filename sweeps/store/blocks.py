@@ -30,7 +30,7 @@ def block_numbers(sweep: Folder) -> set[int]:
     """Numbers of the trials that have copies, by the names of the blocks.
 
     Args:
-        sweep: The folder of a sweep.
+        sweep: The sweep's folder.
     """
     firsts = [int(name[:-5]) for name in (sweep / _FOLDER).names() if name[:-5].isdigit()]
     return {number for first in firsts for number in range(first, first + SIZE)}
@@ -40,7 +40,7 @@ def read_blocks(sweep: Folder) -> dict[int, TrialRecord]:
     """The copies by trial number; damaged blocks are skipped.
 
     Args:
-        sweep: The folder of a sweep.
+        sweep: The sweep's folder.
     """
     folder = sweep / _FOLDER
     with ThreadPoolExecutor(READERS) as pool:

@@ -107,8 +107,8 @@ def go_on(name: str, folder: Folder, identity: Identity) -> list[str]:
     another environment, that is added to the one that it was started in.
 
     Args:
-        name: Of the sweep.
-        folder: The sweep's.
+        name: Name of the sweep.
+        folder: The sweep's folder.
         identity: As it is now.
 
     Returns:

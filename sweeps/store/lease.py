@@ -28,7 +28,7 @@ class Lease:
     """A file in the sweep's folder that names its driver, which renews it regularly.
 
     Args:
-        folder: The sweep's.
+        folder: The sweep's folder.
         on_lost: Called from another thread when another process has taken the sweep.
     """
 
@@ -124,7 +124,7 @@ def lease(
     then on :meth:`Lease.check_if_late` raises.
 
     Args:
-        folder: The sweep's.
+        folder: The sweep's folder.
         reporter: Shows what is waited for.
         on_lost: Called from another thread when the lease is lost.
 

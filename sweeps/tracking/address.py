@@ -85,7 +85,7 @@ def artifact_location(uri: str, storage: str) -> str | None:
 
     Args:
         uri: Of MLflow's store.
-        storage: Of the sweeps.
+        storage: Path or URI of the sweep store.
 
     Returns:
         A URI: beside the file for SQLite, in the storage for other databases; None for a server.

@@ -28,11 +28,11 @@ def dataset_experiment(
     a number is added.
 
     Args:
-        client: MLflow's.
+        client: An MLflow client.
         sweep: The sweep.
         sweep_id: What its runs are known by.
         digest: Of its data; None if that was not kept, so only the label identifies them.
-        storage: Of the sweeps.
+        storage: Path or URI of the sweep store.
         uri: MLflow's address.
 
     Raises:

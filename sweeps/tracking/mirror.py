@@ -69,7 +69,7 @@ class Mirror:
 
     Args:
         sweep: The sweep.
-        store: Its store.
+        store: The sweep's store.
     """
 
     def __init__(self, sweep: SweepFile, store: SweepStore) -> None:

@@ -25,7 +25,7 @@ def blamed(client: Any, experiment: Any, who: str, run_id: str) -> Iterator[None
     """Context: after an error, ask MLflow whether it concerns only this run.
 
     Args:
-        client: MLflow's.
+        client: An MLflow client.
         experiment: The experiment that the run is in.
         who: How the run is called in messages.
         run_id: Of the run; empty if it is not made yet.

@@ -46,7 +46,7 @@ class Ending:
     """How a sweep ended.
 
     Attributes:
-        ranking: Of its trials.
+        ranking: The ranking of the sweep's trials.
         judgement: How the selected setting was judged.
         answer: See :func:`~sweeps.results.explanation.answer`.
     """

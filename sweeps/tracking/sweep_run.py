@@ -32,10 +32,10 @@ class SweepRun:
     """The sweep's own run.
 
     Args:
-        client: MLflow's.
+        client: An MLflow client.
         experiment_id: Of the experiment that it is in.
         sweep: The sweep.
-        store: Its store.
+        store: The sweep's store.
         found: The run, if MLflow has it already; it must not be deleted.
 
     Attributes:
@@ -157,7 +157,7 @@ def log(
     MLflow's client divides what is more than its server takes at once.
 
     Args:
-        client: MLflow's.
+        client: An MLflow client.
         run_id: Of the run.
         params: Names and values, none of which the run has.
         metrics: Name, value, time stamp in milliseconds and step. MLflow drops what it has.
