@@ -411,11 +411,10 @@ def _ending(
     worse = reference_warnings(ranking, references)
     judgement = replace(judgement, references=references, warnings=(*judgement.warnings, *worse))
     found = answer(ranking, queue.sweep, judgement)
-    if (said := _on_budget(queue)) is not None:
-        found["why"].append(said)
-        found["on_budget"] = said
-    if (said := _on_further_seeds(queue, ranking)) is not None:
-        found["why"].append(said)
+    ends = [said for said in (_on_budget(queue), _on_further_seeds(queue, ranking)) if said]
+    if ends:
+        found["why"] += ends
+        found["on_budget"] = " ".join(ends)
     return Ending(ranking, judgement, found)
 
 

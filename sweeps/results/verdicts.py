@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sweeps.formatting import counted
+from sweeps.formatting import counted, metric_heading
 from sweeps.results.comparison import CALIBRATION_PART, ENSEMBLE, SCALED, Comparison, deciding
 
 
@@ -49,24 +49,47 @@ def basis(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def conclusion(of_setting: Sequence[Comparison], comparisons: Sequence[Comparison]) -> list[str]:
-    """The conclusion if the selected setting is not shown to be better.
+    """The conclusion from the verdicts, with the metrics that decided them.
 
     Args:
         of_setting: Comparisons of the selected setting with cross-entropy.
         comparisons: All comparisons of the sweep.
     """
     found = deciding(of_setting)
-    if found is None or found.verdict == "supported":
-        return []
-    lines = [
-        f"No setting is shown to beat {found.theirs}: use that, unless a comparison on more "
-        "samples shows otherwise."
-    ]
+    lines = _on_calibration(of_setting)
+    if found is None:
+        return lines
+    decided_by = f"by {metric_heading(found.metric)} on the {found.split} split"
+    if found.verdict == "supported":
+        return [*lines, f"{found.ours} is shown to beat {found.theirs}, {decided_by}."]
+    lines.append(
+        f"No setting is shown to beat {found.theirs}, {decided_by}: use that, unless a comparison "
+        "on more samples shows otherwise."
+    )
     if ensemble_is_better(comparisons):
         rival = better_than_ensemble(comparisons)
         but = "" if rival is None else f", and {rival} beats the ensemble"
         lines.append(f"The ensemble of this sweep's networks beats it by NLL{but}.")
     return lines
+
+
+def _on_calibration(of_setting: Sequence[Comparison]) -> list[str]:
+    """Which metric decided whether the setting is better calibrated than plain cross-entropy.
+
+    Its own metric, or where that cannot decide, the calibration part of the NLL.
+    """
+    plain = [
+        each for each in of_setting if each.split == "test" and not each.theirs.endswith(SCALED)
+    ]
+    if not any(each.metric == CALIBRATION_PART for each in plain):
+        return []
+    decided = next((each for each in plain if each.verdict != "not supported"), None)
+    names = " or ".join(metric_heading(each.metric) for each in ([decided] if decided else plain))
+    found = decided.verdict if decided else "not supported"
+    return [
+        f"Better calibrated than {plain[0].theirs} without a temperature: {found}, by {names} on "
+        "the test split."
+    ]
 
 
 def short_name(name: str) -> str:

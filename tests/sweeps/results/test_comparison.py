@@ -68,7 +68,10 @@ def test_a_better_choice_is_supported_against_the_plain_baseline_alone(tmp_path:
     assert plain.seeds == scaled.seeds == 2
     assert verdict([plain, scaled]) == "not supported"
     (line,) = conclusion([plain, scaled], [])
-    assert line.startswith("No setting is shown to beat cross_entropy + temperature scaling")
+    assert line.startswith(
+        "No setting is shown to beat cross_entropy + temperature scaling, by ECE on the validation "
+        "split: use that"
+    )
 
 
 @pytest.mark.parametrize("objective", ["val_ece", "val_smooth_ece"])
@@ -89,6 +92,10 @@ def test_the_calibration_part_decides_where_ece_cannot(tmp_path: Path, objective
     assert verdicts.pop(("nll_calibration", "cross_entropy")) == "supported"
     assert set(verdicts.values()) == ({"not supported"} if objective == "val_ece" else set())
     assert "NLL calibration is the part of the NLL that a temperature removes." in basis(found)
+    assert conclusion(found, [])[0] == (
+        "Better calibrated than cross_entropy without a temperature: supported, by NLL calibration "
+        "on the test split."
+    )
 
 
 def test_looks_share_the_allowed_error(tmp_path: Path) -> None:
@@ -197,7 +204,9 @@ def test_by_the_error_the_verdict_is_about_the_error(tmp_path: Path, objective: 
     )
     assert (only.ours, only.theirs, only.metric) == ("focal", "cross_entropy", "error")
     assert verdict(found) == "not supported"  # the predictions have the same errors
-    assert conclusion(found, [])[-1].startswith("No setting is shown to beat cross_entropy:")
+    assert conclusion(found, [])[-1].startswith(
+        "No setting is shown to beat cross_entropy, by error on the validation split:"
+    )
 
 
 def written_for_test(folder: Path, factors: dict[int, float]) -> Callable[[int], bytes]:
@@ -222,7 +231,11 @@ def test_the_test_split_has_the_first_word(tmp_path: Path) -> None:
     lines = basis([*on_test, *on_validation])
     assert "The test split took no part in the selection." in lines
     assert lines[-1].endswith("corrected for the selection among 1 setting.")
-    assert conclusion([*on_test, *on_validation], []) == []
+    assert conclusion([*on_test, *on_validation], []) == [
+        "Better calibrated than cross_entropy without a temperature: worse, by NLL calibration on "
+        "the test split.",
+        "focal is shown to beat cross_entropy + temperature scaling, by ECE on the test split.",
+    ]
 
 
 def test_losses_are_compared_in_pairs_that_share_the_error(tmp_path: Path) -> None:
