@@ -1,7 +1,7 @@
-"""What runs on a worker: losses, metrics, models, data, the training loop.
+"""The code of workers: losses, metrics, models, data, the training loop.
 
 Modules that moved into these packages can still be imported under their earlier names, because
-custom code may import them and pickled objects, such as saved models, name them.
+custom code may import them, and pickled objects, such as saved models, refer to them.
 """
 
 import sys
@@ -39,7 +39,7 @@ _NEW_NAMES = {
 
 
 class _MovedModules(MetaPathFinder, Loader):
-    """Makes an earlier name of a module another name of the same module."""
+    """Makes the earlier name of a module an alias."""
 
     def find_spec(self, fullname: str, *_: Any) -> ModuleSpec | None:
         return ModuleSpec(fullname, self) if fullname in _NEW_NAMES else None

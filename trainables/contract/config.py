@@ -1,4 +1,4 @@
-"""How one trial is trained: plain data, free of torch and Ray, so that anything may import it."""
+"""Configuration of training: plain data without torch and Ray, which any module may import."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Fraction = Annotated[float, Range(0, 1, open_low=True, open_high=True)]
 Share = Annotated[float, Range(0, 1, open_high=True)]
 Positive = Annotated[float, Range(0, LARGEST, open_low=True)]
 ClassWeights = Literal["balanced"] | tuple[Positive, ...]
-ARCHIVE = "own.tar"  # of a loop's folder, in a storage that is no local path
+ARCHIVE = "own.tar"  # the folder of a custom loop, in a storage that is not a local path
 _OWN = "own-"
 
 
@@ -48,18 +48,19 @@ class TrainingConfig:
         warmup_epochs: Epochs over which the learning rate rises linearly from zero.
         clip_grad_norm: Largest gradient norm, or None for no clipping.
         augmentation: ``none``, ``crop`` or ``crop_flip``; None is the dataset's default.
-        precision: ``auto`` is bfloat16 autocast on a GPU that has it, and float32 elsewhere. A
-            sweep settles it when it starts; it also uses bfloat16 on CPUs that have it if the model
-            is large enough to gain. Losses, batch statistics and evaluation always use float32.
+        precision: ``auto`` is bfloat16 autocast on GPUs with native support, and float32 elsewhere.
+            A sweep resolves it at its start; it also uses bfloat16 on CPUs with native support if
+            the model is large enough. Losses, batch statistics and evaluation always use float32.
         layout: Memory layout of images: ``auto`` is channels last for models with convolutions.
         fused_optimizer: Whether one kernel updates all weights.
         eval_batch_size: Samples per step of evaluation; on a CPU at most 128, which fit its cache.
-        adapt_share: Share of the validation split that is reserved for adapting (losses that adapt
-            after each epoch, and the temperature). With 0 the whole split adapts and judges.
+        adapt_share: Share of the validation split that is reserved for adaptation (of losses that
+            adapt after each epoch, and of the temperature). With 0, the whole split is used for
+            both adaptation and evaluation.
         sync_batch_norm: Whether the workers of a trial share batch statistics.
         class_weights: Weight of each class in the gradient: a list, or ``balanced`` for weights
-            inverse to the class's frequency. None weights all alike. For losses that are means over
-            samples.
+            inversely proportional to the class frequencies; None for equal weights. For losses that
+            are means over samples.
     """
 
     epochs: Epochs = 200
@@ -86,11 +87,11 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class EncoderSetup:
-    """The first of two stages (RefCal): an encoder that is trained once for each seed.
+    """The first of two stages (RefCal): an encoder that is trained once per seed.
 
     Attributes:
-        training: Its recipe.
-        uri: Folder (path or URI) of the trained encoders, one folder for each seed.
+        training: Training configuration of the encoder.
+        uri: Folder (path or URI) of the trained encoders, with one subfolder per seed.
     """
 
     training: TrainingConfig
@@ -99,28 +100,28 @@ class EncoderSetup:
 
 @dataclass(frozen=True)
 class TrialSetup:
-    """The settings that all trials of a sweep share, besides the data.
+    """Configuration that all trials of a sweep share, besides the data.
 
     Attributes:
         model: Name of the model, or of a custom training loop.
-        model_options: Its options.
-        training: The recipe.
-        trials_uri: Folder (path or URI) that holds one folder per trial.
-        outcome_epochs: Epochs after which a trial may end: the scheduler's rungs and the last
-            one. There the trial writes its predictions before it reports; one that is never
-            stopped does so after the last alone.
-        rung_metrics: What the outcome at a rung has besides the metrics of every epoch. All
-            metrics are computed at the last epoch only: a trial that is stopped early would spend
-            much of its time on them.
-        own_metrics: Paths of custom metrics that outcomes contain too.
-        threads: CPU threads a worker may use.
-        user_paths: Folders to put on ``sys.path`` for custom losses and models.
-        encoder: Given, trials train a linear head on the features of this frozen encoder.
-        marker: Given, the folder of the sweep and what its file ``sweep_id`` holds. By that a
-            worker knows that it sees the sweep's storage, and not a folder of its own machine
-            where that storage should be.
+        model_options: Options of the model or loop.
+        training: The training configuration.
+        trials_uri: Folder (path or URI) with one subfolder per trial.
+        outcome_epochs: Epochs after which a trial may end: the rungs of the scheduler and the last
+            epoch. After them, a trial writes its predictions before it reports; a trial that cannot
+            be stopped writes them only after the last.
+        rung_metrics: Metrics of the outcome at a rung, besides those of every epoch. All metrics
+            are computed only at the last epoch, because they take long relative to a trial that is
+            stopped early.
+        own_metrics: Paths of custom metrics to include in outcomes.
+        threads: Number of CPU threads per worker.
+        user_paths: Folders to add to ``sys.path`` for custom losses and models.
+        encoder: If given, trials train a linear head on the features of this frozen encoder.
+        marker: If given, the folder of the sweep and the content of its file ``sweep_id``. With it,
+            a worker verifies that it accesses the storage of the sweep, and not a local folder at
+            the same path.
         own_loop: Whether ``model`` is a training loop.
-        gpu_share: How much of a GPU each worker has, as ``scaling.gpus_per_worker``.
+        gpu_share: GPUs, or fraction of a GPU, per worker: ``scaling.gpus_per_worker``.
     """
 
     model: str
@@ -139,7 +140,7 @@ class TrialSetup:
 
 
 def check_shares(num_samples: int, batch_size: int, num_workers: int) -> None:
-    """Check that every worker gets a sample of every batch.
+    """Check that every worker gets at least one sample of every batch.
 
     Raises:
         ValueError: The smallest batch has fewer samples than there are workers.
@@ -167,15 +168,15 @@ def trial_setting(model: str, model_options: Mapping[str, object], config: Trial
 
 
 def own_folder(setting: str) -> str:
-    """Name of the folder that a custom loop has in a trial's checkpoints."""
+    """Name of the folder of a custom loop in a trial's checkpoints."""
     return _OWN + digest_of(setting.encode())
 
 
 def is_own_folder(name: str) -> bool:
-    """Whether :func:`own_folder` gave this name."""
+    """Whether the name is one that :func:`own_folder` returns."""
     return name.startswith(_OWN)
 
 
 def trial_folder(number: int) -> str:
-    """Name of a trial's folder: five digits or more, so that names sort as numbers do."""
+    """Name of a trial's folder: at least five digits, so that names sort like numbers."""
     return f"{number:05d}"

@@ -14,12 +14,12 @@ class MetricName:
     """A name such as ``val_ece``, ``test_nll_scaled`` or ``val_ece_calibrated_high``.
 
     Attributes:
-        metric: ``ece``, ``nll`` ..., or the name of a custom function.
-        split: Of the samples; empty where that is said elsewhere.
-        scaled: Whether it is measured after temperature scaling.
-        statistic: Empty for the value itself; ``low`` and ``high`` are the ends of its 95%
-            interval. ``calibrated`` is what a calibrated model would show in the mean, and
-            ``calibrated_high`` in 97.5 of 100 cases at most.
+        metric: ``ece``, ``nll`` and so on, or the name of a custom function.
+        split: Split of the samples; empty if the context determines it.
+        scaled: Whether the metric is computed after temperature scaling.
+        statistic: Empty for the value itself; ``low`` and ``high`` for the ends of its 95%
+            interval; ``calibrated`` for the mean value of a calibrated model, and
+            ``calibrated_high`` for the 97.5 % bound of a calibrated model.
     """
 
     metric: str
@@ -33,7 +33,7 @@ class MetricName:
 
     @classmethod
     def parse(cls, text: str) -> MetricName:
-        """The name of a value, such as an objective; its end is never taken for a statistic."""
+        """Parses the name of a value, such as an objective; it never has a statistic."""
         splits: tuple[SplitName, ...] = ("val", "test")
         split: SplitName = next((each for each in splits if text.startswith(f"{each}_")), "")
         metric = text.removeprefix(f"{split}_") if split else text

@@ -1,6 +1,6 @@
 """Messages between the driver and a trial's worker, and their form in Ray Tune.
 
-Free of torch and Ray, so that the driver and the workers share it.
+This module imports neither torch nor Ray, because driver and workers share it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Literal
 from trainables.contract.setting import Setting
 
 Role = Literal["encoder", "baseline", "published", "search", "finalist"]
-# Of an epoch, besides its metrics; they differ from run to run.
+# Values of an epoch that are not metrics and differ between repetitions.
 COSTS = ("timestamp", "run_seconds", "training_seconds", "gpu_memory", "gpu_memory_share")
 NEVER_STOPPED: tuple[Role, ...] = ("encoder", "baseline", "finalist")
 Entry = dict[str, float]
@@ -21,15 +21,15 @@ Entry = dict[str, float]
 
 @dataclass(frozen=True)
 class TrialConfig:
-    """A trial as the driver asks a worker for it.
+    """Configuration of a trial, from the driver for a worker.
 
     Attributes:
-        number: Position in the sweep, from 0; names the trial's folder.
-        role: Why it is run; ``encoder`` is the first of two stages.
-        setting: Its loss with its hyperparameters.
-        seed: Of all that is random in its training.
-        unlimited: Whether it may take more of a shared GPU's memory than its share, as that was
-            too little for it before.
+        number: Position in the sweep, from 0; determines the name of the trial's folder.
+        role: Purpose of the trial; ``encoder`` is the first of two stages.
+        setting: The loss with its hyperparameters.
+        seed: Seed of the training.
+        unlimited: Whether the trial may exceed its share of a shared GPU's memory, because the
+            share was too small before.
     """
 
     number: int
@@ -44,22 +44,22 @@ class TrialConfig:
 
     @classmethod
     def from_tune(cls, config: dict[str, Any]) -> TrialConfig:
-        """The trial of a configuration that :meth:`to_tune` made."""
+        """The trial from a configuration by :meth:`to_tune`."""
         return cls(**{**config, "setting": Setting(**config["setting"])})
 
 
 @dataclass(frozen=True)
 class Progressed:
-    """Epochs are trained and stored.
+    """Epochs have been trained and stored.
 
     Attributes:
-        entries: The metrics of each epoch. More than one where reports may have been lost with the
-            process that passed them on; known epochs may be among them. Besides ``epoch``,
+        entries: The metrics of each epoch. There are several, which may include known epochs, if
+            reports may have been lost with the process that forwarded them. Besides ``epoch``,
             ``val_nll`` and so on: ``timestamp`` (seconds since 1970 by the worker's clock),
             ``run_seconds`` (since its process got the trial), ``training_seconds`` (of the epoch,
-            without evaluation) and on a GPU ``gpu_memory`` (the highest since the epoch before, in
-            bytes) and ``gpu_memory_share`` (the same as a fraction of the GPU's).
-        done: Whether the last of them was the trial's last.
+            without evaluation) and, on a GPU, ``gpu_memory`` (the peak since the previous epoch, in
+            bytes) and ``gpu_memory_share`` (the same as a fraction of the GPU memory).
+        done: Whether the last entry is the trial's last epoch.
     """
 
     entries: tuple[Entry, ...]
@@ -68,10 +68,10 @@ class Progressed:
 
 @dataclass(frozen=True)
 class Waiting:
-    """An epoch is trained but cannot be written yet; the worker tries again.
+    """An epoch has been trained but cannot be written yet; the worker tries again.
 
     Attributes:
-        reason: What is in the way.
+        reason: Why it cannot be written.
     """
 
     reason: str
@@ -83,8 +83,8 @@ class Failed:
     """The trial cannot continue.
 
     Attributes:
-        reason: Why, in one line.
-        traceback: Where, if it was an exception.
+        reason: The reason, in one line.
+        traceback: The traceback, if it was an exception.
     """
 
     reason: str
@@ -97,7 +97,7 @@ class OutOfMemory:
     """The memory of a GPU that several trials share is used up; the trial may be retried.
 
     Attributes:
-        reason: What PyTorch says of it, in one line.
+        reason: The message of PyTorch, in one line.
     """
 
     reason: str
@@ -113,19 +113,19 @@ _KINDS: dict[str, type[Report]] = {
 def to_tune(report: Report) -> dict[str, Any]:
     """A report as a result of Tune: JSON, and ``done``, which ends the trial.
 
-    Of every number in a result Tune keeps running statistics, which would cost more than the rest
-    of a short trial; so there is none in it.
+    The result contains no numbers: Tune keeps running statistics of each, which would take longer
+    than the rest of a short trial.
     """
     content = json.dumps({"kind": type(report).__name__, **asdict(report)})
     return {"report": content, "done": report.done}
 
 
 def from_tune(result: dict[str, Any]) -> Report | None:
-    """The report in a result of :func:`to_tune`; None if a trial has reported nothing yet."""
+    """The report in a result of :func:`to_tune`; None if the trial has not reported yet."""
     return _parse(result["report"]) if "report" in result else None
 
 
-@lru_cache(maxsize=64)  # a result is looked at by Tune's scheduler and by its callback
+@lru_cache(maxsize=64)  # both the scheduler and the callback of Tune read a result
 def _parse(content: str) -> Report:
     values = json.loads(content)
     kind = _KINDS[values.pop("kind")]

@@ -1,4 +1,4 @@
-"""A setting, which is what a sweep searches for: a loss with its hyperparameters."""
+"""A setting, the object of the search: a loss with its hyperparameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Setting:
 
     Attributes:
         loss: Name of the loss.
-        hyperparameters: Its values by name, numbers, text or truth values; not to be changed.
+        hyperparameters: Values by name: numbers, strings or booleans. Do not modify.
     """
 
     loss: str
@@ -22,7 +22,7 @@ class Setting:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Equal for settings that train the same: 1 and 1.0 do, 1 and true do not."""
+        """A key, equal for equivalent settings: 1 equals 1.0, but not true."""
         values = sorted(self.hyperparameters.items())
         return self.loss, *((name, type(value) is bool, value) for name, value in values)
 

@@ -28,22 +28,22 @@ from trainables.trials import two_stage
 
 
 class CalibratedClassifier(nn.Module):
-    """Calibrated probabilities for samples as the data hold them.
+    """A module that computes calibrated probabilities for samples as stored in the data.
 
-    Preprocessing, network and temperature in one module, in evaluation mode.
+    It contains preprocessing, network and temperature, and is in evaluation mode.
 
     Args:
         network: The trained classifier.
-        samples: What a sample is, as measured on the training split.
-        temperature: What the logits are divided by, above 0.
-        classes: Names, in the order of the probabilities: of the classes, or of several labels.
-        task: What learns of a sample; by default one class.
+        samples: The kind of sample, with the statistics of the training split.
+        temperature: Temperature by which logits are divided, above 0.
+        classes: Names in the order of the probabilities, of classes or of labels.
+        task: The task; by default one class per sample.
 
     Attributes:
-        classes: The same.
-        samples: The same.
-        temperature: The same, a buffer.
-        task: The same.
+        classes: See the argument.
+        samples: See the argument.
+        temperature: See the argument; a buffer.
+        task: See the argument.
     """
 
     temperature: Tensor
@@ -65,7 +65,7 @@ class CalibratedClassifier(nn.Module):
         self.eval()
 
     def logits(self, rows: Tensor) -> Tensor:
-        """Calibrated logits (N, K, ...), float32, of rows (N, ...) as :meth:`encode` gives them."""
+        """Calibrated logits (N, K, ...), float32, of rows (N, ...) from :meth:`encode`."""
         values: Tensor = self.network(self.samples.normalise(rows))
         return values / self.temperature
 
@@ -73,28 +73,28 @@ class CalibratedClassifier(nn.Module):
         """Calibrated probabilities.
 
         Args:
-            rows: (N, ...), on the module's device: uint8 (N, C, H, W) of images, float32 of other
-                arrays as they are in the data; of texts and tables what :meth:`encode` gives.
+            rows: (N, ...), on the module's device: images as uint8 (N, C, H, W), other arrays as
+                float32 with the values in the data, texts and tables as returned by :meth:`encode`.
 
         Returns:
-            (N, K), float32, each row summing to 1; of several labels (N, L), of each; of pixels
-            (N, K, H, W).
+            (N, K), float32, each row summing to 1; (N, L), the probability of each label, for
+            multi-label data; (N, K, H, W) for segmentation.
         """
         return self.task.probabilities(self.logits(rows))
 
     def encode(self, raw: Any) -> npt.NDArray[Any]:
-        """Encodes the user's samples as rows.
+        """Encodes raw samples as rows.
 
         Args:
-            raw: Arrays as the data hold them, (N, ...); images also (N, H, W) and (N, H, W, C);
-                texts; or a data frame with the columns of the data.
+            raw: Arrays (N, ...) as in the data, images also as (N, H, W) or (N, H, W, C); texts; or
+                a data frame with the columns of the data.
 
         Returns:
-            (N, ...), of the dtype and shape that :meth:`forward` takes.
+            (N, ...), in the dtype and shape for :meth:`forward`.
 
         Raises:
-            TypeError: They are of another kind.
-            ValueError: They are of another shape, or a column is missing.
+            TypeError: The kind of sample is wrong.
+            ValueError: The shape is wrong, or a column is missing.
         """
         samples = self.samples
         if isinstance(samples, TableRows):
@@ -111,11 +111,14 @@ class CalibratedClassifier(nn.Module):
 
     @torch.no_grad()
     def predict_proba(self, raw: Any, batch_size: int | None = None) -> npt.NDArray[np.float32]:
-        """Calibrated probabilities, as of :meth:`forward`, of samples as the user has them.
+        """Calibrated probabilities of raw samples.
 
         Args:
             raw: See :meth:`encode`.
-            batch_size: Samples at a time; by default 1024, or 8 where each pixel has probabilities.
+            batch_size: Samples per batch; by default 1024, or 8 for segmentation.
+
+        Returns:
+            Probabilities as an array; see :meth:`forward`.
 
         Raises:
             TypeError: See :meth:`encode`.
@@ -132,17 +135,17 @@ class CalibratedClassifier(nn.Module):
 
 
 class CalibratedEnsemble(nn.Module):
-    """The mean of several classifiers' calibrated probabilities, then a temperature.
+    """The weighted mean of the calibrated probabilities of several classifiers, rescaled.
 
     Args:
-        members: The classifiers, each with its own temperature, of the same samples and classes.
-        weights: How often each counts, positive integers.
-        temperature: What the logarithm of the mean is divided by, above 0.
+        members: The classifiers, with their temperatures, for the same samples and classes.
+        weights: Weight of each member, positive integers.
+        temperature: Temperature by which the logarithm of the mean is divided, above 0.
 
     Attributes:
-        classes: Names, in the order of the probabilities.
-        samples: What a sample is.
-        temperature: The same, a buffer.
+        classes: Names in the order of the probabilities.
+        samples: The kind of sample.
+        temperature: See the argument; a buffer.
     """
 
     temperature: Tensor
@@ -158,7 +161,7 @@ class CalibratedEnsemble(nn.Module):
         self.eval()
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Calibrated probabilities (N, K), float32, of rows as members take them."""
+        """Calibrated probabilities (N, K), float32; see :meth:`CalibratedClassifier.forward`."""
         total = sum(
             weight * member(rows) for weight, member in zip(self.weights, self.members, strict=True)
         )
@@ -167,14 +170,14 @@ class CalibratedEnsemble(nn.Module):
         return torch.softmax(mean.log() / self.temperature, dim=1)
 
     def encode(self, raw: Any) -> npt.NDArray[Any]:
-        """As :meth:`CalibratedClassifier.encode`."""
+        """See :meth:`CalibratedClassifier.encode`."""
         first = self.members[0]
         assert isinstance(first, CalibratedClassifier)
         return first.encode(raw)
 
     @torch.no_grad()
     def predict_proba(self, raw: Any, batch_size: int = 1024) -> npt.NDArray[np.float32]:
-        """As :meth:`CalibratedClassifier.predict_proba`."""
+        """See :meth:`CalibratedClassifier.predict_proba`."""
         rows, device = self.encode(raw), self.temperature.device
         self.eval()
         pieces = [
@@ -195,16 +198,16 @@ def load_calibrated(
     """The classifier that a trial trained.
 
     Args:
-        dataset: The data that it was trained on.
-        model: Name and options.
+        dataset: The data that the trial was trained on.
+        model: Name and options of the model.
         config: The trial.
-        folder: Its folder.
-        temperature: What was fitted for it.
-        encoders: Given, it is a linear head on the encoder of its seed that lies there.
+        folder: Folder of the trial.
+        temperature: The fitted temperature.
+        encoders: Folder of the encoders, if the trial trained a linear head on one.
 
     Raises:
-        FileNotFoundError: It left no checkpoint, or its encoder is gone.
-        ValueError: The encoder's file is damaged.
+        FileNotFoundError: The trial has no checkpoint, or its encoder was deleted.
+        ValueError: The file of the encoder is damaged.
     """
     name, options = model
     setting = trial_setting(name, options, config)
@@ -217,7 +220,7 @@ def load_calibrated(
             input_shape=dataset.input_shape,
             num_classes=dataset.num_outputs,
             samples=dataset.samples,
-            **without_weights(name, options),  # they are in the checkpoint
+            **without_weights(name, options),  # the weights are in the checkpoint
         )
     weights = state["trainer"]["model"]
     if encoders is None:

@@ -1,4 +1,4 @@
-"""A trained classifier with its preprocessing as one program that needs only PyTorch."""
+"""Exports a trained classifier with its preprocessing as a program that needs only PyTorch."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsembl
 
 
 def export_program(classifier: CalibratedClassifier | CalibratedEnsemble, rows: Inputs) -> bytes:
-    """The classifier as a file for :func:`torch.export.load`; batches may have any size.
+    """The classifier as a file for :func:`torch.export.load`, for batches of any size.
 
     Args:
-        classifier: On the CPU.
-        rows: Two rows or more, as its ``forward`` takes them, to trace it with.
+        classifier: A classifier on the CPU.
+        rows: At least two rows of input for ``forward``, to trace it with.
 
     Raises:
-        ValueError: The model does something that cannot be traced; says what.
+        ValueError: The model has an operation that cannot be traced; the message says which.
     """
     example = torch.from_numpy(rows[:2].copy())
     with torch.no_grad():
-        classifier(example)  # constants of the normalisation are made outside the tracing
+        classifier(example)  # creates the constants of the normalisation before tracing
         try:
             program = torch.export.export(
                 classifier, (example,), dynamic_shapes=({0: torch.export.Dim("batch")},)
             )
-        except Exception as error:  # of torch's compiler, of many kinds
+        except Exception as error:  # torch's compiler raises many types
             raise ValueError(f"the model cannot be exported: {error}") from error
     buffer = io.BytesIO()
     torch.export.save(program, buffer)
@@ -43,27 +43,27 @@ def load_program(data: bytes) -> ExportedProgram:
 
 
 def export_onnx(program: ExportedProgram) -> bytes:
-    """The program in the Open Neural Network Exchange format: ``samples`` to ``probabilities``.
+    """Converts a program to ONNX, with input ``samples`` and output ``probabilities``.
 
     Args:
-        program: Of :func:`load_program`.
+        program: A program from :func:`load_program`.
 
     Raises:
-        ModuleNotFoundError: The packages for it are not installed.
-        ValueError: The model does something that the format does not have; says what.
+        ModuleNotFoundError: The packages for ONNX are not installed.
+        ValueError: ONNX does not support an operation of the model; the message says which.
     """
     import onnxscript  # noqa: F401  # torch's own message is less clear
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of torch to itself, on how it converts
+            warnings.simplefilter("ignore")  # internal warnings of torch about the conversion
             converted = torch.onnx.export(
                 program,
                 input_names=["samples"],
                 output_names=["probabilities"],
                 verbose=False,
             )
-    except Exception as error:  # of the converter, of many kinds
+    except Exception as error:  # the converter raises many types
         raise ValueError(f"the model cannot be written as ONNX: {error}") from error
     assert converted is not None
     data: bytes = converted.model_proto.SerializeToString()
@@ -71,7 +71,7 @@ def export_onnx(program: ExportedProgram) -> bytes:
 
 
 def run_onnx(data: bytes, rows: Inputs) -> Inputs:
-    """Probabilities (N, K), float32, of rows by a model of :func:`export_onnx`."""
+    """Probabilities (N, K), float32, of rows, from a model of :func:`export_onnx`."""
     import onnxruntime
 
     (probs,) = onnxruntime.InferenceSession(data).run(["probabilities"], {"samples": rows})

@@ -19,20 +19,20 @@ _LEVEL: Final = 0.95
 def fit_prediction_sets(
     validation: tuple[Tensor, Tensor], test: tuple[Tensor, Tensor], temperature: float
 ) -> dict[str, dict[str, float]]:
-    """The probability from which a class belongs to the set of a sample, by coverage.
+    """The smallest probability of a class in the prediction set, by coverage.
 
     These are the ``lac`` sets of :class:`~trainables.posthoc.conformal.PredictionSets`, fitted on
-    validation samples whose temperature was fitted on the other half of the validation split.
+    cross-fitted validation probabilities.
 
     Args:
-        validation: Logits (N, K) and labels (N,).
-        test: The same; the sets are measured on them.
-        temperature: The classifier's.
+        validation: Logits (N, K) and labels (N,) of the validation split.
+        test: Logits and labels of the test split, on which the sets are evaluated.
+        temperature: Temperature of the classifier.
 
     Returns:
-        ``"0.9"`` → ``least_probability`` of a class in the set; on the test split the ``coverage``,
-        its 95 % interval ``low`` and ``high``, and the mean ``size`` of the sets. Coverages that
-        need more validation samples are left out.
+        By coverage, such as ``"0.9"``: ``least_probability`` of a class in the set; and on the test
+        split, the ``coverage``, its 95 % interval ``low`` and ``high``, and the mean ``size`` of
+        the sets. Coverages that need more validation samples are left out.
     """
     logits, labels = validation
     probs = cross_fitted(logits.double(), labels).softmax(1)
@@ -56,6 +56,6 @@ def fit_prediction_sets(
 
 
 def prediction_sets(probs: Tensor, least_probability: float) -> Tensor:
-    """Whether a class is in the set of a sample, bool (N, K), of probabilities (N, K)."""
+    """Membership of each class in the set of each sample, bool (N, K), for probabilities (N, K)."""
     inside = probs >= least_probability
     return inside.scatter_(1, probs.argmax(dim=1, keepdim=True), torch.ones_like(inside))

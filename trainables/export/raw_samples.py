@@ -1,4 +1,4 @@
-"""Reads new samples from files, as rows of the kind of sample that a model was trained on."""
+"""Reads new samples from files and encodes them for a trained model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _KINDS: Final[dict[str, Any]] = {
 
 
 def describe_samples(samples: Samples) -> dict[str, Any]:
-    """The kind of sample, for JSON; for a custom kind only its name and shape."""
+    """The kind of sample as JSON-serialisable data; for a custom kind only its name and shape."""
     kind = type(samples).__name__
     if kind not in _KINDS:
         return {"kind": kind, "shape": list(samples.shape)}
@@ -36,10 +36,10 @@ def describe_samples(samples: Samples) -> dict[str, Any]:
 
 
 def samples_of(described: dict[str, Any]) -> Samples:
-    """The kind of sample that :func:`describe_samples` described.
+    """The kind of sample from a description by :func:`describe_samples`.
 
     Raises:
-        ValueError: It is none of our kinds.
+        ValueError: The kind is not built in.
     """
     values = dict(described)
     kind = values.pop("kind")
@@ -62,16 +62,16 @@ def read_raw(
     """Rows for a model, their names, and notes about skipped samples.
 
     Args:
-        samples: What it was trained on.
-        path: Images: a file or a folder of them. Arrays (also uint8 images): ``.npy``, samples
-            along the first axis. Texts and tables: ``.csv`` or ``.parquet``.
-        column: Of the texts.
-        on_bad_sample: ``skip`` leaves out samples that cannot be used.
+        samples: The kind of sample that the model was trained on.
+        path: Images: a file or a folder of files. Arrays (also uint8 images): ``.npy``, with
+            samples along the first axis. Texts and tables: ``.csv`` or ``.parquet``.
+        column: Column of the texts.
+        on_bad_sample: ``skip`` skips unusable samples.
 
     Raises:
-        OSError: There is nothing, or it cannot be read.
-        ValueError: It does not fit what the model was trained on; says what does.
-        TypeError: Likewise.
+        OSError: The file does not exist, or is unreadable.
+        ValueError: The samples do not match the model; the message says what does.
+        TypeError: The samples have a wrong type; the message says which is right.
     """
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file or folder")
@@ -86,7 +86,7 @@ def read_raw(
         names = [str(row) for row in range(len(rows))]
         bad = BadSamples(len(rows), lambda row: f"{path}, row {row} (from 0)")
         if rows.dtype == np.float32:
-            # In a table NaN stands for a missing number.
+            # In a table, NaN is a missing number.
             wrong = ~np.isfinite(rows) if isinstance(samples, Arrays) else np.isinf(rows)
             for row in np.flatnonzero(wrong.reshape(len(rows), -1).any(1)).tolist():
                 bad.add(row, "a number is infinite or not a number")

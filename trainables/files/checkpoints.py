@@ -1,4 +1,4 @@
-"""Checkpoints, written whole or not at all: the file's name has the digest of its content."""
+"""Atomically written checkpoints, with the digest of the content in the file name."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _NAME = re.compile(r"epoch_(\d{6})-([0-9a-f]{16})\.pt")
 
 
 def save_checkpoint(folder: Folder, epoch: int, state: dict[str, Any]) -> str:
-    """Write the state after an epoch; delete all others but that of the epoch before.
+    """Write the state after an epoch; delete all other checkpoints except the previous epoch's.
 
-    That one stays should the new one turn out to be damaged. Those of later epochs are damaged, as
-    else the trial would have gone on from them.
+    The previous one is kept in case the new one is damaged. Checkpoints of later epochs must be
+    damaged, because otherwise the trial would have resumed from them.
 
     Args:
-        folder: The trial's checkpoint folder.
-        epoch: Number of epochs completed.
+        folder: Checkpoint folder of the trial.
+        epoch: Number of completed epochs.
         state: Tensors and plain Python values only (it is read with ``weights_only=True``);
-            ``setting`` says of which trial.
+            ``setting`` identifies the trial.
 
     Returns:
-        The file's name, ``epoch_000012-<digest>.pt``; plain ``torch.load`` reads it.
+        The file name, ``epoch_000012-<digest>.pt``; plain ``torch.load`` reads the file.
 
     Raises:
-        OSError: The folder cannot be written; the checkpoints that were there stay.
+        OSError: The folder cannot be written; existing checkpoints are kept.
     """
     buffer = io.BytesIO()
     torch.save(state, buffer)
@@ -47,12 +47,11 @@ def save_checkpoint(folder: Folder, epoch: int, state: dict[str, Any]) -> str:
 
 
 def load_checkpoint(folder: Folder, setting: str) -> dict[str, Any] | None:
-    """The state in the newest undamaged checkpoint of a setting, or None where there is none.
+    """The state in the newest undamaged checkpoint of a setting; None if there is none.
 
     Args:
-        folder: The trial's checkpoint folder.
-        setting: What ``state["setting"]`` must be. A checkpoint of another trial, which came
-            there by whatever accident, is passed over.
+        folder: Checkpoint folder of the trial.
+        setting: Required value of ``state["setting"]``; checkpoints of other trials are skipped.
     """
     for data in _undamaged(folder):
         state: dict[str, Any] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
@@ -62,10 +61,10 @@ def load_checkpoint(folder: Folder, setting: str) -> dict[str, Any] | None:
 
 
 def read_checkpoint(folder: Folder) -> bytes | None:
-    """The content of the newest checkpoint that is undamaged, or None where there is none.
+    """The content of the newest undamaged checkpoint; None if there is none.
 
-    A file whose content does not match the digest in its name (cut short, a flipped byte) is
-    passed over in favour of the one before it.
+    A file whose content does not match the digest in its name (truncated, a flipped byte) is
+    skipped, and the previous one is used.
     """
     return next(_undamaged(folder), None)
 
@@ -74,7 +73,7 @@ def _undamaged(folder: Folder) -> Iterator[bytes]:
     for name in reversed(_checkpoint_names(folder)):
         try:
             data = folder.read(name)
-        except FileNotFoundError:  # deleted since by a process that was taken for dead
+        except FileNotFoundError:  # deleted by a process that was considered dead
             continue
         match = _NAME.fullmatch(name)
         if match and match[2] == digest_of(data):

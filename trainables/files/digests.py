@@ -1,10 +1,10 @@
-"""Short digests of contents."""
+"""Short content digests."""
 
 import hashlib
 
 
 def new_digest() -> hashlib.blake2b:
-    """An empty digest, to be fed piece by piece."""
+    """An empty digest, for incremental updates."""
     return hashlib.blake2b(digest_size=8)
 
 

@@ -1,6 +1,6 @@
-"""The file of a trial's predictions on a split, with NumPy alone.
+"""Reads and writes the predictions of a trial on a split, without torch.
 
-Torch takes longer to import than a whole report takes to be drawn from such files.
+Importing torch takes longer than drawing a whole report from such files.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _DECISIONS, _CLUSTER_SIZE = b"decisions", b"cluster_size"
 def encode_predictions(
     logits: Array, labels: Array, decisions: int = 1, cluster_size: int = 1
 ) -> bytes:
-    """A Parquet file: columns ``label`` int64, ``logits`` list<float>[K].
+    """A Parquet file with the columns ``label`` int64 and ``logits`` list<float>[K].
 
     Args:
         logits: (N, K) float32.
         labels: (N,) int64.
-        decisions: How many rows a sample has, next to each other, each about something else.
-        cluster_size: How many it has that are about the same: pixels of an image.
+        decisions: Number of consecutive rows per sample that are different decisions.
+        cluster_size: Number of consecutive rows per sample that are similar, such as pixels.
     """
     columns = {
         "label": labels,
@@ -44,17 +44,17 @@ def encode_predictions(
 
 
 def decode_predictions(data: bytes) -> tuple[Array, Array]:
-    """Logits (N, K) float32 and labels (N,) int64 of such a file.
+    """Logits (N, K) float32 and labels (N,) int64 from a file of :func:`encode_predictions`.
 
     Raises:
-        ValueError: It is damaged.
-        KeyError: It is another kind of file.
+        ValueError: The file is damaged.
+        KeyError: The file has other columns.
     """
     table = pq.ParquetFile(io.BytesIO(data)).read()  # pq.read_table would import its datasets
     columns = table["label"].combine_chunks(), table["logits"].combine_chunks().flatten()
     try:
         labels, flat = map(np.from_dlpack, columns)  # their to_numpy would import pandas
-    except TypeError as error:  # there are nulls among them
+    except TypeError as error:  # the columns contain nulls
         raise ValueError(str(error)) from error
     logits = flat.reshape(len(labels), -1)
     if not np.isfinite(logits.max(axis=1)).all():

@@ -1,4 +1,4 @@
-"""Files on any path or URI that ``pyarrow.fs`` opens, written whole or not at all."""
+"""Atomically written files at any path or URI that ``pyarrow.fs`` opens."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def open_uri(uri: str) -> tuple[FileSystem, str]:
     """The file system of a local path or a URI, and the path in it.
 
     Raises:
-        ValueError: The URI is malformed, or of a scheme that is not known.
+        ValueError: The URI is malformed, or its scheme is unknown.
     """
-    return _open(absolute(uri))  # before the cache: the working folder may change
+    return _open(absolute(uri))  # absolute, because the working directory may change
 
 
 @lru_cache(maxsize=64)
@@ -40,7 +40,7 @@ def _open(uri: str) -> tuple[FileSystem, str]:
 
 
 def absolute(uri: str) -> str:
-    """A local path as an absolute path, because workers run in other folders; a URI unchanged."""
+    """Makes a local path absolute, because workers have other working directories; keeps a URI."""
     return uri if "://" in uri else str(Path(os.path.expanduser(uri)).absolute())
 
 
@@ -48,8 +48,8 @@ def absolute(uri: str) -> str:
 class Folder:
     """A folder at a local path or a URI (``s3://bucket/prefix``, ``gs://...``).
 
-    A file is visible under its name only once it is complete: locally it is written to a
-    temporary name, flushed and renamed, in an object store to a temporary name and moved.
+    A file appears under its name only when it is complete. It is written to a temporary name first,
+    then renamed (locally, after a flush) or moved (in an object store).
     """
 
     uri: str
@@ -65,12 +65,12 @@ class Folder:
 
     @property
     def _is_path(self) -> bool:
-        """Whether the interpreter itself can read it: pyarrow takes a third of a second to load."""
+        """Whether Python can read it without pyarrow, which takes a third of a second to import."""
         return "://" not in self.uri
 
     @property
     def is_local(self) -> bool:
-        """Whether files lie on this machine's own file system."""
+        """Whether the files are in the local file system."""
         return "://" not in self.uri or self.uri.startswith("file://")
 
     def __truediv__(self, name: str) -> Folder:
@@ -80,10 +80,10 @@ class Folder:
         return Folder(f"{place.rstrip('/')}/{name}{mark}{options}")
 
     def create(self) -> None:
-        """Make the folder and its parents.
+        """Create the folder and its parents.
 
         Raises:
-            OSError: Where that is not possible.
+            OSError: The folder cannot be created.
         """
         self._filesystem.create_dir(self.path, recursive=True)
 
@@ -92,7 +92,7 @@ class Folder:
         if self._is_path:
             try:
                 os.stat(self._child(name))
-            except (FileNotFoundError, NotADirectoryError):  # others: it is unknown
+            except (FileNotFoundError, NotADirectoryError):  # after other errors, it is unknown
                 return False
             return True
         from pyarrow.fs import FileType
@@ -101,10 +101,10 @@ class Folder:
         return bool(info.type != FileType.NotFound)
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file, replacing one of that name; afterwards either the old or the new is there.
+        """Write a file atomically, replacing an existing one.
 
         Raises:
-            OSError: The folder cannot be written or the disk is full. The old file stays.
+            OSError: The folder cannot be written or the disk is full. The old file is kept.
         """
         if not self.is_local:
             self._publish(name, data)
@@ -126,8 +126,8 @@ class Folder:
     def _publish(self, name: str, data: bytes) -> None:
         """Write a file to an object store.
 
-        An object appears there when its stream is closed, and it is closed whatever happens, cut
-        short or empty. So it is written to another name, and moved when it is whole.
+        An object appears when its stream is closed, even after an error, when it is truncated or
+        empty. So it is written to a temporary name, and moved when it is complete.
         """
         temporary = self._child(f"{_TEMPORARY}{uuid.uuid4().hex}")
         try:
@@ -143,7 +143,7 @@ class Folder:
         """The content of a file.
 
         Raises:
-            FileNotFoundError: There is none of that name.
+            FileNotFoundError: The file does not exist.
         """
         if self._is_path:
             return Path(self._child(name)).read_bytes()
@@ -151,14 +151,14 @@ class Folder:
             return bytes(stream.read())
 
     def read_if_exists(self, name: str) -> bytes | None:
-        """The content of a file; None if there is none of that name."""
+        """The content of a file; None if it does not exist."""
         try:
             return self.read(name)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def names(self) -> list[str]:
-        """Names of the files and folders directly inside, sorted, temporary files left out."""
+        """Sorted names of the files and folders in the folder, without temporary files."""
         if self._is_path:
             try:
                 names = os.listdir(self.path)
@@ -186,10 +186,10 @@ class Folder:
             return
 
     def clear(self, besides: Collection[str] = ()) -> None:
-        """Delete all files and folders in it, temporary ones too; the folder itself stays.
+        """Delete all files and folders in the folder, including temporary ones; keep the folder.
 
         Args:
-            besides: Names of files and folders in it that stay.
+            besides: Names of files and folders to keep.
         """
         from pyarrow.fs import FileSelector, FileType
 
@@ -204,16 +204,16 @@ class Folder:
                     self._filesystem.delete_file(info.path)
 
     def tidy(self, besides: Collection[str] = ()) -> None:
-        """Delete temporary files of killed writers, here and in all folders below.
+        """Delete temporary files of killed writers, in this folder and all subfolders.
 
-        For a folder that no one else writes to; anyone who does so after all has to write again.
+        No other process should write to the folder; if one does, it has to write again.
 
         Args:
-            besides: Names of folders in this one that are passed over.
+            besides: Names of subfolders to skip.
         """
         from pyarrow.fs import FileSelector, FileType
 
-        # An object store lists a thousand objects at once, wherever they lie.
+        # One request to an object store lists a thousand objects, at any depth.
         selector = FileSelector(self.path, recursive=not besides, allow_not_found=True)
         for info in self._filesystem.get_file_info(selector):
             if info.base_name.startswith(_TEMPORARY):

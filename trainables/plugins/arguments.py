@@ -1,7 +1,7 @@
-"""Checks of arguments, with messages that name the argument, the value and what is allowed.
+"""Argument checks, with messages that name the argument, the value and what is allowed.
 
-Not by pydantic's ``TypeAdapter``: losses, metrics and the training loop need PyTorch alone, and
-importing pydantic takes half a second, in each process, for four short functions.
+They do not use pydantic's ``TypeAdapter``: losses, metrics and the training loop need only PyTorch,
+and importing pydantic would take half a second in each process.
 """
 
 import difflib
@@ -21,7 +21,7 @@ _SELF_EXPLAINING = (
 
 
 class Bounds(NamedTuple):
-    """The numbers that an argument may be: from ``low`` to ``high``."""
+    """Allowed range of an argument, from ``low`` to ``high``."""
 
     low: float
     high: float
@@ -39,7 +39,7 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """The error of somebody's own code on one line; named by its type unless that adds nothing."""
+    """An error of user code on one line, with its type if that adds information."""
     text = (str(error).splitlines() or [""])[0]
     return (
         text
@@ -60,16 +60,16 @@ def check_number(
     """Returns ``value`` as a float if it is a finite number in the range.
 
     Args:
-        name: The argument, for the message.
-        value: What was given.
-        low: Smallest value allowed.
-        high: Largest value allowed.
-        open_low: Whether ``low`` itself is excluded.
-        open_high: Whether ``high`` itself is excluded.
+        name: Name of the argument, for the message.
+        value: The given value.
+        low: Smallest allowed value.
+        high: Largest allowed value.
+        open_low: Whether ``low`` is excluded.
+        open_high: Whether ``high`` is excluded.
 
     Raises:
-        TypeError: It is not a number.
-        ValueError: It is NaN, infinite or out of range.
+        TypeError: The value is not a number.
+        ValueError: The value is NaN, infinite or out of range.
     """
     if not isinstance(value, Real) or isinstance(value, bool):
         raise TypeError(f"{name} must be a number, got {value!r}")
@@ -86,8 +86,8 @@ def check_integer(name: str, value: int, low: int) -> int:
     """Returns ``value`` if it is an integer of at least ``low``.
 
     Raises:
-        TypeError: It is not an integer.
-        ValueError: It is below ``low``.
+        TypeError: The value is not an integer.
+        ValueError: The value is below ``low``.
     """
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise TypeError(f"{name} must be an integer, got {value!r}")
@@ -97,11 +97,11 @@ def check_integer(name: str, value: int, low: int) -> int:
 
 
 def check_choice(name: str, value: str, known: Collection[str]) -> str:
-    """Returns ``value`` if it is one of the known words.
+    """Returns ``value`` if it is one of the known strings.
 
     Raises:
-        TypeError: It is not a string.
-        ValueError: It is not known.
+        TypeError: The value is not a string.
+        ValueError: The value is not in ``known``.
     """
     if not isinstance(value, str):
         raise TypeError(f"{name} must be one of {', '.join(known)}, got {value!r}")

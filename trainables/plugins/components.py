@@ -1,7 +1,7 @@
-"""Named components (losses, data loaders, model builders): finding them, checking their options.
+"""Finds named components (losses, data loaders, model builders) and checks their options.
 
-A loader or builder is one plain function. Its keyword arguments are its options: names, defaults,
-types and ranges are read from the signature, so that they are written down once.
+A loader or builder is a plain function. Its keyword arguments are its options: names, defaults,
+types and ranges are defined only in the signature.
 """
 
 import importlib
@@ -28,7 +28,7 @@ REQUIRED: Final = _Required()
 
 @dataclass(frozen=True)
 class Range:
-    """The numbers an option may take, as in ``Annotated[float, Range(0, 1, open_high=True)]``."""
+    """Allowed range of an option, as in ``Annotated[float, Range(0, 1, open_high=True)]``."""
 
     low: float
     high: float = float("inf")
@@ -55,17 +55,17 @@ class Range:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The components of one kind: ours, those of installed packages, custom ones by path.
+    """The components of one kind: built-in, of installed packages, or custom ones by dotted path.
 
-    Installed packages offer theirs by entry point, ``my_name = "my_package.my_module:thing"``;
-    none takes the place of one of ours.
+    Installed packages register components with entry points, such as ``my_name =
+    "my_package.my_module:thing"``. They cannot replace built-in components.
 
     Attributes:
-        kind: What they are, for messages: ``"dataset"``.
+        kind: Kind of component, for messages: ``"dataset"``.
         group: Entry point group of installed packages.
-        ours: Dotted path of each of our own, by name.
-        form: What a custom dotted path leads to, for messages.
-        others: What else may be named, for messages.
+        ours: Dotted path of each built-in component, by name.
+        form: Kind of object at a custom dotted path, for messages.
+        others: Other allowed names, for messages.
     """
 
     kind: str
@@ -75,14 +75,14 @@ class Catalogue:
     others: str | None = None
 
     def names(self) -> tuple[str, ...]:
-        """The names of :meth:`find`, sorted; dotted paths come on top."""
+        """The names that :meth:`find` accepts besides dotted paths, sorted."""
         return tuple(sorted(self._paths()))
 
     def find(self, name: str) -> Any:
-        """Imports what is behind a name or ``package.module:thing``, or reads what was kept.
+        """Imports a component by name or ``package.module:thing``, or loads a saved object.
 
         Raises:
-            ValueError: The name is unknown, there is nothing at the path, or it cannot be called.
+            ValueError: The name is unknown, the path does not exist, or the object is not callable.
         """
         paths = self._paths()
         if name not in paths and ":" not in name:
@@ -93,7 +93,7 @@ class Catalogue:
             )
         try:
             found = load_kept(name) if is_kept(name) else _imported(paths.get(name, name))
-        except Exception as error:  # a module may fail in any way while it is imported
+        except Exception as error:  # importing a module may raise anything
             raise ValueError(
                 f"{self.kind} {name!r} cannot be imported: {describe_error(error)}"
             ) from error
@@ -116,11 +116,11 @@ def _installed(group: str) -> Mapping[str, str]:
 
 
 def options_of(function: Callable[..., Any], reserved: Collection[str]) -> dict[str, Any]:
-    """Returns each option's default (:data:`REQUIRED` where there is none), in signature order.
+    """Returns the default of each option, or :data:`REQUIRED`, in the order of the signature.
 
     Args:
         function: A component.
-        reserved: Arguments that the caller supplies and that are therefore no options.
+        reserved: Arguments that the caller supplies, which are not options.
     """
     return {
         name: REQUIRED if parameter.default is parameter.empty else parameter.default
@@ -140,12 +140,12 @@ def check_options(
 
     Args:
         what: The component, for messages: ``"dataset 'digits'"``.
-        function: The component; it has to take every argument in ``reserved`` by keyword.
-        options: What it is about to be called with, besides ``reserved``.
+        function: The component; it must accept every argument in ``reserved`` by keyword.
+        options: The options, without the arguments in ``reserved``.
         reserved: Arguments that the caller supplies.
 
     Raises:
-        ValueError: One message with everything that is wrong.
+        ValueError: An option is wrong; one message lists all errors.
     """
     parameters = inspect.signature(function).parameters
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
@@ -175,12 +175,12 @@ def check_options(
 
 
 def type_hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """The types of a function's arguments, or none of them where one is unknown."""
+    """The type hints of a function; empty if one of them cannot be resolved."""
     called = function.__init__ if inspect.isclass(function) else getattr(function, "func", function)
     try:
         return get_type_hints(called, include_extras=True)
     except (NameError, TypeError):
-        # A user's function may name types that it imports for type checkers only.
+        # A user's function may have annotations that are imported only for type checkers.
         return {}
 
 
@@ -198,7 +198,7 @@ def _accepts(hint: Any, value: object) -> bool:
         return isinstance(value, number) and not isinstance(value, bool)
     target = origin or hint
     if target is tuple:
-        return isinstance(value, (tuple, list))  # a configuration file only has lists
+        return isinstance(value, (tuple, list))  # configuration files have only lists
     return not isinstance(target, type) or isinstance(value, target)
 
 

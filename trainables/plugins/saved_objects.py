@@ -1,8 +1,8 @@
-"""Files of objects that exist only in a program's memory, such as a function of a notebook.
+"""Files of objects that exist only in memory, such as a function in a notebook.
 
 ``kept:<path or URI>:<label>`` is the name of such an object, and is allowed wherever a dotted path
-is. The file's name contains the digest of its content, so a name always means the same object.
-Reading one runs the code in it, as importing your own module does.
+is. The file name contains the digest of the content, so a name always refers to the same object.
+Loading an object runs its code, like importing a module.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ _DIGEST = re.compile(r"-([0-9a-f]{16})\.pkl$")
 
 
 def is_kept(name: str) -> bool:
-    """Whether a name is one that :func:`keep` gave."""
+    """Whether a name is one that :func:`keep` returns."""
     return name.startswith(_PREFIX)
 
 
 def keep(folder: Folder, value: object, label: str) -> str:
     """Write an object to a file, unless it already exists.
 
-    What of it is in ``__main__`` or has no name goes into the file; what is in a module is reported
-    by that module's name.
+    Parts that are defined in ``__main__`` or have no name are stored by value, parts of importable
+    modules by reference.
 
     Args:
-        folder: Where kept objects lie.
+        folder: Folder of saved objects.
         value: The object.
-        label: What people call it: letters, digits and underscores.
+        label: Readable label: letters, digits and underscores.
 
     Returns:
-        Its name, for :func:`load_kept`.
+        The name of the object, for :func:`load_kept`.
 
     Raises:
-        ValueError: It holds something that no other process can have, such as an open file.
+        ValueError: The object contains something that cannot be pickled, such as an open file.
         OSError: The folder cannot be written.
     """
     import cloudpickle
 
     try:
         data = cloudpickle.dumps(value)
-    except Exception as error:  # whatever the parts of somebody's object raise
+    except Exception as error:  # parts of a user's object may raise anything
         raise ValueError(
             f"{label} cannot be given to other processes: {describe_error(error)}"
         ) from error
@@ -59,11 +59,11 @@ def keep(folder: Folder, value: object, label: str) -> str:
 
 @lru_cache(maxsize=256)
 def load_kept(name: str) -> Any:
-    """The object behind a name, the same one each time.
+    """The saved object with this name, the same one each time.
 
     Raises:
         ValueError: The file is damaged.
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
     place = Folder(name.removeprefix(_PREFIX).rpartition(":")[0])
     data = place.read("")

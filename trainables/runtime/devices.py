@@ -1,4 +1,4 @@
-"""The device of a trial: its number, its memory, and whether it still works."""
+"""The device of a trial: its index, its memory, and whether it still works."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ class DeviceFailedError(RuntimeError):
 
 
 def numbered(device: torch.device) -> torch.device:
-    """A device with its number, which ``torch.cuda.set_device`` and others need."""
+    """A device with an explicit index, which ``torch.cuda.set_device`` and others need."""
     if device.type == "cpu" or device.index is not None:
         return device
     return torch.device(device.type, 0)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that the memory of a device, or of the machine, is used up."""
+    """Whether an error is an out-of-memory error, of a device or of the machine."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
-    # PyTorch has no type for what the driver, cuBLAS or its own allocator for CPUs say.
+    # PyTorch has no exception type for errors of the driver, cuBLAS or its CPU allocator.
     said = str(error).lower()
     signs = ("out of memory", "can't allocate memory", "alloc_failed")
     return isinstance(error, RuntimeError) and any(sign in said for sign in signs)
 
 
 def has_failed(device: torch.device, error: BaseException) -> bool:
-    """Whether an accelerator is lost to this process, as after a device-side assertion.
+    """Whether this process can no longer use its accelerator, as after a device-side assertion.
 
-    Every later call then fails as well, whatever the error was that made it known.
+    Then all later calls fail, too, independent of the error that revealed it.
 
     Args:
-        device: The trial's.
-        error: What the trial ended with.
+        device: Device of the trial.
+        error: The error that ended the trial.
     """
     if is_out_of_memory(error):
         return False
@@ -50,33 +50,33 @@ def has_failed(device: torch.device, error: BaseException) -> bool:
         torch.accelerator.synchronize(device)
     except torch.AcceleratorError:
         return True
-    except RuntimeError:  # there is no driver, say: no other process would do better
+    except RuntimeError:  # for example, there is no driver, so other processes would fail, too
         return False
     return False
 
 
 def limit_memory(device: torch.device, share: float) -> None:
-    """Keep this process within its share of a GPU's memory.
+    """Limit this process to its share of the memory of a GPU.
 
     Args:
-        device: A GPU; for other devices nothing is done.
-        share: In (0, 1]; 1 is the whole GPU.
+        device: A GPU; other devices are ignored.
+        share: Share in (0, 1]; 1 is the whole GPU.
     """
     if device.type != "cuda":
         return
     if share < 1:
-        # The limit holds for tensors alone; the driver's context comes on top.
+        # The limit applies only to tensors, not to the context of the driver.
         context = CONTEXT_MEMORY / torch.cuda.get_device_properties(device).total_memory
         share = max(share - context, share / 2)
     torch.cuda.set_per_process_memory_fraction(share, device)
 
 
 def memory_use(device: torch.device) -> dict[str, float]:
-    """The most memory that this process has taken of a GPU since the last call.
+    """Peak GPU memory of this process since the last call.
 
     Returns:
-        ``gpu_memory`` in bytes, tensors, allocator and driver together, and ``gpu_memory_share`` of
-        the GPU's. Empty for other devices.
+        ``gpu_memory`` in bytes, for tensors, allocator and driver together, and
+        ``gpu_memory_share``, the fraction of the GPU memory. Empty for other devices.
     """
     if device.type != "cuda":
         return {}
@@ -87,7 +87,7 @@ def memory_use(device: torch.device) -> dict[str, float]:
 
 
 def release_memory(device: torch.device) -> None:
-    """Return the memory of a GPU that no tensor needs, so that other processes can have it."""
+    """Release GPU memory that no tensor uses, for other processes."""
     if device.type == "cuda":
-        gc.collect()  # tensors may be held by reference cycles
+        gc.collect()  # reference cycles may hold tensors
         torch.cuda.empty_cache()

@@ -1,8 +1,8 @@
-"""Exchange between data-parallel workers; without a process group there is one worker.
+"""Communication between data-parallel workers; without a process group, there is one worker.
 
-The convention for gradients is that of ``DistributedDataParallel``, which averages them over the
-workers: every worker returns the loss of the *global* batch, and its backward pass gives the
-gradient of that loss with respect to the worker's own samples, times the number of workers.
+Gradients follow the convention of ``DistributedDataParallel``, which averages them over workers:
+every worker returns the loss of the *global* batch, and its backward pass computes the gradient of
+that loss with respect to the worker's own samples, times the number of workers.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,7 +21,7 @@ def world_size() -> int:
 
 
 def rank() -> int:
-    """Number of this worker, from 0; 0 without a process group."""
+    """Rank of this worker, from 0; 0 without a process group."""
     return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
 
 
@@ -29,8 +29,8 @@ def from_first_worker(make: Callable[[], T], device: torch.device) -> T:
     """Calls ``make`` on the first worker and returns its result on every worker.
 
     Args:
-        make: Called on the first worker only; what it gives can be pickled.
-        device: On which the workers exchange tensors.
+        make: Called on the first worker only; its result must be picklable.
+        device: Device on which the workers exchange tensors.
     """
     made = [make() if rank() == 0 else None]
     if world_size() > 1:
@@ -41,15 +41,15 @@ def from_first_worker(make: Callable[[], T], device: torch.device) -> T:
 def all_gather(tensor: Tensor) -> Tensor:
     """Concatenates the tensors of all workers along dimension 0, in order of rank.
 
-    Differentiable, under the condition that every worker computes the same number from the
-    result: the gradient of the worker's own rows, times the number of workers, comes back (see
-    the module). The sizes of dimension 0 may differ; finding them out waits for the device.
+    Differentiable, if every worker computes the same number from the result: backward returns the
+    gradient of the worker's own rows, times the number of workers (see the module). The sizes of
+    dimension 0 may differ; exchanging them synchronises with the device.
 
     Args:
         tensor: (n, ...) of any dtype; n may differ between workers, and be 0.
 
     Returns:
-        (sum of the n, ...); ``tensor`` itself where there is one worker.
+        (sum of the n, ...); ``tensor`` itself if there is one worker.
     """
     if world_size() == 1:
         return tensor
@@ -59,15 +59,15 @@ def all_gather(tensor: Tensor) -> Tensor:
 def global_mean(local_mean: Tensor, count: int) -> Tensor:
     """Mean over the samples of all workers, from each worker's mean over its own samples.
 
-    Differentiable by the convention of the module: averaged over workers, the gradient is that
-    of the global mean, also where workers hold different numbers of samples.
+    Differentiable by the convention of the module: averaged over workers, the gradient is that of
+    the global mean, even if workers have different numbers of samples.
 
     Args:
-        local_mean: Scalar.
-        count: Number of samples it is the mean of.
+        local_mean: Scalar mean over the worker's samples.
+        count: Number of the worker's samples.
 
     Returns:
-        Scalar, the same on every worker; ``local_mean`` itself where there is one worker.
+        Scalar, the same on every worker; ``local_mean`` itself if there is one worker.
     """
     if world_size() == 1:
         return local_mean
@@ -75,13 +75,13 @@ def global_mean(local_mean: Tensor, count: int) -> Tensor:
 
 
 def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """Replace gradients by their average over the workers, as ``DistributedDataParallel`` does.
+    """Replace gradients by their mean over workers, like ``DistributedDataParallel``.
 
-    A parameter that has a gradient on some workers only counts as 0 on the others; one that has
-    none anywhere gets none.
+    If a parameter has a gradient on only some workers, it counts as 0 on the others. If it has none
+    on any worker, it gets none.
 
     Args:
-        parameters: The same ones on every worker, in the same order.
+        parameters: The same parameters on every worker, in the same order.
     """
     learnt = [each for each in parameters if each.requires_grad]
     if world_size() == 1 or not learnt:
@@ -102,7 +102,7 @@ class _AllGather(torch.autograd.Function):
         sizes_out = [torch.empty_like(size) for _ in range(world_size())]
         dist.all_gather(sizes_out, size)
         sizes = torch.cat(sizes_out).tolist()
-        # Gloo gathers equal shapes only, so shorter parts are padded.
+        # Gloo gathers only tensors of equal shape, so shorter ones are padded.
         padded = tensor.new_zeros(max(sizes), *tensor.shape[1:])
         padded[: len(tensor)] = tensor
         parts = [torch.empty_like(padded) for _ in sizes]

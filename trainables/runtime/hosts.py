@@ -1,4 +1,4 @@
-"""Checks that a library still has the private names that we use."""
+"""Checks that a library still has the private names that calsweep uses."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def provides(purpose: str, *names: str) -> bool:
     """Whether all of these names exist; logs once if one does not.
 
     Args:
-        purpose: What they are needed for, as the log says it.
-        names: Each ``package.module:attribute.attribute``.
+        purpose: What the names are needed for, for the log.
+        names: Names of the form ``package.module:attribute.attribute``.
     """
     for name in names:
         module, _, attributes = name.partition(":")

@@ -1,7 +1,7 @@
 """All uses of private or undocumented behaviour of PyTorch.
 
-Each entry says what it leans on, why nothing public would do, since which version that holds, and
-the test that fails when it changes.
+Each entry says what it relies on, why no public API suffices, since which version that holds, and
+which test fails if it changes.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import torch
 
 
 def lost_a_peer(error: Exception) -> bool:
-    """Whether another worker's death broke the process group.
+    """Whether the death of another worker broke the process group.
 
-    Leans on: the text of gloo's errors, which are plain ``RuntimeError``.
-    Why: only nccl's are ``DistError``.
+    Relies on: the text of gloo's errors, which are plain ``RuntimeError``.
+    Why: only errors of nccl are ``DistError``.
     Since: torch 2.0.
     Test: tests/trainables/runtime/test_internals.py::test_a_lost_peer_is_no_fault
     """

@@ -1,1 +1,1 @@
-"""One thin wrapper each for Ray Tune (one process) and Ray Train (several workers)."""
+"""Thin wrappers for Ray Tune (one process) and Ray Train (several workers)."""

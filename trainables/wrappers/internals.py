@@ -1,4 +1,4 @@
-"""What trials need of Ray's private parts, by the rule of :mod:`sweeps.cluster.internals`."""
+"""Uses of Ray's private APIs by trials, under the rule of :mod:`sweeps.cluster.internals`."""
 
 from trainables.runtime.hosts import provides
 
@@ -15,9 +15,9 @@ TRAIN_SETTINGS = {
 
 
 def draining_nodes() -> frozenset[str]:
-    """The ids of the nodes that Ray has announced to go: spot machines, or idle ones.
+    """The ids of draining nodes, such as preempted spot instances or idle nodes.
 
-    Why: nothing public says so before a node is gone, and a trial would lose its epoch.
+    Why: no public API reports this before the node is gone, and a trial would lose its epoch.
     Test: tests/sweeps/test_faults.py::test_trials_leave_a_node_that_drains
     """
     if not provides("leaving nodes that drain", "ray._private.state:state.get_draining_nodes"):
@@ -28,16 +28,16 @@ def draining_nodes() -> frozenset[str]:
 
 
 def release_abandoned_placement_groups() -> bool:
-    """Remove this job's placement groups whose makers are dead: no one else will.
+    """Remove placement groups of this job whose creators are dead.
 
-    Ray Train reserves the places of a trial's workers from a process of its own, and whatever kills
-    that leaves them reserved for as long as the job lasts.
+    Ray Train reserves the resources of a trial's workers in a separate process. If that is killed,
+    they remain reserved until the job ends.
 
     Returns:
-        Whether there are others, whose makers live.
+        Whether there are other placement groups, whose creators are alive.
 
-    Why: Ray removes a group only once its job has ended too, and nothing public says who made a
-        group. Ray Train's own cleaner starts too late and needs Ray's dashboard.
+    Why: Ray removes a group only when its job ends, and no public API reports the creator of a
+        group. The cleanup of Ray Train starts too late and needs Ray's dashboard.
     Upstream: ray-project/ray#54305, ray-project/ray#58515.
     Test: tests/sweeps/test_several_workers.py::test_places_whose_maker_died_are_given_back
     """

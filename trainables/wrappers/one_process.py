@@ -1,4 +1,4 @@
-"""The Ray Tune wrapper: one trial on one device, in an actor that the next trial uses again."""
+"""The Ray Tune wrapper: one trial on one device, in an actor that the next trial reuses."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from trainables.trials.trial import TrialRun
 from trainables.wrappers.internals import draining_nodes
 from trainables.wrappers.worker import SECONDS_BETWEEN_TRIES
 
-_SECONDS_BETWEEN_QUESTIONS = 2.0  # about nodes that will go
+_SECONDS_BETWEEN_QUESTIONS = 2.0  # between checks for draining nodes
 
 
 class NodeDrainsError(RuntimeError):
-    """Ray has announced that this process's node will go."""
+    """Ray has announced that the node of this process is draining."""
 
 
 class TuneTrial(tune.Trainable):
     """Runs a trial (:func:`~trainables.trials.runs.make_run`), one epoch per step.
 
-    A trial's checkpoints lie in its own folder of the sweep's storage, where the next actor (or
-    the next driver) finds them by the trial's number; Tune keeps none. An exception in a step
-    would be raised again, so the trial has failed. Only after the death of a process is a trial
-    retried. A process whose accelerator has failed counts as dead, and so does one whose node will
-    go: its trial resumes on another node.
+    The checkpoints of a trial are in its folder in the storage of the sweep, where the next actor
+    (or driver) finds them by the number of the trial. Tune does not store any. An exception in a
+    step would happen again, so the trial fails. A trial is retried only if its process dies. A
+    process whose accelerator has failed, or whose node is draining, counts as dead: the trial
+    resumes elsewhere.
     """
 
     _run: TrialRun | None = None
@@ -50,12 +50,12 @@ class TuneTrial(tune.Trainable):
         assert dataset is not None and trial_setup is not None
         self._dataset = dataset
         self._trial_setup = trial_setup
-        # The first of the GPUs that Ray gave this process; without any, others may be visible.
+        # The first GPU assigned by Ray. If none is assigned, GPUs of others may still be visible.
         self._device = torch.device("cuda", 0) if ray.get_gpu_ids() else torch.device("cpu")
         self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Take up another trial."""
+        """Switch to another trial."""
         if self._run is not None:
             self._run.close()
             self._run = None
@@ -81,7 +81,7 @@ class TuneTrial(tune.Trainable):
 
         Raises:
             DeviceFailedError: The process can no longer use its accelerator; Tune ends it.
-            NodeDrainsError: The process's node will go; the same.
+            NodeDrainsError: The node is draining; Tune ends the process.
         """
         assert self._run is not None
         self._check_node()

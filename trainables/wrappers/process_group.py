@@ -1,4 +1,4 @@
-"""PyTorch's process group of the workers of a trial, set up by Ray Train."""
+"""The PyTorch process group of the workers of a trial, set up by Ray Train."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from ray.train.backend import Backend, BackendConfig
 
 @dataclass
 class ProcessGroup(BackendConfig):
-    """Does what ``ray.train.torch.TorchConfig`` does, and imports PyTorch in the workers alone.
+    """Replaces ``ray.train.torch.TorchConfig``; imports PyTorch only in the workers.
 
-    ``TorchConfig`` imports it, which takes seconds, in the process that starts them too, and in the
-    one that waits for that, one after the other.
+    ``TorchConfig`` also imports PyTorch in the process that starts the workers and in the one that
+    waits for it, sequentially, which takes seconds each.
 
     Attributes:
-        on_gpus: Whether each worker has a GPU; they then talk by nccl, else by gloo.
+        on_gpus: Whether each worker has a GPU; the backend is then nccl, else gloo.
     """
 
     on_gpus: bool = False
 
     @property
     def backend_cls(self) -> type[Backend]:
-        """What Ray Train calls once the workers are there."""
+        """The class that Ray Train calls when the workers have started."""
         return _Backend
 
 
@@ -41,14 +41,14 @@ class _Backend(Backend):
 
 
 def _meeting_point() -> tuple[str, int]:
-    """Address of this node, and a port that is free on it."""
+    """Address of this node, and a free port."""
     with socket.socket() as probe:
         probe.bind(("", 0))
         return ray.util.get_node_ip_address(), probe.getsockname()[1]
 
 
 def _join(host: str, port: int, on_gpus: bool) -> None:
-    """Join the group; own loops find what ``torchrun`` would set in the environment."""
+    """Join the group, and set the environment variables of ``torchrun`` for custom loops."""
     context = train.get_context()
     os.environ |= {
         "MASTER_ADDR": host,
@@ -66,7 +66,7 @@ def _join(host: str, port: int, on_gpus: bool) -> None:
 
 
 def worker_device(on_gpus: bool) -> Any:
-    """The ``torch.device`` of this worker; a GPU of its own is made the current one."""
+    """The ``torch.device`` of this worker; a GPU also becomes the current device."""
     import torch
 
     if not on_gpus:

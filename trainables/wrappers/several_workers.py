@@ -26,10 +26,10 @@ class Workers:
     """The workers of one trial.
 
     Attributes:
-        count: How many.
-        cpus: CPUs of each.
-        gpus: GPUs of each.
-        scratch_uri: Folder (path or URI) that all nodes reach, for Ray Train's own small files.
+        count: Number of workers.
+        cpus: CPUs per worker.
+        gpus: GPUs per worker.
+        scratch_uri: Folder (path or URI) that all nodes can access, for small files of Ray Train.
     """
 
     count: int
@@ -39,11 +39,11 @@ class Workers:
 
 
 class TuneTrialOfWorkers(tune.Trainable):
-    """Runs trials on several workers, one epoch per step; the next trial takes the same workers.
+    """Runs trials on several workers, one epoch per step; the next trial reuses the workers.
 
-    Reports what :class:`~trainables.wrappers.one_process.TuneTrial` does. As there, a trial keeps
-    its checkpoints itself. When a worker dies all end, and the error reaches the sweep's driver,
-    where the trial is retried, to continue from its last checkpoint.
+    Reports and checkpoints are those of :class:`~trainables.wrappers.one_process.TuneTrial`. If a
+    worker dies, all workers end and the driver gets the error; it retries the trial, which resumes
+    from its last checkpoint.
     """
 
     _group: _WorkerGroup | None = None
@@ -56,13 +56,13 @@ class TuneTrialOfWorkers(tune.Trainable):
         trial_setup: TrialSetup | None = None,
         workers: Workers | None = None,
     ) -> None:
-        """Called once per actor; ``dataset`` holds a reference, for the workers alone to follow."""
+        """Called once per actor; ``dataset`` contains a reference that only workers resolve."""
         assert dataset is not None and trial_setup is not None and workers is not None
         self._given = dataset[0], trial_setup, workers
         self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Take up another trial."""
+        """Switch to another trial."""
         self._trials += 1
         self._order = Order(self._trials, TrialConfig.from_tune(new_config))
         return True
@@ -83,7 +83,7 @@ class TuneTrialOfWorkers(tune.Trainable):
 
 
 class _WorkerGroup:
-    """Workers that Ray Train started and that train what they are ordered to."""
+    """Workers started by Ray Train, which execute orders."""
 
     def __init__(
         self, dataset: ray.ObjectRef, setup: TrialSetup, workers: Workers, name: str
@@ -103,7 +103,7 @@ class _WorkerGroup:
             ),
             run_config=train.RunConfig(name=f"train_{name}", storage_path=workers.scratch_uri),
         )
-        self._waits = False  # for the storage, with an epoch that is ordered already
+        self._waits = False  # whether an ordered epoch is waiting for the storage
         self._errors: list[Exception] = []
         self._thread = threading.Thread(target=self._fit, daemon=True)
         self._thread.start()
@@ -117,12 +117,12 @@ class _WorkerGroup:
             self._mail.tell.remote(None)
 
     def advance(self, order: Order) -> Report:
-        """One more epoch of a trial; the workers have ended where it failed, or this raises."""
+        """Train one more epoch of a trial. If it fails or raises, the workers have ended."""
         if not self._waits:
             self._mail.order.remote(order)
         coming = self._mail.next_report.remote()
         while not ray.wait([coming], timeout=_SECONDS_BETWEEN_LOOKS)[0]:
-            # They may wait for places that a trial that died has left reserved.
+            # The workers may wait for placement groups that a dead trial did not release.
             release_abandoned_placement_groups()
         report: Report | None = ray.get(coming)
         if report is None:
@@ -131,7 +131,7 @@ class _WorkerGroup:
         return report
 
     def _failure(self) -> Failed:
-        """Why a trial cannot continue; raises what it may continue after."""
+        """The reason why a trial cannot continue; raises errors after which it may be retried."""
         error = self._errors[0]
         failures = (
             list(error.worker_failures.values())
@@ -143,6 +143,6 @@ class _WorkerGroup:
         return Failed(*failures[0].args)
 
     def close(self) -> None:
-        """Have the workers end."""
+        """End the workers."""
         self._mail.order.remote(None)
         self._thread.join(_SECONDS_TO_END)

@@ -1,4 +1,4 @@
-"""What each worker of a trial with several workers does. Imports no PyTorch."""
+"""The code of each worker of a multi-worker trial. Does not import PyTorch."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import ray
 from trainables.contract.config import TrialSetup
 from trainables.contract.report import Failed, Report, TrialConfig, Waiting
 
-SECONDS_BETWEEN_TRIES = 5.0  # to write to a storage that cannot be written
+SECONDS_BETWEEN_TRIES = 5.0  # between attempts to write to the storage
 
 
 @dataclass(frozen=True)
 class Order:
-    """Train one more epoch of a trial.
+    """The order to train one more epoch of a trial.
 
     Attributes:
         trial: Number of the trial among those of these workers.
-        config: The trial.
+        config: Configuration of the trial.
     """
 
     trial: int
@@ -37,20 +37,20 @@ class Mail:
         self._reports: asyncio.Queue[Report | None] = asyncio.Queue()
 
     async def order(self, order: Order | None) -> None:
-        """Give all workers their order; None ends them."""
+        """Send an order to all workers; None ends them."""
         for orders in self._orders:
             orders.put_nowait(order)
 
     async def next_order(self, rank: int) -> Order | None:
-        """Wait for what a worker is to do."""
+        """Wait for the next order of a worker."""
         return await self._orders[rank].get()
 
     async def tell(self, report: Report | None) -> None:
-        """Report to the process of the trial; None if the workers have ended."""
+        """Send a report to the process of the trial; None if the workers have ended."""
         self._reports.put_nowait(report)
 
     async def next_report(self) -> Report | None:
-        """Wait for a worker's report."""
+        """Wait for the next report."""
         return await self._reports.get()
 
 
@@ -60,13 +60,13 @@ class TrialFailedError(Exception):
 
 @dataclass(frozen=True)
 class Work:
-    """What all workers of a sweep are given.
+    """The arguments of all workers of a sweep.
 
     Attributes:
-        dataset: In Ray's object store, where the workers of a node read it without copying.
-        setup: What all trials share.
+        dataset: Reference in Ray's object store, from which workers read without copying.
+        setup: Configuration that all trials share.
         on_gpus: Whether each worker has a GPU.
-        mail: A handle of the actor :class:`Mail`.
+        mail: Handle of the actor :class:`Mail`.
     """
 
     dataset: Any
@@ -76,11 +76,11 @@ class Work:
 
 
 def run_worker(loop_config: dict[str, Work]) -> None:
-    """Train what is ordered, one trial after the other, with the process group set up.
+    """Run orders, one trial after the other, in an initialised process group.
 
     Raises:
-        TrialFailedError: The trial cannot continue. The other workers cannot know, so all of them
-        end.
+        TrialFailedError: The trial cannot continue. The other workers do not know this, so all
+            workers end.
     """
     from torch import distributed
 
@@ -102,7 +102,7 @@ def run_worker(loop_config: dict[str, Work]) -> None:
                     release_memory(device)
                 run, trial = make_run(dataset, work.setup, order.config, device), order.trial
             assert run is not None
-            while isinstance(report := run.advance(), Waiting):  # the others may not have to
+            while isinstance(report := run.advance(), Waiting):  # other workers may not be waiting
                 work.mail.tell.remote(report)
                 time.sleep(SECONDS_BETWEEN_TRIES)
         except Exception as error:
