@@ -33,7 +33,7 @@ from benchmarks.tabular.stoppers import (
 )
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
-from sweeps.search.rules import GUIDED, Rule, rule_of
+from sweeps.search.rules import Rule, rule_of
 from sweeps.search.samplers import SAMPLERS
 from sweeps.search.space import SearchSpace
 from sweeps.search.stopping import STOPPERS, make_stopper
@@ -72,7 +72,7 @@ class Calsweep:
         if self.pausing is not None:
             records = self.pausing(sweep, curves, num_classes, own)
         else:
-            guided = sweep.search.sampler == GUIDED
+            guided = sweep.search.is_guided
             initial = None if guided else self.initial or self._published(sweep, num_classes)
             records = replay(
                 sweep, curves, num_classes, own, self.at_once, initial, elsewhere(sweep)

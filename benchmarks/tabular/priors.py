@@ -41,6 +41,7 @@ def recorded(name: str, trials: Trials) -> list[RecordedSetting]:
             setting=setting,
             log_ratio=round(log_t[setting] - log_t[BASELINE], 3),
             error_ratio=round(error[setting] / error[BASELINE] - 1, 3),
+            baseline_error=round(error[BASELINE], 4),
         )
         for setting in last
     ]
@@ -61,7 +62,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("sweeps", nargs="+", type=Path, metavar="FILE")
     arguments = parser.parse_args()
-    columns = ("source", "loss", "hyperparameters", "log_ratio", "error_ratio")
+    columns = (
+        "source",
+        "loss",
+        "hyperparameters",
+        "log_ratio",
+        "error_ratio",
+        "baseline_error",
+    )
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(columns)
     for file in arguments.sweeps:

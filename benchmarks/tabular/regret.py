@@ -12,7 +12,8 @@ error and ECE of the recorded setting over all seeds. Prints a table for each da
 - its difference from the default, paired over replays;
 - how often the selected setting is within one standard error of the best;
 - optimism: test ECE minus the validation ECE of what chose;
-- test error, and how often that is 5 points or more above the baseline's (degenerate);
+- test error, and how often that is 5 points or more above the baseline's (degenerate), or above
+  the baseline's by more than the guard (beyond the guard);
 - epochs trained.
 
 Means, with their standard errors over replays. What is common to all replays is not in those: the
@@ -138,6 +139,7 @@ class Row:
     optimism: float
     error: float
     degenerate: float
+    beyond_guard: float
     epochs: float
 
 
@@ -148,12 +150,14 @@ def run(policy: Policy, sweep: SweepFile, truth: Truth, num_classes: int, number
     with_seed = with_values(sweep, [f"search.seed={number}"])
     choice = policy(with_seed, truth.curves, num_classes, seeds)
     ece, error = (truth.mean(choice.setting, m, choice.epoch) for m in ("test_ece", "test_error"))
+    excess = error - truth.mean(BASELINE, "test_error")
     return Row(
         ece=ece,
         within=float(ece - truth.best <= truth.standard_error),
         optimism=ece - choice.promised,
         error=error,
-        degenerate=float(error > truth.mean(BASELINE, "test_error") + DEGENERATE),
+        degenerate=float(excess > DEGENERATE),
+        beyond_guard=float(excess > sweep.search.guard),
         epochs=float(choice.epochs),
     )
 
@@ -206,9 +210,9 @@ def _print_table(
     )
     print(
         "| policy | test ECE | regret | − default's | within one SE | optimism | test error | "
-        "degenerate | epochs |"
+        "degenerate | beyond the guard | epochs |"
     )
-    print("| --- " * 9 + "|", flush=True)
+    print("| --- " * 10 + "|", flush=True)
 
     def rows_of(policy: Policy) -> list[Row]:
         return [run(policy, truth.sweep, truth, num_classes, n) for n in range(replays)]
@@ -225,6 +229,7 @@ def _print_table(
             [row.optimism for row in rows],
             [row.error for row in rows],
             [row.degenerate for row in rows],
+            [row.beyond_guard for row in rows],
             [row.epochs for row in rows],
         )
         print(f"| {name} | {' | '.join(map(mean_and_error, columns))} |", flush=True)

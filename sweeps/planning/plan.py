@@ -6,12 +6,14 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 
 from sweeps.formatting import counted, format_hyperparameters, format_value
 from sweeps.search.recorded import recorded_settings
-from sweeps.search.rules import is_guided, rule_of
+from sweeps.search.rules import rule_of
 from sweeps.search.space import SearchSpace
 from sweeps.search.stopping import make_stopper
 from sweeps.sweep_file.schema import DEFAULT_MODEL, SweepFile, TrainingSection
+from sweeps.sweep_file.sections.search import GUIDED
 
 ANY_NUMBER_OF_CLASSES = 10
+_GUIDED_TRIALS = (7, 22)  # after how many a guided search ended, fewest and most: docs/search.md
 
 
 def planned_trials(sweep: SweepFile) -> int:
@@ -46,10 +48,15 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
     if trials < sweep.search.trials and space.sizes:
         cut = f"; there are no other settings, so search.trials = {sweep.search.trials} is not met"
     stages = f"{trials}: the baseline, {fixed - 1} published, {trials - fixed} searched{cut}"
-    if guided := is_guided(sweep):
+    if guided := sweep.search.is_guided:
         stages = (
             f"at most {trials}: the baseline, then guided until no other is expected to be better"
         )
+        if trials > max(_GUIDED_TRIALS):
+            stages += " ({} to {} on recorded datasets)".format(*_GUIDED_TRIALS)
+    elif sweep.search.sampler == GUIDED:
+        stages += "; by tpe, because guided needs one objective that a temperature affects, not "
+        stages += sweep.search.objective
     scaling = sweep.scaling
     cpus = scaling.cpus_per_worker * scaling.num_workers
     each = f"{cpus} {'CPU' if cpus == 1 else 'CPUs'}"

@@ -71,6 +71,11 @@ class Guide:
         self._candidates = [s for s in dict.fromkeys(found) if self._places.knows(s)]
         self._last: tuple[tuple[int, int], Proposal] | None = None
 
+    @property
+    def latest(self) -> Proposal | None:
+        """The latest proposal."""
+        return self._last[1] if self._last else None
+
     def propose(self, records: Sequence[TrialRecord]) -> Proposal:
         """What to try next.
 

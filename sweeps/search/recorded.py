@@ -21,6 +21,7 @@ class RecordedSetting:
         log_ratio: log(T / T of cross-entropy), T being the temperature fitted on the validation
             split.
         error_ratio: Validation error as a share of cross-entropy's, minus 1.
+        baseline_error: Cross-entropy's validation error there; None if it is not known.
         weight: How much it counts: the variance of its noise is divided by this.
     """
 
@@ -28,6 +29,7 @@ class RecordedSetting:
     setting: Setting
     log_ratio: float
     error_ratio: float
+    baseline_error: float | None = None
     weight: float = 1.0
 
 
@@ -41,6 +43,7 @@ def recorded_settings() -> tuple[RecordedSetting, ...]:
             setting=Setting(row["loss"], json.loads(row["hyperparameters"])),
             log_ratio=float(row["log_ratio"]),
             error_ratio=float(row["error_ratio"]),
+            baseline_error=float(row["baseline_error"]),
         )
         for row in csv.DictReader(text.splitlines())
     )

@@ -8,10 +8,7 @@ from typing import Final
 
 from sweeps.formatting import objective_heading
 from sweeps.sweep_file.schema import ConstraintSection, SweepFile
-from trainables.contract.metric_names import MetricName
 
-GUIDED: Final = "guided"  # the sampler that temperatures guide, see sweeps.search.guide
-_GUIDING: Final = frozenset({"ece", "adaptive_ece", "smooth_ece", "debiased_ece", "nll", "brier"})
 _ROUNDING: Final = 1e-9  # relative error up to which a value counts as equal to its limit
 
 
@@ -102,13 +99,6 @@ class Rule:
         """All limits by name: ``guard``, and metrics."""
         guard = Limit("val_error", self.guard, relative=True)
         return {"guard": guard, **{limit.metric: limit for limit in self.constraints}}
-
-
-def is_guided(sweep: SweepFile) -> bool:
-    """Whether temperatures guide the search, which they do where they affect the objective."""
-    objective = MetricName.parse(sweep.objectives[0])
-    affected = not objective.scaled and objective.metric in _GUIDING
-    return sweep.search.sampler == GUIDED and len(sweep.objectives) == 1 and affected
 
 
 def rule_of(sweep: SweepFile) -> Rule:

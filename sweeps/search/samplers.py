@@ -16,7 +16,7 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial
 
-from sweeps.search.rules import GUIDED
+from sweeps.sweep_file.sections.search import GUIDED
 
 
 class _OneLoss(TPESampler):

@@ -40,6 +40,8 @@ _RATIO_NOISE: Final = 0.1  # between datasets
 _ERROR_ELSEWHERE: Final = SettingKernel(offset=0.1, slope=0.1, local=0.1)
 _ERROR_HERE: Final = SettingKernel(common=1.0, scale=0.45, offset=0.05, local=0.02)
 _ERROR_NOISE: Final = 0.06  # between datasets
+_SIMILAR: Final = 1.0  # difference of cross-entropy's error, in log-odds, up to which it is alike
+_LEAST_SIMILARITY: Final = 0.05
 _OBJECTIVE: Final = SettingKernel(scale=0.3, offset=0.15, local=0.1)
 
 _LEAST_NOISE: Final = 0.03  # of a measured log T: what seeds differ by
@@ -87,6 +89,16 @@ class Baseline:
         """Its metrics after an epoch; None if its temperature was not fitted then."""
         return self._history.get(epoch)
 
+    def similarity(self, earlier: RecordedSetting) -> float:
+        """How similar a setting's dataset is: more where cross-entropy's errors are alike.
+
+        ``python -m benchmarks.tabular.temperatures`` shows how much better it predicts.
+        """
+        if not self.finished or earlier.baseline_error is None:
+            return 1.0
+        difference = _log_odds(self.error) - _log_odds(earlier.baseline_error)
+        return _LEAST_SIMILARITY + math.exp(-((difference / _SIMILAR) ** 2) / 2)
+
     @property
     def temperature_noise(self) -> float:
         """Standard deviation of a measured log T, by the number of wrong predictions."""
@@ -133,6 +145,8 @@ class TemperatureModel:
         self._objective = MetricName.parse(rule.objective)
         self._earlier = earlier
         self.baseline = Baseline(records, self._objective)
+        similar = np.array([self.baseline.similarity(each) for each in earlier])
+        self._weights = np.array([e.weight for e in earlier]) * similar / similar.max(initial=0.0)
         self._observe(records)
 
     def _observe(self, records: Sequence[TrialRecord]) -> None:
@@ -239,7 +253,7 @@ class TemperatureModel:
     ) -> Guess:
         """What earlier datasets say of settings."""
         known = [e.setting for e in self._earlier]
-        variances = np.array([noise**2 / e.weight for e in self._earlier])
+        variances = noise**2 / self._weights
         rows, wanted = (rows_of(self._places(each)) for each in (known, settings))
         return posterior(kernel, rows, np.array(values), variances, wanted)
 
@@ -313,6 +327,11 @@ def expected_objectives(
         mixed = belief.in_guard * own + (1 - belief.in_guard) * without
         expected |= dict(zip(known, mixed.tolist(), strict=True))
     return expected
+
+
+def _log_odds(error: float) -> float:
+    error = min(max(error, _LEAST_ERROR), 1 - _LEAST_ERROR)
+    return math.log(error / (1 - error))
 
 
 def _sd(entry: Mapping[str, float], metric: MetricName) -> float | None:

@@ -18,7 +18,7 @@ from sweeps.search.noise import first_at_noise, is_at_noise
 from sweeps.search.pruner import Pruner
 from sweeps.search.record import State, TrialRecord
 from sweeps.search.recorded import RecordedSetting
-from sweeps.search.rules import is_guided, rule_of
+from sweeps.search.rules import rule_of
 from sweeps.search.space import SearchSpace
 from sweeps.search.study import SweepStudy
 from sweeps.search.warm_start import EarlierTrial
@@ -27,7 +27,7 @@ from trainables.contract.report import Role, TrialConfig
 from trainables.contract.setting import Setting
 
 if TYPE_CHECKING:
-    from sweeps.search.guide import Guide
+    from sweeps.search.guide import Guide, Proposal
 
 logger = logging.getLogger("calsweep")
 _MOST_GUIDED = 100  # trials; Gaussian processes of more are slow, so Optuna's sampler takes over
@@ -95,7 +95,7 @@ class TrialQueue:
         self._pruner = Pruner(sweep, num_classes)
         published = self._space.initial_settings(num_classes)
         self._guide: Guide | None = None
-        if is_guided(sweep):
+        if sweep.search.is_guided:
             from sweeps.search.guide import Guide  # scikit-learn takes a second
 
             rule = rule_of(sweep)
@@ -233,6 +233,16 @@ class TrialQueue:
     def least_gain(self) -> float:
         """The expected gain below which a guided search ends; 0 for other searches."""
         return self._guide.propose(self._search_records).least if self._guide else 0.0
+
+    @property
+    def may_end_early(self) -> bool:
+        """Whether the search is running and ends when no better setting is expected."""
+        return self._guide is not None and not self._finals.is_final
+
+    @property
+    def latest_proposal(self) -> Proposal | None:
+        """What a guided search that is running expected last."""
+        return self._guide.latest if self._guide and self.may_end_early else None
 
     @property
     def _search_records(self) -> list[TrialRecord]:

@@ -14,7 +14,6 @@ from sweeps.errors import UserError
 from sweeps.search.entries import Entry
 from sweeps.search.record import TrialRecord, flat, known_fields
 from sweeps.search.recorded import RecordedSetting, recorded_settings
-from sweeps.search.rules import GUIDED
 from sweeps.store.stored_sweeps import readable_sweeps
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
@@ -37,7 +36,7 @@ def recorded_for(sweep: SweepFile, storage: str) -> list[RecordedSetting]:
         UserError: A sweep that is named does not exist or has not finished.
     """
     names = sweep.search.learn_from
-    if sweep.search.sampler != GUIDED or names == ("none",):
+    if not sweep.search.is_guided or names == ("none",):
         return []
     if names != ("all",):
         return [each for name in names for each in _of_named(name, storage, sweep.model.name)]
@@ -83,6 +82,7 @@ def settings_of(source: str, records: Sequence[TrialRecord]) -> Iterator[Recorde
             setting=setting,
             log_ratio=log_t[setting] - log_t[BASELINE],
             error_ratio=error[setting] / error[BASELINE] - 1 if error[BASELINE] else 0.0,
+            baseline_error=error[BASELINE],
         )
 
 

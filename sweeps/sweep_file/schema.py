@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, Strict, model_validator
+from pydantic import Field, Strict, ValidationError, model_validator
 
 from sweeps.sweep_file.sections.data import (
     OWN_DATA,
@@ -101,7 +101,10 @@ class SweepFile(Section):
         """A guided search has few trials of a loss, so ASHA has nothing to compare."""
         sections = values if isinstance(values, dict) else {}
         search, scheduler = sections.get("search"), sections.get("scheduler", {})
-        guided = isinstance(search, dict) and search.get("sampler") == "guided"
+        try:
+            guided = SearchSection.model_validate(search or {}).is_guided
+        except ValidationError:  # it is reported with the other errors
+            return values
         if guided and isinstance(scheduler, dict) and "name" not in scheduler:
             return {**sections, "scheduler": {**scheduler, "name": "none"}}
         return values

@@ -126,7 +126,7 @@ class Progress:
         if self._queue is not None:
             queue = self._queue
             counts = count_trials(_states(queue), queue.planned, queue.live)
-            facts = [*counts, *self._rate(queue), *_budgets(queue)]
+            facts = [*counts, *self._rate(queue), *_budgets(queue), *_expectation(queue)]
             facts += [f"best so far: {self._best(queue)}", self._time_left(queue)]
             self._print(" · ".join(facts))
 
@@ -142,6 +142,7 @@ class Progress:
         return Group(
             progress_bar(states, queue.planned, self._time_left(queue)),
             Text("  ".join([*counts, *self._rate(queue), *_budgets(queue)]), style="dim"),
+            *(Text(expected, style="dim") for expected in _expectation(queue)),
             best_lines(self._best(queue)),
             self._running(queue),
         )
@@ -171,7 +172,8 @@ class Progress:
         each = (time.time() - begun[0].started) / max(1, trained)
         spent, most = queue.budget.spent.get("max_hours", (0.0, math.inf))
         seconds = round(min(each * epochs_left(queue), max(0.0, 3600 * (most - spent))))
-        return f"about {seconds // 60}:{seconds % 60:02d} left"
+        bound = "at most" if queue.may_end_early else "about"
+        return f"{bound} {seconds // 60}:{seconds % 60:02d} left"
 
 
 def _states(queue: TrialQueue) -> Counter[str]:
@@ -189,3 +191,13 @@ def _budgets(queue: TrialQueue) -> list[str]:
         for key, (spent, most) in queue.budget.spent.items()
     ]
     return [*found, *([f"search ended by {queue.ended_by}"] if queue.ended_by else [])]
+
+
+def _expectation(queue: TrialQueue) -> list[str]:
+    """What a guided search expects of its next trial, once the baseline has finished."""
+    proposal = queue.latest_proposal
+    if proposal is None or not proposal.least:
+        return []
+    return [
+        f"next trial: expected gain {proposal.gain:.4f}, the search ends below {proposal.least:.4f}"
+    ]

@@ -17,7 +17,12 @@ from sweeps.sweep_file.sections.fields import (
     one_alone,
 )
 from trainables.contract.config import Epochs, Positive
+from trainables.contract.metric_names import MetricName
 
+GUIDED: Final = "guided"
+"""The sampler that temperatures guide, see :mod:`sweeps.search.guide`."""
+
+_GUIDING: Final = frozenset({"ece", "adaptive_ece", "smooth_ece", "debiased_ece", "nll", "brier"})
 _LARGEST_SEED = 2**31 - 1  # also with the finalists' fresh seeds added it has 32 bits
 
 
@@ -131,6 +136,13 @@ class SearchSection(Section):
     def objectives(self) -> tuple[str, ...]:
         """The parts of the objective, as they are named."""
         return tuple(part.strip() for part in self.objective.split(","))
+
+    @property
+    def is_guided(self) -> bool:
+        """Whether temperatures guide the search, which needs one objective that they affect."""
+        objective = MetricName.parse(self.objectives[0])
+        affected = not objective.scaled and objective.metric in _GUIDING
+        return self.sampler == GUIDED and len(self.objectives) == 1 and affected
 
     @property
     def own_metrics(self) -> tuple[str, ...]:

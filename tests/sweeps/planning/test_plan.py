@@ -23,6 +23,24 @@ from tests.builders import make_sweep, shown
             },
         ),
         (
+            {"search": {"sampler": "guided"}},
+            {
+                "trials": "at most 50: the baseline, then guided until no other is expected better "
+                "(7 to 22 on recorded datasets)",
+                "epochs": "at most 9 a trial",
+                "starts from": "the settings of 6 recorded datasets, and finished sweeps in the "
+                "storage",
+            },
+        ),
+        (
+            {"search": {"sampler": "guided", "objective": "val_error", "trials": 20}},
+            {
+                "trials": "20: the baseline, 6 published, 13 searched; by tpe, because guided "
+                "needs one objective that a temperature affects, not val_error",
+                "epochs": "at most 9 a trial; poor trials stop at 1, 3 by val_nll",
+            },
+        ),
+        (
             {"search": {"trials": 5}, "selection": {"finalists": 0}},
             {
                 "trials": "5: the baseline, 4 published, 0 searched; 2 published settings left out",

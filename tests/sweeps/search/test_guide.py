@@ -128,6 +128,7 @@ def test_asha_is_off_unless_it_is_asked_for() -> None:
         == "asha"
     )
     assert make_sweep().scheduler.name == "asha"
+    assert guided(objective="val_error").scheduler.name == "asha"  # by TPE, for no temperature
     assert "scheduler" in dump_sweep(sweep)
 
 

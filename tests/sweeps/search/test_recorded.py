@@ -12,6 +12,7 @@ def test_each_dataset_has_its_baseline_and_each_setting_once() -> None:
     baselines = [each for each in settings if each.setting.loss == "cross_entropy"]
     assert {each.source for each in baselines} == sources
     assert all(each.log_ratio == each.error_ratio == 0 for each in baselines)
+    assert all(each.baseline_error is not None for each in settings)
     keys = [(e.source, e.setting) for e in settings]
     assert len(set(keys)) == len(keys)
 

@@ -1,6 +1,7 @@
 """What to expect of settings, by their temperatures."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy.stats import norm
 
 from sweeps.search.record import TrialRecord
 from sweeps.search.recorded import RecordedSetting, recorded_settings
-from sweeps.search.rules import is_guided, rule_of
+from sweeps.search.rules import rule_of
 from sweeps.search.setting_models import (
     REFERENCE,
     Guess,
@@ -190,7 +191,8 @@ def test_nll_is_expected_to_rise_with_the_square_of_log_t() -> None:
 
 def test_only_a_single_objective_that_a_temperature_affects_is_guided() -> None:
     def guided(objective: Any) -> bool:
-        return is_guided(make_sweep(search={"objective": objective, "sampler": "guided"}))
+        search = {"objective": objective, "sampler": "guided"}
+        return make_sweep(search=search).search.is_guided
 
     assert all(map(guided, ("val_ece", "val_nll", "val_brier", "val_smooth_ece")))
     assert not any(
@@ -201,9 +203,26 @@ def test_only_a_single_objective_that_a_temperature_affects_is_guided() -> None:
 def test_weights_say_how_much_an_earlier_dataset_counts() -> None:
     def ratio(weight: float) -> float:
         pair = [
-            RecordedSetting("a", Setting("focal", {"gamma": 3.0}), -1.0, 0.0, weight),
+            RecordedSetting("a", Setting("focal", {"gamma": 3.0}), -1.0, 0.0, weight=weight),
             RecordedSetting("b", Setting("focal", {"gamma": 3.0}), 0.0, 0.0),
         ]
         return float(model(ce(1.0), earlier=pair).belief([FOCAL]).log_t.mean[0])
 
     assert ratio(8.0) < ratio(1.0) < ratio(0.1)
+
+
+def test_datasets_with_a_similar_error_of_cross_entropy_count_more() -> None:
+    like, unlike = (
+        RecordedSetting("a", Setting("focal", {"gamma": 3.0}), ratio, 0.0, error)
+        for ratio, error in ((-1.0, 0.2), (0.0, 0.02))
+    )
+    pairs = ([like, unlike], [replace(like, baseline_error=0.02), unlike])
+
+    def ratios(*records: TrialRecord) -> list[float]:
+        found = (model(*records, earlier=pair).belief([FOCAL]).log_t.mean for pair in pairs)
+        return [float(mean[0]) for mean in found]
+
+    first, second = ratios(ce(1.0, val_error=0.2))
+    assert first < second - 0.1  # both are equally unlike: the mean of the two
+    first, second = ratios()  # before the baseline's error is known
+    assert first == pytest.approx(second)

@@ -38,6 +38,7 @@ def test_all_are_the_shipped_settings_and_the_finished_sweeps(storage: str) -> N
     seeds = math.log(0.75) / 2 + math.log(3.0) / 2
     assert own["focal"].log_ratio == pytest.approx(seeds - math.log(1.5))
     assert own["focal"].error_ratio == pytest.approx(0.1)
+    assert own["focal"].baseline_error == pytest.approx(0.1)
 
 
 def test_sweeps_of_the_same_model_count_more(storage: str) -> None:
@@ -51,6 +52,8 @@ def test_sweeps_of_the_same_model_count_more(storage: str) -> None:
 def test_none_is_nothing_and_only_a_guided_search_learns(storage: str) -> None:
     assert recorded_for(sweep_that_learns("none"), storage) == []
     assert recorded_for(make_sweep("new"), storage) == []
+    other = make_sweep("new", search={"sampler": "guided", "objective": "val_error"})
+    assert recorded_for(other, storage) == []
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,22 @@ def test_what_is_spent_of_each_budget_is_shown_and_which_ended_the_search() -> N
     assert " · 0/0.5 hours · 4/6 epochs · search ended by max_epochs · best so far" in line
 
 
+def test_a_guided_search_shows_what_it_expects_and_a_bound_of_the_time() -> None:
+    text = io.StringIO()
+    sweep = make_sweep("shown", training={"epochs": 1}, search={"sampler": "guided"})
+    queue = TrialQueue(sweep, lambda record: None, num_classes=10)
+    with Progress(plain(text)) as progress:
+        progress.follow(queue)
+        for _ in range(2):
+            record = queue.next()
+            assert record is not None
+            queue.result(record.number, trial(0, temperature=1.5, val_ece=0.1).outcome)
+            queue.end(record.number, "finished")
+    (line,) = text.getvalue().splitlines()
+    assert re.search(r" · next trial: expected gain 0\.\d+, the search ends below 0\.0\d+ · ", line)
+    assert re.search(r" · at most \d+:\d\d left$", line)
+
+
 def test_a_fault_is_reported_and_not_over_and_over(monkeypatch: pytest.MonkeyPatch) -> None:
     text, moments = io.StringIO(), iter((1000.0, 1029.0, 1031.0))
     with Progress(plain(text)) as progress:
