@@ -335,8 +335,24 @@ def show(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
 
 
 @app.command("list", rich_help_panel=INSPECT)
-def list_sweeps(storage: Storage = DEFAULT_STORAGE) -> None:
+def list_sweeps(
+    storage: Storage = DEFAULT_STORAGE,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Instead, what runs and waits on the Ray cluster with this dashboard.",
+        ),
+    ] = None,
+) -> None:
     """List the sweeps in the storage, with progress and best setting."""
+    if address is not None:
+        from sweeps.cluster.occupancy import sweeps_on
+        from sweeps.terminal.job_tables import occupancy_table
+
+        there = sweeps_on(address)
+        _print(occupancy_table(there) if there else "no sweep runs or waits on this cluster")
+        return
     from sweeps.inspect_sweeps import overviews
     from sweeps.terminal.answers import overview_table
 

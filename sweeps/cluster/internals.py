@@ -13,7 +13,7 @@ import os
 import random
 import re
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -188,6 +188,18 @@ def killed_for_memory(on_shortage: Callable[[str], object]) -> Iterator[None]:
         RayActorManager._actor_start_failed = starting
 
 
+def job_of_placement_group(group: Mapping[str, Any]) -> str:
+    """Id of the job that made a placement group of Ray's table: the end of the group's own id.
+
+    If a later version of Ray makes other ids, a driver does not find itself, and takes all room.
+
+    Why: the table names no job, and Ray's state API needs its dashboard. Without it the first sweep
+        on a cluster would keep its processes, and a second one would wait for its end.
+    Test: tests/sweeps/cluster/test_two_sweeps.py::test_two_sweeps_share_a_cluster
+    """
+    return str(group["placement_group_id"][-8:])
+
+
 @contextmanager
 def processes_kept(slots: Callable[[], int], running: Callable[[], int]) -> Iterator[None]:
     """Context: Tune keeps the processes of ended trials, and those that are starting.
@@ -205,6 +217,7 @@ def processes_kept(slots: Callable[[], int], running: Callable[[], int]) -> Iter
     Upstream: ray-project/ray#36020 explains why idle processes are taken first.
     Test: tests/sweeps/test_service.py::test_finalists_take_the_processes_of_the_search
     Test: tests/sweeps/test_service.py::test_a_process_that_starts_late_has_its_share
+    Test: tests/sweeps/cluster/test_two_sweeps.py::test_two_sweeps_share_a_cluster
     """
     if not provides(
         "keeping the processes of trials",
@@ -225,9 +238,17 @@ def processes_kept(slots: Callable[[], int], running: Callable[[], int]) -> Iter
             return True
 
         def flush_cached_objects(self, force_all: bool = False) -> Iterator[Any]:
-            # There is less room after a node has gone or its memory ran short.
-            if force_all or self._num_cached_objects + running() > slots():
+            if force_all:
                 yield from super().flush_cached_objects(force_all)
+                return
+            # There is less room after a node has gone, its memory ran short, or while another sweep
+            # waits. Processes for Tune's own waiting trials are kept.
+            surplus = self._num_cached_objects + running() - slots()
+            for key, idle in self._cached_objects.items():
+                while surplus > 0 and len(idle) > self._max_num_objects[key]:
+                    surplus -= 1
+                    self._num_cached_objects -= 1
+                    yield idle.pop(0)
 
     controller, tunes_cache = tune_controller.TuneController, tune_controller._ObjectCache
     reuse = controller._maybe_reuse_cached_actor

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sweeps.cluster.internals import SECONDS_TO_STOP
 from sweeps.cluster.job_client import ask, connected_client, dashboard_url
@@ -29,8 +29,8 @@ OnNotice = Callable[[str], object]
 
 # A stopped driver first brings MLflow up to date.
 _SECONDS_TO_STOP = 90
-_JOBS = "/api/jobs/"
-_ENDED = ("STOPPED", "SUCCEEDED", "FAILED")
+JOBS: Final = "/api/jobs/"
+ENDED: Final = ("STOPPED", "SUCCEEDED", "FAILED")
 _PROGRESS = re.compile(r"^\d+/\d+ trials\b.*", re.MULTILINE)
 
 
@@ -136,7 +136,7 @@ def _submit(
     with tempfile.TemporaryDirectory(prefix="calsweep-") as folder:
         shipment = stage(Path.cwd(), Path(folder), sweep)
         for job in list_jobs(address):
-            if (job.sweep, job.storage) == (name, storage) and job.state not in _ENDED:
+            if (job.sweep, job.storage) == (name, storage) and job.state not in ENDED:
                 raise UserError(
                     f"sweep {name!r} is being run by job {job.id}; wait for it, or end it by "
                     f"`calsweep stop {job.id} --address {dashboard_url(address)}`"
@@ -160,7 +160,7 @@ def list_jobs(address: str | None) -> list[Job]:
     Raises:
         UserError: The cluster does not answer, or requires another token.
     """
-    found = [_job(details) for details in ask(address, _JOBS) if _is_ours(details)]
+    found = [_job(details) for details in ask(address, JOBS) if is_ours(details)]
     return sorted(found, key=lambda job: job.started, reverse=True)
 
 
@@ -225,8 +225,8 @@ def stop(job: Job, address: str | None) -> Job:
         client.stop_job(job.id)
         until = time.monotonic() + _SECONDS_TO_STOP + 30
         while time.monotonic() < until:
-            now = _job(ask(address, f"{_JOBS}{job.id}"))
-            if now.state in _ENDED:
+            now = _job(ask(address, f"{JOBS}{job.id}"))
+            if now.state in ENDED:
                 return now
             time.sleep(0.5)
     raise SweepFailedError(f"job {job.id} was asked to stop, and is still {now.state}")
@@ -234,10 +234,11 @@ def stop(job: Job, address: str | None) -> Job:
 
 def _said(job: Job, address: str | None) -> str:
     """The whole output of a job."""
-    return str(ask(address, f"{_JOBS}{job.id}/logs")["logs"])
+    return str(ask(address, f"{JOBS}{job.id}/logs")["logs"])
 
 
-def _is_ours(details: dict[str, Any]) -> bool:
+def is_ours(details: dict[str, Any]) -> bool:
+    """Whether a job that Ray lists is a sweep that was submitted."""
     known = details.get("metadata") or {}
     return bool(details.get("submission_id") and known.get("calsweep_sweep"))
 

@@ -6,7 +6,6 @@ import gc
 import logging
 import time
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from sweeps.cluster.connection import concurrent_trials
 from sweeps.cluster.internals import ended_by_interrupts, killed_for_memory, processes_kept
 from sweeps.cluster.scheduler import QueueScheduler
 from sweeps.cluster.searcher import QueueSearcher
+from sweeps.cluster.sharing import announced, fair_share
 from sweeps.cluster.slots import Slots
 from sweeps.errors import CommandError, SweepFailedError, first_line
 from sweeps.formatting import calsweep_command
@@ -59,7 +59,8 @@ def tune(
         SweepFailedError: Tune failed repeatedly while the sweep made no progress.
     """
     try:
-        _tune(queue, store, dataset, encoder, reporter)
+        with announced(store.name):
+            _tune(queue, store, dataset, encoder, reporter)
     finally:
         if queue.sweep.scaling.num_workers > 1:
             _release_placement_groups()
@@ -85,7 +86,7 @@ def _tune(
     from trainables.wrappers.internals import draining_nodes
 
     sweep_id = store.patiently(store.sweep_id)
-    slots = Slots(partial(concurrent_trials, queue.sweep.scaling))
+    slots = Slots(lambda: fair_share(concurrent_trials(queue.sweep.scaling)))
     callback = QueueCallback(
         queue, slots.out_of_memory, reporter, store.check_held, lambda: bool(draining_nodes())
     )

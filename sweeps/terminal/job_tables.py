@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from sweeps.cluster.jobs import Job
+from sweeps.cluster.occupancy import SweepOnCluster
 from sweeps.redaction import redact
 from sweeps.terminal.style import facts_table, new_table
 
@@ -19,6 +20,19 @@ def jobs_table(jobs: Sequence[Job]) -> Table:
         table.add_column(heading, overflow="fold")
     for job in jobs:
         table.add_row(job.id, job.sweep, job.state, _moment(job.started), _took(job))
+    return table
+
+
+def occupancy_table(sweeps: Sequence[SweepOnCluster]) -> Table:
+    """One line per sweep on a cluster that has not ended."""
+    table = new_table()
+    for heading in ("sweep", "job", "state", "started"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("trials\nrunning", "trials\nwaiting"):
+        table.add_column(heading, justify="right")
+    for each in sweeps:
+        row = (each.sweep, each.job, each.state, _moment(each.started))
+        table.add_row(*row, str(each.running), str(each.waiting))
     return table
 
 

@@ -167,6 +167,8 @@ def test_a_sweep_is_submitted_stopped_and_resumed(cluster: RayCluster, workplace
     assert re.search(r"state +RUNNING", running)
     assert re.search(r"command +python -m sweeps\.cli run", running)
     assert re.search(rf"progress +\d/{TRIALS} trials · ", running)
+    there = calsweep(workplace, "list", *at).stdout
+    assert re.search(rf"remote +{job} +running +\S+ \S+ +[12] +\d+\n", there), there
     twice = calsweep(workplace, "resume", "remote", *place)
     assert twice.returncode == 2
     assert f"sweep 'remote' is being run by job {job}" in twice.stderr

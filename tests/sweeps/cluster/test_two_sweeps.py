@@ -1,0 +1,117 @@
+"""Two drivers on one cluster."""
+
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sweeps.cluster.sharing import share_of
+from sweeps.store.sweep_store import SweepStore
+from tests.harness.command import calsweep, start_calsweep
+from tests.harness.ray_cluster import RayCluster
+
+SLOW_LOSS = """
+import time
+from torch.nn.functional import cross_entropy
+from trainables.losses import CalibrationLoss
+
+class Slow(CalibrationLoss):
+    looks_across_batch = False
+    def __init__(self, num_classes, alpha=1.0):
+        super().__init__(num_classes)
+        self.alpha = alpha
+    def on_epoch_end(self):
+        time.sleep(1)
+    def compute(self, logits, targets, indices, features):
+        return cross_entropy(logits, targets) * self.alpha
+"""
+SWEEP = """
+name: {name}
+dataset: {{name: digits, train_samples: 200}}
+model: {{name: small_cnn, width: 4}}
+losses: [{{name: "slow_loss:Slow", space: {{alpha: {{low: 0.5, high: 2}}}}}}]
+training: {{epochs: 3, batch_size: 64}}
+search: {{trials: 400, sampler: random}}
+scheduler: {{name: none}}
+selection: {{finalists: 0}}
+"""
+
+
+def group(job: int, state: str, sweep: str = "") -> dict[str, str]:
+    """A row of Ray's table."""
+    name = f"calsweep:{sweep}" if sweep else ""
+    return {"placement_group_id": f"{'0' * 28}{job:08d}", "name": name, "state": state}
+
+
+@pytest.mark.parametrize(
+    ("groups", "share"),
+    [
+        ([], 8),  # nothing is known
+        ([group(1, "CREATED", "a"), group(1, "PENDING")], 8),  # its own trials wait
+        ([group(1, "CREATED", "a"), group(2, "CREATED", "b"), group(2, "CREATED")], 8),
+        ([group(1, "CREATED", "a"), group(2, "CREATED", "b"), group(2, "PENDING")], 4),
+        ([group(1, "CREATED", "a"), group(2, "CREATED", "b"), group(2, "REMOVED")], 8),
+        ([group(1, "CREATED", "a"), group(2, "REMOVED", "b"), group(2, "PENDING")], 8),
+        ([group(1, "CREATED", "a"), group(2, "PENDING")], 8),  # no sweep's
+        ([group(n, "CREATED", "abc"[n - 1]) for n in (1, 2, 3)] + [group(3, "RESCHEDULING")], 2),
+        ([group(n, "CREATED", str(n)) for n in range(1, 11)] + [group(9, "PENDING")], 1),
+    ],
+)
+def test_a_sweep_shares_while_trials_of_another_wait(
+    groups: list[dict[str, str]], share: int
+) -> None:
+    assert share_of(8, "00000001", groups) == share
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_two_sweeps_share_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    (tmp_path / "slow_loss.py").write_text(SLOW_LOSS)
+    cluster = RayCluster(head_cpus=2)
+    place = ("--address", cluster.address, "--storage", str(tmp_path / "store"))
+
+    def start(name: str) -> subprocess.Popen[bytes]:
+        (tmp_path / f"{name}.yaml").write_text(SWEEP.format(name=name))
+        with (tmp_path / f"{name}.log").open("wb") as said:
+            return start_calsweep(tmp_path, "run", f"{name}.yaml", *place, stdout=said, stderr=said)
+
+    def finished(name: str) -> int:
+        records = SweepStore(str(tmp_path / "store"), name).load_records()
+        return sum(record.state == "finished" for record in records)
+
+    def wait_for(what: Callable[[], bool]) -> None:
+        until = time.monotonic() + 300
+        while not what():
+            said = {log.name: log.read_text() for log in tmp_path.glob("*.log")}
+            assert time.monotonic() < until, (said, listed())
+            time.sleep(0.3)
+
+    def listed() -> str:
+        return calsweep(tmp_path, "list", "--address", cluster.url).stdout
+
+    def runs(sweep: str, trials: int) -> bool:
+        line = rf"{sweep} +[0-9a-f]+ +running +\S+ \S+ +{trials} +\d+"
+        return re.search(line, listed()) is not None
+
+    try:
+        assert listed() == "no sweep runs or waits on this cluster\n"
+        first = start("first")
+        wait_for(lambda: runs("first", 2))  # alone it has the whole cluster
+        second = start("second")
+        wait_for(lambda: runs("first", 1) and runs("second", 1))
+        before = finished("first"), finished("second")
+        wait_for(lambda: finished("first") > before[0] and finished("second") > before[1])
+        second.terminate()
+        assert second.wait(120) == 130
+        wait_for(lambda: runs("first", 2))
+        first.terminate()
+        assert first.wait(120) == 130
+        wait_for(lambda: "no sweep" in listed())
+    finally:
+        cluster.stop()
+        shutil.rmtree(cluster.temporary, ignore_errors=True)
