@@ -85,7 +85,8 @@ def _tune(
 ) -> None:
     from trainables.wrappers.internals import draining_nodes
 
-    sweep_id = store.patiently(store.sweep_id)
+    setup = _trial_setup(queue, store, store.patiently(store.sweep_id), encoder)
+    trainable = _trainable(queue.sweep.scaling, dataset, setup, store.folder / "tune")
     slots = Slots(lambda: fair_share(concurrent_trials(queue.sweep.scaling)))
     callback = QueueCallback(
         queue, slots.out_of_memory, reporter, store.check_held, lambda: bool(draining_nodes())
@@ -98,7 +99,7 @@ def _tune(
                 killed_for_memory(callback.out_of_memory),
                 processes_kept(slots, lambda: queue.live),
             ):
-                _tuner(queue, store, sweep_id, dataset, encoder, slots, callback).fit()
+                _tuner(queue, store, trainable, slots, callback).fit()
             fault = "it ended before the sweep"
         except SweepOverError:
             break
@@ -124,20 +125,13 @@ def _tune(
         (store.folder / "tune").delete_tree()  # no longer needed
 
 
-def _tuner(
-    queue: TrialQueue,
-    store: SweepStore,
-    sweep_id: str,
-    dataset: Data,
-    encoder: EncoderSetup | None,
-    slots: Slots,
-    callback: QueueCallback,
-) -> ray_tune.Tuner:
+def _trial_setup(
+    queue: TrialQueue, store: SweepStore, sweep_id: str, encoder: EncoderSetup | None
+) -> TrialSetup:
     from trainables.metrics import METRIC_NAMES
 
     sweep = queue.sweep
-    scratch = store.folder / "tune"
-    setup = TrialSetup(
+    return TrialSetup(
         model=sweep.trained.name,
         model_options=sweep.trained.options,
         training=sweep.training.config(),
@@ -157,10 +151,24 @@ def _tuner(
         own_loop=sweep.trainable is not None,
         gpu_share=sweep.scaling.gpus,
     )
-    several = sweep.scaling.num_workers > 1
-    make_trainable = _of_several_workers if several else _of_one_process
+
+
+def _trainable(scaling: ScalingSection, dataset: Data, setup: TrialSetup, scratch: Folder) -> Any:
+    if scaling.num_workers > 1:
+        return _of_several_workers(scaling, dataset, setup, scratch)
+    from trainables.wrappers.one_process import TuneTrial
+
+    return ray_tune.with_resources(
+        ray_tune.with_parameters(TuneTrial, dataset=dataset, trial_setup=setup),
+        {"cpu": scaling.cpus_per_worker, "gpu": scaling.gpus},
+    )
+
+
+def _tuner(
+    queue: TrialQueue, store: SweepStore, trainable: Any, slots: Slots, callback: QueueCallback
+) -> ray_tune.Tuner:
     return ray_tune.Tuner(
-        make_trainable(sweep.scaling, dataset, setup, scratch),
+        trainable,
         tune_config=ray_tune.TuneConfig(
             search_alg=QueueSearcher(queue, slots),
             scheduler=QueueScheduler(queue),
@@ -178,17 +186,6 @@ def _tuner(
             verbose=0,
             progress_reporter=ray_tune.CLIReporter(),  # Tune's own clears our view in notebooks
         ),
-    )
-
-
-def _of_one_process(
-    scaling: ScalingSection, dataset: Data, setup: TrialSetup, scratch: Folder
-) -> Any:
-    from trainables.wrappers.one_process import TuneTrial
-
-    return ray_tune.with_resources(
-        ray_tune.with_parameters(TuneTrial, dataset=dataset, trial_setup=setup),
-        {"cpu": scaling.cpus_per_worker, "gpu": scaling.gpus},
     )
 
 

@@ -49,7 +49,7 @@ def test_what_runs_when_the_hours_are_over_continues_after_a_resume(
     assert "is spent" in spent.answer["why"][-1]  # what was spent before counts
     with pytest.raises(UserError, match=r"only budgets can be changed; allowed: search.trials"):
         resume_sweep("late", storage, overrides=["training.epochs=3"])
-    again = resume_sweep("late", storage, overrides=["search.max_hours=0.03"])
+    again = resume_sweep("late", storage, overrides=["search.max_hours=0.02"])
     for before, after in zip(result.records, again.records, strict=False):
         assert after.started == before.started >= begun
         assert after.epochs > before.epochs
