@@ -87,10 +87,10 @@ class SweepResult:
 
     Attributes:
         records: All trials.
-        answer: See :func:`~sweeps.results.explanation.answer`.
-        unsynced: Trials that MLflow does not have in full, as it did not answer or as their
-            files are damaged.
-        tracking_uri: Where MLflow has them.
+        answer: The result, see :func:`~sweeps.results.explanation.answer`.
+        unsynced: Trials that are incomplete in MLflow, because it did not answer or their files are
+            damaged.
+        tracking_uri: MLflow's address.
     """
 
     records: list[TrialRecord]
@@ -112,19 +112,19 @@ def run_sweep(
     Args:
         sweep: The sweep.
         storage: Path or URI of the sweep store.
-        address: Of a Ray cluster; None starts Ray on this machine.
-        console: Where progress is shown.
-        on_answer: Called with the summary as soon as there is one, while MLflow is still written.
+        address: Address of a Ray cluster; None starts Ray on this machine.
+        console: The console for progress.
+        on_answer: Called with the result as soon as it exists, while MLflow is still being written.
 
     Raises:
-        UserError: Something is wrong with the input; nothing was started or written.
+        UserError: The input is wrong; nothing was started or written.
         SweepFailedError: Every trial failed.
         SweepInterruptedError: By Ctrl-C or SIGTERM; :func:`resume_sweep` continues.
     """
     store = SweepStore(storage, sweep.name)
     check_storage(storage)
     if store.exists():
-        store.create(sweep)  # says that the name is taken
+        store.create(sweep)  # raises the error that the name is taken
     return _run(sweep, store, address, console or plain_console(stderr=True), on_answer, True)
 
 
@@ -136,22 +136,21 @@ def resume_sweep(
     on_answer: OnAnswer = _nothing,
     overrides: Sequence[str] | Mapping[str, Any] = (),
 ) -> SweepResult:
-    """Continue a sweep: finished trials stay, cut-off ones continue from their checkpoints.
+    """Continue a sweep: finished trials stay, interrupted ones continue from their checkpoints.
 
     Args:
         name: Name of the sweep.
-        storage: As for :func:`run_sweep`, as are those below.
-        address: Of a Ray cluster.
-        console: Where progress is shown.
-        on_answer: Called with the summary.
-        overrides: Other budgets than it had, as for
-            :func:`~sweeps.sweep_file.loading.with_other_budgets`.
+        storage: As for :func:`run_sweep`.
+        address: As for :func:`run_sweep`.
+        console: As for :func:`run_sweep`.
+        on_answer: As for :func:`run_sweep`.
+        overrides: Changed budgets, as for :func:`~sweeps.sweep_file.loading.with_other_budgets`.
 
     Raises:
-        UserError: There is no such sweep, or it is being run; or it finished and is to
-            have another budget.
+        UserError: There is no such sweep, it is running, or it has finished and its budget cannot
+            change.
         SweepFailedError: Every trial failed.
-        SweepInterruptedError: Once more.
+        SweepInterruptedError: By Ctrl-C or SIGTERM; the sweep can be resumed again.
     """
     store = SweepStore(storage, name)
     sweep = with_other_budgets(store.load_sweep(), overrides)
@@ -173,11 +172,11 @@ def run_or_resume(
 ) -> SweepResult:
     """Resume the sweep if one of this name exists, otherwise start it.
 
-    A job that was killed, preempted or recreated can call this again and again.
+    A job that is killed, preempted or recreated can call this repeatedly.
 
     Raises:
-        UserError: The sweep that exists was started with something else than a budget that differs.
-            Or see :func:`run_sweep` and :func:`resume_sweep`.
+        UserError: The sweep file was changed in anything but the budgets; or see :func:`run_sweep`
+            and :func:`resume_sweep`.
         SweepFailedError: Every trial failed.
         SweepInterruptedError: By Ctrl-C or SIGTERM; calling this again resumes it.
     """
@@ -205,19 +204,19 @@ def _run(
     with (
         Progress(console) as progress,
         _terminated_as_interrupted() as interrupt,
-        store.locked(progress, interrupt),  # before all else: two may start at once
+        store.locked(progress, interrupt),  # first of all, because two processes may start at once
     ):
         if new:
             store.check_free()
         where = "starting Ray" if address is None else f"joining Ray at {address}"
         progress.stage(f"Loading {sweep.dataset.label} and {where}")
         with ThreadPoolExecutor(1) as aside:
-            # Importing torch and starting Ray take some seconds each, and different things.
+            # Importing torch and starting Ray take some seconds each and can overlap.
             loading = aside.submit(_fitted_data, sweep)
             identifying = aside.submit(lambda: identify(*loading.result()))
             with (
                 connection.connected(address, progress),
-                # Once more: Ray has put a handler of its own first, which aborts after 3 seconds.
+                # Again, because Ray has installed its own handler, which aborts after 3 seconds.
                 _terminated_as_interrupted(),
             ):
                 connection.check_room(sweep.scaling, address)
@@ -327,10 +326,10 @@ def _read_store(
 def _write_the_rest(writer: MlflowWriter, ending: Ending | None, store: SweepStore) -> int:
     """Bring MLflow up to date; returns the number of trials that failed.
 
-    Without an ending (the sweep can continue) the sweep's own run in MLflow stays open.
+    Without an ending (the sweep can be resumed), the sweep's own run in MLflow stays open.
 
     Raises:
-        SweepInterruptedError: By Ctrl-C or SIGTERM; the answer stands.
+        SweepInterruptedError: By Ctrl-C or SIGTERM; the result is already stored.
     """
     try:
         return writer.close(_PATIENCE_SECONDS, ending)
@@ -359,17 +358,17 @@ def _register(
     fault: str | None,
     progress: Progress,
 ) -> None:
-    """Register the selected classifier in MLflow; if that fails, say why and keep the result."""
+    """Register the selected classifier in MLflow; if that fails, print the reason."""
     from sweeps.exporting import register_choice
     from trainables.data.core.base import Dataset
 
-    assert isinstance(dataset, Dataset)  # refused for custom loops
+    assert isinstance(dataset, Dataset)  # custom loops are refused
     progress.stage("Registering the selected setting in MLflow")
     try:
         if fault is not None:
             raise UserError("MLflow is not up to date")
         registered = register_choice(store, sweep, ranking, lambda: dataset)
-    except Exception as error:  # of the model, which cannot be traced, or of MLflow
+    except Exception as error:  # the model cannot be traced, or MLflow fails
         logger.error("the selected setting is not registered", exc_info=error)
         progress.notice(
             f"not registered in MLflow: {first_line(error)}; "
@@ -392,7 +391,7 @@ def _references(sweep: SweepFile, dataset: Data, progress: Progress) -> tuple[Re
     try:
         names = dict.fromkeys((*EPOCH_METRICS, objective_metric(rule_of(sweep).objective)))
         found = reference_models(dataset, sweep.search.seed, [n for n in names if n in METRICS])
-    except (ValueError, MemoryError) as error:  # scikit-learn's complaints are ValueErrors
+    except (ValueError, MemoryError) as error:  # scikit-learn raises ValueErrors
         logger.error("there is no reference model", exc_info=error)
         progress.notice(f"no reference model: {first_line(error)}")
         return ()
@@ -419,7 +418,7 @@ def _ending(
 
 
 def _on_budget(queue: TrialQueue) -> str | None:
-    """The budget that ended the search or the sweep; None if there was none."""
+    """A message about the budget that ended the search or the sweep; empty if there was none."""
     spent = queue.budget.used_up if queue.cut_short else None
     key = spent or queue.ended_by
     if key is None:
@@ -447,7 +446,7 @@ def _on_budget(queue: TrialQueue) -> str | None:
 def _on_noise(queue: TrialQueue) -> str:
     rule = rule_of(queue.sweep)
     first = first_at_noise(queue.records, rule)
-    assert first is not None  # it ended the search
+    assert first is not None  # the budget ended the search
     value, calibrated = (first.outcome[name] for name in (rule.objective, calibrated_bound(rule)))
     searched = counted(sum(record.searched for record in queue.records), "setting")
     return (
@@ -494,7 +493,7 @@ def _read_predictions(store: SweepStore, split: str, number: int) -> bytes:
 
 
 def _judge(ranking: Ranking, store: SweepStore, selection: SelectionSection) -> Judgement:
-    """Judge the selected setting by the trials' predictions, where these can be read."""
+    """Judge the selected setting by the trials' predictions, as far as they can be read."""
     read = partial(_read_predictions, store)
     sweeps = store.patiently(sweeps_on_test_split, store)
     earlier = store.patiently(read_earlier_candidates, store.folder)
@@ -518,16 +517,16 @@ def _as_far_as_readable(
     """A function's result on predictions; None if they are missing or damaged."""
     try:
         return judge(*arguments, **more)
-    except (OSError, ValueError) as error:  # errors of pyarrow are ValueErrors
+    except (OSError, ValueError) as error:  # pyarrow raises ValueErrors
         logger.error("the selected setting cannot be judged: %s", error)
         return []
 
 
 def _named_sweeps(sweep: SweepFile, storage: str) -> dict[str, list[TrialRecord]]:
-    """The trials of the sweeps to learn from.
+    """The trials of the sweeps in ``search.warm_start``.
 
     Raises:
-        UserError: There is no sweep of such a name.
+        UserError: There is no sweep of one of these names.
     """
     found = {}
     for name in sweep.search.warm_start:
@@ -551,7 +550,7 @@ def _fitted_data(sweep: SweepFile) -> tuple[SweepFile, Data]:
 
 
 def _with_history(sweep: SweepFile, store: SweepStore, record: TrialRecord) -> TrialRecord:
-    """A record that was still running, with the epochs that its last checkpoint knows of."""
+    """The record of an interrupted trial, with the epochs in its last checkpoint."""
     if record.state == "running":
         from trainables.files.checkpoints import load_checkpoint
 
@@ -563,11 +562,12 @@ def _with_history(sweep: SweepFile, store: SweepStore, record: TrialRecord) -> T
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[Callable[[], None]]:
-    """Context in which SIGTERM ends a sweep as Ctrl-C does: cleanly and resumable.
+    """Context: SIGTERM ends a sweep like Ctrl-C, cleanly and resumable.
 
     Yields:
-        A function that does so from another thread, by SIGTERM. Outside the main thread, where this
-        cannot handle signals, it does nothing: SIGTERM would end the whole process.
+        A function that does so from another thread, by SIGTERM. If the context is entered outside
+        the main thread, it cannot handle signals and the function does nothing, because SIGTERM
+        would end the whole process.
     """
 
     def interrupt(*_: object) -> None:
@@ -575,7 +575,7 @@ def _terminated_as_interrupted() -> Iterator[Callable[[], None]]:
 
     try:
         previous = signal.signal(signal.SIGTERM, interrupt)
-    except ValueError:  # not the main thread, which alone may handle signals
+    except ValueError:  # only the main thread may handle signals
         yield lambda: None
         return
     try:
@@ -585,7 +585,7 @@ def _terminated_as_interrupted() -> Iterator[Callable[[], None]]:
 
 
 def _terminate_main_thread() -> None:
-    """Wake it by SIGTERM, also if it sleeps: ``_thread.interrupt_main`` would let it sleep on."""
+    """Interrupt it by SIGTERM, even if it sleeps; ``_thread.interrupt_main`` does not wake it."""
     main = threading.main_thread().ident
     assert main is not None
     signal.pthread_kill(main, signal.SIGTERM)

@@ -1,1 +1,1 @@
-"""Decides what to run next and what is best. Writes nothing; imports no Ray, MLflow or torch."""
+"""Decides what to run next and what is best. Writes no files; imports no Ray, MLflow or torch."""

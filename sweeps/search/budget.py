@@ -16,14 +16,15 @@ _HOUR: Final = 3600.0
 class Budget:
     """``search.max_hours``, ``max_epochs`` and ``max_gpu_hours``: whichever comes first.
 
-    They bind all trials, and the search ends while what the finalists need is left. Of epochs that
-    is known, so nothing begins that could exceed them; of hours it is taken for as long as the
-    longest trial so far, and when they are spent nothing runs any more. What was spent before a
-    resume counts; the time in between does not, nor do encoders' epochs, which are of another size.
+    Budgets cover all trials, and the search ends early enough for the finalists. The number of
+    their epochs is known, so no trial starts that could exceed ``max_epochs``. Their hours are
+    estimated by the longest trial so far, and when the hours are used up, no trial runs any more.
+    Time spent before a resume counts; the time in between does not. Encoders' epochs do not count,
+    because they are much longer.
 
     Args:
         sweep: The sweep.
-        records: What an earlier run of it left behind.
+        records: Its trials from an earlier run.
     """
 
     def __init__(self, sweep: SweepFile, records: Sequence[TrialRecord]) -> None:
@@ -31,19 +32,19 @@ class Budget:
         self._epochs_each = sweep.training.epochs
         self._gpus = sweep.scaling.gpus * sweep.scaling.num_workers
         self._began = time.time()
-        # A trial that will be resumed has ended its earlier runs, see TrialRecord.cut_off.
+        # A trial to resume has ended its earlier runs, see TrialRecord.cut_off.
         self._before = _together(run for record in records for run in record.times)
         self._running = {r.number: r for r in records if r.state == "running"}
         self._epochs_of_ended = 0
         self._seconds_of_ended = 0.0
-        self._longest = 0.0  # seconds of a trial that ran to its end
+        self._longest = 0.0  # seconds of the longest completed trial
         self._most_at_once = _most_at_once(run for record in records for run in record.times)
         for record in records:
             if record.state != "running":
                 self._count(record)
 
     def begins(self, record: TrialRecord, at_once: int) -> None:
-        """A trial begins or continues, as one of this many."""
+        """A trial starts or continues; this many run concurrently."""
         self._running[record.number] = record
         self._most_at_once = max(self._most_at_once, at_once)
 
@@ -77,10 +78,10 @@ class Budget:
         return next((key for key, spent, most in hours if spent >= most), None)
 
     def lacking(self, finals: int) -> str | None:
-        """The budget without room for one more trial of the search and then the finalists.
+        """The budget that does not suffice for one more trial of the search and the finalists.
 
         Args:
-            finals: How many trials those are.
+            finals: Number of the finalists' trials.
         """
         trials = 1 + finals
         running = [r for r in self._running.values() if r.role != "encoder"]
@@ -121,7 +122,7 @@ def _most_at_once(spans: Iterable[Sequence[float]]) -> int:
     changes = sorted(
         (when, step) for span in spans for when, step in zip(span, (1, -1), strict=False)
     )
-    for _, step in changes:  # at the same moment one ends before the next begins
+    for _, step in changes:  # at equal times, a span ends before the next begins
         running += step
         most = max(most, running)
     return max(1, most)

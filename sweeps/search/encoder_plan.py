@@ -15,8 +15,8 @@ class EncoderPlan:
 
     Args:
         sweep: The sweep; without an ``encoder`` section every seed is ready.
-        records: What an earlier run of this sweep left behind.
-        trained: Seeds whose encoders lie in the store already.
+        records: Its trials from an earlier run.
+        trained: Seeds whose encoders are already in the store.
     """
 
     def __init__(

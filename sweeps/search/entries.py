@@ -1,4 +1,4 @@
-"""Metrics of epochs in little memory, because the driver keeps those of all trials."""
+"""Compact metrics of epochs, because the driver keeps those of all trials."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
-_LAYOUTS = 1024  # a sweep has a handful
+_LAYOUTS = 1024  # a sweep has few layouts
 
 Entry = Mapping[str, float]
 Layout = dict[str, tuple[int, type]]
@@ -15,10 +15,10 @@ Layout = dict[str, tuple[int, type]]
 class CompactEntry(Mapping[str, float]):
     """The metrics of an epoch as a read-only mapping, in a fifth of a dict's memory.
 
-    The epochs of a sweep have the same few sets of names, each of which is kept once.
+    The epochs of a sweep share a few sets of names, each of which is stored once.
 
     Args:
-        metrics: Name to value. Whole numbers and truth values stay what they are.
+        metrics: Values by name. Integers and booleans keep their type.
     """
 
     __slots__ = ("_layout", "_values")
@@ -45,6 +45,6 @@ class CompactEntry(Mapping[str, float]):
 
 @lru_cache(_LAYOUTS)
 def _layout(names: tuple[str, ...], kinds: tuple[type, ...]) -> Layout:
-    """Name to where its value is, and of which type."""
+    """The position and type of the value of each name."""
     pairs = zip(names, kinds, strict=True)
     return {name: (place, kind) for place, (name, kind) in enumerate(pairs)}

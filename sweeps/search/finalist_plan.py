@@ -1,4 +1,4 @@
-"""Which settings are trained again with fresh seeds once the search has ended."""
+"""The settings that are trained again with fresh seeds after the search."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FinalistPlan:
     Args:
         sweep: The sweep.
         records: Its trials from an earlier run.
-        guide: Of a guided search: says what to expect of each setting.
+        guide: Predicts the objective of each setting, in a guided search.
         take_look: Looks at the verdict; only used with ``selection.seeds: auto``.
     """
 
@@ -64,11 +64,11 @@ class FinalistPlan:
         return self._finals is not None or bool(self._started)
 
     def start(self, record: TrialRecord) -> None:
-        """One of the trials starts."""
+        """Record that one of the trials starts."""
         self._started.append((record.setting, record.seed))
 
     def decide(self, searched: Sequence[TrialRecord]) -> bool:
-        """Select the finalists from the trials of the search; whether they were undecided."""
+        """Select the finalists from the trials of the search; returns whether this was new."""
         if self._finals is not None:
             return False
         expected = self._guide.expected(searched) if self._guide is not None else None
@@ -132,7 +132,7 @@ class FinalistPlan:
         return self._sweep.seeds[1 + first : 1 + last]
 
     def trials(self, failed_seeds: set[int]) -> list[Final] | None:
-        """All trials but those whose encoder failed; None while undecided."""
+        """All trials except those whose encoder failed; None while undecided."""
         if self._finals is None:
             return None
         return [final for final in self._finals if final[1] not in failed_seeds]

@@ -1,4 +1,4 @@
-"""A search that is guided by temperatures: which setting comes next, and when to end."""
+"""A search guided by temperatures: selects the next setting and decides when to end."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Proposal:
     """What to try next.
 
     Attributes:
-        setting: The untried setting of the highest expected gain. None where all were tried, or
-            where the baseline ended without a temperature, so that nothing can be expected.
-        gain: By how much it is expected to lower the objective.
-        least: The gain below which it is not worth a trial.
+        setting: The untried setting with the highest expected gain. None if all were tried, or if
+            the baseline ended without a temperature, so that no prediction is possible.
+        gain: Expected reduction of the objective.
+        least: Smallest gain that is worth a trial.
     """
 
     setting: Setting | None
@@ -47,12 +47,12 @@ class Guide:
     """Proposes settings from earlier datasets and this sweep's trials.
 
     Args:
-        space: What is searched.
-        rule: What the sweep selects by.
-        earlier: Settings as they were on earlier datasets.
-        published: Settings that are candidates besides those spread over the ranges.
-        seed: Of these.
-        candidates: The candidates, instead of those.
+        space: The search space.
+        rule: The selection rule of the sweep.
+        earlier: Records of settings on earlier datasets.
+        published: Candidates in addition to those that are spread over the ranges.
+        seed: Seed of the spread candidates.
+        candidates: The candidates, instead of these two kinds.
     """
 
     def __init__(
@@ -80,11 +80,12 @@ class Guide:
         """What to try next.
 
         Args:
-            records: The trials of the search so far, also those that are running.
+            records: The trials of the search so far, including running ones.
         """
         ended = sum(record.state != "running" for record in records)
         if self._last is None or self._last[0] != (len(records), ended):
-            # Trials keep the other cores busy, and threads that wait for each other are far slower.
+            # One thread: trials use the other cores, and threads that wait for each other are far
+            # slower.
             with threadpool_limits(1):
                 self._last = (len(records), ended), self._proposal(records)
         return self._last[1]
@@ -97,12 +98,12 @@ class Guide:
         return proposal.gain < proposal.least
 
     def expected(self, records: Sequence[TrialRecord]) -> dict[Setting, float]:
-        """The objective to expect of each setting that was tried."""
+        """The expected objective of each tried setting."""
         with threadpool_limits(1):
             return expected_objectives(self._model(records), [r.setting for r in records])
 
     def _apart_from(self, tried: Sequence[Setting]) -> list[Setting]:
-        """The candidates that are not close to a setting that was tried."""
+        """The candidates that are not close to a tried setting."""
         known = self._places([setting for setting in tried if self._places.knows(setting)])
         places = self._places(self._candidates)
         same = places[:, 0][:, None] == known[:, 0]
@@ -116,7 +117,7 @@ class Guide:
     def _proposal(self, records: Sequence[TrialRecord]) -> Proposal:
         busy = {record.loss for record in records if record.state == "running"}
         left = self._apart_from([record.setting for record in records])
-        # What a running trial shows will say much of its loss.
+        # A running trial will soon inform about its loss.
         wanted = [setting for setting in left if setting.loss not in busy] or left
         model = self._model(records)
         least = _LEAST_GAIN * model.baseline.noise if model.baseline.finished else 0.0
@@ -130,12 +131,12 @@ class Guide:
 
 
 def _baseline_has_ended(records: Sequence[TrialRecord]) -> bool:
-    """Whether the baseline has ended, in whatever way."""
+    """Whether the baseline has finished, was stopped or failed."""
     return any(r.role == "baseline" and r.state != "running" for r in records)
 
 
 def _spread(space: SearchSpace, seed: int) -> list[Setting]:
-    """Settings of every loss that has hyperparameters, spread by a Sobol sequence."""
+    """Settings of every loss with hyperparameters, spread by a Sobol sequence."""
     found = []
     for loss, branch in space.branches.items():
         if not branch:

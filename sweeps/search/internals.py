@@ -1,4 +1,4 @@
-"""Uses of undocumented behaviour of Optuna: the trials that its sampler sees of a long sweep."""
+"""Uses of undocumented behaviour of Optuna: limits the trials that its sampler sees."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState
 
 LATEST = 475
-BEST = 25  # TPE models the best tenth of all trials, at most so many, against all others
+BEST = 25  # TPE models the best tenth of all trials, up to this many, against all others
 
 _SAMPLED = (TrialState.COMPLETE, TrialState.PRUNED)
 
@@ -18,16 +18,16 @@ _SAMPLED = (TrialState.COMPLETE, TrialState.PRUNED)
 class TrialWindow(InMemoryStorage):
     """A study's trials in memory; the sampler sees a window of those that have ended.
 
-    In the window are the best ``BEST`` trials, in TPE's own order, and the ``LATEST`` that ended
-    last. Up to ``LATEST`` trials that is all of them. Beyond that TPE's model of the good settings
-    is still made of the very best of all; its model of the others, in which older trials weigh
-    less anyway, is made of the latest. It holds one study, whose objectives are minimised; of
-    several the best are those by the first.
+    The window contains the best ``BEST`` trials, in TPE's own order, and the ``LATEST`` trials that
+    ended last. Up to ``LATEST`` trials these are all. Beyond that, TPE still models the good
+    settings by the best of all trials. It models the others by the latest trials; older ones have
+    less weight anyway. There is one study, whose objectives are minimised; with several objectives,
+    the first one defines the best.
 
-    Leans on: that samplers read with ``deepcopy=False``, and on the order in which TPE splits
-    trials into good and others: whole before stopped before infeasible, at most 25 good ones.
-    Why: a suggestion would cost the more the longer the sweep; no sampler takes a window.
-    Since: Optuna 5.0, the oldest that is allowed.
+    Relies on: samplers read with ``deepcopy=False``; TPE ranks completed before stopped before
+    infeasible trials, and at most 25 count as good.
+    Why: the time of a suggestion grows with the number of trials, and no sampler has such a window.
+    Since: Optuna 5.0, the oldest allowed version.
     Test: tests/sweeps/search/test_internals.py::test_of_many_trials_tpe_sees_the_same_best
     """
 
@@ -38,7 +38,7 @@ class TrialWindow(InMemoryStorage):
         self._best: list[tuple[tuple[float, ...], int]] = []
 
     def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
-        """A new trial; it is in the window until it ends."""
+        """Create a trial; it is in the window until it ends."""
         trial_id = super().create_new_trial(study_id, template_trial)
         self._open.add(trial_id)
         return trial_id
@@ -46,7 +46,7 @@ class TrialWindow(InMemoryStorage):
     def set_trial_state_values(
         self, trial_id: int, state: TrialState, values: Sequence[float] | None = None
     ) -> bool:
-        """A trial's state changed; one that has ended takes its place in the window."""
+        """Change a trial's state; if it has ended, update the window."""
         changed = super().set_trial_state_values(trial_id, state, values)
         if state.is_finished():
             self._open.discard(trial_id)
@@ -71,7 +71,7 @@ class TrialWindow(InMemoryStorage):
 
 
 def _rank(trial: FrozenTrial) -> tuple[float, ...]:
-    """Lower is better: feasible before not, whole before stopped, as TPE splits its trials."""
+    """The rank by which TPE splits trials, lower is better."""
     violation = sum(value for value in trial.constraints.values() if value > 0)
     if violation > 0:
         return 2.0, violation

@@ -1,4 +1,4 @@
-"""When a search has reached the noise of its validation samples."""
+"""Detects that a search has reached the noise of its validation samples."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from trainables.contract.metric_names import MetricName
 
 
 def is_at_noise(record: TrialRecord, rule: Rule) -> bool:
-    """Whether a perfectly calibrated model could show a finished trial's objective."""
+    """Whether a perfectly calibrated model could have the objective of a finished trial."""
     value = record.outcome.get(rule.objective, math.inf)
     calibrated = record.outcome.get(calibrated_bound(rule), -math.inf)
     return record.state == "finished" and value <= calibrated
 
 
 def calibrated_bound(rule: Rule) -> str:
-    """The name of what a calibrated model would show of the objective at most."""
+    """The name of the calibrated bound of the objective."""
     return MetricName.parse(rule.objective).with_statistic("calibrated_high")
 
 
 def first_at_noise(records: Sequence[TrialRecord], rule: Rule) -> TrialRecord | None:
-    """The first trial of the search that no other could be shown to improve on.
+    """The first trial of the search on which no improvement could be shown.
 
-    Guard and constraints let it pass, and its calibration error is no larger than that of a
-    perfectly calibrated model with the same confidences on this many samples. None where there is
-    no such trial, or no baseline yet to hold it to.
+    It is feasible, and its calibration error is at most the calibrated bound: a perfectly
+    calibrated model with the same confidences could show it on this many samples. None if there is
+    no such trial, or the baseline has not finished.
     """
     references = baseline_means((r for r in records if r.role == "baseline"), rule)
     if references is None:

@@ -32,11 +32,11 @@ class Pruner:
         return self._stopper.rungs
 
     def should_prune(self, record: TrialRecord, entries: Iterable[Entry]) -> bool:
-        """Record epochs of a trial, and return whether to stop it.
+        """Record epochs of a trial and return whether to stop it.
 
         Args:
             record: The trial.
-            entries: Metrics of its epochs. Those that are known already change nothing.
+            entries: Metrics of its epochs. Known epochs are ignored.
         """
         if not record.searched:
             return False

@@ -1,9 +1,8 @@
 """Selects settings under a guard, on validation data, with fresh seeds for the finalists.
 
-A constant classifier can have an ECE of zero, so ECE alone is no criterion: a trial is feasible
-only if its validation error is at most the cross-entropy baseline's plus a tolerance. And the
-best of many trials is lucky, so the last word is the mean over fresh seeds. The test split is
-never looked at here.
+A constant classifier can have an ECE of zero, so ECE alone is not a criterion: a trial is feasible
+only if its validation error is at most the cross-entropy baseline's plus a tolerance. The best of
+many trials is partly luck, so the mean over fresh seeds decides. The test split is not used here.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from sweeps.search.rules import Limit, Rule
 from trainables.contract.metric_names import MetricName
 from trainables.contract.setting import BASELINE_LOSS, Setting
 
-_LEAST_CHANCE = 0.05  # of keeping the guard, below which a setting is not trained again
+_LEAST_CHANCE = 0.05  # probability of respecting the guard that a finalist needs
 _WIDTH_OF_95_PERCENT = 2 * 1.96  # standard deviations
 
 References = dict[str, float]
@@ -32,13 +31,13 @@ class Candidate:
     """A setting, with all its trials.
 
     Attributes:
-        trials: Its finished trials, the first is the one of the search.
-        judged: Those that it is judged by: the ones with fresh seeds, or the first where there
-            are none.
+        trials: Its finished trials, first the one of the search.
+        judged: The trials that represent it: those with fresh seeds, or the first if there are
+            none.
         objective: Mean of the objective over ``judged``.
         val_error: Mean validation error over ``judged``.
-        others: The same of the further objectives.
-        broken: The limits that it does not keep to; feasible is what has none.
+        others: Means of the further objectives.
+        broken: The limits that it exceeds; it is feasible if there are none.
     """
 
     trials: tuple[TrialRecord, ...]
@@ -70,7 +69,7 @@ class Candidate:
 
     @property
     def seeds(self) -> int:
-        """How many fresh seeds it is judged by; 0 where it was trained in the search alone."""
+        """Number of its fresh seeds; 0 if it was trained only in the search."""
         return len(self.judged) if self.judged[0].role == "finalist" else 0
 
     def mean(self, metric: str | MetricName) -> float:
@@ -78,25 +77,24 @@ class Candidate:
         return fmean(trial.outcome.get(str(metric), math.nan) for trial in self.judged)
 
     def interval(self, metric: MetricName) -> tuple[float, float]:
-        """The ends of a metric's 95% interval, likewise."""
+        """Means of the ends of a metric's 95% interval over the judged trials."""
         return self.mean(metric.with_statistic("low")), self.mean(metric.with_statistic("high"))
 
 
 class Ranking:
     """A sweep's settings, best first, computed once from its records.
 
-    Settings that were trained again with fresh seeds come before those that were not: a single
-    trial's objective is the luckier the more trials there were. Where the baseline did not
-    finish, the lowest validation error stands in for it.
+    Settings with fresh seeds come before others, because the lowest objective of many single trials
+    is partly luck. If the baseline did not finish, the lowest validation error replaces its error.
 
     Attributes:
-        rule: What it ranks by.
-        records: The sweep's trials, in whatever state.
-        candidates: Every setting with a finished trial: feasible before not, then by objective.
+        rule: The selection rule.
+        records: The sweep's trials, in any state.
+        candidates: Every setting with a finished trial: feasible ones first, then by objective.
 
     Args:
         records: The sweep's trials.
-        rule: What to rank by.
+        rule: The selection rule.
     """
 
     def __init__(self, records: Iterable[TrialRecord], rule: Rule) -> None:
@@ -136,7 +134,7 @@ class Ranking:
     def front(self) -> tuple[Candidate, ...]:
         """The feasible settings of the Pareto front, sorted by the first objective.
 
-        Like is compared with like: where settings were trained again with fresh seeds, only those.
+        If there are settings with fresh seeds, only those are compared.
         """
         alike = [c for c in self.candidates if self.chosen and c.seeds == self.chosen.seeds]
         feasible = [c for c in alike if c.feasible]
@@ -157,7 +155,7 @@ class Ranking:
 
     @cached_property
     def reference(self) -> float | None:
-        """Validation error of the search's baseline, which the guard is measured from."""
+        """Validation error of the search's baseline, to which the guard is relative."""
         found = baseline_means((r for r in self._finished if r.role == "baseline"), self.rule)
         return None if found is None else found["val_error"]
 
@@ -173,16 +171,15 @@ class Ranking:
     ) -> list[Candidate]:
         """The settings to train again with fresh seeds: the most promising ones, and the baseline.
 
-        With one objective these are the settings of the lowest expected objective, see
-        :meth:`_expected_objective`. With several they are those of the Pareto front, from one end
-        to the other where they are too many. The baseline is among them even if it breaks a
-        constraint.
+        With one objective these are the settings with the lowest expected objective, see
+        :meth:`_expected_objective`. With several they are the Pareto front, or settings spread
+        along it if it has too many. The baseline is included even if it breaks a constraint.
 
         Args:
-            count: How many, the baseline not counted; 0 for none at all.
-            per_loss: Whether they are the best settings of as many losses, instead of the best of
-                all. A loss without a promising setting has its best one among them too.
-            expected: What to expect of settings, instead of :meth:`_expected_objective`.
+            count: Number of settings without the baseline; 0 for no trials at all.
+            per_loss: Whether to take the best setting of each loss, instead of the best overall. A
+                loss without a promising setting is represented by its best one.
+            expected: Expected objectives of settings, instead of :meth:`_expected_objective`.
         """
         if count == 0:
             return []
@@ -211,14 +208,14 @@ class Ranking:
         return self._expected_objective(candidate)
 
     def _is_promising(self, candidate: Candidate) -> bool:
-        """Whether it respects all constraints, and may respect the guard."""
+        """Whether it respects all constraints and may respect the guard."""
         only_guard = set(candidate.broken) <= {self.rule.limits["guard"]}
         return only_guard and self._chance(candidate) >= _LEAST_CHANCE
 
     def _expected_objective(self, candidate: Candidate) -> float:
         """Its objective · p + the baseline's · (1 - p); p: probability of respecting the guard.
 
-        A setting that turns out to break the guard leaves the baseline to be selected.
+        If a setting turns out to break the guard, the baseline is selected instead.
         """
         chance = self._chance(candidate)
         if self.baseline is None or chance == 1:
@@ -228,8 +225,8 @@ class Ranking:
     def _chance(self, candidate: Candidate) -> float:
         """The probability that a setting's true error respects the guard.
 
-        It follows from the intervals of both measured errors, taken as independent and normal.
-        Where one is not known, the measured errors decide.
+        Computed from the intervals of both measured errors, assumed independent and normal. If an
+        interval is unknown, the measured errors decide.
         """
         widths = [_error_width(c) for c in (candidate, self.baseline) if c is not None]
         if self.baseline is None or candidate == self.baseline or not all(widths):
@@ -238,12 +235,12 @@ class Ranking:
         return NormalDist().cdf(allowed / (math.hypot(*widths) / _WIDTH_OF_95_PERCENT))
 
     def _references(self, judged: Sequence[list[TrialRecord]]) -> dict[bool, References]:
-        """The references of limits: for settings trained again (True), and for the others."""
+        """The references of limits, for settings with fresh seeds (True) and for the others."""
         first = baseline_means((r for r in self._finished if r.role == "baseline"), self.rule)
         again = baseline_means((r for r in self._finished if r.role == "finalist"), self.rule)
         known = {False: first, True: again or first}
         for kind, found in known.items():
-            if found is None:  # like is compared with like here too
+            if found is None:  # fresh seeds are compared with fresh seeds here too
                 alike = [trials for trials in judged if _is_again(trials) is kind]
                 known[kind] = best_values(
                     [_means(trials, self.rule) for trials in alike], self.rule
@@ -269,9 +266,9 @@ def best_values(found: Sequence[Entry], rule: Rule) -> References:
 
 
 def excesses(record: TrialRecord, references: References, rule: Rule) -> dict[str, float]:
-    """By how much a trial exceeds each limit, by name; it is feasible if none is above 0.
+    """The excess of a trial over each limit, by name; it is feasible if none is above 0.
 
-    Of a trial that was stopped a metric may not be known, and its limit is left out.
+    A stopped trial may lack a metric; its limit is then omitted.
     """
     return {
         name: limit.excess(
@@ -292,20 +289,20 @@ def _has(record: TrialRecord, rule: Rule) -> bool:
 
 
 def _error_width(candidate: Candidate) -> float:
-    """Width of the 95% interval of its validation error; 0 where it has none."""
+    """Width of the 95% interval of its validation error; 0 if it has none."""
     width = candidate.mean("val_error_high") - candidate.mean("val_error_low")
     return 0.0 if math.isnan(width) else width
 
 
 def _spread(front: Sequence[Candidate], count: int) -> list[Candidate]:
-    """This many settings of a front, evenly spaced, both ends among them."""
+    """This many settings of a front, evenly spaced and including both ends."""
     if len(front) <= count:
         return list(front)
     return [front[round(i * (len(front) - 1) / max(1, count - 1))] for i in range(count)]
 
 
 def _judged(trials: list[TrialRecord]) -> list[TrialRecord]:
-    """The trials that a setting is judged by."""
+    """The trials that represent a setting."""
     return [r for r in trials if r.role == "finalist"] or trials[:1]
 
 

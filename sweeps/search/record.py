@@ -1,4 +1,4 @@
-"""One trial of a sweep, as the driver, the store and MLflow know it."""
+"""One trial of a sweep, for the driver, the store and MLflow."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class TrialRecord:
 
     Attributes:
         number: Position in the sweep, from 0.
-        role: Why it was run.
+        role: The purpose of the trial.
         setting: Its loss with its hyperparameters.
-        seed: Seed of its training.
-        state: ``finished`` ran all epochs, ``stopped`` was cut by the scheduler.
+        seed: Training seed.
+        state: ``finished`` ran all epochs, ``stopped`` was stopped by the scheduler.
         reason: Why it failed or was stopped.
         started: Seconds since the epoch.
-        ended: The same, or None while it runs.
-        history: One entry per epoch, the metrics by name.
-        runs: When its process ran, in seconds since the epoch: ``[began, ended]`` each time, and
-            ``[began]`` of one that continues or was cut off. None in records of before that was
-            kept.
-        sweep_id: Of the sweep that wrote it; None before it is written, and in records from before
-            that was kept.
+        ended: Seconds since the epoch, or None while it runs.
+        history: One entry per epoch: metrics by name.
+        runs: Times when its process ran, in seconds since the epoch: ``[began, ended]`` for each
+            run, ``[began]`` for one that continues or was interrupted. None in records of older
+            versions.
+        sweep_id: Id of the sweep that wrote it; None before it is written, and in records of older
+            versions.
     """
 
     number: int
@@ -49,18 +49,18 @@ class TrialRecord:
 
     @classmethod
     def from_file(cls, number: int, values: Any) -> TrialRecord:
-        """A record from a file; checks it for damage.
+        """Read a record from the content of a file, and check it.
 
-        Fields that a newer calsweep may have added are left out.
+        Unknown fields, which a newer calsweep may have added, are ignored.
 
         Args:
-            number: The trial's, by the file's name.
-            values: The file's content.
+            number: Number of the trial, from the file's name.
+            values: Content of the file.
 
         Raises:
-            ValueError: It is no record, or another trial's.
-            TypeError: It is no mapping, lacks values, or has some that are no numbers.
-            OverflowError: It has numbers that are too large.
+            ValueError: It is not a record, or belongs to another trial.
+            TypeError: It is not a mapping, or values are missing or not numbers.
+            OverflowError: A number is too large.
         """
         record = cls(**known_fields(cls, values))
         if not record._is_whole(number):
@@ -69,7 +69,7 @@ class TrialRecord:
         return record
 
     def to_file(self) -> dict[str, Any]:
-        """The form that :meth:`from_file` reads."""
+        """The content of a file for :meth:`from_file`."""
         return {**flat(self), "history": [dict(entry) for entry in self.history]}
 
     def _is_whole(self, number: int) -> bool:
@@ -110,26 +110,26 @@ class TrialRecord:
         return int(self.outcome.get("epoch", 0))
 
     def run(self, now: float) -> None:
-        """Its process starts, for the first time or again."""
+        """Record that its process starts, for the first time or again."""
         self.runs.append([now])
 
     def pause(self, now: float) -> None:
-        """Its process has ended.
+        """Record that its process has ended.
 
         Args:
-            now: When.
+            now: The time.
         """
         if self.runs and len(self.runs[-1]) == 1:
             self.runs[-1].append(max(self.runs[-1][0], now))
 
     def cut_off(self, history: Iterable[Entry], now: float) -> None:
-        """Its process ended while no driver was running: after the last epoch of its checkpoint.
+        """Record that its process ended without a driver, after the last epoch of its checkpoint.
 
-        The duration of the epoch is taken from the worker, not the time, because the clocks of
-        worker and driver may differ by hours.
+        Only durations are taken from the worker, because the clocks of worker and driver may differ
+        by hours.
 
         Args:
-            history: The epochs that its checkpoint knows of.
+            history: The epochs in its checkpoint.
             now: The time by the driver's clock.
         """
         known = self.epochs
@@ -146,7 +146,7 @@ class TrialRecord:
 
     @property
     def times(self) -> list[list[float]]:
-        """As :attr:`runs`; of a record of before that was kept, from its start to its end."""
+        """:attr:`runs`; for a record of an older version, from its start to its end."""
         last = self.ended or self.outcome.get("timestamp", self.started)
         return self.runs or [[self.started, max(self.started, last)]]
 
@@ -162,12 +162,12 @@ class TrialRecord:
 
     @property
     def config(self) -> TrialConfig:
-        """The trial as its worker receives it."""
+        """The configuration of the trial for its worker."""
         return TrialConfig(self.number, self.role, self.setting, self.seed)
 
     @property
     def label(self) -> str:
-        """``dual_focal γ=4.7``, with the seed for a finalist or an encoder."""
+        """``dual_focal γ=4.7``, for a finalist or an encoder with the seed."""
         setting = format_setting(self.loss, self.hyperparameters)
         seed = "" if self.searched else f"seed={self.seed}"
         stage = "encoder" if self.role == "encoder" else ""
@@ -202,7 +202,7 @@ def flat(value: Any) -> dict[str, Any]:
 
 
 def _is_entry(entry: Any) -> bool:
-    """Whether it may be the metrics of an epoch, if they are numbers."""
+    """Whether it has the form of an epoch's metrics."""
     return isinstance(entry, dict) and "epoch" in entry
 
 

@@ -1,4 +1,4 @@
-"""Settings that were trained on recorded datasets: how each compares with cross-entropy there."""
+"""Settings on recorded datasets, relative to cross-entropy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trainables.contract.setting import Setting
 
 @dataclass(frozen=True)
 class RecordedSetting:
-    """A setting on one dataset, the mean over its seeds.
+    """A setting on one dataset: means over its seeds.
 
     Attributes:
         source: Name of the dataset or sweep.
@@ -35,7 +35,7 @@ class RecordedSetting:
 
 @cache
 def recorded_settings() -> tuple[RecordedSetting, ...]:
-    """All that come with calsweep; ``python -m benchmarks.tabular.priors`` writes them."""
+    """All recorded settings that come with calsweep; ``benchmarks.tabular.priors`` writes them."""
     text = (files(__package__) / "recorded_settings.csv").read_text(encoding="utf-8")
     return tuple(
         RecordedSetting(

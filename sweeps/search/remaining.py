@@ -1,4 +1,4 @@
-"""How much of a sweep remains, for the progress line."""
+"""Estimates how much of a sweep remains, for the progress line."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from trainables.contract.report import NEVER_STOPPED
 
 
 def epochs_left(queue: TrialQueue) -> float:
-    """Expected number of epochs that remain to be trained, without those of encoders.
+    """Expected number of remaining epochs, without those of encoders.
 
-    A trial of the search is expected to run as long as the mean of those that ended. The baseline
+    Trials of the search are expected to have the mean length of those that have ended. The baseline
     and the finalists run to their end.
     """
     whole = queue.sweep.training.epochs

@@ -1,4 +1,4 @@
-"""The selection rule of a sweep: metrics to minimise, and limits of others."""
+"""The selection rule of a sweep: metrics to minimise, and limits of other metrics."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Limit:
     """A limit of a metric.
 
     Attributes:
-        metric: Such as ``val_nll``.
-        amount: How far it may go: from 0, or from the baseline's.
-        sign: 1 where it may not be higher, -1 where it may not be lower.
-        relative: Whether it is measured from the baseline's, or where the baseline did not finish,
-            from the best there is.
+        metric: Name of the metric, such as ``val_nll``.
+        amount: The limit, or its distance from the baseline's value.
+        sign: 1 for an upper limit, -1 for a lower limit.
+        relative: Whether the limit is relative to the baseline, or to the best value if the
+            baseline did not finish.
     """
 
     metric: str
@@ -30,14 +30,13 @@ class Limit:
     relative: bool = False
 
     def excess(self, value: float, reference: float) -> float:
-        """By how much a value exceeds the limit; values within it have at most 0.
+        """The excess of a value over the limit; at most 0 for values within it.
 
-        A value that exceeds the limit by a rounding error only counts as within it: in floating
-        point .07 is greater than .06 + .01.
+        Rounding errors are tolerated, because in floating point .07 is greater than .06 + .01.
 
         Args:
             value: The metric's value. NaN exceeds every limit.
-            reference: The value that a relative limit is measured from; ignored by others.
+            reference: The reference of a relative limit; ignored otherwise.
         """
         most = self.amount + (self.sign * reference if self.relative else 0.0)
         if math.isclose(self.sign * value, most, rel_tol=_ROUNDING):
@@ -57,7 +56,7 @@ class Limit:
         """``NLL > 0.3``, ``error > baseline + 0.01``, ``AUROC < baseline - 0.01``.
 
         Args:
-            by_baseline: Whether it is measured from the baseline's, and not from the best there is.
+            by_baseline: Whether it is relative to the baseline, not to the best value.
         """
         bound = f"{self.sign * self.amount:g}"
         if self.relative:
@@ -77,11 +76,11 @@ class Rule:
     """The selection rule of a sweep.
 
     Attributes:
-        objective: The metric to be lowered, such as ``val_ece``.
-        guard: By how much the validation error may exceed the baseline's, or where the baseline
-            did not finish, the lowest there is.
-        constraints: What other metrics must keep to besides.
-        others: Further metrics to be lowered, where the answer is a Pareto front.
+        objective: The metric to minimise, such as ``val_ece``.
+        guard: How far the validation error may exceed the baseline's, or the lowest if the baseline
+            did not finish.
+        constraints: Limits of other metrics.
+        others: Further metrics to minimise, if the result is a Pareto front.
     """
 
     objective: str

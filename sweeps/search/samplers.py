@@ -1,7 +1,7 @@
 """Samplers of settings: the sweep file's ``search.sampler``.
 
-To add one, write a function of a seed that makes an Optuna sampler and name it in
-:data:`SAMPLERS`. A sampler is made anew for each suggestion, so it must learn from the study.
+To add one, write a function of a seed that returns an Optuna sampler, and add it to
+:data:`SAMPLERS`. Each suggestion creates a new sampler, which must learn from the study.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sweeps.sweep_file.sections.search import GUIDED
 
 
 class _OneLoss(TPESampler):
-    """Draws the loss, then the hyperparameters of that loss; TPE itself draws those of all."""
+    """Draws the loss, then only the hyperparameters of that loss; TPE itself draws all."""
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -42,12 +42,12 @@ def tpe(seed: int) -> BaseSampler:
 
 
 def random(seed: int) -> BaseSampler:
-    """Independent draws, over ranges with ``log: true`` of the logarithm."""
+    """Independent uniform draws; for ranges with ``log: true``, of the logarithm."""
     return RandomSampler(seed=seed)
 
 
 SAMPLERS: dict[str, Callable[[int], BaseSampler]] = {
-    GUIDED: tpe,  # for objectives that no temperature affects, and for very long searches
+    GUIDED: tpe,  # used for objectives that no temperature affects, and for very long searches
     "tpe": tpe,
     "random": random,
 }

@@ -18,8 +18,8 @@ from trainables.contract.setting import Setting
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
-REFERENCE: Final = -1.0  # in place of a loss's number: the baseline, from which all losses differ
-_LENGTH: Final = 0.3  # share of a range over which two settings of a loss become unlike
+REFERENCE: Final = -1.0  # replaces a loss's number for the baseline, from which all losses differ
+_LENGTH: Final = 0.3  # correlation length, as a share of a range
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ class Guess:
 
 
 class Places:
-    """Settings as rows of numbers: the loss, then each hyperparameter as a share of its range.
+    """Encodes settings as rows: the loss, then each hyperparameter as a share of its range.
 
-    Ranges are those of the loss's own search space, so a place does not depend on how a sweep
-    narrows them. A custom loss has the ranges of the sweep.
+    Ranges are those of the loss's own search space, so a row does not depend on how a sweep narrows
+    them. For a custom loss they are the ranges of the sweep.
 
     Args:
-        branches: Loss → hyperparameter → distribution, of the sweep.
+        branches: The sweep's space: loss → hyperparameter → distribution.
     """
 
     def __init__(self, branches: Mapping[str, Mapping[str, BaseDistribution]]) -> None:
@@ -54,12 +54,12 @@ class Places:
         self.width = 1 + max((_width(branch) for branch in self._branches.values()), default=0)
 
     def knows(self, setting: Setting) -> bool:
-        """Whether a setting has a place: its loss is searched, and it has all hyperparameters."""
+        """Whether a setting can be encoded: its loss is searched and no hyperparameter missing."""
         branch = self._branches.get(setting.loss)
         return branch is not None and branch.keys() <= setting.hyperparameters.keys()
 
     def __call__(self, settings: Sequence[Setting]) -> Array:
-        """The places of settings that are known, (S, width)."""
+        """The rows of settings that can be encoded, (S, width)."""
         found = np.zeros((len(settings), self.width))
         for row, setting in zip(found, settings, strict=True):
             place = _place(self._branches[setting.loss], setting.hyperparameters)
@@ -69,12 +69,12 @@ class Places:
 
 
 class SettingKernel(Kernel):  # type: ignore[misc]
-    """Covariance of two settings, each a row of (feature f, doubt d, loss, place u).
+    """Covariance of two settings, each a row of (feature f, uncertainty d, loss, place u).
 
     common² + scale² f f' + [same loss] · (offset² + d d' + slope² u·u' + local² exp(−‖u−u'‖²/2ℓ²))
 
-    The arguments are standard deviations: of what all settings share, of the factor of the feature,
-    and within a loss of an offset, a slope and a smooth residual.
+    The arguments are standard deviations: of an effect on all settings, of the factor of the
+    feature, and within each loss of an offset, a slope and a smooth residual.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class SettingKernel(Kernel):  # type: ignore[misc]
         return found
 
     def is_stationary(self) -> bool:
-        """No: sizes of features count, not only differences."""
+        """No: it depends on features themselves, not only on differences."""
         return False
 
 
@@ -136,15 +136,15 @@ def posterior(
     wanted: Array,
     reference: Array | None = None,
 ) -> Guess:
-    """What a Gaussian process of mean zero predicts.
+    """The prediction of a Gaussian process with mean zero.
 
     Args:
         kernel: Its covariance.
         rows: Observed rows, (N, D); N may be 0.
-        values: What was observed there, (N,).
-        variances: Variance of the noise of each, (N,).
+        values: Observed values, (N,).
+        variances: Variance of the noise of each value, (N,).
         wanted: Rows to predict, (S, D).
-        reference: A row, (1, D): predicts how much the others differ from it.
+        reference: A row, (1, D): the prediction is the difference from it.
     """
     process = GaussianProcessRegressor(kernel, alpha=variances + 1e-9, optimizer=None)
     if len(rows):
@@ -167,7 +167,7 @@ def _place(branch: Mapping[str, BaseDistribution], values: Mapping[str, Any]) ->
 
 
 def _share(distribution: Any, value: float) -> float:
-    """Where a value lies in its range, from 0 to 1; values outside are beyond these."""
+    """The position of a value in its range: 0 to 1, or beyond for values outside."""
     low, high = distribution.low, distribution.high
     if high == low:
         return 0.0

@@ -26,9 +26,8 @@ class SearchSpace:
     """The search space of a sweep file.
 
     Attributes:
-        branches: Loss → hyperparameter → distribution; a loss all of whose values are fixed has
-            an empty branch.
-        fixed: Loss → the values that its trials have in common.
+        branches: Loss → hyperparameter → distribution; empty for a loss whose values are all fixed.
+        fixed: Loss → fixed values of its hyperparameters.
 
     Args:
         sweep: The sweep.
@@ -49,12 +48,12 @@ class SearchSpace:
     def initial_settings(self, num_classes: int) -> list[Setting]:
         """The first trials: the cross-entropy baseline, then every published setting.
 
-        The losses take turns, each in the order of its papers, so that a small budget has seen
-        all of them. A published setting outside the user's ranges or fixed values is left out; a
-        loss with nothing to search has its one setting here.
+        The losses take turns, each in the order of its papers, so that a small budget covers all of
+        them. Published settings outside the user's ranges or fixed values are omitted. A loss
+        without a search space contributes its only setting.
 
         Args:
-            num_classes: Number of classes of the dataset, by which papers' settings differ.
+            num_classes: Number of classes of the dataset; some papers' settings depend on it.
         """
         queues = [self._published(loss, num_classes) for loss in self.branches]
         rounds = range(max(map(len, queues)))
@@ -62,7 +61,7 @@ class SearchSpace:
         return list(dict.fromkeys([BASELINE, *turns]))
 
     def suggest(self, trial: Trial) -> Setting:
-        """One setting, drawn by an Optuna trial; only the chosen loss is filled in."""
+        """One setting, drawn by an Optuna trial, with the hyperparameters of its loss."""
         loss = trial.suggest_categorical("loss", self.searched_losses)
         branch = self.branches[loss]
         values = {name: _suggest(trial, f"{loss}.{name}", d) for name, d in branch.items()}
@@ -71,7 +70,7 @@ class SearchSpace:
     def contains(self, setting: Setting) -> bool:
         """Whether the search space contains a setting.
 
-        What is fixed is not compared: a published setting may have another value there.
+        Fixed values are not compared, because a published setting may have other values.
         """
         branch, values = self.branches.get(setting.loss, {}), setting.hyperparameters
         return bool(branch) and all(
@@ -80,7 +79,7 @@ class SearchSpace:
         )
 
     def optuna_parameters(self, setting: Setting) -> dict[str, Any] | None:
-        """A setting as Optuna's parameters; None if it is outside the space, as the baseline is."""
+        """A setting as Optuna's parameters; None if it is outside the space, like the baseline."""
         if not self.contains(setting):
             return None
         loss, values = setting.loss, setting.hyperparameters
@@ -88,7 +87,7 @@ class SearchSpace:
 
     @property
     def sizes(self) -> dict[str, float]:
-        """For each searched loss, how many settings it has: inf where a range is continuous."""
+        """The number of settings of each searched loss; inf if a range is continuous."""
         branches = self.branches.items()
         return {loss: math.prod(map(_size, branch.values())) for loss, branch in branches if branch}
 
@@ -99,10 +98,10 @@ class SearchSpace:
             yield Setting(loss, dict(zip(branch, values, strict=True)) | self.fixed[loss])
 
     def most_trials(self, wanted: int, initial: Iterable[Setting]) -> int:
-        """Number of trials of a search of this size, because no setting is trained twice.
+        """Number of trials of a search, which is limited because no setting is trained twice.
 
         Args:
-            wanted: How many it would have.
+            wanted: The requested number.
             initial: See :meth:`initial_settings`.
         """
         apart = sum(not self.contains(setting) for setting in initial)
@@ -123,9 +122,9 @@ class SearchSpace:
 
 
 def loss_space(section: LossSection) -> Branch:
-    """The space of one loss: its own, with the user's ranges, without fixed values.
+    """The space of one loss: its default space with the user's ranges and without fixed values.
 
-    A custom loss without a search space has only the ranges of the sweep file.
+    A custom loss without a default space has only the ranges of the sweep file.
 
     Raises:
         ValueError: A range of an integer hyperparameter has a bound that is none.
@@ -164,8 +163,9 @@ def _is_integer(loss: str, name: str) -> bool:
     try:
         return name in integer_hyperparameters(loss)
     except ValueError:
-        # It cannot be imported, by `calsweep sync` in another folder, say. What trains or checks
-        # it has said so already, and others need the names of the hyperparameters only.
+        # It cannot be imported, for example by `calsweep sync` in another folder. Training and
+        # checks have reported this already; other callers only need the names of the
+        # hyperparameters.
         return False
 
 
@@ -191,7 +191,7 @@ def _size(distribution: BaseDistribution) -> float:
 
 
 def _values(distribution: BaseDistribution) -> Sequence[Any]:
-    """All values of a distribution that has finitely many."""
+    """All values of a finite distribution."""
     if isinstance(distribution, CategoricalDistribution):
         return [c for i, c in enumerate(distribution.choices) if c not in distribution.choices[:i]]
     if isinstance(distribution, IntDistribution):

@@ -18,34 +18,34 @@ from sweeps.sweep_file.schema import SweepFile
 
 
 class Stopper(Protocol):
-    """Judges trials epoch by epoch. Rebuilt from the records after an interruption."""
+    """Judges trials epoch by epoch. After an interruption it is rebuilt from the records."""
 
     @property
     def rungs(self) -> tuple[int, ...]:
         """The epochs after which it may stop a trial."""
 
     def judge(self, record: TrialRecord, entry: Entry) -> bool:
-        """Take in an epoch of a trial.
+        """Record an epoch of a trial and judge the trial.
 
         Args:
             record: The trial.
-            entry: The epoch's metrics. One that was judged before changes nothing.
+            entry: The epoch's metrics. An epoch that was judged before is ignored.
 
         Returns:
-            Whether the trial is poor enough to be stopped.
+            Whether to stop the trial.
         """
 
 
 class SuccessiveHalving:
     """ASHA, in its stopping form, within each loss (Li et al. 2020, section 3).
 
-    A trial that comes to a rung continues if its metric is among the best 1/η of all trials of its
-    loss that have come there so far. A net trained with, say, focal loss has a high NLL by
-    construction, so trials of different losses do not compete; which loss deserves more trials is
-    for the sampler to find.
+    A trial at a rung continues if its metric is among the best 1/η of all trials of its loss that
+    have reached the rung so far. Networks trained with focal loss, for example, have a high NLL by
+    construction, so trials of different losses do not compete. The sampler decides which loss gets
+    more trials.
 
     Args:
-        sweep: The sweep, of which ``scheduler`` and the number of epochs count.
+        sweep: The sweep; uses ``scheduler`` and the number of epochs.
     """
 
     def __init__(self, sweep: SweepFile) -> None:
@@ -55,7 +55,7 @@ class SuccessiveHalving:
         self._reached: defaultdict[tuple[str, int], _Reached] = defaultdict(_Reached)
 
     def judge(self, record: TrialRecord, entry: Entry) -> bool:
-        """Compare with the trials that reached the rung before; see :class:`Stopper`."""
+        """Compare with the trials that reached the rung earlier; see :class:`Stopper`."""
         epoch, value = int(entry["epoch"]), entry.get(self._metric, math.nan)
         if epoch not in self.rungs:
             return False
@@ -63,7 +63,7 @@ class SuccessiveHalving:
         if record.number in reached.trials:
             return False
         reached.trials.add(record.number)
-        # Written so that a trial whose metric is undefined is stopped.
+        # In this form, a trial with an undefined metric is stopped.
         poor = bool(reached.known) and not value <= _percentile(reached.known, 100 / self._factor)
         if not math.isnan(value):
             insort(reached.known, value)
@@ -72,19 +72,19 @@ class SuccessiveHalving:
 
 @dataclass
 class _Reached:
-    """The trials of a loss that have reached a rung: their numbers, and what is known, sorted."""
+    """The trials of a loss that have reached a rung: their numbers, and their sorted metrics."""
 
     trials: set[int] = field(default_factory=set)
     known: list[float] = field(default_factory=list)
 
 
 def _percentile(ordered: Sequence[float], percent: float) -> float:
-    """``np.percentile`` of values that are in order, so that it need not look at them all."""
+    """``np.percentile`` of sorted values, without reading all of them."""
     place = percent / 100 * (len(ordered) - 1)
     below = math.floor(place)
     low, high = ordered[below], ordered[min(below + 1, len(ordered) - 1)]
     part = place - below
-    # As NumPy computes it, to the last bit.
+    # Equal to NumPy's result to the last bit.
     return low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part)
 
 
@@ -97,7 +97,7 @@ class NeverStop:
         pass
 
     def judge(self, record: TrialRecord, entry: Entry) -> bool:
-        """Never; see :class:`Stopper`."""
+        """Never stops a trial; see :class:`Stopper`."""
         return False
 
 
@@ -109,7 +109,7 @@ def is_at_chance(entry: Entry, num_classes: int) -> bool:
         num_classes: Number of classes.
 
     Returns:
-        Whether the odds of being right are less than twice those of a guess.
+        Whether the odds of a correct prediction are less than twice those of guessing.
     """
     error = entry.get("val_error", math.nan)
     return error > 0 and (1 - error) / error < 2 / (num_classes - 1)
@@ -137,6 +137,6 @@ def _rungs(sweep: SweepFile) -> tuple[int, ...]:
 
 
 def grace_period(sweep: SweepFile) -> int:
-    """Epochs that every trial gets; by default a ninth of them."""
+    """Epochs that every trial runs; by default a ninth of all epochs."""
     given = sweep.scheduler.grace_period
     return given if given is not None else max(1, round(sweep.training.epochs / 9))

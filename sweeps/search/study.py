@@ -1,8 +1,8 @@
-"""The sweep's Optuna study: asks for settings, remembers every result.
+"""The sweep's Optuna study: suggests settings and observes results.
 
-The study lives in memory; what it must never forget is in the trial records, from which it is
-rebuilt by asking and telling once more. Each suggestion is drawn with a seed made of the sweep's
-seed and the trial's number, so a resumed sweep suggests what it would have suggested anyway.
+The study is in memory and is rebuilt from the trial records. Each suggestion uses a seed that is
+derived from the sweep's seed and the trial's number, so a resumed sweep makes the same suggestions
+as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -29,24 +29,23 @@ from trainables.contract.setting import Setting
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 
-_DRAWS = 20  # tries of the sampler to suggest a setting that is new
+_DRAWS = 20  # tries of the sampler to suggest an untried setting
 
 
 class SweepStudy:
     """Optuna's view of a sweep.
 
-    What it learns of a trial: its objective and by how much it breaks each limit; a trial that
-    the scheduler stopped is PRUNED, so that an early, low ECE never counts as a final one; a
-    failed trial is FAIL. Of several objectives Optuna knows no PRUNED: such a trial is COMPLETE
-    and breaks a limit of its own, being stopped. Until the cross-entropy baseline has ended
-    results wait, as the guard cannot be known without it; should it fail, the best values so far
-    stand in.
+    For each trial it observes the objective and the excess over each limit. A trial that the
+    scheduler stopped is PRUNED, so an early, low ECE never counts as a final one. A failed trial is
+    FAIL. With several objectives Optuna does not support PRUNED: such a trial is COMPLETE and
+    violates an additional constraint. Results wait until the cross-entropy baseline has ended,
+    because the guard depends on it. If the baseline fails, the best values so far replace it.
 
-    No setting is suggested twice, as with the same seed it would train the same once more.
+    No setting is suggested twice, because with the same seed its training would be identical.
 
     Args:
         sweep: The sweep.
-        space: What it searches.
+        space: Its search space.
     """
 
     def __init__(self, sweep: SweepFile, space: SearchSpace) -> None:
@@ -66,7 +65,7 @@ class SweepStudy:
         self._baseline_failed = False
 
     def learn(self, earlier: Sequence[EarlierTrial]) -> None:
-        """Take in trials of earlier sweeps; call it before all else."""
+        """Add trials of earlier sweeps; call this first."""
         for known in earlier:
             trial = self._ask(known.setting)
             if trial is not None:
@@ -75,7 +74,7 @@ class SweepStudy:
                 self._study.tell(trial, [known.objective, *known.others])
 
     def suggest(self, number: int) -> Setting:
-        """The setting of a new trial, none that was tried before; see :attr:`exhausted`."""
+        """An untried setting for a new trial; see :attr:`exhausted`."""
         for attempt in range(_DRAWS):
             self._study.sampler = self._sampler(number, attempt)
             trial = self._study.ask()
@@ -83,13 +82,13 @@ class SweepStudy:
             if self._is_new(setting):
                 self._asked[number] = trial
                 return setting
-            self._study.tell(trial, state=TrialState.FAIL)  # which samplers pass over
+            self._study.tell(trial, state=TrialState.FAIL)  # samplers ignore failed trials
         setting = self._any_new(np.random.default_rng([self._sweep.search.seed, number]))
         self.adopt(number, setting)
         return setting
 
     def adopt(self, number: int, setting: Setting) -> None:
-        """Make a setting that was not suggested (published, or of a resumed sweep) a trial."""
+        """Add a trial with a setting that the study did not suggest, such as a published one."""
         trial = self._ask(setting)
         if trial is not None:
             self._is_new(setting)
@@ -104,14 +103,14 @@ class SweepStudy:
         return [loss for loss, size in self._sizes.items() if len(self._tried[loss]) < size]
 
     def _is_new(self, setting: Setting) -> bool:
-        """Whether a setting is tried for the first time, which it is by that."""
+        """Whether a setting is new; marks it as tried."""
         tried = self._tried[setting.loss]
         new = setting not in tried
         tried.add(setting)
         return new
 
     def _any_new(self, draw: np.random.Generator) -> Setting:
-        """A setting that was not tried, whatever the sampler prefers."""
+        """Any untried setting, regardless of the sampler."""
         loss = str(draw.choice(self._losses_left()))
         if math.isfinite(self._sizes[loss]):
             tried = self._tried[loss]
@@ -126,7 +125,7 @@ class SweepStudy:
         parameters = self._space.optuna_parameters(setting)
         if parameters is None:
             return None
-        self._study.sampler = RandomSampler(seed=0)  # draws nothing: all parameters are given
+        self._study.sampler = RandomSampler(seed=0)  # all parameters are given, so nothing is drawn
         self._study.enqueue_trial(parameters)
         trial = self._study.ask()
         self._space.suggest(trial)
@@ -154,7 +153,7 @@ class SweepStudy:
         if self._baseline_failed:
             known = [self._references] if self._references is not None else []
             self._references = best_values([*known, record.outcome], self._rule)
-        assert self._references is not None  # results wait for it
+        assert self._references is not None  # the other results wait for the baseline
         for name, excess in excesses(record, self._references, self._rule).items():
             trial.set_constraint(name, excess)
         if record.state == "stopped" and len(values) == 1:

@@ -1,9 +1,9 @@
-"""What to expect of a setting: its temperature, its error, and so its objective.
+"""Predicts the temperature, the error and so the objective of a setting.
 
 A network's fitted temperature T says in which direction its confidence is wrong, and how far. For a
-setting s, log(T_s / T_CE) is similar on all datasets, T_CE being cross-entropy's temperature. So
+setting s, log(T_s / T_CE) is similar on all datasets, where T_CE is cross-entropy's temperature. So
 the baseline's temperature, records of other datasets and the trials so far predict log T_s. The
-objective is a line in |log T| (in its square for NLL and Brier score), plus what remains. The error
+objective is linear in |log T| (in its square for NLL and Brier score), plus a residual. The error
 is predicted like log T, for the guard.
 """
 
@@ -32,7 +32,7 @@ from sweeps.search.setting_models import (
 from trainables.contract.metric_names import MetricName
 from trainables.contract.setting import BASELINE, Setting
 
-# Standard deviations of the highest likelihood on digits, Fashion-MNIST and CIFAR-10, each
+# Standard deviations with the highest likelihood on digits, Fashion-MNIST and CIFAR-10, each
 # predicted from the other two.
 _RATIO_ELSEWHERE: Final = SettingKernel(offset=0.3, slope=1.0, local=0.3)
 _RATIO_HERE: Final = SettingKernel(common=0.4, scale=0.45, offset=0.05, slope=0.2, local=0.2)
@@ -44,18 +44,18 @@ _SIMILAR: Final = 1.0  # difference of cross-entropy's error, in log-odds, up to
 _LEAST_SIMILARITY: Final = 0.05
 _OBJECTIVE: Final = SettingKernel(scale=0.3, offset=0.15, local=0.1)
 
-_LEAST_NOISE: Final = 0.03  # of a measured log T: what seeds differ by
+_LEAST_NOISE: Final = 0.03  # of a measured log T over seeds
 _EARLY_NOISE: Final = 0.15  # of a log ratio that was measured before the last epoch
 _USUAL_LOG_T: Final = 0.3  # of cross-entropy
 _USUAL_ERROR: Final = 0.2
 _USUAL_OBJECTIVE: Final = 0.1
 _LEAST_ERROR: Final = 1e-3
-_MOST_ERROR_RATIO: Final = 0.3  # a network that failed to learn says nothing of its neighbours
+_MOST_ERROR_RATIO: Final = 0.3  # a failed network does not inform about its neighbours
 _95_PERCENT: Final = 2 * 1.96  # width of an interval in standard deviations
 
 
 class Baseline:
-    """What the cross-entropy baseline has shown; before it has finished, what is usual.
+    """The results of the cross-entropy baseline; usual values before it has finished.
 
     Attributes:
         finished: Whether it has finished.
@@ -64,11 +64,12 @@ class Baseline:
         objective: Its objective.
         level: The objective after temperature scaling, or the objective where that is lower.
         error_noise: Standard deviation of the error.
-        noise: The same of the objective: of other samples, and a twentieth of it for other seeds.
+        noise: Standard deviation of the objective over samples, plus a twentieth of the objective
+            for seeds.
 
     Args:
         records: The trials of the search.
-        objective: The sweep's.
+        objective: The sweep's objective.
     """
 
     def __init__(self, records: Sequence[TrialRecord], objective: MetricName) -> None:
@@ -86,7 +87,7 @@ class Baseline:
         self.noise = math.hypot(noise, 0.05 * self.objective)
 
     def after(self, epoch: int) -> Mapping[str, float] | None:
-        """Its metrics after an epoch; None if its temperature was not fitted then."""
+        """Its metrics after an epoch; None if its temperature was not fitted there."""
         return self._history.get(epoch)
 
     def similarity(self, earlier: RecordedSetting) -> float:
@@ -101,7 +102,7 @@ class Baseline:
 
     @property
     def temperature_noise(self) -> float:
-        """Standard deviation of a measured log T, by the number of wrong predictions."""
+        """Standard deviation of a measured log T, given the number of wrong predictions."""
         if not self.finished:
             return 10.0
         samples = self.error * (1 - self.error) / self.error_noise**2
@@ -110,12 +111,12 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Belief:
-    """What to expect of S settings.
+    """The prediction for S settings.
 
     Attributes:
-        log_t: log T.
+        log_t: Distribution of log T.
         in_guard: Probability that the true error respects the guard, (S,).
-        places: Where the settings lie, (S, width).
+        places: The encoded settings, (S, width).
     """
 
     log_t: Guess
@@ -124,13 +125,13 @@ class Belief:
 
 
 class TemperatureModel:
-    """The three processes, given the trials so far.
+    """The three Gaussian processes, given the trials so far.
 
     Args:
-        places: Of the sweep's settings.
-        rule: What it selects by.
-        earlier: Settings as they were on earlier datasets.
-        records: The trials of the search so far, also those that are running.
+        places: Encodes the sweep's settings.
+        rule: The selection rule of the sweep.
+        earlier: Records of settings on earlier datasets.
+        records: The trials of the search so far, including running ones.
     """
 
     def __init__(
@@ -150,7 +151,7 @@ class TemperatureModel:
         self._observe(records)
 
     def _observe(self, records: Sequence[TrialRecord]) -> None:
-        """What the trials that have a temperature show, relative to the baseline."""
+        """The results of the trials with a temperature, relative to the baseline."""
         self._settings: list[Setting] = []
         rows: list[tuple[float, float, float, bool]] = []
         for record in records:
@@ -175,25 +176,25 @@ class TemperatureModel:
         self._done = done_ == 1
 
     def knows(self, setting: Setting) -> bool:
-        """Whether a setting has a place."""
+        """Whether a setting can be encoded."""
         return self._places.knows(setting)
 
     def belief(self, settings: Sequence[Setting]) -> Belief:
-        """What to expect of settings that have a place."""
+        """The prediction for settings that can be encoded."""
         return Belief(self._log_t(settings), self._in_guard(settings), self._places(settings))
 
     def objective(self, belief: Belief) -> Guess:
-        """The objective of settings, whose temperature is uncertain."""
+        """The predicted objective of settings, given the uncertainty of their temperature."""
         level, slope = self.baseline.level, self._slope
         feature, spread = self._feature(belief.log_t), self._spread(belief.log_t)
         rest = self._rest(belief.places, feature)
         return Guess(level + slope * feature + rest.mean, np.hypot(rest.sd, slope * spread))
 
     def gain(self, belief: Belief, best: float) -> Array:
-        """By how much each setting is expected to improve on the best objective so far, (S,).
+        """The expected improvement of each setting on the best objective so far, (S,).
 
-        The expectation is over log T, by Gauss–Hermite quadrature, and over what remains. A setting
-        that breaks the guard improves nothing.
+        The expectation is over log T, by Gauss–Hermite quadrature, and over the residual. A setting
+        that breaks the guard gains nothing.
         """
         found = np.zeros(len(belief.places))
         nodes, weights = np.polynomial.hermite_e.hermegauss(9)
@@ -205,7 +206,7 @@ class TemperatureModel:
         return found * belief.in_guard
 
     def _log_t(self, settings: Sequence[Setting]) -> Guess:
-        """Log T. The baseline's is measured with noise too, and each trial says something of it."""
+        """The distribution of log T; every trial informs about the noisy baseline."""
         both = [*self._settings, *settings]
         elsewhere = self._elsewhere(
             _RATIO_ELSEWHERE, _RATIO_NOISE, [e.log_ratio for e in self._earlier], both
@@ -225,9 +226,10 @@ class TemperatureModel:
         return Guess(found.mean + elsewhere.mean[count:] + _USUAL_LOG_T, found.sd)
 
     def _in_guard(self, settings: Sequence[Setting]) -> Array:
-        """The baseline's error is measured with noise too: where all others are higher, it is low.
+        """The probability of respecting the guard, given the noise of the baseline's error.
 
-        So a setting's error is compared with what all trials say of the baseline's.
+        If all other errors are higher, the baseline's was probably too low. So a setting's error is
+        compared with the estimate of the baseline's error from all trials.
         """
         both = [*self._settings, *settings]
         ratios = [min(e.error_ratio, _MOST_ERROR_RATIO) for e in self._earlier]
@@ -251,17 +253,17 @@ class TemperatureModel:
     def _elsewhere(
         self, kernel: SettingKernel, noise: float, values: list[float], settings: list[Setting]
     ) -> Guess:
-        """What earlier datasets say of settings."""
+        """The records of settings on earlier datasets."""
         known = [e.setting for e in self._earlier]
         variances = noise**2 / self._weights
         rows, wanted = (rows_of(self._places(each)) for each in (known, settings))
         return posterior(kernel, rows, np.array(values), variances, wanted)
 
     def _rest(self, places: Array, feature: Array) -> Guess:
-        """What the objective differs by from the line, of settings with such features."""
+        """The residual of the objective, for settings with these features."""
         finite = np.isfinite(self._objectives)
         settings = [s for s, known in zip(self._settings, finite, strict=True) if known]
-        log_t = np.array([0.0, *self._ratios[finite]]) + self.baseline.log_t  # the baseline's first
+        log_t = np.array([0.0, *self._ratios[finite]]) + self.baseline.log_t  # baseline first
         values = np.array([self.baseline.objective, *self._objectives[finite]])
         known = self._feature(Guess(log_t, np.zeros_like(log_t)))
         level, slope, unit = self.baseline.level, self._slope, self.baseline.objective
@@ -277,7 +279,7 @@ class TemperatureModel:
 
     @property
     def _reference(self) -> Array:
-        """The baseline's place, (1, width)."""
+        """The encoded baseline, (1, width)."""
         found = np.zeros((1, self._places.width))
         found[0, 0] = REFERENCE
         return found
@@ -288,11 +290,11 @@ class TemperatureModel:
 
     @property
     def _slope(self) -> float:
-        """By how much the objective rises with the feature, before trials have shown it."""
+        """The assumed slope of the objective over the feature, before trials show it."""
         error, log_t = self.baseline.error, abs(self.baseline.log_t)
         power = 1 if self._is_calibration_error else 2
         usual = (0.02 + 1.2 * error * (1 - error)) / power
-        if log_t < 0.15:  # too little to tell
+        if log_t < 0.15:  # too small to estimate
             return usual
         return max(usual / 4, (self.baseline.objective - self.baseline.level) / log_t**power)
 
@@ -310,13 +312,14 @@ class TemperatureModel:
 def expected_objectives(
     model: TemperatureModel, settings: Sequence[Setting]
 ) -> dict[Setting, float]:
-    """The objective to expect of settings: p · theirs + (1 − p) · the baseline's.
+    """Expected objectives of settings: p · theirs + (1 − p) · the baseline's.
 
-    p is the probability that a setting respects the guard; one that breaks it leaves the baseline.
+    p is the probability that a setting respects the guard. If it breaks the guard, the baseline is
+    selected.
 
     Args:
-        model: What is known.
-        settings: Those of them that have no place are left out.
+        model: The model.
+        settings: Settings; those that cannot be encoded are omitted.
     """
     known = [s for s in dict.fromkeys(settings) if model.knows(s)]
     expected = {BASELINE: model.baseline.objective}
@@ -335,7 +338,7 @@ def _log_odds(error: float) -> float:
 
 
 def _sd(entry: Mapping[str, float], metric: MetricName) -> float | None:
-    """Standard deviation of a metric by its interval, or by what a calibrated model would show."""
+    """Standard deviation of a metric, from its interval or from the range of a calibrated model."""
     half = entry.get(metric.with_statistic("high"), math.nan)
     half -= entry.get(metric.with_statistic("low"), math.nan)
     if math.isnan(half):
@@ -345,14 +348,14 @@ def _sd(entry: Mapping[str, float], metric: MetricName) -> float | None:
 
 
 def _expected_excess(mean: Array, sd: Array) -> Array:
-    """E max(X, 0) of normal X."""
+    """E max(X, 0) for a normal X."""
     sd = np.maximum(sd, 1e-12)
     found: Array = mean * norm.cdf(mean / sd) + sd * norm.pdf(mean / sd)
     return found
 
 
 def _mean_magnitude(x: Guess) -> Array:
-    """E|X| of normal X."""
+    """E|X| for a normal X."""
     sd = np.maximum(x.sd, 1e-12)
     found: Array = 2 * sd * norm.pdf(x.mean / sd) + x.mean * (2 * norm.cdf(x.mean / sd) - 1)
     return found

@@ -1,4 +1,4 @@
-"""The trials of a sweep: which there are, which come next, how each ended."""
+"""The queue of a sweep's trials: selects the next one and records how each ended."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from sweeps.search.guide import Guide, Proposal
 
 logger = logging.getLogger("calsweep")
-_MOST_GUIDED = 100  # trials; Gaussian processes of more are slow, so Optuna's sampler takes over
+_MOST_GUIDED = 100  # trials; for more, Gaussian processes are slow, so Optuna's sampler follows
 _MAX_DEATHS = 3  # deaths of a trial's process within one epoch; one more fails the trial
 Listener = Callable[[TrialRecord], None]
 
 
 @dataclass(frozen=True)
 class Past:
-    """What existed before this run of a sweep.
+    """Trials and encoders that existed before this run of a sweep.
 
     Attributes:
         records: Trials of an earlier run of this sweep.
         earlier: Trials of earlier sweeps to learn from.
         trained_encoders: Seeds whose encoders are in the store.
-        recorded: Settings as they were on earlier datasets, for a guided search.
+        recorded: Records of settings on earlier datasets, for a guided search.
     """
 
     records: Sequence[TrialRecord] = ()
@@ -55,19 +55,19 @@ class Past:
 class TrialQueue:
     """Keeps the record of every trial, saves each change, and decides what runs next.
 
-    The order: interrupted trials, the encoders (if training has two stages), the baseline and the
-    published settings, Optuna's suggestions, and when all of those have ended the finalists with
-    fresh seeds. A trial waits for the encoder of its seed.
+    The order is: interrupted trials, the encoders (in two-stage training), the baseline and the
+    published settings, Optuna's suggestions, and after all of these the finalists with fresh seeds.
+    A trial waits for the encoder of its seed.
 
     Args:
         sweep: The sweep.
         save: Saves a record; returns when it is saved.
         num_classes: Number of classes of the dataset.
-        past: What existed before.
-        listeners: Called with a record whenever it changed.
+        past: Trials and encoders that existed before.
+        listeners: Called with a record whenever it has changed.
         initial: The baseline and the settings to try first, instead of the published ones.
-        candidates: What a guided search chooses from, instead of published settings and others
-            that are spread over the ranges.
+        candidates: The candidates of a guided search, instead of published settings and settings
+            spread over the ranges.
         take_look: Whether further seeds may still change the verdict: see :class:`FinalistPlan`.
     """
 
@@ -85,7 +85,7 @@ class TrialQueue:
         past = past or Past()
         self.sweep = sweep
         self.records = list(past.records)
-        # Numbers may be missing where a record was damaged.
+        # Numbers may be missing because a record was damaged.
         self._by_number = {record.number: record for record in self.records}
         self._save = save
         self._listeners = listeners
@@ -123,11 +123,11 @@ class TrialQueue:
         self._replay([record for record in self.records if record.searched])
 
     def _replay(self, searched: Sequence[TrialRecord]) -> None:
-        """Show study and pruner the trials of an earlier run."""
+        """Replay the trials of an earlier run for study and pruner."""
         for record in searched:
             self._study.adopt(record.number, record.setting)
-            # The last epoch of an interrupted trial may not have been judged. The trial reports all
-            # of its epochs once more, so it is judged then.
+            # The last epoch of an interrupted trial may not have been judged. It is judged when the
+            # trial reports all of its epochs again.
             known = record.history[:-1] if record.state == "running" else record.history
             self._pruner.should_prune(record, known)
         for record in sorted(searched, key=lambda r: r.ended or 0.0):
@@ -136,7 +136,7 @@ class TrialQueue:
 
     @property
     def planned(self) -> int:
-        """How many trials there will be in total, as far as is known.
+        """The total number of trials, as far as known.
 
         Further seeds of ``selection.seeds: auto`` are known when it is decided to train them.
         """
@@ -148,7 +148,7 @@ class TrialQueue:
 
     @property
     def finals_left(self) -> int:
-        """How many finalists' trials have not started."""
+        """The number of finalists' trials that have not started."""
         return self._planned_finals - self._finals.started
 
     @property
@@ -159,7 +159,7 @@ class TrialQueue:
         return self.sweep.selection.first_trials(self._most_searched)
 
     def epochs(self, record: TrialRecord) -> int:
-        """How many epochs a trial has if it is not stopped."""
+        """The number of epochs of a trial that is not stopped."""
         encoder = self.sweep.encoder if record.role == "encoder" else None
         return (encoder or self.sweep).training.epochs
 
@@ -170,16 +170,16 @@ class TrialQueue:
 
     @property
     def live(self) -> int:
-        """How many trials are running."""
+        """The number of running trials."""
         return len(self._live)
 
     @property
     def running(self) -> list[TrialRecord]:
-        """The trials that are running."""
+        """The running trials."""
         return [self._by_number[number] for number in sorted(self._live)]
 
     def next(self) -> TrialRecord | None:
-        """Start or continue a trial; None if there is none now: see :attr:`exhausted`."""
+        """Start or continue a trial; None if there is none now, see :attr:`exhausted`."""
         if self.budget.used_up:
             return None
         if self._unfinished:
@@ -250,7 +250,7 @@ class TrialQueue:
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing remains to be run, or no budget to run it."""
+        """Whether no trial remains, or no budget to run it."""
         return self.budget.used_up is not None or self._complete
 
     @property
@@ -260,7 +260,7 @@ class TrialQueue:
 
     @property
     def _complete(self) -> bool:
-        """Whether no trial is running (it might have to be retried) and none will start."""
+        """Whether no trial is running (which might need a retry) and none will start."""
         if self._live or self._unfinished or self._encoders.untrained:
             return False
         if self.sweep.search.seed in self._encoders.failed:
@@ -268,7 +268,7 @@ class TrialQueue:
         return self._search_is_over and not self._remaining_finals()
 
     def result(self, number: int, metrics: Entry) -> None:
-        """Add the metrics of an epoch; an epoch that is known already changes nothing."""
+        """Add the metrics of an epoch; a known epoch is ignored."""
         record = self._by_number[number]
         if record.add(metrics):
             del self._deaths[number]
@@ -285,7 +285,7 @@ class TrialQueue:
         return len(self.records) + ended + sum(record.epochs for record in self.records)
 
     def interrupted(self) -> None:
-        """No trial runs any more, through no fault of their own: those that ran are retried."""
+        """Record that all running trials were interrupted from outside; they are retried."""
         stopped = self.running
         for record in stopped:
             record.pause(time.time())
@@ -293,14 +293,14 @@ class TrialQueue:
         self._live.clear()
 
     def config(self, record: TrialRecord) -> TrialConfig:
-        """A trial as its worker receives it."""
+        """The configuration of a trial for its worker."""
         return replace(record.config, unlimited=record.number in self._short_of_memory)
 
     def out_of_memory(self, number: int, reason: str, at_fault: bool) -> None:
-        """A trial ran out of memory on a shared GPU: as :meth:`died`, and without a limit later.
+        """A trial ran out of memory on a shared GPU: as :meth:`died`, retried without a limit.
 
         Args:
-            number: Of the trial.
+            number: Number of the trial.
             reason: PyTorch's message.
             at_fault: Whether it ran alone, so that fewer concurrent trials would not help.
         """
@@ -310,19 +310,19 @@ class TrialQueue:
     def died(self, number: int, at_fault: bool = True, reason: str | None = None) -> None:
         """A trial's process died: the trial is retried and continues from its checkpoint.
 
-        It fails only if its process died too often without completing an epoch in between. On spot
-        machines, deaths alone say nothing about the trial.
+        It fails only if its process died too often without completing an epoch in between, because
+        processes on spot machines may die often.
 
         Args:
-            number: Of the trial.
+            number: Number of the trial.
             at_fault: Whether the trial may have caused it.
-            reason: Why the trial failed, if it did; by default how often its process died.
+            reason: The reason if the trial fails; by default how often its process died.
         """
         record = self._by_number[number]
         self._deaths[number] += at_fault
         if self._deaths[number] > _MAX_DEATHS:
             deaths = f"its process died {self._deaths[number]} times in epoch {record.epochs + 1}"
-            # Tune logs each of them there.
+            # Tune logs each death there.
             self.end(number, "failed", reason or f"{deaths}, see driver.log")
         else:
             record.pause(time.time())
@@ -330,11 +330,11 @@ class TrialQueue:
             self._unfinished.append(record)
 
     def end(self, number: int, state: State, reason: str | None = None) -> None:
-        """A trial ended."""
+        """Record how a trial ended."""
         record = self._by_number[number]
         record.state, record.ended = state, time.time()
         record.pause(record.ended)
-        record.reason = redact(reason) if reason else reason  # it is stored and shown
+        record.reason = redact(reason) if reason else reason  # the reason is stored and shown
         self._live.discard(number)
         self._save(record)
         self.budget.ends(record)
@@ -394,7 +394,7 @@ class TrialQueue:
 
     @property
     def _lacking(self) -> str | None:
-        """The budget without room for one more trial of the search (the baseline always fits)."""
+        """The budget that does not allow another trial of the search (the baseline always fits)."""
         if not self._searched:
             return None
         return self.budget.lacking(self.sweep.selection.first_trials(self._searched + 1))
@@ -404,7 +404,7 @@ class TrialQueue:
         return any(self._by_number[number].searched for number in self._live)
 
     def _remaining_finals(self) -> list[tuple[Setting, int]]:
-        """The finalists' trials that have not started, decided when the search has ended."""
+        """The finalists' trials that have not started; finalists are decided after the search."""
         newly_decided = self._finals.decide(self._search_records)
         if newly_decided and self._searched < self._most_searched:
             self.ended_by = "stop_at_noise" if self._is_at_noise else self._lacking

@@ -1,4 +1,4 @@
-"""What a new sweep may learn from earlier ones in the same storage (``search.warm_start``)."""
+"""Trials of earlier sweeps that a new sweep learns from (``search.warm_start``)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class EarlierTrial:
 
     Attributes:
         setting: Its loss with its hyperparameters.
-        objective: This sweep's objective, as that trial had it.
-        excess: By how much it breaks the guard, against its own sweep's baseline.
-        constraints: The same of this sweep's constraints, by metric.
+        objective: Value of this sweep's objective in that trial.
+        excess: Excess over the guard, relative to the baseline of its own sweep.
+        constraints: Excess over this sweep's constraints, by metric.
         others: Its further objectives.
     """
 
@@ -40,18 +40,18 @@ class EarlierTrial:
 def earlier_trials(
     sweep: SweepFile, records: Mapping[str, Sequence[TrialRecord]]
 ) -> list[EarlierTrial]:
-    """The finished trials of the sweeps that ``search.warm_start`` names, as far as they fit.
+    """The suitable finished trials of the sweeps in ``search.warm_start``.
 
-    A trial fits if its loss and its hyperparameters are searched in this sweep too and lie within
-    the ranges; those that are fixed here must have had that value. Finalists are left out: their
-    settings are those of other trials, and chosen for their luck.
+    A trial is suitable if this sweep searches its loss and hyperparameters, their values are within
+    the ranges, and fixed hyperparameters have the same value. Finalists are omitted, because they
+    repeat the luckiest settings of other trials.
 
     Args:
         sweep: The new sweep.
-        records: The trials of each sweep that it names.
+        records: The trials of each named sweep.
 
     Raises:
-        UserError: None of the trials fits.
+        UserError: No trial is suitable.
     """
     from sweeps.search.space import SearchSpace  # Optuna takes a quarter of a second
 
@@ -92,7 +92,7 @@ def _fitting(
 
 
 def _fits(setting: Setting, space: SearchSpace) -> bool:
-    """Whether all of a setting's values are searched here, or fixed to what they were there."""
+    """Whether all of a setting's values are in this search space or equal to its fixed values."""
     if not space.contains(setting):
         return False
     fixed, values = space.fixed[setting.loss], setting.hyperparameters

@@ -1,8 +1,8 @@
-"""Copies of the records of trials that have ended, a hundred to a file.
+"""Copies of the records of ended trials, a hundred per file.
 
-The trials' own files are the truth. In an object store each of them takes requests of its own, so
-that thousands take minutes to read; the record of a trial that has ended changes no more, and a
-hundred in a row are copied into one file, a block, once all of them have.
+The trials' own files remain the source of truth. In an object store each file needs several
+requests, so reading thousands takes minutes. The record of an ended trial no longer changes. When a
+hundred consecutive trials have ended, their records are copied into one file, a block.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sweeps.formatting import finite
 from sweeps.search.record import TrialRecord
 from trainables.files.storage import Folder
 
-SIZE = 100  # trials in a block
+SIZE = 100  # trials per block
 READERS = 16  # at once
 _FOLDER = "blocks"
 
@@ -27,7 +27,7 @@ logger = logging.getLogger("calsweep")
 
 
 def block_numbers(sweep: Folder) -> set[int]:
-    """Numbers of the trials that have copies, by the names of the blocks.
+    """Numbers of the trials with copies, from the names of the blocks.
 
     Args:
         sweep: The sweep's folder.
@@ -57,12 +57,12 @@ def _read(folder: Folder, name: str) -> list[TrialRecord]:
 
 
 class BlockWriter:
-    """Copies records as trials end. A copy that cannot be written is made at the next resume.
+    """Copies records as trials end. A copy that cannot be written is written at the next resume.
 
     Args:
         sweep: The folder of the sweep.
-        records: What was read of it. Blocks that they lack are written, and blocks of trials that
-            are gone, whose numbers others may get, are deleted.
+        records: The records that were read. Missing blocks are written. Blocks of missing trials
+            are deleted, because other trials may get their numbers.
 
     Raises:
         OSError: The storage cannot be read.
@@ -83,12 +83,12 @@ class BlockWriter:
             self._written.difference_update(range(first, first + SIZE))
 
     def take(self, record: TrialRecord) -> None:
-        """Called when a record changes; copies a block once its hundred trials have ended."""
+        """Called when a record changes; copies a block when its hundred trials have ended."""
         if record.state == "running" or record.number in self._written:
             return
         first = record.number - record.number % SIZE
         block = self._ended[first]
-        block[record.number] = record  # which may be notified twice
+        block[record.number] = record  # a trial may be notified twice
         if len(block) == SIZE:
             self._write(first, self._ended.pop(first).values())
 

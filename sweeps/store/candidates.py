@@ -1,8 +1,7 @@
-"""How many settings earlier sweeps tried on the validation data that a new sweep selects on.
+"""Number of settings that earlier sweeps tried on the validation data of a new sweep.
 
-A verdict is corrected for all settings that the selected one was selected from. A sweep file that
-retrains a selected setting, and a sweep that learns from earlier ones, continue with their
-selection.
+A verdict is corrected for all settings that the selected one was selected from. A sweep that
+retrains a selected setting, or learns from earlier sweeps, continues their selection.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ def earlier_candidates(
     Args:
         sweep: The new sweep.
         data: Digest of its data.
-        storage: Of the sweeps that it learns from.
-        records: The trials of these, by name.
+        storage: Storage of the sweeps that it learns from.
+        records: Their trials, by name of the sweep.
     """
     origin = sweep.selection.selected_from
     count = origin.candidates if origin is not None and origin.data == data else 0
     for name, trials in records.items():
         folder = SweepStore(storage, name).folder
         identity = read_identity(folder)
-        if identity is None or identity.digest == data:  # in doubt it counts
+        if identity is None or identity.digest == data:  # counted in case of doubt
             settings = {r.setting for r in trials if r.searched and r.state == "finished"}
             count += len(settings) + read_earlier_candidates(folder)
     return count

@@ -1,4 +1,4 @@
-"""The driver's log: a file in the sweep's folder, so that the terminal stays readable."""
+"""The driver's log, a file in the sweep's folder instead of the terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NOISY = ("ray", "mlflow", "alembic", "optuna")
 
 class _Handler(logging.FileHandler):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (logging's name)
-        """Ignore errors: a log that cannot be written must not fill the terminal."""
+        """Ignore errors, which would fill the terminal if the log cannot be written."""
 
 
 def _path(store: SweepStore) -> Path:
@@ -31,13 +31,13 @@ def _path(store: SweepStore) -> Path:
 
 
 def private_folder() -> Path:
-    """A folder for temporary files that no other user of this machine can write to or read."""
+    """A folder for temporary files that other users of this machine cannot read or write."""
     folder = Path(tempfile.gettempdir()) / f"calsweep-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077:
         return folder
-    return Path(tempfile.mkdtemp(prefix="calsweep-"))  # somebody else was here first
+    return Path(tempfile.mkdtemp(prefix="calsweep-"))  # another user owns this folder
 
 
 @contextmanager
@@ -45,8 +45,7 @@ def driver_log(store: SweepStore) -> Iterator[Path]:
     """Write the logs of calsweep, Ray, MLflow and Optuna, and warnings, to ``driver.log``.
 
     Args:
-        store: The sweep's store; with remote storage the log lies in a temporary folder that
-            belongs to this user.
+        store: The sweep's store; with a remote storage the log is in a private temporary folder.
 
     Yields:
         The log's path.
@@ -59,7 +58,7 @@ def driver_log(store: SweepStore) -> Iterator[Path]:
     for log in loggers:
         log.handlers, log.propagate = [handler], False
         log.setLevel(logging.INFO if log.name == "calsweep" else logging.WARNING)
-    logging.getLogger("ray.tune.analysis").setLevel(logging.ERROR)  # it misses its own files
+    logging.getLogger("ray.tune.analysis").setLevel(logging.ERROR)  # it misses disabled files
     logging.captureWarnings(True)
     warnings.simplefilter("default")
     try:
@@ -68,5 +67,5 @@ def driver_log(store: SweepStore) -> Iterator[Path]:
         logging.captureWarnings(False)
         for log, (handlers, propagate, level) in zip(loggers, before, strict=True):
             log.handlers, log.propagate, log.level = handlers, propagate, level
-        with suppress(OSError):  # what could not be written cannot now either
+        with suppress(OSError):  # unwritten lines cannot be written now either
             handler.close()

@@ -1,9 +1,9 @@
 """The stored encoders of two-stage sweeps.
 
-An encoder is kept in the storage under what it is made of: the data, the model, its loss, its
-recipe and its seed, the number of workers, custom code and the packages' versions. So
-sweeps that differ in the heads only share it, and a sweep that continues with other versions keeps
-the one that it began with.
+The name of a stored encoder is a digest of everything that determines it: the data, the model, its
+loss, recipe and seed, the number of workers, custom code and package versions. Sweeps that differ
+only in the heads share it. A sweep that continues with other versions keeps the encoder that it
+started with.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from trainables.files.storage import Folder
 if TYPE_CHECKING:
     from trainables.data.core.base import Data
 
-_NAME = "encoders"  # a file of the sweep's: where its encoders lie
+_NAME = "encoders"  # a file of the sweep that names its encoders
 
 
 def encoder_setup(sweep: SweepFile, store: SweepStore, dataset: Data) -> EncoderSetup | None:
-    """Training and folder of the sweep's encoders; None for a single stage."""
+    """Training and folder of the sweep's encoders; None without two-stage training."""
     if sweep.encoder is None:
         return None
     folder = Folder(store.storage) / "encoders" / _kept_name(sweep, store.folder, dataset)
@@ -34,7 +34,7 @@ def encoder_setup(sweep: SweepFile, store: SweepStore, dataset: Data) -> Encoder
 
 
 def _kept_name(sweep: SweepFile, folder: Folder, dataset: Data) -> str:
-    """The name of the encoders that is stored with the sweep, if there is one."""
+    """The name of the encoders that is stored with the sweep, or None."""
     kept = (folder.read_if_exists(_NAME) or b"").decode()
     name = kept or _name(sweep, dataset)
     if not kept:
@@ -59,7 +59,7 @@ def _name(sweep: SweepFile, dataset: Data) -> str:
 
 
 def trained_encoders(sweep: SweepFile, setup: EncoderSetup | None) -> frozenset[int]:
-    """The seeds of the sweep that have a complete encoder."""
+    """The seeds of the sweep with a complete encoder."""
     if setup is None:
         return frozenset()
     from trainables.trials.two_stage import encoder_folder, is_trained

@@ -1,4 +1,4 @@
-"""The environment of a sweep, so that it can be repeated."""
+"""The environment of a sweep, for reproducing it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from sweeps.redaction import redact
 
-_SECONDS = 10.0  # for git to answer
+_SECONDS = 10.0  # timeout of git
 _PACKAGES = (
     "calsweep",
     "mlflow",
@@ -28,7 +28,7 @@ _PACKAGES = (
 
 
 def describe_environment() -> dict[str, Any]:
-    """Versions of Python and the packages that matter, the platform, the command, the commit."""
+    """Versions of Python and of the relevant packages, the platform, the command, the commit."""
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
