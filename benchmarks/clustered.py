@@ -1,10 +1,10 @@
-"""Coverage of the intervals of metrics of samples in clusters (pixels of images), by simulation.
+"""Coverage of intervals for samples in clusters (pixels of images), by simulation.
 
-A model of two classes. How sure it is varies from image to image and from pixel to pixel; whether
-it is right does so too, together over an image (a Gaussian copula of correlation 0.3), with the
-accuracy given the confidence that the law says. `python -m benchmarks.clustered` (some minutes of
-one core; `--repetitions`, `--images` make it shorter). With `--differences` those of
-`M.difference` of two models on the same pixels.
+The simulated model has two classes. Its confidence varies between images and between pixels, and
+so does its correctness, which is correlated within an image (a Gaussian copula with correlation
+0.3). The law (data distribution) determines the accuracy given the confidence. Run `python -m
+benchmarks.clustered` (some minutes on one core; `--repetitions` and `--images` shorten it). With
+`--differences`, it measures the intervals of `M.difference` of two models on the same pixels.
 """
 
 import argparse
@@ -27,7 +27,7 @@ POPULATION = 40_000  # images
 
 
 def draw(law: float, images: int, random: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """Probabilities (images · pixels, 2) and labels of a law whose logits are too large by that."""
+    """Probabilities (images · pixels, 2) and labels; logits are too large by the factor `law`."""
     shape = (images, PIXELS)
     sure = np.abs(1.5 + random.standard_normal((images, 1)) + random.standard_normal(shape))
     shared, own = random.standard_normal((images, 1)), random.standard_normal(shape)
@@ -42,9 +42,9 @@ def draw(law: float, images: int, random: np.random.Generator) -> tuple[torch.Te
 def draw_two(
     factors: tuple[float, float], images: int, random: np.random.Generator
 ) -> tuple[list[torch.Tensor], torch.Tensor]:
-    """Probabilities of two models of the same pixels, and labels; see :func:`draw`.
+    """Probabilities of two models for the same pixels, and labels; see :func:`draw`.
 
-    The logits of each are too large by its factor, and a little off by some noise of their own.
+    The logits of each model are too large by its factor, with independent noise.
     """
     probs, labels = draw(1.0, images, random)
     true = torch.logit(probs[:, 1])

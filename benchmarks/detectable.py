@@ -1,8 +1,8 @@
-"""Does a split show the difference in ECE that `detectable_difference` names, as often as it says?
+"""Checks the power that `detectable_difference` promises, by simulation.
 
-Two networks see the same samples, each with noise of its own, so that some are right for one of
-them only. The second is made as much more overconfident as the function names for the split;
-counted is how often `difference` finds it: `python -m benchmarks.detectable`.
+Two networks predict the same samples with independent noise, so that some samples are correct for
+only one of them. The second is more overconfident, by the difference that the function returns for
+the split. `python -m benchmarks.detectable` counts how often `difference` detects it.
 """
 
 import argparse

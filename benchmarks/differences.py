@@ -1,9 +1,9 @@
-"""Do the intervals of differences cover, and when is a difference supported?
+"""Coverage and power of the intervals of differences, by simulation.
 
-Two settings with known calibration, trained with a few seeds each, are compared on the same
-samples: ``python -m benchmarks.differences`` simulates how often the interval holds the true
-difference of their ECE (in the same 15 bins) and how often it says "supported". ``plain`` is the
-difference of the plain ECEs plus and minus 1.96 paired standard errors, for comparison.
+Two settings with known calibration and a few seeds each are compared on the same samples. ``python
+-m benchmarks.differences`` simulates how often the interval contains the true difference of their
+ECEs (in the same 15 bins), and how often the verdict is "supported". For comparison, ``plain`` is
+the difference of the plain ECEs ± 1.96 paired standard errors.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from trainables.metrics.differences import difference
 
 CLASSES = 10
 NUM_BINS = 15
-PARTS = 20  # of the samples, for the jackknife
-SEED_SPREAD = 0.03  # standard deviation over seeds of a network's own temperature
+PARTS = 20  # parts of the samples for the jackknife
+SEED_SPREAD = 0.03  # standard deviation over seeds of a network's temperature
 
 
 def draw(
@@ -33,7 +33,7 @@ def draw(
 ) -> tuple[list[torch.Tensor], torch.Tensor]:
     """Probabilities of runs whose logits are too large by these factors, and the labels.
 
-    All runs see the same samples: the honest logits are shared but for some noise of each run.
+    All runs have the same samples: they share the true logits, apart from some noise per run.
     """
     honest = generator.normal(0, 1.7, (samples, CLASSES))
     shifted = honest - honest.max(axis=1, keepdims=True)
@@ -53,7 +53,7 @@ def gaps_of(runs: list[torch.Tensor], labels: torch.Tensor) -> float:
 
 @cache
 def expected(factor: float) -> float:
-    """The expected ECE of a setting, over its seeds, on very many samples."""
+    """The expected ECE of a setting over seeds, on very many samples."""
     seeds = norm.ppf((np.arange(9) + 0.5) / 9)
     factors = [factor * (1 + SEED_SPREAD * seed) for seed in seeds]
     return gaps_of(*draw(np.random.default_rng(1), 1_000_000, factors))
@@ -102,7 +102,7 @@ def main() -> None:
 def _plain_covers(
     ours: list[torch.Tensor], theirs: list[torch.Tensor], labels: torch.Tensor, truth: float
 ) -> bool:
-    """Whether the plain difference of ECEs, with a paired jackknife error, holds the truth."""
+    """Whether the plain interval of the difference (paired jackknife) contains the true value."""
     value = gaps_of(ours, labels) - gaps_of(theirs, labels)
     parts = _without_a_part(ours, labels) - _without_a_part(theirs, labels)
     error = np.sqrt((PARTS - 1) * np.var(parts))
@@ -110,7 +110,7 @@ def _plain_covers(
 
 
 def _without_a_part(runs: list[torch.Tensor], labels: torch.Tensor) -> np.ndarray:
-    """Mean ECE of runs on all samples but those of a part, for each part, (PARTS,)."""
+    """Mean ECE of runs on all samples except one part, for each part, (PARTS,)."""
     part = np.arange(len(labels)) % PARTS
     left = len(labels) - np.bincount(part, minlength=PARTS)
     errors = []

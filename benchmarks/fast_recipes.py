@@ -1,12 +1,12 @@
-"""How well the fast recipes stand for the papers' long ones: the same settings trained by both.
+"""Whether fast recipes predict the ranking under long ones: trains the same settings with both.
 
     python -m benchmarks.fast_recipes cifar10          # hours on one core
     python -m benchmarks.fast_recipes cifar10 --print
 
-Each trial is written to ``fast_recipes.jsonl`` as soon as it has ended; recorded trials are not
-trained again. Both are calsweep's own recipes, reduced to fit a CPU: 4,000 training images. The
-fast recipe has a network of width 16 and a quarter of its batch size and learning rate. The long
-one trains a small convolutional network for 40 epochs instead of a ResNet for 350.
+Each trial is written to ``fast_recipes.jsonl`` when it ends; recorded trials are not trained again.
+Both recipes are those of calsweep, reduced for a CPU to 4,000 training images. The fast recipe has
+a network of width 16, and a quarter of the batch size and learning rate. The long one trains a
+small convolutional network for 40 epochs instead of a ResNet for 350.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ DATASETS = {
 }
 LONG = {"model": "small_cnn", "training.epochs": 40}
 FAST = {"model.width": 16, "training.batch_size": 128, "training.lr": 0.2}
-MORE = {"focal", "dual_focal", "inverse_focal", "focal_calibration"}  # of which two are trained
+MORE = {"focal", "dual_focal", "inverse_focal", "focal_calibration"}  # losses with two settings
 SEEDS = (0, 1)
 METRICS = ("error", "nll", "nll_scaled", "ece", "ece_scaled")
-GUARD = 0.01  # how much more error than cross-entropy's a choice may have
+GUARD = 0.01  # maximum increase of the error over cross-entropy
 Kind = Literal["fast", "long"]
 KINDS: tuple[Kind, ...] = ("fast", "long")
 
 
 def sweep_of(dataset: str, kind: Kind) -> SweepFile:
-    """The recipe, with all losses, on what this machine can train."""
+    """A sweep with the recipe and all losses, small enough for this machine."""
     every = load_sweep("benchmarks/tabular/cifar10.yaml").losses
     recipe = f"recipes/fast-{dataset.replace('_', '-')}"
     if kind == "long":
@@ -69,7 +69,7 @@ def sweep_of(dataset: str, kind: Kind) -> SweepFile:
 
 
 def settings(sweep: SweepFile) -> list[Setting]:
-    """The first published setting of each loss, and one more of the families of focal loss."""
+    """The first published setting of each loss, and a second one of focal losses."""
     found: list[Setting] = []
     for setting in SearchSpace(sweep).initial_settings(num_classes=10):
         known = sum(each.loss == setting.loss for each in found)
@@ -79,7 +79,7 @@ def settings(sweep: SweepFile) -> list[Setting]:
 
 
 def outcome(sweep: SweepFile, dataset: Dataset, setting: Setting, seed: int) -> Entry:
-    """What one trial reached; {} if it failed."""
+    """The outcome of one trial; {} if it failed."""
     epochs = sweep.training.epochs
     history = record(sweep, dataset, setting, seed, outcome_epochs=[epochs])
     return history[-1] if len(history) == epochs else {}
@@ -91,7 +91,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def measure(dataset: str, kind: Kind, seed: int, path: Path) -> None:
-    """Train what is missing of one recipe and seed."""
+    """Train the missing trials of one recipe and seed."""
     sweep = sweep_of(dataset, kind)
     data = load_data(sweep)
     for setting in settings(sweep):
@@ -120,7 +120,7 @@ def measure(dataset: str, kind: Kind, seed: int, path: Path) -> None:
 
 
 def table(rows: list[dict[str, Any]], dataset: str) -> list[str]:
-    """Spearman's correlations over settings, and what the fast recipe's choice is worth."""
+    """Spearman correlations over settings, and the regret of the fast recipe's selection."""
     of: dict[tuple[str, int], dict[str, dict[str, Any]]] = {}
     for row in rows:
         if row["dataset"] == dataset:
@@ -161,7 +161,7 @@ def table(rows: list[dict[str, Any]], dataset: str) -> list[str]:
 
 
 def choice(trials: dict[str, dict[str, Any]]) -> str | None:
-    """The setting of the lowest validation ECE whose validation error keeps to the guard."""
+    """The setting with the lowest validation ECE whose validation error is within the guard."""
     if "cross_entropy" not in trials:
         return None
     limit = trials["cross_entropy"]["val_error"] + GUARD

@@ -1,4 +1,4 @@
-"""What a sweep loses when parts of a cluster die: faults at random moments, again and again.
+"""Work that a sweep loses when parts of a cluster die, with faults injected at random moments.
 
     python -m benchmarks.faults [--tries 20] [--trials N] [--seed 0] [FAULT ...]
 
@@ -24,7 +24,7 @@ from tests.harness.ray_cluster import RayCluster
 
 
 def main() -> None:
-    """Do it all and print the table."""
+    """Inject all faults and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("faults", nargs="*", metavar="FAULT", help=", ".join(FAULTS))
     parser.add_argument("--tries", type=int, default=20)
@@ -49,7 +49,7 @@ def main() -> None:
 def _outcomes(
     cluster: RayCluster, name: str, kind: Kind, rng: random.Random, tries: int
 ) -> list[Outcome]:
-    """The outcomes of as many sweeps as ``tries`` faults take."""
+    """The outcomes of the sweeps that are needed for ``tries`` faults."""
     outcomes: list[Outcome] = []
     while (left := tries - sum(outcome.tries for outcome in outcomes)) > 0:
         outcomes.append(faulty_sweep(cluster, kind, rng, left))

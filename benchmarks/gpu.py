@@ -1,14 +1,14 @@
-"""Everything that needs a GPU, in one command; anyone who gets one runs this first.
+"""All tests and benchmarks that need a GPU, in one command.
 
     python -m benchmarks.gpu [--output FILE]
 
-In under a quarter of an hour and without the network: the tests marked ``gpu``, the speed of the
-losses, of the training loop and of many trials as one batched model, and real sweeps whose trials
-share a GPU: of built-in and adaptive losses, of a custom loop, of trials that exceed their share of
-the memory, and of trials that fail a device-side assertion. Where there are two GPUs, one more with
-two workers per trial (NCCL). Prints one table, in Markdown, and below it what each part printed.
-Writes the same as JSON: beside FILE, or gpu.json. Exits with 2 where there is no GPU, with 1 if a
-part failed.
+It takes less than a quarter of an hour and needs no network. It runs the tests marked ``gpu``,
+measures the speed of the losses, of the training loop and of many trials as one batched model, and
+runs real sweeps whose trials share a GPU: with built-in and adaptive losses, a custom loop, trials
+that exceed their share of the memory, and trials that trigger a device-side assertion. With two
+GPUs, another sweep has two workers per trial (NCCL). It prints a Markdown table, followed by the
+output of each part, and writes the same as JSON next to FILE, or to gpu.json. The exit code is 2
+without a GPU, and 1 if a part failed.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Part:
     """One row of the table.
 
     Attributes:
-        name: What was done.
-        passed: Whether it went well.
-        figure: What came of it, in a few words.
-        seconds: How long it took.
-        printed: All that it printed.
+        name: Name of the part.
+        passed: Whether it succeeded.
+        figure: Summary of the result.
+        seconds: Duration.
+        printed: The whole output.
     """
 
     name: str
@@ -135,7 +135,7 @@ def worst_loss(printed: str) -> str:
 
 
 def training_speed(printed: str) -> str:
-    """Ours, the plain loop's, and the model's alone."""
+    """Speed of our loop, of the plain loop, and of the model alone."""
     rows = [line.rsplit(maxsplit=2) for line in printed.splitlines()]
     speeds = {row[0].strip(): row[1] for row in rows if len(row) == 3}
     names = ("ours", "plain DataLoader, float32", "alone")
@@ -154,7 +154,7 @@ def machine_facts(count: int) -> str:
 
 
 def write_json(parts: list[Part], machine: str, path: Path) -> None:
-    """Write what was done: the machine, and the fields of each part."""
+    """Write the machine and the fields of each part as JSON."""
     found = {"machine": machine, "parts": [asdict(part) for part in parts]}
     path.write_text(json.dumps(found, indent=2) + "\n")
 

@@ -1,6 +1,6 @@
-"""Custom loops for ``benchmarks.gpu_sweep``: one that trains, and two that break on a GPU once.
+"""Custom loops for ``benchmarks.gpu_sweep``: one that trains, and two that fail once on a GPU.
 
-On a CPU, which can do neither, the latter two just train.
+On a CPU, the latter two only train.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def take_much_memory(trial: Trial) -> None:
 
 
 def fail_an_assertion_once(trial: Trial) -> None:
-    """Read beyond a tensor on the GPU, which ends all use of it in this process; then train."""
+    """Trigger a device-side assertion, after which the process cannot use the GPU; then train."""
     mark: Path = trial.folder / "failed"
     if trial.device.type == "cuda" and not mark.exists():
         mark.touch()

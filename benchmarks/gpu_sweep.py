@@ -56,16 +56,16 @@ SWEEPS: Final[dict[str, dict[str, Any]]] = {
         "scaling": _SHARED,
     },
     "own_loop": _loop("train", 4),
-    # Each trial exceeds its quarter of the GPU, and gets more of it when it is retried.
+    # Each trial exceeds its quarter of the GPU memory, and gets more when it is retried.
     "out_of_memory": _loop("take_much_memory", 2),
-    # Each trial's process loses the GPU, and another process continues it.
+    # The process of each trial loses the GPU, and another process resumes the trial.
     "assertion": _loop("fail_an_assertion_once", 2),
 }
 _RETRIED: Final = ("out_of_memory", "assertion")
 
 
 def main() -> int:
-    """Run it and print one line; 1 if a trial failed, or was not retried where it must be."""
+    """Run the sweep and print one line; 1 if a trial failed, or a required retry did not happen."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("sweep", choices=SWEEPS)
     parser.add_argument("--cpu", action="store_true", help="train without a GPU")

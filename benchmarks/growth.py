@@ -1,10 +1,10 @@
-"""What very many trials cost anyone who reads a sweep: python -m benchmarks.growth WHAT [TRIALS].
+"""Time and memory to read sweeps with very many trials: python -m benchmarks.growth WHAT [TRIALS].
 
-``records`` times the commands that read a sweep, each in a process of its own, with the memory that
-it takes at most. ``s3`` resumes a sweep in a local S3 (moto's server), whose trials have all ended:
-once with their own files alone, as an earlier calsweep left them, and once with the blocks that the
-first resume writes. ``resume`` is timed until the answer is there. The trials were not trained:
-their records are made up, as large as real ones of 27 epochs, every second one stopped at a rung.
+``records`` measures the commands that read a sweep, each in a separate process, with its peak
+memory. ``s3`` resumes a finished sweep in a local S3 (moto's server): once with only the files of
+the trials, as earlier versions of calsweep left them, and once with the blocks that the first
+resume writes. ``resume`` is timed until the result is printed. The records of the trials are
+synthetic, as large as real ones with 27 epochs, and every second trial was stopped at a rung.
 """
 
 import argparse
@@ -37,7 +37,7 @@ SPACE = {"focal": ["gamma"], "dual_focal": ["gamma"], "mbls": ["margin", "lam"]}
 
 
 def main() -> None:
-    """Measure one thing."""
+    """Run the selected measurement."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=["records", "s3"])
     parser.add_argument("trials", type=int, nargs="?", default=10_000)
@@ -59,13 +59,13 @@ def main() -> None:
 
 
 def of_a_process(command: str, storage: str) -> None:
-    """Run a command in a process of its own; it prints its line of the table."""
+    """Run a command in a separate process, which prints its line of the table."""
     arguments = [sys.executable, "-m", "benchmarks.growth", "records", "--read", command, storage]
     subprocess.run(arguments, check=True)
 
 
 def read(command: str, storage: str) -> None:
-    """Do what a command does, and print seconds and the most memory that it took."""
+    """Do the work of a command, and print its duration and peak memory."""
     from sweeps import inspect_sweeps, runner
 
     if command.startswith("resume"):  # an MLflow that cannot be written: the answer waits for none
@@ -94,7 +94,7 @@ def read(command: str, storage: str) -> None:
 
 
 def make(folder: str, trials: int) -> None:
-    """A sweep in a local storage, all of whose trials have ended."""
+    """Create a finished sweep in a local storage."""
     sweep = parse_sweep(
         {
             "name": NAME,
@@ -115,7 +115,7 @@ def make(folder: str, trials: int) -> None:
 
 
 def made_up(sweep: SweepFile, trials: int) -> Iterator[dict[str, Any]]:
-    """Records of trials that have ended, as their files hold them."""
+    """Synthetic records of finished trials, with the content of their files."""
     draw = np.random.default_rng(0)
     initial = SearchSpace(sweep).initial_settings(10)
     for number in range(trials):
@@ -147,7 +147,7 @@ def made_up(sweep: SweepFile, trials: int) -> Iterator[dict[str, Any]]:
 
 
 def metrics_after(epoch: int) -> Sequence[str]:
-    """Names of what a trial reports: little after most epochs, more at a rung, all at its end."""
+    """Names of reported metrics: few after most epochs, more at a rung, all at the end."""
     from trainables.metrics import EPOCH_METRICS, METRIC_NAMES
 
     names = ["train_loss", "lr", *(f"val_{name}" for name in EPOCH_METRICS)]
@@ -163,7 +163,7 @@ def metrics_after(epoch: int) -> Sequence[str]:
 
 @contextmanager
 def local_s3(folder: str) -> Iterator[str]:
-    """Have what is in a folder in a local S3; the storage's URI."""
+    """Copy a folder to a local S3, and yield the URI of the storage."""
     store = ObjectStore()
     os.environ |= store.environment
     files = [path for path in Path(folder).rglob("*") if path.is_file()]

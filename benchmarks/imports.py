@@ -1,4 +1,4 @@
-"""What importing costs: python -m benchmarks.imports."""
+"""Import times: python -m benchmarks.imports."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ RUNS = 3
 
 
 def main() -> None:
-    """Print seconds and the heavy packages pulled in, for each import and for --help."""
+    """Print the duration and the heavy packages loaded, for each import and for --help."""
     print(f"{'':32s}{'seconds':>9s}  pulls in")
     for statement in STATEMENTS:
         code = f"{statement}; import sys; print(*(m for m in {HEAVY} if m in sys.modules))"
@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def fastest(command: list[str]) -> tuple[float, str]:
-    """The shortest of some runs, and what it printed."""
+    """The duration of the fastest of some runs, and its output."""
     times = []
     for _ in range(RUNS):
         start = time.perf_counter()

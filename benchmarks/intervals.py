@@ -1,15 +1,15 @@
-"""Coverage and width of the intervals of metrics, by simulation from known laws.
+"""Coverage and width of confidence intervals of metrics, by simulation from known distributions.
 
-A law is a pool of samples with the model's probabilities and the true ones (for real predictions,
-whose law is the pool itself, the labels). A repetition draws n samples of it and their labels; an
-interval covers if it holds the metric's value on the whole law.
+A law (data distribution) is a pool of samples with the model's probabilities and the true
+probabilities; for real predictions, the labels take the place of the latter. A repetition draws n
+samples and their labels. An interval covers if it contains the metric's value on the whole pool.
 
 Run `python -m benchmarks.intervals` (hours on one core; `--repetitions`, `--metrics`, `--samples`,
-`--classes` and `--laws` make it shorter). Each row is written to `--results` as soon as it is
-measured, and what is there is not measured again, so a run that was broken off continues; `--print`
-makes the table of what is available (rows of an older form of an interval are to be taken out of
-the file by hand). `--predictions FILE.npz` (arrays `logits` and `labels`) adds real
-predictions. `--rivals` compares ways to make an interval of ECE instead.
+`--classes` and `--laws` shorten it). Each row is written to `--results` when it is measured, and is
+not measured again, so an interrupted run continues. `--print` prints the table of the available
+rows. If the method of an interval changes, delete its rows from the file by hand. `--predictions
+FILE.npz` (arrays `logits` and `labels`) adds real predictions. `--rivals` compares methods for the
+interval of ECE instead.
 """
 
 import argparse
@@ -49,10 +49,10 @@ OTHER_LAWS = ("label noise", "classes unlike", "mixed subgroups", "overconfident
 LAWS = (*TEMPERATURES, *OTHER_LAWS, *(f"{name}, scaled" for name in OTHER_LAWS))
 FULL = 1000  # repetitions
 LEVEL = 0.95
-COVERING = 0.9  # of few repetitions
+COVERING = 0.9  # minimum measured coverage, allowing for few repetitions
 RESAMPLES = 400
 RESULTS = Path(__file__).with_name("intervals.jsonl")
-RESAMPLED_CELLS = 300  # of confidence, in which a bootstrap resamples right and wrong predictions
+RESAMPLED_CELLS = 300  # cells of confidence for the bootstrap of correct and wrong predictions
 
 
 @dataclass(frozen=True)
@@ -92,13 +92,13 @@ class Law:
 
 
 def simulated(name: str, num_classes: int, size: int) -> Law:
-    """A classifier, and the true probabilities of each law.
+    """A simulated classifier, with the true probabilities of a law.
 
-    A temperature: the true logits are the classifier's at that temperature. Label noise: a
-    calibrated classifier, but 5% of the labels are drawn at random. Classes unlike: the true logits
-    of each class differ by a constant, from -0.8 to 0.8. Mixed subgroups: half of the samples are
-    overconfident (1.6), half underconfident (0.6). Overconfident subgroup: 15% of the samples are
-    very overconfident (8), the others calibrated. Scaled: the classifier's logits are divided by
+    Temperature: the true logits are those of the classifier at that temperature. Label noise: the
+    classifier is calibrated, but 5% of the labels are random. Classes unlike: the true logits
+    differ from the classifier's by a constant per class, from -0.8 to 0.8. Mixed subgroups: half of
+    the samples are overconfident (1.6), half underconfident (0.6). Overconfident subgroup: 15% of
+    the samples are very overconfident (8), the others calibrated. Scaled: the logits are divided by
     the best temperature for the law.
     """
     kind, _, scaled = name.partition(", ")
@@ -119,7 +119,7 @@ def simulated(name: str, num_classes: int, size: int) -> Law:
 
 
 def best_temperature(logits: Array, truth: Array) -> float:
-    """The temperature of least NLL on a law."""
+    """The temperature with the lowest NLL on a law."""
 
     def loss(log_temperature: float) -> float:
         log_probs = log_softmax(logits / np.exp(log_temperature), axis=1)
@@ -130,7 +130,7 @@ def best_temperature(logits: Array, truth: Array) -> float:
 
 
 def real(path: Path) -> Law:
-    """Predictions that somebody's model made."""
+    """The law of real predictions in a file."""
     arrays = np.load(path)
     logits = arrays["logits"].astype(np.float64)
     return Law(
@@ -144,10 +144,10 @@ def softmax(logits: Array) -> Array:
 
 
 def population_value(metric: str, law: Law) -> float:
-    """The metric on endlessly many samples of a law; nan where it is not defined."""
+    """The metric on infinitely many samples of a law; nan if undefined."""
     if metric in OF_CLASSES:
         return float(OF_CLASSES[metric](law.probs, law.truth))
-    if metric == "kde_ece" and law.is_real:  # it is unknown the accuracy given a confidence
+    if metric == "kde_ece" and law.is_real:  # the accuracy given the confidence is unknown
         return float("nan")
     return float(OF_TOP_LABEL[metric](*law.top))
 
@@ -157,7 +157,7 @@ def brier(probs: Array, truth: Array) -> float:
 
 
 def over_classes(metric: Callable[[Array, Array], float]) -> Callable[[Array, Array], float]:
-    """The mean of a metric of one class's probabilities and true ones."""
+    """The mean over classes of a metric of the predicted and true probabilities of one class."""
     return lambda probs, truth: float(
         np.mean([metric(p, q) for p, q in zip(probs.T, truth.T, strict=True)])
     )
@@ -202,7 +202,7 @@ def smooth(confidence: Array, accuracy: Array, size: int = 8192) -> float:
 
 
 def area(scores: Array, shares: Array) -> float:
-    """AUROC of scores whose samples are positive with the given probabilities."""
+    """AUROC of scores, for samples that are positive with the given probabilities."""
     values, place = np.unique(scores, return_inverse=True)
     positive = np.bincount(place, shares, len(values))
     negative = np.bincount(place, 1 - shares, len(values))
@@ -237,7 +237,7 @@ Ends = tuple[float, float]
 
 @dataclass(frozen=True)
 class Interval:
-    """A way to an interval: of confidences and correctness, or of probabilities and labels."""
+    """A method for intervals, from confidences and correctness, or probabilities and labels."""
 
     ends: Callable[[torch.Tensor, torch.Tensor], Ends]
     of_top_label: bool = True
@@ -245,10 +245,10 @@ class Interval:
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured of one interval on samples of one size of one law.
+    """Measurements of one interval, law and number of samples.
 
-    Shares are of the repetitions in which the interval is defined: it covers, lies below the truth,
-    lies above it. Mean width; seconds of CPU for one.
+    The shares refer to the repetitions in which the interval is defined: it covers, is below the
+    true value, or is above it. Also the mean width, and CPU seconds per interval.
     """
 
     classes: int
@@ -265,7 +265,7 @@ class Row:
 
     @property
     def key(self) -> tuple[int, str, str, int]:
-        """What it is a measurement of."""
+        """The measured interval, number of classes, law and number of samples."""
         return self.classes, self.law, self.interval, self.samples
 
 
@@ -306,14 +306,14 @@ def measure(
 
 
 def of_metric(name: str) -> Interval:
-    """The interval that is shown."""
+    """The interval that calsweep reports."""
     if name in OF_GAPS:
         return Interval(lambda scores, right: top_label_interval(name, scores, right, LEVEL))
     return Interval(lambda probs, labels: METHODS[name](probs, labels, LEVEL), False)
 
 
 def resampled_errors(confidence: torch.Tensor, correct: torch.Tensor) -> tuple[float, Array]:
-    """ECE, and that of bootstrap samples: a multinomial draw of right and wrong ones per cell."""
+    """ECE and bootstrap ECEs, from multinomial draws of correct and wrong predictions per cell."""
     scores, right = confidence.numpy(), correct.numpy()
     cell = np.minimum((scores * RESAMPLED_CELLS).astype(int), RESAMPLED_CELLS - 1)
     bins = np.maximum(np.ceil(scores * NUM_BINS).astype(int) - 1, 0)
@@ -340,7 +340,7 @@ def basic(confidence: torch.Tensor, correct: torch.Tensor) -> Ends:
 
 
 def along(direction: Callable[[Cells], Array]) -> Interval:
-    """The same inversion, along another line than the fitted curve."""
+    """The same test inversion, along a line other than the fitted curve."""
 
     def ends(confidence: torch.Tensor, correct: torch.Tensor) -> Ends:
         ranked = rank_top_label(confidence, correct)
@@ -357,7 +357,7 @@ def observed_gaps(cells: Cells) -> Array:
 
 
 def true_gaps(law: Law) -> Callable[[Cells], Array]:
-    """Gaps of the law in the bins: what it is unknown, for the least width there can be."""
+    """True gaps of the law in the bins, unknown in practice; they give the narrowest interval."""
     confidence, accuracy = law.top
     cell = np.maximum(np.ceil(confidence * NUM_BINS).astype(int) - 1, 0)
     gaps = np.bincount(cell, accuracy - confidence, NUM_BINS)
@@ -400,7 +400,7 @@ class Results:
             self.rows = {row.key: row for row in rows}
 
     def add(self, row: Row) -> None:
-        """Keep a row, in place of one with the same key."""
+        """Store a row, replacing one with the same key."""
         self.rows[row.key] = row
         text = "".join(json.dumps(asdict(row)) + "\n" for row in self.rows.values())
         unfinished = self.path.with_suffix(".unfinished")
@@ -408,9 +408,9 @@ class Results:
         os.replace(unfinished, self.path)
 
     def table(self, names: Iterable[str]) -> str:
-        """A line per interval and law: coverage in percent and mean width by number of samples.
+        """One line per interval and law: coverage in percent and mean width by number of samples.
 
-        Where there are other than 1,000 repetitions, their number stands behind.
+        The number of repetitions follows if it is not 1,000.
         """
         rows = [row for row in self.rows.values() if row.interval in set(names)]
         samples = sorted({row.samples for row in rows})
@@ -429,9 +429,9 @@ class Results:
         return "\n".join(lines)
 
     def relative_widths(self) -> str:
-        """The interval of ECE over the narrowest that covers, a line per law: by samples.
+        """Width of the ECE interval relative to the narrowest that covers, one line per law.
 
-        Of the ways that were measured; one covers if its coverage is at least `COVERING`.
+        The comparison includes all measured methods with a coverage of at least `COVERING`.
         """
         rows = [row for row in self.rows.values() if row.interval == "ece"]
         samples = sorted({row.samples for row in rows})
@@ -461,7 +461,7 @@ def _cell(row: Row) -> str:
 
 
 def main() -> None:
-    """Measure what is not in the results yet, and print the table."""
+    """Measure missing rows, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repetitions", type=int, default=FULL)
     known = [name for name in M.METRIC_NAMES if name != "mce"]
@@ -494,7 +494,7 @@ def main() -> None:
 def fill(
     results: Results, laws: list[Law], names: list[str], samples: list[int], repetitions: int
 ) -> None:
-    """Measure what is not in the results with as many repetitions: a metric at a time."""
+    """Measure rows that are missing or have fewer repetitions, one metric at a time."""
     for name in names:
         intervals = [intervals_of(law, [name]) for law in laws]
         for count in samples:

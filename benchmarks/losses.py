@@ -4,8 +4,8 @@
 
 Two kinds of step, forward, backward and SGD: ``small_cnn`` on 128 images of 28×28 pixels with ten
 classes, and a linear head from 2,048 features to 1,000 classes with 1,024 samples. Steps with the
-loss and with PyTorch's cross-entropy alternate, and the medians count. On a CPU that is CPU time
-in one thread, so that other work on the machine disturbs it little.
+loss and with PyTorch's cross-entropy alternate, and their medians are compared. On a CPU, this is
+CPU time in one thread, which other work on the machine affects little.
 """
 
 import argparse
@@ -74,7 +74,7 @@ def make_step(model: Classifier, inputs: Tensor, num_classes: int, device: torch
 def medians(
     step: Step, losses: tuple[CalibrationLoss | None, ...], rounds: int, device: torch.device
 ) -> list[float]:
-    """Median seconds of a step with each loss, in turns."""
+    """Median seconds per step with each loss, in turns."""
     seconds: list[list[float]] = [[] for _ in losses]
     for number in range(rounds + 2):  # the first two warm up
         for loss, own in zip(losses, seconds, strict=True):
@@ -86,7 +86,7 @@ def medians(
 
 
 def now(device: torch.device) -> float:
-    """Seconds of CPU time of this thread; for other devices wall time, once they are done."""
+    """CPU time of this thread in seconds; for other devices wall time, after synchronisation."""
     if device.type == "cpu":
         return time.thread_time()
     torch.accelerator.synchronize(device)

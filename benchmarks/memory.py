@@ -1,8 +1,8 @@
-"""What each further concurrent trial adds: python -m benchmarks.memory [--images 50000].
+"""Memory of each additional concurrent trial: python -m benchmarks.memory [--images 50000].
 
-Trials of one sweep run concurrently on random 32x32 colour images in Ray's object store. Resident
-memory of a trial's process is counted as the kernel does for what would be freed if it ended (its
-private pages); the object store, which all share, is counted apart.
+Trials of one sweep run concurrently on random 32x32 colour images in Ray's object store. The memory
+of a trial's process is its private pages, which would be freed if it ended. The object store, which
+all trials share, is listed separately.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def images(*, seed: int, count: int = 50_000) -> Dataset:
 
 
 def main() -> None:
-    """Run two trials at once and print what each holds."""
+    """Run two concurrent trials and print the memory of each."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--images", type=int, default=50_000)
     arguments = parser.parse_args()
@@ -78,7 +78,7 @@ def main() -> None:
 
 
 def watch(peaks: dict[int, dict[str, float]], stop: threading.Event) -> None:
-    """Note the largest private and resident memory of every trial's process."""
+    """Record the peak private and resident memory of the process of every trial."""
     while not stop.is_set():
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and is_trial(entry):

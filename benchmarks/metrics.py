@@ -1,7 +1,7 @@
-"""Time and memory of the metrics, beside what one would use without them.
+"""Time and memory of the metrics, compared with common alternatives.
 
-Run `python -m benchmarks.metrics` (about a minute), or with `--samples` and `--classes` for other
-sizes. Each row runs in a process of its own, so that peak memory is that row's (Linux only).
+Run `python -m benchmarks.metrics` (about a minute), with `--samples` and `--classes` for other
+sizes. Each row runs in a separate process, to measure its peak memory (Linux only).
 """
 
 import argparse
@@ -21,7 +21,7 @@ EPOCH = ("nll", "error", "ece", "adaptive_ece", "brier")
 
 
 def loop_over_classes(probs: Tensor, labels: Tensor, num_bins: int = 15) -> float:
-    """Class-wise ECE as commonly written: for each class, for each bin, masks over all samples."""
+    """Class-wise ECE as commonly implemented: masks over all samples, per class and bin."""
     edges = torch.linspace(0, 1, num_bins + 1)
     total = 0.0
     for k in range(probs.shape[1]):
@@ -103,12 +103,12 @@ def make_logits(num_samples: int, num_classes: int) -> tuple[Tensor, Tensor]:
     logits[torch.arange(num_samples), torch.arange(num_samples) % num_classes] += 8
     probs = torch.softmax(logits / 1.5, dim=1)
     labels = torch.multinomial(probs, 1, generator=generator)[:, 0]
-    labels[:num_classes] = torch.arange(num_classes)  # scikit-learn wants every class
+    labels[:num_classes] = torch.arange(num_classes)  # scikit-learn requires every class
     return logits, labels
 
 
 def measure(job: tuple[Callable[[Tensor, Tensor], float], int, int, int]) -> tuple[Any, ...]:
-    """Best wall time, its value, and how far peak memory rose over the inputs (in inputs)."""
+    """Best wall time, the value, and the peak memory above the inputs (in sizes of the inputs)."""
     function, num_samples, num_classes, num_threads = job
     torch.set_num_threads(num_threads)
     small = make_logits(1000, num_classes)
@@ -129,7 +129,7 @@ def measure(job: tuple[Callable[[Tensor, Tensor], float], int, int, int]) -> tup
 
 
 def reset_peak() -> None:
-    """Make the kernel forget the peak so far (making the inputs takes more than they need)."""
+    """Reset the kernel's peak memory, because creating the inputs takes more than they need."""
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")
 

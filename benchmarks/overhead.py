@@ -1,10 +1,10 @@
-"""What a trial costs beyond its training, beside plain Ray Tune, in one run.
+"""Overhead of a trial besides its training, compared with plain Ray Tune in the same run.
 
     python -m benchmarks.overhead [--trials 100] [--peer-trials 10]
 
-Both sides run trials whose training step does nothing, on one Ray session. calsweep's side has all
-it has in a sweep: actor reuse, Optuna, ASHA, a record and a checkpoint per trial on disk, MLflow on
-SQLite. The peer is ``ray.tune`` with a function trainable, as its documentation shows it.
+Both sides run trials with an empty training step, in one Ray session. calsweep uses everything that
+a sweep uses: actor reuse, Optuna, ASHA, a record and a checkpoint per trial on disk, MLflow on
+SQLite. The peer is ``ray.tune`` with a function trainable, as in its documentation.
 """
 
 import argparse
@@ -86,7 +86,7 @@ def peer(trials: int, folder: str) -> tuple[int, float, float]:
 
 
 def ours(trials: int, folder: str) -> tuple[int, float, float]:
-    """The same of calsweep."""
+    """The same for calsweep."""
     sweep = parse_sweep(
         {
             "name": "empty",

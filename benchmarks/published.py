@@ -1,8 +1,8 @@
-"""What ``calsweep judge`` says about a folder of predictions, one row for each network.
+"""Results of ``calsweep judge`` for a folder of predictions, one row per network.
 
 ``python -m benchmarks.published FOLDER`` reads every npz, npy, CSV and Parquet file in the folder
-and prints a Markdown table. Each network is judged by itself, so the files may hold predictions
-on different data. A file that cannot be judged is listed with the reason below the table.
+and prints a Markdown table. Each network is judged separately, so the files may contain predictions
+on different data. Files that cannot be judged are listed below the table with the reason.
 """
 
 from __future__ import annotations

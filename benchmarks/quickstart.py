@@ -1,4 +1,4 @@
-"""The README's first command, timed: python -m benchmarks.quickstart."""
+"""Times the first command of the README: python -m benchmarks.quickstart."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ from sweeps.store.sweep_store import SweepStore
 
 
 def main() -> None:
-    """Run the quickstart in an empty folder and print where the time went."""
+    """Run the quickstart in an empty folder and print the time of each part."""
     with tempfile.TemporaryDirectory() as folder:
         start = time.time()
         subprocess.run(

@@ -1,4 +1,4 @@
-"""The trials of :mod:`benchmarks.scale`: they replay what a real trial reported and left behind."""
+"""The trials of :mod:`benchmarks.scale`, which replay the reports and files of real trials."""
 
 import json
 import os
@@ -11,21 +11,21 @@ from trainables.contract.report import Progressed, Report, TrialConfig
 from trainables.files.storage import Folder
 from trainables.wrappers.one_process import TuneTrial
 
-CURVES = "CALSWEEP_BENCHMARK_CURVES"  # names the folder of recorded trials
+CURVES = "CALSWEEP_BENCHMARK_CURVES"  # environment variable: folder of recorded trials
 
 
 class ReplayTrial(TuneTrial):
     """A trial that steps through a recorded one of the same loss."""
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Take up another trial."""
+        """Switch to another trial."""
         config = TrialConfig.from_tune(new_config)
         self._run = ReplayRun(self._trial_setup, config)  # type: ignore[assignment]
         return True
 
 
 class ReplayRun:
-    """Reports a recorded trial's epochs, and leaves its files as the real one did."""
+    """Reports the epochs of a recorded trial, and writes its files."""
 
     def __init__(self, setup: TrialSetup, config: TrialConfig) -> None:
         same = [trial for trial in recorded() if trial["loss"] == config.setting.loss]

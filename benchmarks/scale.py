@@ -1,10 +1,10 @@
-"""What the driver pays per trial as a sweep grows: python -m benchmarks.scale [TRIALS ...].
+"""Cost per trial in the driver as a sweep grows: python -m benchmarks.scale [TRIALS ...].
 
-Trials replay recorded curves instead of training, so that what is left is the service: Ray Tune,
-Optuna, ASHA, records, progress, MLflow on SQLite. The curves are recorded first, by a short sweep
-on digits. Each size is a process of its own. Compared are the first and the last tenth of the
-trials; what the driver does after the last trial is apart. ``--profile`` writes a cProfile of the
-driver's main thread beside the table.
+Trials replay recorded curves instead of training, so only the service is measured: Ray Tune,
+Optuna, ASHA, records, progress, MLflow on SQLite. A short sweep on digits records the curves first.
+Each size runs in a separate process. The table compares the first and the last tenth of the trials,
+and lists the work after the last trial separately. ``--profile`` writes a cProfile of the driver's
+main thread next to the table.
 """
 
 import argparse
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def record(folder: str) -> str:
-    """Train a few real trials; the folder of their folders."""
+    """Train a few real trials; returns the folder that contains their folders."""
     sweep = _sweep("recorded", {"name": "digits"}, {"name": "small_cnn"}, trials=20)
     with connection.connected(None):
         runner.run_sweep(sweep, folder, console=Console(quiet=True))
@@ -129,7 +129,7 @@ def _sweep(name: str, dataset: dict[str, Any], model: dict[str, Any], **search: 
 
 
 class Meter:
-    """Watches this process: its CPU and memory over time, and the CPU of single calls."""
+    """Measures CPU and memory of this process over time, and the CPU time of single calls."""
 
     def __init__(self) -> None:
         self._times: list[float] = []
@@ -156,11 +156,11 @@ class Meter:
         return float(np.interp(moment, self._times, self._figures[figure]))
 
     def between(self, name: str, start: float, end: float) -> float:
-        """CPU seconds that calls took which ended in a span of time."""
+        """CPU seconds of calls that ended in a span of time."""
         return sum(cpu for when, _, cpu in self._calls[name] if start < when <= end)
 
     def of(self, name: str, numbers: range) -> float:
-        """CPU seconds that calls for trials of these numbers took."""
+        """CPU seconds of calls for the trials with these numbers."""
         return sum(cpu for _, number, cpu in self._calls[name] if number in numbers)
 
     def _sample(self) -> None:
@@ -187,8 +187,8 @@ class Meter:
 def report(meter: Meter, records: list[TrialRecord]) -> None:
     """Print the figures of the first and the last tenth of the trials.
 
-    MLflow is written by a thread of its own, which follows the trials at its own pace: its share
-    is counted by the trials that it was for, all else by the time.
+    A separate thread writes MLflow with a delay. Its CPU time is attributed to trials by their
+    number, all other CPU time by its moment.
     """
     searched = [record for record in records if record.searched]
     ends = sorted(record.ended or 0.0 for record in searched)

@@ -1,21 +1,22 @@
-"""Do verdicts about the best of many settings hold, and how often do they support a true one?
+"""Coverage and power of verdicts about the best of many settings, by simulated sweeps.
 
-Simulated sweeps: N settings are searched with one seed each on shared samples, the finalists with
-the lowest mean loss and the baseline are trained again with fresh seeds, and the best finalist is
-compared with the baseline by :func:`trainables.metrics.mean_difference`: on the validation split,
-which made the selection, and on as many samples of a test split. ``auto`` adds seeds until the
-verdict on the validation split is decided, by the rule of ``selection.seeds: auto``.
+N settings are searched with one seed each on shared samples. The finalists, with the lowest mean
+loss, and the baseline are trained again with fresh seeds. The best finalist is compared with the
+baseline by :func:`trainables.metrics.mean_difference`, on the validation split, which was used for
+selection, and on as many samples of a test split. ``auto`` adds seeds until the verdict on the
+validation split is decided, by the rule of ``selection.seeds: auto``.
 
     python -m benchmarks.selection [--repetitions 500] [--samples 300 2500 50000] [--finalists 3]
 
-The loss of a network on a sample is the sum of what all networks share, of the setting's own
-deviation (heavy-tailed or skewed, between settings independent or correlated), of the network's own
-deviation, of what its seed does to all samples, and of the setting's advantage. A row prints, by
-the number of seeds, in percent how often the interval holds the true difference, how often the
-verdict is "supported", and how often it is though there is no advantage; the true advantage is 0 in
-all, in one or in several of the settings. For ``auto`` the mean number of seeds follows. With
-``--per-training`` a row prints, by the number of finalists and of seeds, how many trainings that
-takes, how often the verdicts are "supported", and the mean true advantage of the selected setting.
+The loss of a network on a sample is a sum of a part that all networks share, a deviation of the
+setting (heavy-tailed or skewed, independent or correlated between settings), a deviation of the
+network, an effect of its seed on all samples, and the advantage of the setting. For each number of
+seeds, a row has in percent how often the interval contains the true difference, how often the
+verdict is "supported", and how often it is "supported" without an advantage. The truth is that no
+setting, one setting or several settings have an advantage. For ``auto``, the mean number of seeds
+follows. With ``--per-training``, a row has, by number of finalists and seeds, the number of
+trainings, how often the verdicts are "supported", and the mean true advantage of the selected
+setting.
 """
 
 from __future__ import annotations
@@ -53,11 +54,11 @@ class Noise:
     """Standard deviations of the parts of a loss.
 
     Attributes:
-        setting: Of a setting's deviation on a sample.
-        network: Of a network's own deviation on a sample.
-        seed: Of what a seed does to all samples.
-        correlation: Of two settings' deviations on a sample.
-        skewed: Whether deviations are exponential, and not Student's t with five degrees of
+        setting: Standard deviation of a setting's deviation on a sample.
+        network: Standard deviation of a network's deviation on a sample.
+        seed: Standard deviation of the effect of a seed on all samples.
+        correlation: Correlation of the deviations of two settings on a sample.
+        skewed: Whether deviations are exponential instead of Student's t with five degrees of
             freedom.
     """
 
@@ -84,7 +85,7 @@ NOISES = {
 
 
 def advantages(truth: str, samples: int) -> Array:
-    """How much lower each setting's expected loss is, the baseline's last, (CANDIDATES + 1,)."""
+    """Decrease of the expected loss of each setting; the baseline is last, (CANDIDATES + 1,)."""
     found = np.zeros(CANDIDATES + 1)
     if truth != "none":
         found[0] = ADVANTAGE
@@ -95,14 +96,14 @@ def advantages(truth: str, samples: int) -> Array:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a simulated sweep would observe if no setting had an advantage.
+    """The observations of a simulated sweep if no setting had an advantage.
 
     Attributes:
         searched: Mean loss of each setting in the search, (CANDIDATES,).
-        settings: Each setting's deviations on the validation and the test split,
+        settings: Deviations of each setting on the validation and the test split,
             (2, CANDIDATES + 1, N); the last is the baseline.
-        noise: Of whatever is drawn.
-        generator: Draws the networks.
+        noise: Standard deviations of the noise.
+        generator: Random generator of the networks.
     """
 
     searched: Array
@@ -162,9 +163,9 @@ class Trained:
 
         Args:
             best: The finalist.
-            seeds: How many seeds it and the baseline have.
+            seeds: Number of seeds of the finalist and the baseline.
             split: 0 for the validation split, 1 for the test split.
-            first: How many seeds the other finalists have; None for as many.
+            first: Number of seeds of the other finalists; None for the same number.
             share: Share of the allowed error.
         """
         return mean_difference(
@@ -208,7 +209,7 @@ class Trained:
 def simulate(
     noise: Noise, samples: int, repetitions: int, finalists: Sequence[int]
 ) -> Counter[object]:
-    """How often what was seen, by finalists, truth, seeds, split and event."""
+    """Counts of events by finalists, truth, seeds, split and event."""
     counts: Counter[object] = Counter()
     for repetition in range(repetitions):
         sweep = draw_sweep(np.random.default_rng(repetition), samples, noise)
@@ -227,7 +228,7 @@ def simulate(
 
 
 def count(counts: Counter[object], trained: Trained, key: tuple[object, ...]) -> None:
-    """Count what a number of seeds (the last part of the key), or ``auto``, finds."""
+    """Count the events for a number of seeds (the last part of the key), or ``auto``."""
     seeds = key[-1]
     if isinstance(seeds, int):
         best = trained.best(seeds)
@@ -248,7 +249,7 @@ def count(counts: Counter[object], trained: Trained, key: tuple[object, ...]) ->
 
 
 def print_coverage(counts: Counter[object], repetitions: int, number: int, first: str) -> None:
-    """A row for each truth and split, a column for each number of seeds."""
+    """Print a row per truth and split, with a column per number of seeds."""
     for truth in TRUTHS:
         for split in SPLITS:
             cells = []
@@ -263,7 +264,7 @@ def print_coverage(counts: Counter[object], repetitions: int, number: int, first
 def print_per_training(
     counts: Counter[object], repetitions: int, finalists: Sequence[int], first: str
 ) -> None:
-    """A row for each truth, number of finalists and of seeds."""
+    """Print a row per truth, number of finalists and number of seeds."""
     for truth in TRUTHS[1:]:
         for number in finalists:
             for way in (*SEEDS, "auto"):

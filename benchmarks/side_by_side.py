@@ -1,12 +1,12 @@
-"""Many small trials on one device: one after the other, or as one batched model.
+"""Many small trials on one device: sequentially, or as one batched model.
 
     python -m benchmarks.side_by_side [--device cuda] [--model small_cnn] [--shape 1 8 8]
 
-The same architecture with weights, a batch and a focal gamma of its own for each of M trials:
-``torch.func`` stacks them and trains them in one step (``vmap`` over ``grad``), against M steps of
-the usual kind, one after the other. Batch statistics are those of the batch in both, without
-running averages, which ``vmap`` does not have. Images per second, of CPU time in one thread on a
-CPU, of wall time on a GPU; the fastest of several rounds, in turns.
+M trials have the same architecture, but different weights, batches and focal gammas.
+``torch.func`` stacks them and trains them in one step (``vmap`` over ``grad``); the alternative is
+M ordinary steps in sequence. Both use the statistics of the batch without running averages, which
+``vmap`` does not support. Prints images per second: of CPU time in one thread on a CPU, of wall
+time on a GPU; the fastest of several rounds, in turns.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def network(model: str, shape: tuple[int, int, int]) -> nn.Module:
-    """A model whose batch normalisation keeps no averages."""
+    """A model whose batch normalisation has no running averages."""
     made = fresh(model, random_images(shape))
     replace_all_batch_norm_modules_(made)
     return made
@@ -75,7 +75,7 @@ def focal(logits: Tensor, labels: Tensor, gamma: Tensor) -> Tensor:
 def in_turn(
     networks: list[nn.Module], images: Tensor, labels: Tensor, gammas: Tensor
 ) -> Iterator[int]:
-    """One step of each network at each step."""
+    """One training step of each network per iteration, in sequence."""
     optimizers = [
         torch.optim.SGD(each.parameters(), LR, momentum=0.9, nesterov=True, fused=True)
         for each in networks
@@ -93,7 +93,7 @@ def in_turn(
 def batched(
     networks: list[nn.Module], images: Tensor, labels: Tensor, gammas: Tensor
 ) -> Iterator[int]:
-    """One step of all networks at once at each step."""
+    """One batched training step of all networks per iteration."""
     params, buffers = stack_module_state(networks)  # type: ignore[arg-type]
     skeleton = copy.deepcopy(networks[0]).to("meta")
     leaves = {name: nn.Parameter(value.detach()) for name, value in params.items()}

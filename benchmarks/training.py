@@ -1,17 +1,17 @@
-"""Images per second of the training loop, beside a plain PyTorch loop and the model alone.
+"""Images per second of the training loop, compared with a plain PyTorch loop and the model alone.
 
     python -m benchmarks.training [--device cuda] [--model small_cnn] [--shape 1 28 28] [--seeds 5]
                                   [--data ../shared/data] [--batch-size 128] [--samples 1280]
 
 All train the same model on the same random images with the same batch size, in turns, in one run.
-*Ours* is at the precision that a sweep settles on (the first line has it), and in float32. *Plain*
-is what tutorials show: a ``DataLoader`` over float32 images, no autocast. *Alone* is forward, loss,
-backward and step on one prepared batch, with the fastest layout and precision: an upper bound for
-any loop. On a CPU the figures are per second of CPU time in one thread, so that other work
-on the machine disturbs them little; on a GPU per second of wall time.
+*Ours* uses the precision that a sweep would use (printed in the first line), and float32. *Plain*
+is the loop of tutorials: a ``DataLoader`` over float32 images, without autocast. *Alone* is
+forward, loss, backward and step on one prepared batch, with the fastest layout and precision: an
+upper bound for any loop. On a CPU, the figures are per second of CPU time in one thread, which
+other work on the machine affects little; on a GPU, per second of wall time.
 
-The second table trains with several seeds, so that speed is seen to cost neither accuracy nor
-calibration: 10,000 images of Fashion-MNIST where ``--data`` has its files, else handwritten digits.
+The second table trains with several seeds, to show that speed costs neither accuracy nor
+calibration: on 10,000 images of Fashion-MNIST if ``--data`` has its files, else on digits.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def random_images(shape: tuple[int, ...], samples: int = 1_280) -> Dataset:
-    """Noise of ten classes, decoded as images are."""
+    """Random images of ten classes, as uint8 like decoded images."""
     draw = np.random.default_rng(0)
 
     def split(count: int) -> Split:
@@ -90,7 +90,7 @@ def random_images(shape: tuple[int, ...], samples: int = 1_280) -> Dataset:
 def measure(
     model: str, dataset: Dataset, config: TrainingConfig, device: torch.device
 ) -> dict[str, float]:
-    """Images per second of each, the fastest of several rounds."""
+    """Images per second of each loop, the fastest of several rounds."""
     steps = {
         "ours": our_epochs(model, dataset, config, device),
         "ours, float32": our_epochs(model, dataset, replace(config, precision="float32"), device),
@@ -117,7 +117,7 @@ def measure(
 def settled_precision(
     model: str, dataset: Dataset, batch_size: int, device: torch.device
 ) -> Precision:
-    """What a sweep on such hardware alone would settle on."""
+    """The precision that a sweep on this hardware would use."""
     if device.type == "cuda":
         faster = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
@@ -144,7 +144,7 @@ def finish(device: torch.device) -> None:
 
 
 def fresh(model: str, dataset: Dataset) -> Classifier:
-    """The model, the same each time."""
+    """The model, with the same weights each time."""
     torch.manual_seed(0)
     return make_model(
         model,
@@ -157,7 +157,7 @@ def fresh(model: str, dataset: Dataset) -> Classifier:
 def our_epochs(
     model: str, dataset: Dataset, config: TrainingConfig, device: torch.device
 ) -> Iterator[int]:
-    """One epoch of ours at each step."""
+    """One epoch of our loop per iteration."""
     loss = make_loss("cross_entropy", num_classes=dataset.num_classes)
     trainer = Trainer(fresh(model, dataset), loss, dataset, config, seed=0, device=device)
     while True:
@@ -166,7 +166,7 @@ def our_epochs(
 
 
 class FloatImages(TorchDataset[tuple[Tensor, int]]):
-    """What a tutorial would make of the data: one normalised, augmented sample at a time."""
+    """A dataset as in tutorials: one normalised, augmented sample at a time."""
 
     def __init__(self, dataset: Dataset, augmentation: str) -> None:
         from torchvision.transforms import v2
@@ -194,7 +194,7 @@ class FloatImages(TorchDataset[tuple[Tensor, int]]):
 def plain_epochs(
     model: str, dataset: Dataset, config: TrainingConfig, device: torch.device
 ) -> Iterator[int]:
-    """One epoch of the plain loop at each step; its workers' CPU time counts too, on a CPU."""
+    """One epoch of the plain loop per iteration; on a CPU, CPU time includes its workers."""
     net = fresh(model, dataset).to(device)
     workers = 0 if device.type == "cpu" else 8
     loader = DataLoader(
@@ -220,7 +220,7 @@ def model_alone(
     layout: str,
     precision: str,
 ) -> Iterator[int]:
-    """Some steps on one batch at each step."""
+    """Some training steps on one batch per iteration."""
     form = torch.channels_last if layout == "channels_last" else torch.contiguous_format
     net = fresh(model, dataset).to(device, memory_format=form)
     images = torch.randn(config.batch_size, *dataset.samples.shape, device=device)
@@ -288,7 +288,7 @@ def print_quality(seeds: int, data: str | None, device: torch.device) -> None:
 def quality(
     dataset: Dataset, config: TrainingConfig, seed: int, device: torch.device
 ) -> dict[str, float]:
-    """The test split's metrics after a whole training."""
+    """Metrics on the test split after a full training."""
     torch.manual_seed(seed)
     model = make_model(
         "small_cnn",

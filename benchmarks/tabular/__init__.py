@@ -1,1 +1,1 @@
-"""Recorded trials, on which any policy of search is replayed in seconds."""
+"""Recorded trials, on which search policies are replayed in seconds."""

@@ -1,13 +1,13 @@
-"""What a loss is still worth once predictions are calibrated after training.
+"""The value of a loss after post-hoc calibration.
 
     python -m benchmarks.tabular.after benchmarks/tabular/*.yaml
 
-The recorded predictions are of one seed per setting. Every post-hoc method is fitted on the
+The recorded predictions have one seed per setting. Every post-hoc method is fitted on the
 validation split; ECE and Brier score are reported on the test split. *Chosen* is the setting with
 the lowest cross-fitted validation ECE after the method, within the guard. *Better* and *worse*
 count the settings whose Brier score differs from that of cross-entropy after the same method, by
-its own paired 95 % interval over samples. By chance, one setting in forty differs in each
-direction. (No log-likelihood: some methods give a class the probability 0.)
+the paired 95 % interval over samples of each setting. By chance, one setting in forty differs in
+each direction. There is no log-likelihood, because some methods output probabilities of 0.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from trainables.posthoc import (
     make_posthoc,
 )
 
-METHODS = [name for name in available_posthoc() if name != MetaCalibration.name]  # that one guesses
-LEVEL = 1.96  # standard errors of an interval of 95 %
+METHODS = [name for name in available_posthoc() if name != MetaCalibration.name]  # replaces some
+LEVEL = 1.96  # half-width of a 95 % interval, in standard errors
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class Judged:
 
     Attributes:
         setting: The setting.
-        validation_ece: Cross-fitted.
-        validation_error: Cross-fitted.
-        ece: On the test split.
-        squared_errors: Of each test sample, the Brier score's, (N,).
+        validation_ece: Cross-fitted validation ECE.
+        validation_error: Cross-fitted validation error.
+        ece: Test ECE.
+        squared_errors: Squared error of each test sample, whose mean is the Brier score, (N,).
     """
 
     setting: Setting
@@ -60,7 +60,7 @@ class Judged:
 
 
 def judge(predicted: Predicted, make: Callable[[], PostHoc] | None) -> Judged:
-    """Calibrate a setting's predictions by a method, or not at all."""
+    """Calibrate the predictions of a setting with a post-hoc method, or with none."""
     validation, test = (
         (torch.from_numpy(predicted.logits[split]), torch.from_numpy(predicted.labels[split]))
         for split in SPLITS
@@ -79,7 +79,7 @@ def judge(predicted: Predicted, make: Callable[[], PostHoc] | None) -> Judged:
 
 
 def choose(judged: list[Judged], guard: float) -> Judged:
-    """The lowest validation ECE of those whose validation error is within the guard."""
+    """The setting with the lowest validation ECE whose validation error is within the guard."""
     limit = baseline(judged).validation_error + guard
     feasible = [each for each in judged if each.validation_error <= limit]
     return min(feasible, key=lambda each: each.validation_ece)
@@ -91,7 +91,7 @@ def baseline(judged: list[Judged]) -> Judged:
 
 
 def differs(judged: Judged, other: Judged) -> int:
-    """-1 where the Brier score is lower than another's by more than chance, 1 where higher."""
+    """-1 if the Brier score is significantly lower than another's, 1 if higher, else 0."""
     difference = judged.squared_errors - other.squared_errors
     error = float(difference.std()) / math.sqrt(len(difference))
     mean = float(difference.mean())

@@ -1,4 +1,4 @@
-"""What a search comes to."""
+"""The result of a search."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from trainables.contract.setting import Setting
 
 @dataclass(frozen=True)
 class Choice:
-    """What a search reached.
+    """The result of a search.
 
     Attributes:
-        setting: The recorded setting that it chose, the baseline if it found none.
-        epoch: Of its training that is kept.
-        promised: What validation said of it, the metric that the table is about.
-        epochs: How many were trained in all.
+        setting: The selected recorded setting; the baseline if no setting was selected.
+        epoch: The epoch of the kept checkpoint.
+        promised: The metric of the table on the validation split.
+        epochs: Total number of trained epochs.
     """
 
     setting: Setting

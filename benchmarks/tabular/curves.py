@@ -1,4 +1,4 @@
-"""Recorded trials: what every setting reported after every epoch, with several seeds."""
+"""Recorded trials: metrics of every setting after every epoch, with several seeds."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Curves:
     """The entries of recorded trials, by setting and seed.
 
     Args:
-        trials: ``(setting, seed, history)`` of each; a trial that diverged has a short history. A
-            setting that lacks seeds which others have is near no other: it is itself at most.
-        space: The search space of the recorded sweep; it defines which settings are near.
+        trials: ``(setting, seed, history)`` of each trial; a trial that diverged has a short
+            history. A setting that lacks seeds of others is never the nearest to another setting.
+        space: The search space of the recorded sweep, which defines distances between settings.
     """
 
     def __init__(self, trials: Trials, space: SearchSpace) -> None:
@@ -46,16 +46,16 @@ class Curves:
 
     @property
     def settings(self) -> list[Setting]:
-        """All that were recorded."""
+        """All recorded settings."""
         return list(self._histories)
 
     def history(self, setting: Setting, seed: int) -> list[Entry]:
-        """What the recorded setting nearest to this one reported with a seed."""
+        """The history of the nearest recorded setting with this seed."""
         own = self._all.get(setting, {})
         return own[seed] if seed in own else self._histories[self.nearest(setting)][seed]
 
     def nearest(self, setting: Setting) -> Setting:
-        """The recorded setting of the same loss that is nearest, on the scales of its space."""
+        """The nearest recorded setting of the same loss, on the scales of the search space."""
         if setting in self._histories:
             return setting
         branch = self._branches[setting.loss]
@@ -68,7 +68,7 @@ class Curves:
 
 
 def _place(branch: dict[str, BaseDistribution], setting: Setting) -> np.ndarray:
-    """A setting as a point; another choice of a categorical is as far as the ends of a range."""
+    """A setting as a point; different categories are as far apart as the ends of a range."""
     point: list[float] = []
     for name, distribution in branch.items():
         value = setting.hyperparameters[name]
@@ -83,16 +83,16 @@ def _place(branch: dict[str, BaseDistribution], setting: Setting) -> np.ndarray:
 
 
 def with_degenerate(trials: Trials, share: float, num_classes: int, seed: int) -> Trials:
-    """Recorded trials, a share of whose settings never learned: one class for all samples.
+    """Recorded trials with a share of settings replaced by constant classifiers.
 
-    Such a classifier that is as sure as the class is frequent has an ECE of zero. The baseline is
-    left as it is, and so are its trials' lengths.
+    A constant classifier whose confidence equals the frequency of its class has an ECE of zero. The
+    baseline and the lengths of the trials are not changed.
 
     Args:
         trials: The recorded trials.
-        share: Of the settings to be replaced.
+        share: Share of the settings to replace.
         num_classes: Number of classes, all equally frequent.
-        seed: Chooses the settings.
+        seed: Seed of the selection of settings.
     """
     known = list(trials)
     draw = np.random.default_rng(seed)
@@ -111,7 +111,7 @@ def with_degenerate(trials: Trials, share: float, num_classes: int, seed: int) -
 
 
 def with_error_intervals(trials: Trials, samples: int) -> Trials:
-    """Recorded trials, with the 95% interval of the validation error that live trials report.
+    """Recorded trials with the 95% interval of the validation error, which live trials report.
 
     Args:
         trials: The recorded trials.
@@ -128,7 +128,7 @@ def _error_interval(entry: Entry, samples: int) -> dict[str, float]:
 
 
 def _constant(name: str, value: float, values: dict[str, float]) -> float:
-    """What a constant classifier reports in place of a metric; other entries stay."""
+    """The value of a metric for a constant classifier; other entries are unchanged."""
     split, _, metric = name.partition("_")
     if split not in ("val", "test"):
         return value
@@ -136,7 +136,7 @@ def _constant(name: str, value: float, values: dict[str, float]) -> float:
 
 
 def as_table(setting: Setting, seed: int, history: list[Entry]) -> pa.Table:
-    """One trial: a row for each epoch."""
+    """One trial as a table, one row per epoch."""
     keys = {
         "loss": setting.loss,
         "hyperparameters": json.dumps(setting.hyperparameters, sort_keys=True),

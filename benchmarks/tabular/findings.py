@@ -2,11 +2,11 @@
 
     python -m benchmarks.tabular.findings FILE [...]
 
-Prints, for each dataset, tables of (1) every loss at its first published setting: temperature, ECE
-and NLL before and after temperature scaling, with their places among the losses; (2) the setting of
-the lowest validation ECE within the guard of every loss that has a γ, beside the published ones;
-(3) what chance does to an ECE: its spread over seeds, over samples, and how many samples a
-difference takes to be seen.
+Prints these tables for each dataset: (1) every loss at its first published setting: temperature,
+ECE and NLL before and after temperature scaling, with ranks among the losses; (2) for every loss
+with a γ, the setting with the lowest validation ECE within the guard, next to the published ones;
+(3) the noise of the ECE: standard deviations over seeds and over samples, and the number of samples
+needed to detect a difference.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sweeps.search.space import SearchSpace
 from sweeps.sweep_file.loading import load_sweep
 from trainables.contract.setting import BASELINE, Setting
 
-SEEN = 1.96 + 0.84  # standard errors: at 95 %, with a power of 80 %
+SEEN = 1.96 + 0.84  # standard errors for a level of 95 % and a power of 80 %
 
 
 def main() -> None:
@@ -81,15 +81,15 @@ def _print_gammas(truth: Truth, num_classes: int) -> None:
 
 
 def spreads(truth: Truth, validation: int, test: int) -> tuple[float, float]:
-    """Standard deviations of the ECE over seeds, and over samples as if there were one of them.
+    """Standard deviations of the ECE over seeds, and over samples (for a single sample).
 
-    The difference of validation and test ECE of one network is chance alone, but for what all
-    settings have in common (a harder split); its variance over settings is σ² (1/n + 1/m).
+    Apart from effects that all settings share (a harder split), the difference between validation
+    and test ECE of one network is noise; its variance over settings is σ² (1/n + 1/m).
 
     Args:
-        truth: The recorded trials, of which those within the guard count.
-        validation: n, number of samples.
-        test: m.
+        truth: The recorded trials; those within the guard are used.
+        validation: Number n of validation samples.
+        test: Number m of test samples.
     """
     entries = [truth.last(setting) for setting in _feasible(truth)]
     seeds = math.sqrt(fmean(variance(e["test_ece"] for e in each) for each in entries))

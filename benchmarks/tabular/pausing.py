@@ -1,4 +1,4 @@
-"""Trials that pause at rungs and are promoted: tried on recorded trials, no part of calsweep."""
+"""Trials that pause at rungs and are promoted; not part of calsweep, for recorded trials only."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from trainables.contract.report import Entry
 
 
 class Promotions:
-    """Which paused trial continues: successive halving that promotes (Li et al. 2020, algorithm 2).
+    """Successive halving with promotions (Li et al. 2020, algorithm 2).
 
     A trial pauses at every rung. It continues if its metric is among the best ⌊n/η⌋ of the n trials
-    that have come there so far, those of its loss or of all.
+    that have reached the rung so far, of its loss or of all losses.
 
     Args:
-        sweep: The sweep, of which ``scheduler`` and the number of epochs count.
+        sweep: The sweep; ``scheduler`` and the number of epochs are used.
         across: Whether the trials of all losses compete.
-        synchronous: Whether all that will come to a rung do so before any continues from there.
+        synchronous: Whether trials continue from a rung only when all have reached it.
     """
 
     def __init__(self, sweep: SweepFile, across: bool = False, synchronous: bool = False) -> None:
@@ -37,7 +37,7 @@ class Promotions:
         self._promoted: set[tuple[int, int]] = set()
 
     def pauses(self, record: TrialRecord) -> bool:
-        """Whether a trial is at a rung, by which it is known there."""
+        """Registers a trial that is at a rung; returns whether it is."""
         epoch = record.epochs
         if epoch not in self.rungs:
             return False
@@ -47,7 +47,7 @@ class Promotions:
         return True
 
     def next(self) -> int | None:
-        """The number of a trial that continues: the furthest first, or last if synchronous."""
+        """The number of the next trial: the furthest, or the least far if synchronous."""
         for (epoch, _), reached in sorted(self._reached.items(), reverse=self._far_first):
             best = sorted(reached)[: len(reached) // self._factor]
             for _, number in best:
@@ -65,20 +65,19 @@ def replay_pausing(
     across: bool = False,
     synchronous: bool = False,
 ) -> list[TrialRecord]:
-    """A sweep that pauses trials and continues with the best, one at a time.
+    """Replays a sweep that pauses trials and continues with the best, one at a time.
 
-    The baseline and the finalists run to their end at once. The sampler learns of a trial when it
-    has run to its end; what is still paused when nothing is left to promote counts as stopped.
+    The baseline and the finalists are never paused. The sampler gets a trial when it has finished.
+    Trials that are still paused when no trial can be promoted count as stopped.
 
     Args:
         sweep: The sweep; its losses are among the recorded ones.
         curves: The recorded trials.
         num_classes: Number of classes of the dataset.
-        seeds: Recorded seeds, in place of the sweep's own.
+        seeds: Recorded seeds that replace those of the sweep.
         across: Whether the trials of all losses compete.
-        synchronous: Whether trials continue only when all have reached their rung, or one does as
-        soon
-            as there is one to promote.
+        synchronous: Whether trials continue only when all have reached their rung, instead of as
+            soon as one can be promoted.
 
     Returns:
         The records of its trials.

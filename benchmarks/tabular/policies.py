@@ -1,7 +1,7 @@
-"""Policies of search that are compared: calsweep's own by its sweep file, and what others do.
+"""Search policies to compare: calsweep with changed sweep file values, and alternatives.
 
-What the sweep file has no key for is made here: other stoppers and samplers, tried on recorded
-trials before anything of the kind gets into calsweep.
+Alternatives without a key in the sweep file, such as other stoppers and samplers, are implemented
+here and tested on recorded trials before they may become part of calsweep.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from trainables.contract.setting import BASELINE, Setting
 
 @dataclass(frozen=True)
 class Calsweep:
-    """A sweep as calsweep runs it, but for some values.
+    """A sweep of calsweep with changed values.
 
     Attributes:
         sets: Values of the sweep file, ``KEY=VALUE`` each.
-        published: Share of the trials that published settings may take; they come first.
-        initial: What to begin with instead of them, the baseline first.
-        at_once: How many trials run concurrently.
-        pausing: Pauses trials in place of stopping them, and replays the sweep by that.
+        published: Maximum share of published settings in the trials; they come first.
+        initial: Initial settings instead of the published ones, the baseline first.
+        at_once: Number of concurrent trials.
+        pausing: Replays the sweep with trials that are paused instead of stopped.
         judge: Chooses of all trials by the sweep's rule.
     """
 
@@ -66,7 +66,7 @@ class Calsweep:
     def __call__(
         self, sweep: SweepFile, curves: Curves, num_classes: int, seeds: Sequence[int]
     ) -> Choice:
-        """Replay it; ``seeds`` are recorded ones, of the search and then of the finalists."""
+        """Replay the sweep; ``seeds`` are recorded ones, first of the search, then of finalists."""
         sweep = with_values(sweep, self.sets)
         own = seeds[: len(sweep.seeds)]
         if self.pausing is not None:
@@ -84,7 +84,7 @@ class Calsweep:
         return Choice(setting, sweep.training.epochs, promised, epochs)
 
     def _published(self, sweep: SweepFile, num_classes: int) -> list[Setting]:
-        """The published settings up to the share, and those that no sampler comes to."""
+        """The published settings up to the share, and those outside the search space."""
         space = SearchSpace(sweep)
         most = max(1, round(self.published * sweep.search.trials))
         first = space.initial_settings(num_classes)
@@ -96,10 +96,10 @@ class Plain:
     """A search without guard, published settings and fresh seeds.
 
     Attributes:
-        sampler: Makes the sampler of Optuna's from a seed.
-        metric: What is minimised, and what ASHA looks at.
-        asha: Whether ASHA stops trials, as Ray's by default: from epoch 1 on, all but a quarter.
-        any_epoch: Whether the best epoch of a trial counts, and is kept, or its last one.
+        sampler: Makes an Optuna sampler from a seed.
+        metric: The metric that is minimised, also by ASHA.
+        asha: Whether ASHA stops trials, with Ray's defaults: from epoch 1, it keeps a quarter.
+        any_epoch: Whether the best epoch of a trial counts and is kept, or the last one.
     """
 
     sampler: Callable[[int], BaseSampler]
@@ -140,7 +140,7 @@ class Plain:
 
 
 def everything(sweep: SweepFile, curves: Curves, num_classes: int, seeds: Sequence[int]) -> Choice:
-    """All recorded settings with all seeds, of them the lowest mean validation ECE in the guard."""
+    """Exhaustive search: the lowest mean validation ECE within the guard, with all seeds."""
     epochs = sweep.training.epochs
     means = {
         setting: {
@@ -161,12 +161,12 @@ def everything(sweep: SweepFile, curves: Curves, num_classes: int, seeds: Sequen
 
 
 def by(objective: str) -> Callable[[Sequence[TrialRecord], Rule], Candidate | None]:
-    """Chooses by another metric than the search aimed at."""
+    """Selects by a metric other than the objective of the search."""
     return lambda records, rule: Ranking(records, replace(rule, objective=objective)).chosen
 
 
 def with_search_seed(records: Sequence[TrialRecord], rule: Rule) -> Candidate | None:
-    """Judges finalists by the mean over all their seeds, including the seed of the search."""
+    """Selects the finalist by the mean over all seeds, including the seed of the search."""
     ranking = Ranking(records, rule)
     most = max((c.seeds for c in ranking.candidates), default=0)
     found = [c for c in ranking.candidates if c.feasible and c.seeds == most]
@@ -178,8 +178,8 @@ def with_search_seed(records: Sequence[TrialRecord], rule: Rule) -> Candidate | 
 def simplest(records: Sequence[TrialRecord], rule: Rule) -> Candidate | None:
     """Cross-entropy, or else a published setting, if within one standard error of the best.
 
-    The standard error is of a difference of two means over fresh seeds, by the spread over seeds of
-    all finalists together.
+    The standard error is that of the difference of two means over fresh seeds, with the seed
+    variance pooled over all finalists.
     """
     ranking = Ranking(records, rule)
     best = ranking.chosen
@@ -194,7 +194,7 @@ def simplest(records: Sequence[TrialRecord], rule: Rule) -> Candidate | None:
     return min(within, key=lambda c: (order[c.trials[0].role], c.objective))
 
 
-_FEW = 2  # trials of a loss that are enough to model
+_FEW = 2  # minimum number of trials of a loss for a model
 
 
 def _or_inf(value: float) -> float:
@@ -214,9 +214,10 @@ def _loss_first(
 
 
 def add_syne_tune() -> None:
-    """Let its ASHA stand beside the others, where it is installed.
+    """Add the ASHA of Syne Tune to the policies, if it is installed.
 
-    Its BOHB suggests what that does: for 16 hyperparameters its densities take 107 trials.
+    Its BOHB would make the same suggestions: with 16 hyperparameters, its densities need 107
+    trials.
     """
     if find_spec("syne_tune") is None:
         return
@@ -227,7 +228,7 @@ def add_syne_tune() -> None:
 
 
 def add_to_the_engine() -> None:
-    """Let sweep files name what is compared here besides the engine's own stoppers and samplers."""
+    """Register the stoppers and samplers of these benchmarks, so that sweep files can name them."""
     STOPPERS.update(
         {
             "asha_across": AcrossLosses,

@@ -1,13 +1,13 @@
-"""What recorded trials predict: their nets trained once more, which must come to what was recorded.
+"""Predictions of recorded trials: trains their networks again and checks the recorded metrics.
 
     python -m benchmarks.tabular.predictions benchmarks/tabular/digits.yaml          # minutes
     python -m benchmarks.tabular.predictions benchmarks/tabular/digits.yaml --pack
 
-Of the first seed of every setting the logits after the last epoch are kept, on the validation and
-the test split: new metrics and post-hoc methods can be tried on them without training. Of every
-seed the curves get what a perfectly calibrated model with the same confidences would show after
-the last epoch. Writes a file for each trial into ``digits.predictions.parts``, and continues where
-it was broken off; ``--pack`` moves them into ``digits.predictions.parquet`` and ``digits.parquet``.
+For the first seed of every setting, it stores the logits after the last epoch on the validation and
+test splits, to try new metrics and post-hoc methods without training. For every seed, it adds to
+the curves the calibration errors of a perfectly calibrated model with the same confidences, after
+the last epoch. It writes a file per trial into ``digits.predictions.parts``, and continues an
+interrupted run. ``--pack`` moves them into ``digits.predictions.parquet`` and ``digits.parquet``.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from trainables.trials.outcome import read_predictions
 
 SPLITS = ("validation", "test")
 CALIBRATED = ("val_ece_calibrated", "val_ece_calibrated_high")
-SAME = {"val_nll": 1e-5, "val_ece": 1e-5, "test_ece": 1e-5}  # rounding to float32 apart
+SAME = {"val_nll": 1e-5, "val_ece": 1e-5, "test_ece": 1e-5}  # tolerances for float32 rounding
 
 
 @dataclass(frozen=True)
 class Predicted:
-    """What the net of a trial predicts after its last epoch.
+    """The predictions of a trial's network after its last epoch.
 
     Attributes:
-        setting: Of the trial.
-        seed: Of the trial.
-        logits: By split, float32 (N, K), to the precision of float16; the largest of a row is 0.
-        labels: By split, int64 (N,).
+        setting: Setting of the trial.
+        seed: Seed of the trial.
+        logits: Logits by split, float32 (N, K), in the precision of float16; the row maximum is 0.
+        labels: Labels by split, int64 (N,).
     """
 
     setting: Setting
@@ -79,7 +79,7 @@ def read_predicted(path: Path) -> Iterator[Predicted]:
 
 
 def main() -> None:
-    """Train what is left, or pack."""
+    """Train the remaining trials, or pack."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("sweep", type=Path)
     parser.add_argument("--pack", action="store_true")
@@ -121,7 +121,7 @@ def _check_same(setting: Setting, seed: int, recorded: Entry, entry: Entry) -> N
 
 
 def _part(setting: Setting, seed: int, last: Entry, folder: str, keep: bool) -> pa.Table:
-    """A row of one trial; without its logits unless they are to be kept."""
+    """The row of one trial; with logits if ``keep``."""
     row = {
         "loss": setting.loss,
         "hyperparameters": json.dumps(setting.hyperparameters, sort_keys=True),
@@ -141,7 +141,7 @@ def _part(setting: Setting, seed: int, last: Entry, folder: str, keep: bool) -> 
 
 
 def pack(folder: Path, curves: Path) -> None:
-    """Move the parts of a folder into the file of predictions and that of curves."""
+    """Move the parts in a folder into the file of predictions and the file of curves."""
     parts = sorted(folder.glob("*.parquet"))
     if not parts:
         raise SystemExit(f"{folder} holds no trials to pack")

@@ -48,7 +48,7 @@ def recorded(name: str, trials: Trials) -> list[RecordedSetting]:
 
 
 def elsewhere(sweep: SweepFile) -> list[RecordedSetting]:
-    """The settings that come with calsweep, but for those on the same data as a recorded sweep."""
+    """The recorded settings in calsweep, except those on the data of the sweep."""
     name = sweep.name.removeprefix("tabular-").replace("-", "_").removesuffix("_resnet")
     return [e for e in recorded_settings() if e.source.removesuffix("_resnet") != name]
 

@@ -38,12 +38,12 @@ from trainables.data.core.base import Dataset
 from trainables.trials.trial import TrialRun
 
 SEEDS = (0, 1, 2)
-POINTS = {0: 0, 1: 16, 2: 28, 3: 40}  # quasi-random settings, by number of hyperparameters
+POINTS = {0: 0, 1: 16, 2: 28, 3: 40}  # quasi-random settings by number of hyperparameters
 METRICS = ("nll", "error", "ece", "adaptive_ece", "smooth_ece", "debiased_ece", "brier")
 
 
 def settings(sweep: SweepFile, num_classes: int) -> list[Setting]:
-    """Those to record: the baseline, all published ones, and a Sobol sequence in each space."""
+    """The settings to record: the baseline, all published ones, and a Sobol sequence per loss."""
     space = SearchSpace(sweep)
     found = dict.fromkeys(space.initial_settings(num_classes))
     for loss, branch in space.branches.items():
@@ -65,7 +65,10 @@ def record(
     seed: int,
     outcome_epochs: Sequence[int],
 ) -> list[Entry]:
-    """Train one trial; its history, short if it diverged, with all metrics after these epochs."""
+    """Train one trial and return its history, with all metrics after ``outcome_epochs``.
+
+    The history is short if the trial diverged.
+    """
     with tempfile.TemporaryDirectory(prefix="calsweep-tabular-") as folder:
         return train(sweep, dataset, setting, seed, outcome_epochs, folder)
 
@@ -78,7 +81,7 @@ def train(
     outcome_epochs: Sequence[int],
     folder: str,
 ) -> list[Entry]:
-    """The same, in a folder that is kept."""
+    """Like :func:`record`, in a folder that is kept."""
     setup = TrialSetup(
         model=sweep.model.name,
         model_options=sweep.model.options,
@@ -121,10 +124,10 @@ def main() -> None:
 def _left(
     sweep: SweepFile, dataset: Dataset, folder: Path, packed: Path
 ) -> Iterator[tuple[Path, Setting, int]]:
-    """The trials that no one has recorded, or records now.
+    """The trials that are neither recorded nor being recorded.
 
-    Published settings first and the others in random order, each with all seeds: broken off at any
-    time, what is available can be replayed.
+    Published settings come first, the others in random order, each with all seeds. So an
+    interrupted recording can be replayed.
     """
     known = {(setting, seed) for setting, seed, _ in read_trials(packed)} if packed.exists() else ()
     wanted = settings(sweep, dataset.num_classes)
@@ -140,14 +143,14 @@ def _left(
 
 
 def write(table: pa.Table, path: Path, **options: Any) -> None:
-    """Write a Parquet file, whole or not at all."""
+    """Write a Parquet file atomically."""
     new = path.with_suffix(".new")
     pq.write_table(table, new, compression="zstd", **options)
     os.replace(new, path)
 
 
 def pack(folder: Path, file: Path) -> None:
-    """Move the trials of a folder into one file, beside those that it has, numbers in 32 bits."""
+    """Append the trials of a folder to one file, with numbers in 32 bits."""
     parts = sorted(folder.glob("*.parquet"))
     tables = [pq.read_table(path) for path in ([file] if file.exists() else []) + parts]
     table = pa.concat_tables(tables, promote_options="permissive")

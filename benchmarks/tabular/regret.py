@@ -1,23 +1,23 @@
-"""Which defaults earn their keep: policies of search replayed on recorded trials.
+"""Compares search policies by replaying them on recorded trials.
 
     python -m benchmarks.tabular.regret benchmarks/tabular/digits.yaml [...] [--replays 100]
         [--only stops ...] [--set search.trials=150 ...] [--degenerate 0.2]
 
-Each policy is replayed with many seeds of its sampler, the recorded seeds taking turns as those of
-the search and of the finalists; all policies see the same. A choice is judged by the mean test
-error and ECE of the recorded setting over all seeds. Prints a table for each dataset:
+Each policy is replayed with many seeds of its sampler. The recorded seeds take turns as seeds of
+the search and of the finalists, in the same way for all policies. A selected setting is evaluated
+by its mean test error and ECE over all recorded seeds. Prints a table for each dataset:
 
-- test ECE of the selected setting, and how far that is above the best there is (regret; see
-:class:`Truth`);
+- test ECE of the selected setting, and its regret, the difference to the best (see
+  :class:`Truth`);
 - its difference from the default, paired over replays;
 - how often the selected setting is within one standard error of the best;
-- optimism: test ECE minus the validation ECE of what chose;
-- test error, and how often that is 5 points or more above the baseline's (degenerate), or above
-  the baseline's by more than the guard (beyond the guard);
-- epochs trained.
+- optimism: test ECE minus the validation ECE used for selection;
+- test error, and how often it is at least 5 points above the baseline's (degenerate), or above the
+  baseline's by more than the guard (beyond the guard);
+- trained epochs.
 
-Means, with their standard errors over replays. What is common to all replays is not in those: the
-recorded seeds, and the samples of the validation and the test split.
+Values are means with standard errors over replays. These do not include variation that all replays
+share: the recorded seeds, and the samples of the validation and test splits.
 """
 
 from __future__ import annotations
@@ -53,34 +53,34 @@ QUICKSTART = (
     "losses=[cross_entropy, label_smoothing, focal, dual_focal, focal_calibration, inverse_focal, "
     "mbls, cals_alm, mmce, r_aurc]"
 )
-DEGENERATE = 0.05  # test error above the baseline's
+DEGENERATE = 0.05  # difference of the test error to the baseline's
 
 
 @dataclass(frozen=True)
 class Truth:
-    """What the recorded settings do on the test split, over the seeds.
+    """Test metrics of the recorded settings, over the seeds.
 
-    The setting of the lowest mean over the recorded seeds is itself a lucky one. The best there is
-    is therefore what can be had by knowing the test split of other seeds: for each seed the setting
-    that is best by the others, of those whose mean test error by the others is within the guard;
-    the mean of what these settings have with the seed left out. Luck with the samples of the test
-    split, which all seeds share, is still in it.
+    The setting with the lowest mean over the recorded seeds is partly lucky. So the best ECE is
+    cross-validated over seeds: for each seed, the setting is selected by the test metrics of the
+    other seeds, within the guard, and evaluated with the seed that was left out; the result is the
+    mean over seeds. It is still optimistic about the samples of the test split, which all seeds
+    share.
 
     Attributes:
         curves: The recorded trials.
-        sweep: Its losses, guard and number of epochs count.
+        sweep: The sweep; its losses, guard and number of epochs are used.
     """
 
     curves: Curves
     sweep: SweepFile
 
     def mean(self, setting: Setting, metric: str, epoch: int | None = None) -> float:
-        """Mean over the recorded seeds, trials that diverged left out.
+        """Mean over the recorded seeds, without trials that diverged.
 
         Args:
-            setting: A recorded one.
-            metric: With its split, such as ``test_ece``.
-            epoch: After which; None for the last.
+            setting: A recorded setting.
+            metric: Name of the metric with its split, such as ``test_ece``.
+            epoch: The epoch; None for the last.
         """
         return fmean(entry[metric] for entry in self.last(setting, epoch))
 
@@ -94,7 +94,7 @@ class Truth:
 
     @cached_property
     def best(self) -> float:
-        """Test ECE of the best there is."""
+        """The best test ECE; see the class."""
         number = len(self.curves.seeds)
         return fmean(self._best_without(seed) for seed in range(number))
 
@@ -108,7 +108,7 @@ class Truth:
 
     @cached_property
     def standard_error(self) -> float:
-        """Of the difference of two settings' mean test ECE: by the feasible ones' spread."""
+        """Standard error of the difference of two mean test ECEs, from all feasible settings."""
         ece, error = self._tables
         limit = fmean(error[BASELINE]) + self.sweep.search.guard
         spread = fmean(variance(ece[s]) for s in ece if fmean(error[s]) <= limit)
@@ -124,7 +124,7 @@ class Truth:
         return ece, error
 
     def last(self, setting: Setting, epoch: int | None = None) -> list[Entry]:
-        """What a setting's trials reported after an epoch, by default the last; of each seed."""
+        """Entries of a setting's trials after an epoch, by default the last, one per seed."""
         number = epoch or self.sweep.training.epochs
         histories = (self.curves.history(setting, seed) for seed in self.curves.seeds)
         return [history[number - 1] for history in histories if len(history) >= number]
@@ -132,7 +132,7 @@ class Truth:
 
 @dataclass(frozen=True)
 class Row:
-    """What one replay reached; the columns of the table."""
+    """The result of one replay; the columns of the table."""
 
     ece: float
     within: float
@@ -144,7 +144,7 @@ class Row:
 
 
 def run(policy: Policy, sweep: SweepFile, truth: Truth, num_classes: int, number: int) -> Row:
-    """One replay; its number is the sweep's seed, and says which recorded seeds it sees."""
+    """One replay; its number is the seed of the sweep, and determines the recorded seeds."""
     orders = list(permutations(truth.curves.seeds))
     seeds = orders[number % len(orders)]
     with_seed = with_values(sweep, [f"search.seed={number}"])
@@ -184,9 +184,9 @@ def load(file: str, sets: Sequence[str] = (), degenerate: float = 0.0) -> tuple[
     """A recorded dataset, and its number of classes.
 
     Args:
-        file: The sweep file beside whose name the recorded trials lie.
+        file: The sweep file, next to the file with the recorded trials.
         sets: Values of the sweep to replace, ``KEY=VALUE`` each.
-        degenerate: Share of the settings to be replaced by constant classifiers.
+        degenerate: Share of the settings to replace by constant classifiers.
     """
     recorded = load_sweep(file)
     data = load_data(recorded)
@@ -236,7 +236,7 @@ def _print_table(
 
 
 def mean_and_error(values: Sequence[float]) -> str:
-    """Mean ± standard error, to as many decimals as that has two digits."""
+    """Mean ± standard error, rounded to two digits of the standard error."""
     error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
     decimals = max(0, 1 - math.floor(math.log10(error))) if error > 0 else 4
     mean = fmean(values)

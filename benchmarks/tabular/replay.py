@@ -1,4 +1,4 @@
-"""Sweeps on recorded trials: a live sweep's queue, study, stopper and ranking, no training."""
+"""Replays sweeps on recorded trials, with the queue, study, stopper and ranking of live sweeps."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from trainables.contract.setting import Setting
 
 @dataclass
 class _Running:
-    """A trial under way.
+    """A running trial.
 
     Attributes:
-        record: Of the queue.
-        entries: What it has yet to report.
+        record: Record in the trial queue.
+        entries: Entries that are still to be reported.
     """
 
     record: TrialRecord
@@ -40,19 +40,20 @@ def replay(
     initial: Sequence[Setting] | None = None,
     recorded: Sequence[RecordedSetting] = (),
 ) -> list[TrialRecord]:
-    """What a sweep would have reached.
+    """Replays a sweep.
 
-    A setting reports what the recorded one nearest to it reported. All trials take equally long for
-    an epoch, and those that run concurrently take turns.
+    A setting has the results of the nearest recorded setting. An epoch takes equally long in all
+    trials, and concurrent trials take turns.
 
     Args:
         sweep: The sweep; its losses are among the recorded ones.
         curves: The recorded trials.
         num_classes: Number of classes of the dataset.
-        seeds: Recorded seeds, in place of the sweep's own: first the search's, then the finalists'.
-        at_once: How many trials run concurrently.
-        initial: The baseline and the settings to begin with, instead of the published ones.
-        recorded: What a guided search starts from. It chooses among the recorded settings.
+        seeds: Recorded seeds that replace those of the sweep: first the search, then the finalists.
+        at_once: Number of concurrent trials.
+        initial: The baseline and the initial settings, instead of the published ones.
+        recorded: Recorded settings of other datasets, for a guided search. It selects among the
+            recorded settings.
 
     Returns:
         The records of its trials.
@@ -73,16 +74,16 @@ def replay(
 
 
 def with_values(sweep: SweepFile, sets: Sequence[str]) -> SweepFile:
-    """A sweep with some values replaced, ``KEY=VALUE`` each."""
+    """The sweep with some values replaced, ``KEY=VALUE`` each."""
     return override_sweep(yaml.safe_load(dump_sweep(sweep)), sets) if sets else sweep
 
 
 def keep_nothing(record: TrialRecord) -> None:
-    """Replayed trials are written nowhere."""
+    """Does nothing: replayed trials are not stored."""
 
 
 def _continue(queue: TrialQueue, trial: _Running) -> bool:
-    """Report one epoch; whether the trial has more to come."""
+    """Reports one epoch; returns whether the trial continues."""
     number = trial.record.number
     entry = next(trial.entries, None)
     if entry is None:

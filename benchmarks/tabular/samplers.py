@@ -1,7 +1,7 @@
-"""Samplers that are no part of calsweep: the loss by a bandit, then what is searched of that loss.
+"""Samplers that are not part of calsweep: a bandit selects the loss, a sampler its hyperparameters.
 
-Tried on recorded trials first. Within a loss any sampler of Optuna's serves, also those that see
-only hyperparameters which all trials have: it is shown a study of that loss's trials alone.
+They are compared on recorded trials. Within a loss, any Optuna sampler can be used, even those that
+require the same hyperparameters in all trials: it gets a study with only the trials of that loss.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ Bandit = Callable[[Values, np.random.Generator], str]
 
 
 def thompson(values: Values, draw: np.random.Generator) -> str:
-    """The loss with the lowest mean, as drawn from what is known of the means (Thompson 1933).
+    """Thompson sampling (1933): the loss with the lowest mean drawn from its posterior.
 
-    Normal, by the spread of all values about their losses' means; of a loss of which nothing is
-    known about as wide as all values are. A value that breaks a limit counts as the worst of all.
+    The posterior is normal, with the pooled variance of values around the means of their losses.
+    For a loss without values, it is about as wide as the range of all values. A value that violates
+    a constraint counts as the worst of all.
     """
     known = [v for each in values.values() for v in each if math.isfinite(v)]
     if not known:
@@ -48,10 +49,10 @@ def thompson(values: Values, draw: np.random.Generator) -> str:
 
 
 def better_half(values: Values, draw: np.random.Generator) -> str:
-    """Of the better half of the losses, by their best trials, the one with the fewest trials.
+    """The loss with the fewest trials in the better half of the losses, by their best trials.
 
-    Successive elimination by what has been seen, one none of whose trials ran to its end being in
-    it still; of equals one is drawn.
+    Successive elimination. A loss without finished trials is in the better half. Ties are broken at
+    random.
     """
     best = {
         loss: min((v for v in each if not math.isnan(v)), default=-math.inf)
@@ -62,12 +63,12 @@ def better_half(values: Values, draw: np.random.Generator) -> str:
 
 
 class LossFirst(BaseSampler):
-    """Chooses the loss by a bandit, then its hyperparameters by what its own trials say.
+    """Selects the loss with a bandit, then its hyperparameters with a sampler.
 
     Args:
-        seed: Of all draws.
-        bandit: Chooses the loss.
-        within: Makes of a seed the sampler of a loss's hyperparameters.
+        seed: Seed of all draws.
+        bandit: Selects the loss.
+        within: Makes the sampler of the hyperparameters of a loss from a seed.
     """
 
     def __init__(self, seed: int, bandit: Bandit, within: Callable[[int], BaseSampler]) -> None:
@@ -80,7 +81,7 @@ class LossFirst(BaseSampler):
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        """All that any trial has."""
+        """All parameters that occur in any trial."""
         known = study.get_trials(deepcopy=False)
         return {name: d for each in known for name, d in each.distributions.items()}
 
@@ -110,7 +111,7 @@ class LossFirst(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """At random."""
+        """A random value."""
         return self._random.sample_independent(study, trial, param_name, param_distribution)
 
 

@@ -1,4 +1,4 @@
-"""What stops trials and is no part of calsweep: tried on recorded trials first."""
+"""Stoppers that are not part of calsweep, for comparison on recorded trials."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from trainables.contract.setting import BASELINE
 
 
 class AcrossLosses(SuccessiveHalving):
-    """ASHA among the trials of all losses together."""
+    """ASHA across all losses."""
 
     def judge(self, record: TrialRecord, entry: Entry) -> bool:
-        """As for one loss; see :class:`~sweeps.search.stopping.Stopper`."""
+        """See :class:`~sweeps.search.stopping.Stopper`."""
         return super().judge(replace(record, setting=BASELINE), entry)
 
 
 class MedianStopping:
-    """Stops what is worse, at its best, than the median of the others' means (Golovin et al. 2017).
+    """The median stopping rule (Golovin et al. 2017), among the trials of a loss.
 
-    Among the trials of a loss, from the grace period on, if three others came as far.
+    Stops a trial whose best value is worse than the median of the running means of the others, from
+    the grace period on, if at least three others have reached the epoch.
     """
 
     def __init__(self, sweep: SweepFile) -> None:
@@ -48,11 +49,12 @@ class MedianStopping:
 
 
 class HyperBand:
-    """ASHA with each rung as grace period of a share of the trials, the last share never stopped.
+    """Asynchronous HyperBand: ASHA with a different grace period per bracket.
 
-    The brackets of Li et al. (2018), run concurrently as Li et al. (2020) do: bracket *s* of
-    ``s_max + 1`` gets ⌈(s_max + 1) / (s + 1) · η^s⌉ trials of each round, and begins to stop at the
-    rung that leaves it *s* of them. Which bracket a trial is of is drawn by its number.
+    The brackets of Li et al. (2018), run concurrently as by Li et al. (2020). Of each round,
+    bracket *s* of ``s_max + 1`` gets ⌈(s_max + 1) / (s + 1) · η^s⌉ trials, and its grace period
+    leaves *s* rungs. The last bracket never stops trials. The number of a trial determines its
+    bracket.
     """
 
     def __init__(self, sweep: SweepFile) -> None:
@@ -77,9 +79,9 @@ class HyperBand:
 
 
 class Extrapolation:
-    """Stops a trial whose metric will not come to the best of its loss, as its curve says.
+    """Stops a trial whose extrapolated metric will not reach the best value of its loss.
 
-    Predictive termination (Domhan et al. 2015), with one family of curves in place of eleven: see
+    Predictive termination (Domhan et al. 2015), with one family of curves instead of eleven: see
     :func:`lowest_to_come`.
     """
 
@@ -98,10 +100,10 @@ class Extrapolation:
 
 
 class NoFinalist:
-    """Stops a trial that will not be a finalist, as its curves of objective and error say.
+    """Stops a trial whose extrapolated curves show that it will not be a finalist.
 
-    Its error will be beyond the guard, or its objective above that of as many trials within the
-    guard as there are finalists. Of all losses together.
+    Either its error will exceed the guard, or enough trials within the guard for all finalists have
+    a lower objective. All losses compete.
     """
 
     def __init__(self, sweep: SweepFile) -> None:
@@ -129,19 +131,19 @@ class NoFinalist:
         )
 
 
-_POINTS = 5  # of a curve, to fit three numbers and to know how well they fit
+_POINTS = 5  # minimum number of points to fit three parameters and estimate the residuals
 _POWERS = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 
 def lowest_to_come(values: Sequence[float], last: int) -> float:
-    """How low a curve may be after its last epoch: lower end of a one-sided 95 % interval.
+    """Extrapolates a curve to its last epoch: lower end of a one-sided 95 % prediction interval.
 
-    Least squares of c + a·t^(−b), the inverse power law ("pow3") of Domhan et al., the best b of
-    five; the interval is that of a further point, as if b were known.
+    Least-squares fit of c + a·t^(−b), the inverse power law ("pow3") of Domhan et al., with the
+    best of five values of b. The prediction interval assumes that b is known.
 
     Args:
-        values: After each epoch so far, five at least.
-        last: The epoch to come.
+        values: Values after each epoch so far, at least five.
+        last: The last epoch.
     """
     epochs = np.arange(1, len(values) + 1)
     known = np.asarray(values)
@@ -164,5 +166,5 @@ def _to_come(record: TrialRecord, metric: str, epoch: int, last: int) -> float:
 
 
 def _between(first: int, sweep: SweepFile) -> tuple[int, ...]:
-    """The epochs from one on, but none that saves less than a tenth of a trial."""
+    """The epochs from ``first`` on at which stopping saves at least a tenth of a trial."""
     return tuple(range(first, math.floor(0.9 * sweep.training.epochs) + 1))

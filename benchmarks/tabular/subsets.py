@@ -1,4 +1,4 @@
-"""Parts of real datasets, small enough that hundreds of trials are recorded in an hour."""
+"""Subsets of real datasets, small enough to record hundreds of trials in an hour."""
 
 import os
 from dataclasses import replace
@@ -14,24 +14,24 @@ TEST_SAMPLES = 3_000
 
 
 def fashion_mnist(*, seed: int, root: str | os.PathLike[str]) -> Dataset:
-    """8,000 images of Fashion-MNIST to train on, 2,500 for validation, 3,000 for the test.
+    """Fashion-MNIST with 8,000 training, 2,500 validation and 3,000 test images.
 
     Args:
-        seed: Chooses them.
-        root: Folder that holds ``FashionMNIST/raw``.
+        seed: Seed of the subset.
+        root: Folder that contains ``FashionMNIST/raw``.
     """
     whole = load_fashion_mnist(seed=seed, root=root, validation=2_500, train_samples=8_000)
     return _with_part_of_test(whole, seed)
 
 
 def cifar10(*, seed: int, root: str, train_samples: int = 3_000) -> Dataset:
-    """A part of CIFAR-10 to train on, 2,500 images for validation, 3,000 for the test.
+    """A subset of CIFAR-10 with 2,500 validation and 3,000 test images.
 
     Args:
-        seed: Chooses them.
-        root: Folder that holds ``train.parquet`` and ``test.parquet``, of columns ``image`` and
-            ``label``.
-        train_samples: Number of images to train on.
+        seed: Seed of the subset.
+        root: Folder that contains ``train.parquet`` and ``test.parquet``, with the columns
+            ``image`` and ``label``.
+        train_samples: Number of training images.
     """
     whole = load_parquet(
         seed=seed,
@@ -44,7 +44,7 @@ def cifar10(*, seed: int, root: str, train_samples: int = 3_000) -> Dataset:
 
 
 def small_resnet(*, input_shape: tuple[int, int, int], num_classes: int) -> ResNet:
-    """A ResNet of four basic blocks with 16 to 128 channels.
+    """A ResNet with four basic blocks of 16 to 128 channels.
 
     Args:
         input_shape: Channels, height and width of an image.

@@ -1,6 +1,6 @@
-"""Syne Tune's schedulers on recorded trials, driven as its tuner drives them but for the training.
+"""Schedulers of Syne Tune on recorded trials, called like its tuner calls them.
 
-It is no dependency of calsweep: ``uv run --with 'syne-tune==0.16.*' python -m ...`` brings it.
+Syne Tune is not a dependency of calsweep: use ``uv run --with 'syne-tune==0.16.*' python -m ...``.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from trainables.contract.setting import Setting
 
 @dataclass(frozen=True)
 class SyneTuneASHA:
-    """A search by its ASHA with the defaults: epoch 1, factor 3.
+    """A search by Syne Tune's ASHA with its defaults: epoch 1, factor 3.
 
-    What is best is the setting with the lowest value after any epoch, as in its ``best_config``;
-    it is judged after its last epoch, as trained again to the end, which is not counted. Its
-    spaces have no conditions: the hyperparameters of all losses are drawn, and one loss's used.
+    The best setting has the lowest value after any epoch, as in ``best_config``. It is evaluated
+    after its last epoch, as if trained to the end, which is not counted. Syne Tune has no
+    conditional spaces: the hyperparameters of all losses are drawn, and those of one are used.
 
     Attributes:
-        metric: What is minimised.
+        metric: The metric that is minimised.
     """
 
     metric: str

@@ -1,12 +1,13 @@
-"""Do other datasets' recordings tell which settings to begin with? Leaving one dataset out.
+"""Initial settings from trials recorded on other datasets, by leave-one-dataset-out.
 
     python -m benchmarks.tabular.transfer FILE FILE FILE [--replays 48]
 
-For each dataset the recorded settings are ranked by what they did on the *other* ones: validation
-ECE as a share of cross-entropy's there, a setting that broke the guard counting as one that gained
-nothing; the mean. Sweeps are replayed that begin with the published settings in the losses' turns
-(as it is), with the published settings in that order, or with any recorded settings in that order,
-at most half of the trials. Prints the test ECE of the selected setting by number of trials.
+For each dataset, recorded settings are ranked by their mean gain on the *other* datasets:
+validation ECE relative to that of cross-entropy; a setting outside the guard has no gain. Sweeps
+are replayed with three kinds of initial settings, in at most half of the trials: the published
+settings, alternating between losses (as it is); the published settings in the order of the ranking;
+all recorded settings in that order. Prints the test ECE of the selected setting by number of
+trials.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ TRIALS = (6, 10, 16, 25, 35, 50)
 
 
 def gains(truth: Truth) -> dict[Setting, float]:
-    """Validation ECE of each setting as a share of cross-entropy's; 1 where the guard is broken."""
+    """Validation ECE of each setting relative to cross-entropy; 1 outside the guard."""
     limit = truth.mean(BASELINE, "val_error") + truth.sweep.search.guard
     usual = truth.mean(BASELINE, "val_ece")
     return {
@@ -42,7 +43,7 @@ def gains(truth: Truth) -> dict[Setting, float]:
 
 
 def ranked_elsewhere(truths: Mapping[str, Truth], left_out: str) -> list[Setting]:
-    """Settings recorded on all datasets, by their mean gain on all but one; the baseline first."""
+    """Settings recorded on all datasets, ranked by mean gain on all but one; baseline first."""
     others = [gains(truth) for name, truth in truths.items() if name != left_out]
     common = set.intersection(*map(set, others), set(truths[left_out].settings)) - {BASELINE}
     by_gain = sorted(common, key=lambda s: (fmean(gain[s] for gain in others), str(s.key)))
