@@ -1,9 +1,8 @@
 """The identity of a sweep: its data, environment and custom code at the start.
 
-It is kept in the sweep's folder when that is made, and compared when the sweep continues. Trials on
-other data cannot be ranked with those before, and a trial that was cut off would train on what
-were its validation samples, so changed data are refused. Other versions or other code may be meant,
-and are reported.
+It is stored when the sweep's folder is created, and compared when the sweep continues. Changed data
+are refused: trials on other data cannot be compared, and an interrupted trial would train on its
+former validation samples. Other versions or other code may be intended, so they are only reported.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from trainables.data.core.base import Data
 
 _NAME = "identity.json"
-_SPLITS = ("train", "validation", "test")  # of data that a custom loop reads none is known
+_SPLITS = ("train", "validation", "test")  # unknown, because a custom loop reads the data
 _ENVIRONMENT = "environment.json"
 _OURS = ("calsweep", "search_spaces", "sweeps", "trainables")
 _INSTALLED = tuple(
@@ -41,13 +40,13 @@ class Identity:
     """The data and code that all trials of a sweep share.
 
     Attributes:
-        digest: Of the data, see :meth:`~trainables.data.Dataset.digest`.
-        samples: How many there are in each split, for people.
-        num_classes: The same.
+        digest: Digest of the data, see :meth:`~trainables.data.Dataset.digest`.
+        samples: Number of samples in each split, for messages.
+        num_classes: Number of classes, for messages.
         modules: A digest of each file of custom code.
-        classes: Their names; none of a sweep from before they were kept.
-        labels: What the decisions on a sample are about; none where there is one.
-        test: Digest of the test split alone; None in sweeps from before it was kept.
+        classes: Class names; empty in sweeps of older versions.
+        labels: Label names of the decisions on a sample; empty if there is one decision.
+        test: Digest of the test split alone; None in sweeps of older versions.
     """
 
     digest: str
@@ -59,12 +58,12 @@ class Identity:
     test: str | None = None
 
     def shares_test_split(self, other: Identity) -> bool:
-        """Whether both are known to have the same test split."""
+        """Whether both have the same test split, as far as known."""
         return self.digest == other.digest or (self.test is not None and self.test == other.test)
 
 
 def identify(sweep: SweepFile, dataset: Data) -> Identity:
-    """The identity of a sweep on these data, with the code as it is now."""
+    """The identity of a sweep on these data with the present code."""
     return Identity(
         digest=dataset.digest(),
         samples={name: len(getattr(dataset, name)) for name in _SPLITS if hasattr(dataset, name)},
@@ -96,26 +95,26 @@ def read_identity(folder: Folder) -> Identity | None:
 
 
 def read_environment(folder: Folder) -> dict[str, Any] | None:
-    """The environment that a sweep was started in; None as for :func:`read_identity`."""
+    """The environment in which a sweep was started; None as for :func:`read_identity`."""
     return _read(folder, _ENVIRONMENT, ["python"])
 
 
 def go_on(name: str, folder: Folder, identity: Identity) -> list[str]:
     """Compare the identity of a sweep with the present data and code.
 
-    A sweep from before this was kept continues with what is available now. Where it continues in
-    another environment, that is added to the one that it was started in.
+    A sweep of an older version without an identity continues with the present data. If the
+    environment differs, it is added to the one in which the sweep was started.
 
     Args:
         name: Name of the sweep.
         folder: The sweep's folder.
-        identity: As it is now.
+        identity: The present identity.
 
     Returns:
-        What has changed of code and versions, a line each.
+        The changes of code and versions, one line each.
 
     Raises:
-        UserError: The data are not those that the sweep was started with.
+        UserError: The data have changed since the sweep was started.
     """
     before, environment = read_identity(folder), read_environment(folder)
     if before is None or environment is None:
@@ -173,7 +172,7 @@ def _versions(environment: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _changes(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> list[str]:
-    """The differences, in words."""
+    """The differences as text."""
     lines = []
     for name in sorted({*before, *now}):
         was, is_now = before.get(name), now.get(name)
@@ -188,9 +187,9 @@ def _changes(before: Mapping[str, str | None], now: Mapping[str, str | None]) ->
 
 
 def own_modules(named: Iterable[str]) -> dict[str, str]:
-    """A digest of each file of the modules that are named and of those that they import.
+    """A digest of each file of the named modules and of those that they import.
 
-    Installed packages are left out: they have versions.
+    Installed packages are omitted, because they have versions.
 
     Args:
         named: Names of losses, models and so on; ``module:Name`` for custom ones.
@@ -206,7 +205,7 @@ def own_modules(named: Iterable[str]) -> dict[str, str]:
         for file, key in _files(package):
             try:
                 data = file.read_bytes()
-            except OSError:  # what needs it fails by itself
+            except OSError:  # whatever needs it will report the error
                 continue
             digests[key] = digest_of(data)
             waiting += _imports(data)
@@ -238,7 +237,7 @@ def _is_installed(path: Path) -> bool:
 def _find(package: str) -> ModuleSpec | None:
     try:
         return importlib.util.find_spec(package)
-    except (ImportError, ValueError):  # ValueError: it is there without a spec, as __main__ is
+    except (ImportError, ValueError):  # ValueError: a module without a spec, such as __main__
         return None
 
 

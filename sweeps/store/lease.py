@@ -19,17 +19,17 @@ from trainables.files.storage import Folder
 
 NAME = "driver.lease"
 RENEWED_EVERY = 5.0  # seconds
-LAPSES_AFTER = 20.0  # seconds in which no one renewed it
+LAPSES_AFTER = 20.0  # seconds without renewal
 
 logger = logging.getLogger("calsweep")
 
 
 class Lease:
-    """A file in the sweep's folder that names its driver, which renews it regularly.
+    """A file in the sweep's folder that names its driver. The driver renews it regularly.
 
     Args:
         folder: The sweep's folder.
-        on_lost: Called from another thread when another process has taken the sweep.
+        on_lost: Called from another thread when another process has taken over the sweep.
     """
 
     def __init__(self, folder: Folder, on_lost: Callable[[], object]) -> None:
@@ -53,7 +53,8 @@ class Lease:
         """Check that no other driver has taken over the sweep.
 
         Raises:
-            UserError: Somebody has. Where the lease is gone too: they may have finished since.
+            UserError: Another driver has taken over. Also raised if the lease is gone, because that
+                driver may have finished since.
         """
         holder = _read(self._folder)
         if holder is None:
@@ -67,9 +68,9 @@ class Lease:
             )
 
     def check_if_late(self) -> None:
-        """Check that the lease was not lost; read it again if it was not renewed for long.
+        """Check that the lease was not lost; reads it again if the last renewal is long ago.
 
-        Call it before writing: a process that slept resumes in the middle of what it did.
+        Call it before writing, because a suspended process resumes in the middle of its work.
 
         Raises:
             UserError: As :meth:`check`.
@@ -94,7 +95,7 @@ class Lease:
             try:
                 self.check()
                 self.renew()
-            except UserError as error:  # we were away for so long that somebody took over
+            except UserError as error:  # this process was suspended, and another one took over
                 logger.error("stopped: %s", error)
                 self._lost = error
                 self._on_lost()
@@ -115,13 +116,13 @@ def lease(
     reporter: Reporter = LOG,
     on_lost: Callable[[], object] = lambda: None,
 ) -> Iterator[Lease]:
-    """Context that holds a file of the folder and keeps renewing it.
+    """Context: holds the lease of the folder and keeps renewing it.
 
-    A lease that somebody left behind, killed say, lapses when it is no longer renewed. Clocks of
-    different machines are not compared: the next driver watches it for that long.
+    The lease of a killed driver expires, because it is no longer renewed. Clocks of different
+    machines are not compared: the next driver watches the lease for that time.
 
-    A process that did not renew it for so long that another one took the sweep has lost it: from
-    then on :meth:`Lease.check_if_late` raises.
+    If a process did not renew its lease and another one took over the sweep, the lease is lost:
+    from then on :meth:`Lease.check_if_late` raises.
 
     Args:
         folder: The sweep's folder.
@@ -134,7 +135,7 @@ def lease(
     _wait_until_free(folder, reporter)
     held = Lease(folder, on_lost)
     held.renew()
-    time.sleep(1.0)  # for another one who found it free at the same moment
+    time.sleep(1.0)  # for another process that found it free at the same moment
     held.check()
     held.keep()
     try:
@@ -167,7 +168,7 @@ def _who(holder: dict[str, Any]) -> str:
 
 
 def _read(folder: Folder) -> dict[str, Any] | None:
-    """The lease; None if there is none; empty if it is damaged and its holder unknown."""
+    """The lease; None if there is none; empty if it is damaged and its holder is unknown."""
     data = folder.read_if_exists(NAME)
     if data is None:
         return None
@@ -179,5 +180,5 @@ def _read(folder: Folder) -> dict[str, Any] | None:
 
 
 def _now() -> float:
-    """Seconds of a clock that also runs while the machine sleeps, if there is one."""
+    """Seconds of a clock that also runs while the machine sleeps, if available."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

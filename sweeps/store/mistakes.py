@@ -1,6 +1,7 @@
 """The selected classifier's most confident errors, stored for the report.
 
-The report is written where the data need not be: what it shows of them is kept at a sweep's end.
+The data may be unavailable where the report is written, so the samples that it shows are stored at
+the end of the sweep.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ _FILE = "mistakes.json"
 def keep_mistakes(store: SweepStore, ranking: Ranking, dataset: Data) -> None:
     """Store the most confident errors of the selected setting on the test split.
 
-    Nothing is kept of data that a person does not recognise, nor where that cannot be now: a report
-    is as good without.
+    Nothing is stored for data that people cannot recognise, or if storing fails; the report does
+    not depend on it.
     """
     import numpy as np
 
-    from sweeps.results.held_out import mistakes  # with what reports alone take time to import
+    from sweeps.results.held_out import mistakes  # slow imports, for reports only
     from sweeps.results.predictions import probabilities
     from trainables.data.core.base import OwnData
     from trainables.files.predictions import decode_predictions
@@ -51,7 +52,7 @@ def keep_mistakes(store: SweepStore, ranking: Ranking, dataset: Data) -> None:
 
 def load_mistakes(store: SweepStore) -> dict[int, str]:
     """Row of the test split → its sample: text, or an image as ``data:`` URI."""
-    with suppress(OSError, ValueError, AttributeError):  # none, or damaged: the report does without
+    with suppress(OSError, ValueError, AttributeError):  # the report then shows no samples
         kept = json.loads(store.folder.read(_FILE))
         return {int(row): str(text) for row, text in kept.items()}
     return {}

@@ -22,7 +22,7 @@ from trainables.files.storage import Folder
 
 logger = logging.getLogger("calsweep")
 RECORDED: Final = "recorded_settings.json"
-_SAME_MODEL: Final = 4.0  # what a setting counts that was trained with the same model
+_SAME_MODEL: Final = 4.0  # weight of a setting that was trained with the same model
 
 
 def recorded_for(sweep: SweepFile, storage: str) -> list[RecordedSetting]:
@@ -33,7 +33,7 @@ def recorded_for(sweep: SweepFile, storage: str) -> list[RecordedSetting]:
         storage: Path or URI of the sweep store.
 
     Raises:
-        UserError: A sweep that is named does not exist or has not finished.
+        UserError: A named sweep does not exist or has not finished.
     """
     names = sweep.search.learn_from
     if not sweep.search.is_guided or names == ("none",):
@@ -48,7 +48,7 @@ def recorded_for(sweep: SweepFile, storage: str) -> list[RecordedSetting]:
 
 
 def recorded_files(settings: Sequence[RecordedSetting]) -> dict[str, bytes]:
-    """The file that stores them, so that a resumed sweep has the same."""
+    """The file that stores them, so that a resumed sweep uses the same settings."""
     text = json.dumps([flat(setting) for setting in settings])
     return {RECORDED: text.encode()} if settings else {}
 
@@ -67,7 +67,7 @@ def read_recorded(folder: Folder) -> list[RecordedSetting]:
 
 
 def settings_of(source: str, records: Sequence[TrialRecord]) -> Iterator[RecordedSetting]:
-    """The settings of a sweep whose temperatures are known, each the mean over its seeds."""
+    """The settings of a sweep with known temperatures, as means over their seeds."""
     groups: dict[Setting, list[Entry]] = {}
     for record in records:
         if record.state == "finished" and record.outcome.get("temperature", 0) > 0:

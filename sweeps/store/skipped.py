@@ -14,12 +14,12 @@ SKIPPED: Final = "skipped_samples.txt"
 
 
 def skipped_files(dataset: Data) -> dict[str, bytes]:
-    """Name and content of the file that stores them, if there are any."""
+    """Name and content of the file that stores skipped samples, if there are any."""
     return {SKIPPED: "\n".join(dataset.notes).encode()} if dataset.notes else {}
 
 
 def read_skipped(folder: Folder) -> str:
-    """Their number, then one per line; empty if there are none."""
+    """The number of skipped samples, then one sample per line; empty if there are none."""
     with suppress(OSError, ValueError):
         return (folder.read_if_exists(SKIPPED) or b"").decode()
     return ""

@@ -116,7 +116,7 @@ def read_stored_file(storage: str, name: str) -> str:
 
 def class_and_label_names(store: SweepStore) -> tuple[Sequence[str], Sequence[str]]:
     """Names of a sweep's classes or labels; empty if they are unknown."""
-    with suppress(UserError):  # damaged, which is reported where it matters
+    with suppress(UserError):  # damage is reported where it matters
         identity = read_identity(store.folder)
         if identity is not None:
             return identity.classes, identity.labels
@@ -124,7 +124,7 @@ def class_and_label_names(store: SweepStore) -> tuple[Sequence[str], Sequence[st
 
 
 def _about(store: SweepStore, sweep: SweepFile) -> TrackedSweep:
-    """The facts about a sweep without its trials."""
+    """The facts about a sweep, without its trials."""
     parent, trials = store.load_run_ids()
     return TrackedSweep(
         name=sweep.name,

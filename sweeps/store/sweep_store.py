@@ -37,7 +37,7 @@ _SECONDS_BETWEEN_TRIES = 2.0
 _BLOCK = 4096  # bytes
 _TRIALS = "trials"
 _LOCK = "driver.lock"
-_FORMAT = b"1"  # of a sweep's files: a higher number once an older calsweep would misread them
+_FORMAT = b"1"  # of a sweep's files; raised when an older calsweep would misread them
 _SWEEP_ID = re.compile("[0-9a-f]{32}")
 _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
 
@@ -81,16 +81,17 @@ class SweepStore:
         earlier: Sequence[EarlierTrial] = (),
         files: Mapping[str, bytes] | None = None,
     ) -> None:
-        """Create the sweep's folder, the resolved sweep file last; call it while locked.
+        """Create the sweep's folder, with the resolved sweep file last; call it while locked.
 
-        What lies there without a sweep file is of a sweep that was not created or deleted to the
-        end, and is deleted.
+        Files without a sweep file are left from an incomplete creation or deletion, and are
+        deleted.
 
         Args:
             sweep: The sweep.
-            earlier: What it starts from, of earlier sweeps. Kept here, so that a resumed sweep
-                has the same though the earlier ones have gone on or are gone.
-            files: Names and contents of what is kept besides.
+            earlier: Trials of earlier sweeps that it learns from. They are stored, so a resumed
+                sweep uses the same trials even if the earlier sweeps have continued or were
+                deleted.
+            files: Names and contents of further files.
 
         Raises:
             UserError: The name is taken, or the storage cannot be written.
@@ -106,7 +107,7 @@ class SweepStore:
                 self.folder.write("warm_start.json", json.dumps(trials, indent=1).encode())
             for name, data in (files or {}).items():
                 self.folder.write(name, data)
-            self.folder.write("sweep.yaml", dump_sweep(sweep).encode())  # which makes it a sweep
+            self.folder.write("sweep.yaml", dump_sweep(sweep).encode())  # now the sweep exists
         except OSError as error:
             raise UserError(storage_fault(self.storage, error)) from None
 
@@ -114,7 +115,7 @@ class SweepStore:
         """Check that no sweep has this name.
 
         Raises:
-            NameTakenError: One has.
+            NameTakenError: A sweep has this name.
         """
         if self.exists():
             resume = calsweep_command(f"resume {self.name}", self.storage)
@@ -169,7 +170,7 @@ class SweepStore:
             )
 
     def _neighbours(self) -> list[str]:
-        """Names of the storage's sweeps, for a message."""
+        """Names of the sweeps in the storage, for a message."""
         with suppress(OSError):
             return sweep_names(self.storage)
         return []
@@ -213,7 +214,7 @@ class SweepStore:
 
     @property
     def verdict(self) -> str | None:
-        """Whether the selected setting is shown to be better; None until that is known."""
+        """Whether the selected setting is shown to be better; None until the end."""
         return (self.load_answer() or {}).get("verdict")
 
     def save_run_ids(self, parent: str, trials: Mapping[int, str]) -> None:
@@ -226,17 +227,17 @@ class SweepStore:
         try:
             kept = json.loads(self.folder.read("mlflow_runs.json"))
             return kept["parent"], {int(number): run for number, run in kept["trials"].items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):  # can be done without
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):  # ids are not essential
             return None, {}
 
     def delete(self) -> None:
         """Delete the sweep with all its trials, complete or not; call it while locked.
 
-        The sweep file goes first: what is left without it is no sweep. The lock or lease goes last,
-        with the folder.
+        The sweep file is deleted first, because without it there is no sweep. The lock or lease is
+        deleted last, with the folder.
 
         Raises:
-            UserError: Another process took the sweep meanwhile.
+            UserError: Another process has taken over the sweep.
         """
         self.check_held()
         self._deleted = True
@@ -253,16 +254,16 @@ class SweepStore:
             (self.trials_folder / name / "checkpoints").delete_tree()
 
     def epochs_done(self, number: int) -> int:
-        """Epochs of a running trial, by its last checkpoint; its record is written at its end.
+        """Epochs in the last checkpoint of a running trial, whose record is written at its end.
 
-        0 before the first.
+        0 before the first checkpoint.
         """
         names = (self.trial_folder(number) / "checkpoints").names()
         epochs = (name.removeprefix("epoch_").partition("-")[0] for name in names)
         return max((int(epoch) for epoch in epochs if epoch.isdigit()), default=0)
 
     def sweep_id(self) -> str:
-        """The id of this sweep, different from another of the same name.
+        """The id of this sweep, which differs from that of another sweep of the same name.
 
         Raises:
             UserError: It is damaged.
@@ -279,7 +280,7 @@ class SweepStore:
         """Write a trial's record.
 
         Raises:
-            UserError: While this process slept another one took the sweep up.
+            UserError: Another process has taken over the sweep while this one was suspended.
         """
         self.patiently(self._save, record)
 
@@ -297,10 +298,10 @@ class SweepStore:
         return self._sweep_id
 
     def check_held(self) -> None:
-        """Check that no other process has taken the sweep while this one holds it.
+        """Check that no other process has taken over the sweep.
 
         Raises:
-            UserError: Another one has.
+            UserError: Another process has taken it over.
         """
         if self._lease is not None:
             self._lease.check_if_late()
@@ -317,15 +318,13 @@ class SweepStore:
     def load_records(
         self, on_damaged: Callable[[str], object] = logger.warning
     ) -> list[TrialRecord]:
-        """All records, by number. A trial that was still running has the history it had then.
+        """All records, by number. A trial that was still running has its history up to that time.
 
         Args:
-            on_damaged: Called with a message for each file that cannot be read, or is another
-            sweep's. Its
-                trial is left out: what is lost with it is one trial, which a resumed sweep runs
-                again.
+            on_damaged: Called with a message for each file that cannot be read or belongs to
+                another sweep. Its trial is omitted; a resumed sweep runs it again.
         """
-        self._sweep_id = None  # another process may have deleted the sweep, and made a new one
+        self._sweep_id = None  # another process may have deleted the sweep and created a new one
         own_id = self._own_id()
         names = {int(name): name for name in self.trials_folder.names() if name.isdigit()}
         copies = {
@@ -363,8 +362,9 @@ class SweepStore:
     ) -> Iterator[None]:
         """Lock the sweep for this process, and delete temporary files of killed writers.
 
-        By a lock locally, by a lease in a remote storage and where the file system has no locks.
-        The folder is made for that where there is no sweep, and goes if none was created.
+        Uses a lock on a local file system, and a lease on a remote storage or a file system without
+        locks. If there is no sweep, the folder is created for it, and deleted again if no sweep was
+        created.
 
         Args:
             reporter: Shows what is waited for.
@@ -388,40 +388,40 @@ class SweepStore:
                 self._lease = held.enter_context(lease(self.folder, reporter, on_lost))
                 held.callback(setattr, self, "_lease", None)
             held.callback(self._drop_empty, made)
-            with suppress(OSError):  # it is away: there will be another time
+            with suppress(OSError):  # the storage does not answer: tidied at another time
                 self._tidy()
             yield
 
     def _drop_empty(self, parents: Iterable[Path]) -> None:
-        """Delete the folder and its empty parents if it has only the lock or lease.
+        """Delete the folder and its empty parents if it contains only the lock or lease.
 
         Args:
-            parents: The folders above it that were made with it, the innermost first.
+            parents: The folders above it that were created with it, the innermost first.
         """
         with suppress(OSError, UserError):
             if not self._deleted and not set(self.folder.names()) - {_LOCK, LEASE}:
                 self.delete()
                 for parent in parents:
-                    parent.rmdir()  # unless another sweep lies there by now
+                    parent.rmdir()  # unless it contains another sweep by now
 
     def _tidy(self) -> None:
         """Delete temporary files of killed writers, except for trials that are in blocks.
 
-        Those have ended, most of them long ago, and in an object store a hundred objects of theirs
-        are another request.
+        Those trials have ended, and in an object store every hundred of their objects cost a
+        request.
         """
         ended = {trial_folder(number) for number in block_numbers(self.folder)}
         self.folder.tidy(besides={_TRIALS})
         self.trials_folder.tidy(besides=ended)
 
     def _lock(self, held: ExitStack) -> bool:
-        """Whether the file system has locks; if so, ``held`` gets one."""
+        """Whether the file system supports locks; if so, ``held`` acquires one."""
         path = Path(self.folder.path) / _LOCK
         try:
             held.enter_context(FileLock(path, fallback_to_soft=False).acquire(timeout=0))
         except Timeout:
             holder = "another process"
-            with suppress(OSError):  # that has just ended, and deleted the sweep
+            with suppress(OSError):  # a process that has just ended and deleted the sweep
                 holder = f"process {path.read_text().strip()}"
             raise NameTakenError(
                 f"sweep {self.name!r} is being run by {holder}; wait for it or stop it first"
@@ -430,7 +430,7 @@ class SweepStore:
             if error.errno in _NO_LOCKS:
                 return False
             raise UserError(storage_fault(self.storage, error)) from None
-        with suppress(OSError):  # it is full, say, and this is for a message only
+        with suppress(OSError):  # the file is only for a message
             path.write_text(str(os.getpid()))
         return True
 
@@ -466,10 +466,10 @@ def tells_storage_faults(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def check_storage(storage: str) -> None:
-    """Check that files can be written there; leaves nothing behind.
+    """Check that files can be written to a storage; leaves nothing behind.
 
     Raises:
-        UserError: They cannot.
+        UserError: They cannot be written.
     """
     folder = Folder(storage)
     try:
@@ -481,7 +481,7 @@ def check_storage(storage: str) -> None:
             if not parent.is_dir():
                 raise NotADirectoryError(20, "Not a directory", str(parent))
             folder = Folder(str(parent))
-        folder.write(".calsweep-write-test", bytes(_BLOCK))  # nothing at all fits on a full disk
+        folder.write(".calsweep-write-test", bytes(_BLOCK))  # the disk is full
         folder.delete(".calsweep-write-test")
     except (OSError, ValueError) as error:
         raise UserError(storage_fault(storage, error)) from None

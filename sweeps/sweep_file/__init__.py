@@ -1,1 +1,1 @@
-"""The request: the schema of a sweep file, loading and dumping, the ready-made files."""
+"""The sweep file: its schema, loading and dumping, and the ready-made files."""

@@ -1,4 +1,4 @@
-"""Read a sweep file: YAML, overrides and checks; every fault in one message that says where."""
+"""Reads a sweep file: YAML, overrides and checks. One message lists every fault with its line."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def recipes() -> list[str]:
 
 
 def describe_recipe(name: str) -> str:
-    """Where a recipe comes from: the third line of its file."""
+    """The source of a recipe: the third line of its file."""
     lines = (READY_MADE / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
     return lines[2].removeprefix("# ")
 
@@ -54,11 +54,11 @@ def load_sweep(
 
     Args:
         source: Path of a YAML file, or a name of :func:`ready_made_sweeps` or :func:`recipes`.
-        overrides: ``key=value`` texts, the key dotted, the value YAML; or values by dotted key.
+        overrides: ``key=value`` texts with a dotted key and a YAML value; or values by dotted key.
         name: Replaces the name in the file.
 
     Raises:
-        UserError: Naming the line, the key, what was found and what is allowed, for every fault.
+        UserError: Lists every fault with its line, its key, the value and what is allowed.
     """
     path = _find(source)
     tree, lines = _read(_read_text(path), str(path))
@@ -73,7 +73,7 @@ def override_sweep(
     origins: Mapping[Location, str] | None = None,
     default_origin: str = "sweep",
 ) -> SweepFile:
-    """Check a sweep given as plain Python values, some of them replaced.
+    """Check a sweep given as plain Python values, after replacing some of them.
 
     Args:
         tree: As for :func:`parse_sweep`; it is changed.
@@ -100,14 +100,14 @@ def override_sweep(
 
 
 def with_other_budgets(sweep: SweepFile, overrides: Sequence[str] | Mapping[str, Any]) -> SweepFile:
-    """A started sweep with other budgets; everything else stays.
+    """A started sweep with changed budgets.
 
     Args:
         sweep: The sweep.
-        overrides: As for :func:`load_sweep`, of ``search.trials``, ``max_epochs`` and so on.
+        overrides: As for :func:`load_sweep`; only ``search.trials``, ``max_epochs`` and so on.
 
     Raises:
-        UserError: See :func:`load_sweep`; or something else is to be changed.
+        UserError: See :func:`load_sweep`; or another key is changed.
     """
     if not overrides:
         return sweep
@@ -123,19 +123,19 @@ def with_other_budgets(sweep: SweepFile, overrides: Sequence[str] | Mapping[str,
 
 
 def budgets_asked(asked: SweepFile, begun: SweepFile) -> dict[str, Any]:
-    """The budgets that a sweep file gives a sweep that was started with it.
+    """The changed budgets in the sweep file of a started sweep.
 
-    What the file leaves out, or leaves to be settled (``auto``), may be anything.
+    Omitted keys and ``auto`` agree with any value.
 
     Args:
-        asked: The sweep file as it is now.
+        asked: The present sweep file.
         begun: The sweep as it was started.
 
     Returns:
-        Overrides for :func:`with_other_budgets`, where budgets differ.
+        Overrides for :func:`with_other_budgets`, for budgets that differ.
 
     Raises:
-        UserError: It differs in something else.
+        UserError: Another key differs.
     """
     given = asked.model_dump(mode="json", exclude_unset=True)
     found = dict(_differences(given, begun.model_dump(mode="json")))
@@ -172,15 +172,15 @@ def _alike(given: list[Any], begun: list[Any]) -> bool:
 
 
 def check_budgets(overrides: Sequence[str]) -> None:
-    """Check that only budgets change, where the sweep itself cannot be read.
+    """Check that only budgets change, without reading the sweep.
 
-    A value that is refused is not shown: it may be a password.
+    The message does not show refused values, which may be passwords.
 
     Args:
         overrides: ``key=value`` texts.
 
     Raises:
-        UserError: Something else is to be changed, or a budget is no number.
+        UserError: Another key is changed, or a budget is not a number.
     """
     for override in overrides:
         key, _, value = override.partition("=")
@@ -196,8 +196,8 @@ def read_sweep(text: str, origin: str) -> SweepFile:
     """The sweep in the text of a sweep file.
 
     Args:
-        text: Of the file.
-        origin: What it is, for messages.
+        text: Text of the file.
+        origin: Name of the file, for messages.
 
     Raises:
         UserError: See :func:`load_sweep`.
@@ -212,13 +212,13 @@ def read_resolved(text: str, origin: str) -> SweepFile:
 
     Args:
         text: A complete sweep file.
-        origin: What it is, for messages.
+        origin: Name of the file, for messages.
 
     Raises:
         UserError: It is damaged.
     """
     tree = _read(text, origin)[0]
-    if "tracking" not in tree:  # its last section; the others would silently get their defaults
+    if "tracking" not in tree:  # the last section; missing sections would get defaults
         raise UserError(f"{origin}: the sweep file is cut short")
     return parse_sweep(tree, default_origin=origin)
 
@@ -232,8 +232,8 @@ def parse_sweep(
 
     Args:
         tree: The sweep file's content.
-        origins: Where each key stands, for messages.
-        default_origin: Where the rest stands.
+        origins: The location of each key, for messages.
+        default_origin: The location of other keys.
 
     Raises:
         UserError: See :func:`load_sweep`.
@@ -243,7 +243,7 @@ def parse_sweep(
         return SweepFile.model_validate(tree)
     except ValidationError as error:
         faults = error.errors(include_url=False)
-        # A fault inside a list makes the list itself too short; the cause is enough.
+        # A fault inside a list also makes the list too short; only the cause is reported.
         inner = {tuple(f["loc"][:1]) for f in faults if len(f["loc"]) > 1}
         messages = [
             f"{_origin(f['loc'], origins, default_origin)}: {_describe(f)}"
@@ -254,7 +254,7 @@ def parse_sweep(
 
 
 def dump_sweep(sweep: SweepFile) -> str:
-    """The sweep as a complete sweep file: every value, also those left to their defaults."""
+    """The sweep as a complete sweep file with every value, including defaults."""
     return FIRST_LINE + to_yaml(sweep.model_dump(mode="json"))
 
 
@@ -272,7 +272,7 @@ def _find(source: str) -> Path:
     path = Path(os.path.expanduser(source))
     if os.path.isdir(path):
         raise UserError(f"{source}: is a folder, expected a sweep file")
-    if os.path.exists(path):  # unlike Path.exists, also where a name is longer than may be
+    if os.path.exists(path):  # unlike Path.exists, it accepts names that are too long
         return path
     names = ready_made_sweeps()
     if source in (*names, *recipes()):
@@ -303,7 +303,7 @@ def _read_text(path: Path) -> str:
 
 
 def _read(text: str, origin: str) -> tuple[dict[str, Any], dict[Location, int]]:
-    """The mapping in a text, and the line of each key."""
+    """The mapping in a text and the line of each key."""
     tree, lines = _parse(text, origin)
     if not isinstance(tree, dict):
         found = "a list" if isinstance(tree, list) else shortened(tree)
@@ -320,7 +320,7 @@ def _parse(text: str, origin: str) -> tuple[Any, dict[Location, int]]:
 
 
 def _apply(tree: dict[str, Any], override: str) -> Location:
-    """Set one value in the tree; the location that was set."""
+    """Set one value in the tree; returns its location."""
     dotted, separator, text = override.partition("=")
     keys = dotted.strip().split(".")
     if not separator or not all(keys):
@@ -337,7 +337,7 @@ def _replace(tree: dict[str, Any], keys: list[str], value: Any, origin: str) -> 
             child = {"name": child}
         if not isinstance(child, dict):
             raise UserError(f"{origin}: {'.'.join(keys[: depth + 1])} has no keys inside")
-        child = node[key] = dict(child)  # the caller's own stays as it is
+        child = node[key] = dict(child)  # the caller's mapping is not changed
         node = child
     node[keys[-1]] = value
     return tuple(keys)
@@ -386,7 +386,7 @@ def _describe(fault: Any) -> str:
 
 
 def _dotted(location: Sequence[str | int]) -> str:
-    """A place of the sweep file; a part that would not read as text is quoted."""
+    """A location as a dotted key; parts that are not plain text are quoted."""
     parts = [str(part) for part in location]
     return ".".join(
         p if p.isprintable() and len(p) <= LONGEST_SHOWN else shortened(p) for p in parts
@@ -394,7 +394,7 @@ def _dotted(location: Sequence[str | int]) -> str:
 
 
 def _section_at(location: Sequence[str | int]) -> type[BaseModel]:
-    """The typed section at a place of the sweep file."""
+    """The typed section at a location of the sweep file."""
     section: type[BaseModel] = SweepFile
     for part in location:
         if isinstance(part, int) or part not in section.model_fields:

@@ -1,4 +1,4 @@
-"""The sweep file: read once into a frozen, typed object that refuses what it does not know."""
+"""The sweep file as a frozen, typed object that refuses unknown keys."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ __all__ = [
 
 
 class SweepFile(Section):
-    """A whole sweep file; ``name``, ``dataset`` and ``losses`` must be given.
+    """A sweep file; ``name``, ``dataset`` and ``losses`` are required.
 
     Attributes:
         name: Name of the sweep in the storage, MLflow and commands.
@@ -185,7 +185,7 @@ class SweepFile(Section):
             )
         usual = TrainingSection()
         for key in TrainingSection.model_fields:
-            # Precision is settled, and kept so, when a sweep starts.
+            # Precision is resolved and stored when a sweep starts.
             known = key in ("epochs", "adapt_share", "precision")
             if not known and getattr(self.training, key) != getattr(usual, key):
                 raise ValueError(
@@ -203,19 +203,19 @@ class SweepFile(Section):
 
     @property
     def parts(self) -> dict[str, dict[str, Any]]:
-        """The options of everything that is read from files, by key."""
+        """The options of everything that reads files, by key."""
         sets = {key: section.options for key, _, section in self.evaluation.sets}
         trained = "model" if self.trainable is None else "trainable"
         return {"dataset": self.dataset.options, trained: self.trained.options, **sets}
 
     @property
     def trained(self) -> ModelSection | TrainableSection:
-        """The section that trains: the model, or the custom loop."""
+        """The section of the model, or of the custom loop."""
         return self.model if self.trainable is None else self.trainable
 
     @property
     def recipes(self) -> tuple[tuple[str, TrainingSection], ...]:
-        """The recipes of all stages, by their keys."""
+        """The recipes of all stages, with their keys."""
         encoder = (("encoder.training", self.encoder.training),) if self.encoder else ()
         return (("training", self.training), *encoder)
 
@@ -231,7 +231,7 @@ class SweepFile(Section):
 
     @property
     def objectives(self) -> tuple[str, ...]:
-        """The objectives as trials report them: ``val_cost`` of ``my_metrics:cost``."""
+        """The objectives as trials report them: ``val_cost`` for ``my_metrics:cost``."""
         return tuple(
             str(MetricName(given.rpartition(":")[2], "val")) if ":" in given else given
             for given in self.search.objectives
@@ -239,12 +239,12 @@ class SweepFile(Section):
 
     @property
     def objective(self) -> str:
-        """The first of them, or the only one."""
+        """The first or only objective."""
         return self.objectives[0]
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The names in it that may be dotted paths of custom code."""
+        """All names that may be dotted paths of custom code."""
         encoder = [self.encoder.loss.name] if self.encoder is not None else []
         losses = (section.name for section in self.losses)
         return (self.dataset.name, self.trained.name, *losses, *encoder, *self.search.own_metrics)

@@ -1,8 +1,8 @@
-"""YAML text as plain Python values, with the line of each: no tags, no objects, no cycles.
+"""YAML text as plain Python values with their lines: no tags, no objects, no cycles.
 
-The text is only composed, by the YAML library, into nodes that know their lines; the values are
-made here. So nothing in a file can name a type to be constructed, and the same text means the same
-whether a person wrote it or calsweep did.
+The YAML library only composes the text into nodes with line numbers; this module creates the
+values. So a file cannot name a type to construct, and a text has the same meaning whether a person
+or calsweep wrote it.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ Location: TypeAlias = tuple[str | int, ...]
 
 _TAG = "tag:yaml.org,2002:"
 _PLAIN = {f"{_TAG}{kind}" for kind in ("null", "bool", "int", "float", "str")}
-# Unquoted, these look like a date and like YAML's default key; they are text here.
+# Unquoted, these would be a date and YAML's default key; here they are text.
 _TEXT = {f"{_TAG}{kind}" for kind in ("timestamp", "value")}
 _MERGE = f"{_TAG}merge"
 _MOST_VALUES = 20_000  # aliases within aliases multiply
 LARGEST_INTEGER = 2**63 - 1
 
 
-LONGEST_SHOWN = 60  # characters of what was found, in a message
+LONGEST_SHOWN = 60  # characters of a value in a message
 
 
 def shortened(value: object) -> str:
-    """A value as a message shows it: not too long, and without credentials."""
-    text = redact(repr(value))  # before it is cut, after which an address may not look like one
+    """A value for a message, shortened and without credentials."""
+    text = redact(repr(value))  # first, because a shortened address may not be recognised
     return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 3]}..."
 
 
 class YamlTextError(Exception):
-    """The text is no YAML, or holds what no configuration needs.
+    """The text is not valid YAML, or uses features that are not allowed.
 
     Attributes:
-        line: From 1; None where it is unknown.
+        line: Line, from 1; None if unknown.
     """
 
     def __init__(self, line: int | None, message: str) -> None:
@@ -50,17 +50,17 @@ class YamlTextError(Exception):
 def read_yaml(text: str) -> tuple[Any, dict[Location, int]]:
     """The values in a YAML text, and the line (from 1) of each key and list item.
 
-    Anchors, aliases and merge keys are followed. Of tags only those of plain values are allowed,
-    and an unquoted date is text.
+    Anchors, aliases and merge keys are resolved. Only tags of plain values are allowed, and an
+    unquoted date is text.
 
     Returns:
         Dicts (with text as keys), lists, text, numbers, booleans and None.
 
     Raises:
-        YamlTextError: With the line.
+        YamlTextError: The text is not valid; has the line.
     """
     yaml = YAML(typ="safe", pure=True)
-    yaml.composer.warn_double_anchors = False  # an anchor may be named anew
+    yaml.composer.warn_double_anchors = False  # an anchor may be redefined
     try:
         node = yaml.compose(text)
         builder = _Builder(yaml)
@@ -75,16 +75,16 @@ def read_yaml(text: str) -> tuple[Any, dict[Location, int]]:
 
 
 class _Builder:
-    """Makes values of nodes.
+    """Converts nodes to values.
 
     Attributes:
-        lines: Of the keys and items so far.
+        lines: Lines of the keys and items so far.
     """
 
     def __init__(self, yaml: YAML) -> None:
         self.lines: dict[Location, int] = {}
         self._yaml = yaml
-        self._above: list[Node] = []  # the nodes that the present one lies in
+        self._above: list[Node] = []  # the ancestors of the present node
         self._count = 0
 
     def build(self, node: Node, location: Location) -> Any:
@@ -110,7 +110,7 @@ class _Builder:
         }
 
     def _pairs(self, node: MappingNode, location: Location) -> dict[str, tuple[Node, Node]]:
-        """The keys of a mapping: those merged in by ``<<``, and its own, which win."""
+        """The keys of a mapping: those merged by ``<<``, and its own, which take precedence."""
         self._check_tag(node, "map", location)
         own: dict[str, tuple[Node, Node]] = {}
         merged: dict[str, tuple[Node, Node]] = {}

@@ -1,1 +1,1 @@
-"""What a person reads."""
+"""Output for people: tables, progress and live views."""

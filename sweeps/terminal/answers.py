@@ -1,4 +1,4 @@
-"""The answers of sweeps, for the terminal."""
+"""Results of sweeps as tables and text for the terminal."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ from sweeps.sweep_file.loading import FIRST_LINE, read_resolved, to_yaml
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.style import new_table
 
-_WORD = 28  # characters of a setting's longest word for which there is room
+_WORD = 28  # characters available for the longest word of a setting
 
 
 def leaderboard_table(rows: Sequence[dict[str, Any]], objective: str) -> Table:
     """The leaderboard for the terminal; fits into 80 columns.
 
     Args:
-        rows: Of :func:`~sweeps.results.leaderboard.leaderboard`.
-        objective: The sweep's.
+        rows: The rows of :func:`~sweeps.results.leaderboard.leaderboard`.
+        objective: The sweep's objective.
     """
     *fractions, temperature = shown_metrics(objective).items()
     table = new_table(gap=1)
-    # Two columns, or a narrower one, would break words of settings at 80 characters.
+    # Two columns, or a narrower one, would break words of settings at 80 columns.
     settings = [format_setting(row["loss"], row["hyperparameters"]) for row in rows]
     widest = max((len(word) for setting in settings for word in setting.split()), default=0)
     table.add_column("loss and\nits best setting", overflow="fold", min_width=min(widest, _WORD))
@@ -71,7 +71,7 @@ def leaderboard_table(rows: Sequence[dict[str, Any]], objective: str) -> Table:
 
 
 def print_answer(console: Console, answer: dict[str, Any]) -> None:
-    """Print a sweep's answer: warnings, leaderboard, reasons, verdicts and what they rest on."""
+    """Print a sweep's result: warnings, leaderboard, reasons, verdicts and their basis."""
     print_warnings(console, answer["warnings"])
     console.print(leaderboard_table(answer["rows"], answer["objective"]))
     console.print()
@@ -87,7 +87,7 @@ def print_answer(console: Console, answer: dict[str, Any]) -> None:
 
 
 def verdict_table(comparisons: Sequence[Comparison]) -> Table:
-    """The verdicts for the terminal, a row each; fits into 80 columns."""
+    """The verdicts for the terminal, one row each; fits into 80 columns."""
     table = new_table(gap=1)
     table.add_column("\ncompared", overflow="fold", min_width=20)
     table.add_column("\nsplit", no_wrap=True)
@@ -111,7 +111,7 @@ def verdict_table(comparisons: Sequence[Comparison]) -> Table:
 
 
 def print_warnings(console: Console, warnings: Sequence[str]) -> None:
-    """Print a sweep's warnings, which come before its result."""
+    """Print a sweep's warnings, before its result."""
     for warning in warnings:
         console.print(f"Warning: {redact(warning)}\n", style="bold red")
 
@@ -138,10 +138,11 @@ def overview_table(overviews: Sequence[Overview]) -> Table:
 
 
 def best_table(entries: Sequence[dict[str, Any]]) -> Table:
-    """The entries for the terminal; what they were selected by decides the columns."""
+    """The entries for the terminal; their objectives determine the columns."""
     metrics = list(dict.fromkeys(_shown_metric(entry["objective"]) for entry in entries))
     table = new_table(gap=1)
-    # Two to a column, as the intervals need the lines anyway: so it fits into 80 characters.
+    # Two per column, because the intervals need two lines anyway, so the table fits into 80
+    # columns.
     for heading in ("dataset\nmodel", "loss\nsetting"):
         table.add_column(heading, overflow="fold")
     names = [metric_heading(m) + " + T" * MetricName.parse(m).scaled for m in metrics]
@@ -168,13 +169,13 @@ def best_table(entries: Sequence[dict[str, Any]]) -> Table:
 
 
 def _shown_metric(objective: str) -> str:
-    """The metric that an answer is shown with: ``ece_scaled`` where that was aimed at."""
+    """The metric in the table: ``ece_scaled`` if that was the objective."""
     scaled = MetricName.parse(objective).scaled
     return str(MetricName(objective_metric(objective), scaled=scaled))
 
 
 def _with_interval(values: dict[str, float], metric: str) -> str:
-    """A metric's value, below it the 95% interval, and up to what a calibrated model would show."""
+    """A metric's value, and below it the 95% interval and the calibrated bound."""
     lines = [format_fraction(values.get(metric, math.nan))]
     name = MetricName.parse(metric)
     low, high = name.with_statistic("low"), name.with_statistic("high")
@@ -187,7 +188,7 @@ def _with_interval(values: dict[str, float], metric: str) -> str:
 
 
 def side_by_side_tables(sweeps: Sequence[Beside]) -> list[Table]:
-    """What each sweep chose, and the best setting of each loss in each of them."""
+    """The selected setting of each sweep, and the best setting of each loss in each sweep."""
     chosen = new_table(gap=1)
     for heading in ("sweep", "dataset\nmodel", "selected"):
         chosen.add_column(heading, overflow="fold")
@@ -235,15 +236,15 @@ def _by_loss(sweeps: Sequence[Beside]) -> Table:
 def render_best(
     entries: Sequence[dict[str, Any]], form: str, read_sweep_file: Callable[[dict[str, Any]], str]
 ) -> None:
-    """Print the entries as ``table``, ``json`` or ``yaml``: a sweep file that trains just that one.
+    """Print the entries as ``table``, ``json`` or ``yaml``; YAML is a sweep file for one entry.
 
     Args:
-        entries: Of :func:`~sweeps.results.best.best_settings`.
-        form: How to print them.
-        read_sweep_file: Gives the resolved sweep file of the sweep that found an entry.
+        entries: The entries of :func:`~sweeps.results.best.best_settings`.
+        form: The format.
+        read_sweep_file: Returns the resolved sweep file of the sweep that found an entry.
 
     Raises:
-        UserError: A sweep file is requested for several entries.
+        UserError: YAML is requested for several entries.
     """
     if form == "json":
         print(json.dumps(list(entries), indent=2, ensure_ascii=False))

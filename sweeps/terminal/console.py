@@ -1,4 +1,4 @@
-"""Where all that a person reads is printed."""
+"""The console for everything that people read."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ def plain_console(
     file: IO[str] | None = None,
     recorded: bool = False,
 ) -> Console:
-    """A console that shows text as it is.
+    """A console that prints text literally.
 
-    Names, paths and messages come from outside: ``[/data/x]`` in them is no markup to be closed,
-    ``[old]`` no style to vanish, and ``:x:`` no picture.
+    Names, paths and messages may contain ``[/data/x]``, ``[old]`` or ``:x:``, which rich would
+    interpret as markup, a style or an emoji.
 
     Args:
         stderr: Whether to print to standard error.
         width: In characters; None for the terminal's.
-        file: Print there instead.
-        recorded: Whether what is printed can be exported as HTML.
+        file: Print to this file instead.
+        recorded: Whether the output can be exported as HTML.
     """
     return Console(
         stderr=stderr,
         width=width,
         file=file,
         record=recorded,
-        force_jupyter=False if file is not None else None,  # there it would show it instead
+        force_jupyter=False if file is not None else None,  # rich would display it in a notebook
         markup=False,
         emoji=False,
         highlight=False,

@@ -1,4 +1,4 @@
-"""Output streams without some characters: each is replaced by a similar one.
+"""Replaces characters that an output stream cannot encode by similar ones.
 
 A replacement is one character long, so tables stay aligned.
 """
@@ -16,10 +16,10 @@ _HANDLER: Final = "calsweep"
 
 
 def print_what_they_can(streams: Iterable[IO[str] | None]) -> None:
-    """Let streams that are not in UTF-8 print all text, where they would raise an error.
+    """Let streams that are not in UTF-8 print all text instead of raising an error.
 
     Args:
-        streams: Those of this process.
+        streams: The output streams of this process.
     """
     codecs.register_error(_HANDLER, _replace)
     for stream in streams:
@@ -28,7 +28,7 @@ def print_what_they_can(streams: Iterable[IO[str] | None]) -> None:
 
 
 def _replace(error: UnicodeError) -> tuple[str, int]:
-    assert isinstance(error, UnicodeEncodeError)  # nothing is read by it
+    assert isinstance(error, UnicodeEncodeError)  # decoding is not affected
     return "".join(map(_like, error.object[error.start : error.end])), error.end
 
 
@@ -36,6 +36,6 @@ def _like(character: str) -> str:
     found = character.translate(_LIKE)
     if not found.isascii():
         found = unicodedata.normalize("NFKD", character)[0]
-    if "\u2800" <= found <= "\u28ff":  # Braille, of what turns while something is waited for
+    if "\u2800" <= found <= "\u28ff":  # Braille, used by spinners
         found = "*"
     return found if found.isascii() else "?"

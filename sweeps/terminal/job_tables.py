@@ -37,12 +37,12 @@ def occupancy_table(sweeps: Sequence[SweepOnCluster]) -> Table:
 
 
 def job_facts(job: Job, progress: str, last_line: str) -> Table:
-    """All about one job.
+    """The facts about one job.
 
     Args:
         job: The job.
-        progress: How far it has come.
-        last_line: What it printed last.
+        progress: Its progress line.
+        last_line: The last line of its output.
     """
     facts = {
         "job": job.id,

@@ -16,10 +16,10 @@ _FORMAT: Final = '<pre style="line-height:1.2;font-family:monospace">{code}</pre
 
 
 class NotebookView:
-    """Shows what is rendered anew each second; its last state stays.
+    """A view that is rendered again every second; its last state stays.
 
     Args:
-        render: Gives what to show.
+        render: Returns the content.
     """
 
     def __init__(self, render: Callable[[], RenderableType]) -> None:
@@ -29,14 +29,14 @@ class NotebookView:
         self._output: Any = None
 
     def start(self) -> None:
-        """Show it."""
+        """Start the view."""
         from IPython.display import display
 
         self._output = display(self._html(), display_id=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Show the last state, and leave it."""
+        """Show the last state and stop."""
         self._stopped.set()
         self._thread.join()
         self._output.update(self._html())

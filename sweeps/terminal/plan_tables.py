@@ -13,11 +13,11 @@ from sweeps.terminal.style import facts_table, new_table
 
 
 def plan_tables(sweep: SweepFile, of_data: Mapping[str, str] | None = None) -> list[RenderableType]:
-    """The plan as a list of facts and the table of what is searched.
+    """The plan as a list of facts, and the table of the search space.
 
     Args:
         sweep: The sweep.
-        of_data: What is known of its data, by heading.
+        of_data: Facts about its data, by heading.
     """
     space = new_table()
     for heading in ("loss", "hyperparameter", "search range", "published settings"):

@@ -1,4 +1,4 @@
-"""What is shown while a sweep runs: live on a terminal or in a notebook, else lines."""
+"""The progress of a running sweep: live on a terminal or in a notebook, otherwise as lines."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ from sweeps.terminal.notebook import NotebookView
 from sweeps.terminal.trial_counts import best_lines, count_trials, progress_bar
 
 _SECONDS_BETWEEN_LINES = 10.0
-_REST_AFTER_CHOOSING = 50.0  # times as long as it took
+_REST_AFTER_CHOOSING = 50.0  # waits this many times as long as the last update took
 _SECONDS_BETWEEN_FAULTS = 30.0
 
 
 class Progress:
-    """Shows stages of starting up, then the trials.
+    """Shows the stages of the start, then the trials.
 
     Args:
-        console: Where to show it; anything but a terminal or a notebook gets plain
-            lines.
+        console: The console. Without a terminal or a notebook it gets plain lines.
     """
 
     def __init__(self, console: Console) -> None:
@@ -76,13 +75,13 @@ class Progress:
             self._print_line()
 
     def end(self) -> None:
-        """The trials have ended: show them no more, so that the answer has the screen."""
+        """Stop the view of the trials before the result is printed."""
         self._stop()
         self._live = self._queue = None
         self._last_line = -math.inf
 
     def left(self, text: str) -> None:
-        """Say what is left to be done after the end, again and again as it gets less."""
+        """Show the remaining work after the end; called repeatedly as it decreases."""
         if self._live is None and (self._console.is_terminal or self._console.is_jupyter):
             self.__enter__()
         now = time.monotonic()
@@ -93,30 +92,30 @@ class Progress:
             self.stage(text)
 
     def stage(self, text: str) -> None:
-        """Name what is being done now."""
+        """Show the current stage."""
         text = self._stage = redact(text)
         if self._live is None:
             self._print(f"{text} ...")
 
     def notice(self, text: str) -> None:
-        """Say something that the user should know, to stay on the screen."""
+        """Print a message that stays on the screen."""
         self._console.print(redact(text), highlight=False, soft_wrap=True, markup=False)
 
     def follow(self, queue: TrialQueue) -> None:
-        """From now on show the trials of a queue."""
+        """Show the trials of this queue from now on."""
         self._queue = queue
         self._started = time.time()
         self._epochs_before = _epochs(queue)
 
     def fault(self, message: str) -> None:
-        """The sweep waits for something; say so, but not over and over."""
+        """Report that the sweep waits for something, without repeating it too often."""
         now = time.monotonic()
         if now - self._last_fault >= _SECONDS_BETWEEN_FAULTS:
             self._last_fault = now
             self._print(f"{redact(message)}; waiting")
 
     def tick(self, *_: object) -> None:
-        """Something changed; where there is no terminal, print a line now and then."""
+        """Called after a change; without a terminal, prints a line now and then."""
         now = time.monotonic()
         if self._live is None and now - self._last_line >= _SECONDS_BETWEEN_LINES:
             self._last_line = now
@@ -131,7 +130,7 @@ class Progress:
             self._print(" · ".join(facts))
 
     def _print(self, line: str) -> None:
-        self._console.print(Text(line), soft_wrap=True)  # Text, as the console may be the user's
+        self._console.print(Text(line), soft_wrap=True)  # no markup: it may be the user's console
 
     def _render(self) -> RenderableType:
         if self._queue is None:
@@ -148,7 +147,7 @@ class Progress:
         )
 
     def _best(self, queue: TrialQueue) -> SoFar:
-        """Choosing looks at every trial, so it is done anew only for a small share of the time."""
+        """The best setting so far; selecting it reads all trials, so it is not done too often."""
         now = time.monotonic()
         if now >= self._best_due:
             self._best_so_far = so_far(Ranking(queue.records, rule_of(queue.sweep)))
@@ -185,7 +184,7 @@ def _epochs(queue: TrialQueue) -> int:
 
 
 def _budgets(queue: TrialQueue) -> list[str]:
-    """What is spent of each, and which ended the search."""
+    """The amount spent of each budget, and the budget that ended the search."""
     found = [
         f"{format_value(round(spent, 2))}/{format_value(most)} {budget_unit(key)}"
         for key, (spent, most) in queue.budget.spent.items()

@@ -1,4 +1,4 @@
-"""How all tables look."""
+"""The style of all tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def new_table(*, gap: int = 2) -> Table:
 
 
 def facts_table(facts: dict[str, str]) -> Table:
-    """One line per fact: its name in bold, and what it is."""
+    """One line per fact: its name in bold and its value."""
     table = new_table()
     table.show_header = False
     table.add_column(style="bold")

@@ -1,4 +1,4 @@
-"""How far a sweep's trials have come, as every live view shows it."""
+"""The progress of a sweep's trials, for all live views."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _BAR_WIDTH = 30
 
 
 def ended(states: Mapping[str, int]) -> int:
-    """How many trials run no more, of how many there are in each state."""
+    """The number of ended trials, from the number of trials in each state."""
     return sum(count for state, count in states.items() if state != "running")
 
 
 def count_trials(states: Mapping[str, int], planned: int, running: int) -> list[str]:
-    """How many trials have ended, run, were stopped and failed, in words."""
+    """The numbers of ended, running, stopped and failed trials as text."""
     counts = [
         f"{ended(states)}/{planned} trials",
         f"{running} running",
@@ -29,7 +29,7 @@ def count_trials(states: Mapping[str, int], planned: int, running: int) -> list[
 
 
 def progress_bar(states: Mapping[str, int], planned: int, beside: str) -> Table:
-    """A bar with the number of trials and something more beside it."""
+    """A bar with the number of trials and further text."""
     planned, done = max(1, planned), ended(states)
     bar = Table.grid(padding=(0, 1))
     bar.add_row(
@@ -41,6 +41,6 @@ def progress_bar(states: Mapping[str, int], planned: int, beside: str) -> Table:
 
 
 def best_lines(found: SoFar) -> Text:
-    """What is best so far and why, for a terminal, which wraps it."""
+    """The best setting so far and the reason, for a terminal that wraps lines."""
     text = Text(f"best so far: {found.best}")
     return text.append(f"\n  {found.why}", style="dim") if found.why else text

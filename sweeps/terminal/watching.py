@@ -1,4 +1,4 @@
-"""A sweep that runs elsewhere, looked at through its store."""
+"""A live view of a sweep that runs in another process, read from its store."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sweeps.results.overview import Overview
 from sweeps.results.so_far import SoFar
 from sweeps.terminal.trial_counts import best_lines, count_trials, ended, progress_bar
 
-_SECONDS = 2.0  # between two looks, at least
-_REST = 5.0  # times as long as a look took
+_SECONDS = 2.0  # seconds between two reads, at least
+_REST = 5.0  # times the duration of a read
 _MOST_LINES = 8
 
 
@@ -26,10 +26,10 @@ class Glimpse:
 
     Attributes:
         overview: The sweep in short.
-        so_far: What is best by now.
-        planned: How many trials there will be, about.
-        running: Trials that run, each with the epochs that it has done and those that it would.
-        epochs: Done by all trials together.
+        so_far: The best setting so far.
+        planned: Approximate total number of trials.
+        running: The running trials, each with its completed and planned epochs.
+        epochs: Number of epochs of all trials.
     """
 
     overview: Overview
@@ -40,7 +40,7 @@ class Glimpse:
 
     @property
     def ended(self) -> int:
-        """How many trials have ended."""
+        """The number of ended trials."""
         return ended(self.overview.states)
 
 
@@ -48,8 +48,8 @@ def watch(look: Callable[[], Glimpse], console: Console) -> None:
     """Show a sweep until it has finished.
 
     Args:
-        look: Reads it anew.
-        console: Where to show it: live on a terminal, else a line whenever something has changed.
+        look: Reads the state of the sweep.
+        console: The console: a live view on a terminal, otherwise a line after each change.
     """
     if not console.is_terminal:
         said = ""

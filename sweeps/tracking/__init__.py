@@ -1,1 +1,1 @@
-"""MLflow, and nothing else of calsweep, is spoken to from here."""
+"""Everything that uses MLflow."""

@@ -1,4 +1,4 @@
-"""Where MLflow's store is, whether it answers, and a client for it."""
+"""The address of MLflow's store, a check that it answers, and a client for it."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from sweeps.tracking.sqlite import sqlite_path, sqlite_uri
 from trainables.files.storage import Folder, absolute
 
 _SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql")
-_TIMEOUT_SECONDS = 5.0, 30.0  # to connect, and to answer: the first call opens the database
+_TIMEOUT_SECONDS = 5.0, 30.0  # seconds to connect and to answer; the first call opens the database
 _ANY_CALL = "/api/2.0/mlflow/experiments/search"
 _ENVIRONMENT = {
-    # The writer tries again itself. MLflow would for minutes, and would make a run a second time
-    # where the answer to the first request was lost.
+    # The writer retries itself. MLflow would retry for minutes, and would create a run twice if the
+    # reply to the first request was lost.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    # Eight further processes of a server, which judge the texts of language models.
+    # Eight further server processes, which evaluate language models.
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-    "MLFLOW_CONFIGURE_LOGGING": "false",  # its messages go into our log
-    "GIT_PYTHON_REFRESH": "quiet",  # of GitPython, which MLflow imports
+    "MLFLOW_CONFIGURE_LOGGING": "false",  # its messages are in the driver's log
+    "GIT_PYTHON_REFRESH": "quiet",  # for GitPython, which MLflow imports
 }
 
-# MLflow reads some of them when it is imported.
+# MLflow reads some of these variables during its import.
 for _name, _value in _ENVIRONMENT.items():
     os.environ.setdefault(_name, _value)
 
@@ -38,8 +38,8 @@ def tracking_uri(storage: str, sweep: SweepFile | None = None) -> str:
     """The sweep's own address, else ``MLFLOW_TRACKING_URI``, else SQLite in the storage folder.
 
     Raises:
-        UserError: The address has no known scheme, or there is none and the storage is remote or
-            no storage at all.
+        UserError: The address has an unknown scheme; or there is no address, and the storage is
+            remote or unusable.
     """
     given = (sweep.tracking.uri if sweep else None) or os.environ.get("MLFLOW_TRACKING_URI")
     if given:
@@ -60,15 +60,15 @@ def tracking_uri(storage: str, sweep: SweepFile | None = None) -> str:
 
 
 def is_server(uri: str) -> bool:
-    """Whether an address is that of a tracking server, not of a database."""
+    """Whether the address is a tracking server, not a database."""
     return uri.startswith(("http:", "https:"))
 
 
 def make_client(uri: str) -> Any:
     """MLflow's client for an address.
 
-    A user name and a password in the address of a server go to MLflow by its own variables of the
-    environment: it would repeat an address as it is in its messages.
+    User name and password in the address of a server are passed by MLflow's environment variables,
+    because MLflow repeats addresses in its messages.
     """
     from mlflow import MlflowClient
 
@@ -81,19 +81,19 @@ def make_client(uri: str) -> Any:
 
 
 def artifact_location(uri: str, storage: str) -> str | None:
-    """Where artifacts lie if no server sees to them.
+    """The location of artifacts without a server.
 
     Args:
-        uri: Of MLflow's store.
+        uri: URI of MLflow's store.
         storage: Path or URI of the sweep store.
 
     Returns:
-        A URI: beside the file for SQLite, in the storage for other databases; None for a server.
+        A URI: next to the file for SQLite, in the storage for other databases; None for a server.
     """
     if is_server(uri):
         return None
     path = sqlite_path(uri)
-    # Kept by MLflow for all to read, and of no use to it: it finds credentials by itself.
+    # MLflow stores this URI for all users to read. It finds credentials elsewhere.
     place = without_credentials(absolute(storage))
     if path is not None:
         place = str(path.absolute().parent)
@@ -102,13 +102,13 @@ def artifact_location(uri: str, storage: str) -> str | None:
 
 
 def join_uri(uri: str, name: str) -> str:
-    """The URI of what lies in the folder that another one names."""
+    """The URI of a file in a folder."""
     parts = urlsplit(uri)
     return parts._replace(path=f"{parts.path.rstrip('/')}/{quote(name)}").geturl()
 
 
 def check_answers(uri: str) -> None:
-    """Make sure at once that a tracking server answers, and takes the credentials that it is given.
+    """Check quickly that a tracking server answers and accepts the credentials.
 
     Raises:
         UserError: It does not.
@@ -180,7 +180,7 @@ def _ask_with_mlflows_own_credentials(uri: str) -> None:
 
 
 def _cause(error: Exception) -> str:
-    """What is at the bottom of an error of the network, in a line."""
+    """The root cause of a network error on one line."""
     reason = error.args[0] if error.args else error
     reason = getattr(reason, "reason", reason)  # urllib3's, wrapped by requests
     return str(reason).rpartition(": ")[2].splitlines()[0] if str(reason) else type(error).__name__

@@ -1,4 +1,4 @@
-"""The files of a trial that go into MLflow at its end."""
+"""The files of a trial that are uploaded to MLflow at its end."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from trainables.files.storage import Folder
 
 
 class ArtifactError(Exception):
-    """The files of one trial cannot be gathered, say as one is damaged: names trial and cause."""
+    """The files of one trial cannot be gathered; the message names the trial and the cause."""
 
 
 class FilesAwayError(Exception):
-    """The files of one trial cannot be gathered now, as the storage does not give them out."""
+    """The files of one trial cannot be gathered now, because the storage does not answer."""
 
 
 def gather_artifacts(
     store: SweepStore, record: TrialRecord, shared: dict[str, str], folder: Path
 ) -> None:
-    """:func:`collect_artifacts`, but whatever goes wrong is reported as that trial's own fault.
+    """:func:`collect_artifacts`, with errors that name the trial.
 
     Raises:
-        ArtifactError: Something went wrong.
-        FilesAwayError: It may go well another time.
+        ArtifactError: The files cannot be gathered.
+        FilesAwayError: The files cannot be gathered now; try again later.
     """
     try:
         collect_artifacts(store, record, shared, folder)
@@ -43,17 +43,17 @@ def collect_artifacts(
 ) -> None:
     """Gather a trial's artifacts in a folder.
 
-    Its last undamaged checkpoint (or what a custom training loop has kept), its
-    predictions on validation and test, a reliability diagram of the test split before and after
-    temperature scaling, and the files that the sweep shares.
+    These are its last undamaged checkpoint (or the files of a custom training loop), its
+    predictions on the validation and test split, a reliability diagram of the test split before and
+    after temperature scaling, and the files that all trials share.
 
     Args:
         store: The sweep's store.
         record: The trial.
-        shared: Names and contents of the files that all trials have.
+        shared: Names and contents of the files that all trials share.
         folder: An empty local folder.
     """
-    # Here, as torch takes seconds to import and Ray is to be started first.
+    # Imported here, because torch takes seconds and Ray should start first.
     from sweeps.results.reliability import reliability_svg
     from trainables.files.checkpoints import read_checkpoint
     from trainables.files.predictions import cluster_size_of, decisions_of, decode_predictions
@@ -78,7 +78,7 @@ def collect_artifacts(
 
 
 def _collect_own(checkpoints: Folder, folder: Path) -> bool:
-    """Gather what a custom training loop has kept, if there is such a thing."""
+    """Gather the files of a custom training loop, if there are any."""
     found = False
     for name in checkpoints.names():
         own = checkpoints / name

@@ -11,7 +11,7 @@ from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.address import artifact_location, join_uri
 from sweeps.tracking.rights import needs_right, writes_to
 
-OURS = {"calsweep": "1"}  # what the reader knows an experiment by
+OURS = {"calsweep": "1"}  # the tag by which the reader recognises an experiment
 _MAKE_IT = "ask for it to be made and for EDIT on it, or name another one as tracking.experiment"
 _DATA = "calsweep.data"  # the tag with the digest of an experiment's data
 
@@ -19,24 +19,24 @@ _DATA = "calsweep.data"  # the tag with the digest of an experiment's data
 def dataset_experiment(
     client: Any, sweep: SweepFile, sweep_id: str, digest: str | None, storage: str, uri: str
 ) -> Any:
-    """The experiment of the sweep's data, made if it is not there.
+    """The experiment of the sweep's data, created if necessary.
 
-    It is called by the dataset's label and a part of the digest; other data of that label have
-    another. A sweep that has runs somewhere stays there, and one that names an experiment gets
-    that. An experiment of that name that somebody else has made is used: it may be the only one
-    that this user may write to. A deleted one keeps its name in MLflow for ever, and stays deleted:
-    a number is added.
+    Its name is the dataset's label and a part of the digest, so other data with the same label have
+    another experiment. A sweep with existing runs stays in their experiment, and a sweep that names
+    an experiment uses that one. An existing experiment of that name is used, because the user may
+    have permission for no other. A deleted experiment keeps its name in MLflow, so a number is
+    added to the new name.
 
     Args:
         client: An MLflow client.
         sweep: The sweep.
-        sweep_id: What its runs are known by.
-        digest: Of its data; None if that was not kept, so only the label identifies them.
+        sweep_id: The id in the tags of its runs.
+        digest: Digest of its data; None if unknown, so that only the label identifies them.
         storage: Path or URI of the sweep store.
         uri: MLflow's address.
 
     Raises:
-        NoRightError: The user may not write to it, or not make it.
+        NoRightError: The user has no permission to create it or to write to it.
     """
     ours = our_experiments(client)
     experiment = _experiment_of(client, ours, sweep_id)
@@ -59,7 +59,7 @@ def dataset_experiment(
 
 
 def our_experiments(client: Any) -> list[Any]:
-    """All experiments that hold sweeps."""
+    """All experiments with sweeps."""
     found = pages(client.search_experiments, filter_string="tags.calsweep = '1'")
     return [experiment for page in found for experiment in page]
 
@@ -76,7 +76,7 @@ def pages(search: Callable[..., Any], *arguments: Any, **options: Any) -> Iterat
 
 
 def _experiment_of(client: Any, ours: list[Any], sweep_id: str) -> Any:
-    """The experiment that a sweep's own run is in; None if it has none yet."""
+    """The experiment of a sweep's own run; None if there is no run yet."""
     from mlflow.entities import ViewType
 
     ids = [experiment.experiment_id for experiment in ours]
@@ -99,7 +99,7 @@ def _find_or_make(client: Any, label: str, uri: str, storage: str) -> Any:
                 with needs_right(f"make the experiment {name!r}", _MAKE_IT):
                     client.create_experiment(name, place)
             except MlflowException as error:
-                if error.error_code != "RESOURCE_ALREADY_EXISTS":  # else: another was faster
+                if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another process was faster
                     raise
         elif not deleted(experiment):
             return experiment
@@ -109,12 +109,12 @@ def _find_or_make(client: Any, label: str, uri: str, storage: str) -> Any:
 
 
 def _folder(name: str) -> str:
-    """A folder's name for an experiment's: in a URI, ``#``, ``?`` and ``/`` have other meanings."""
+    """A folder name for an experiment, without ``#``, ``?`` and ``/``, which a URI reserves."""
     return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "experiment"
 
 
 def deleted(entity: Any) -> bool:
-    """Whether an experiment or a run lies in MLflow's trash."""
+    """Whether an experiment or a run is deleted in MLflow."""
     from mlflow.entities import LifecycleStage
 
     stage = entity.info.lifecycle_stage if hasattr(entity, "info") else entity.lifecycle_stage

@@ -1,4 +1,4 @@
-"""How busy a machine is, by the names that MLflow gives its own system metrics."""
+"""Measures the load of a machine, with the names of MLflow's system metrics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import psutil
 
 
 class Machine:
-    """This machine, asked again and again."""
+    """Repeated measurements of this machine."""
 
     def __init__(self) -> None:
         self._gpus = _nvidia_gpus()
@@ -31,7 +31,7 @@ class Machine:
             "disk_available_megabytes": disk.free / 1e6,
         }
         now, first = psutil.net_io_counters(), self._network
-        if now is not None and first is not None:  # else the machine has no network
+        if now is not None and first is not None:  # otherwise the machine has no network
             found["network_receive_megabytes"] = (now.bytes_recv - first.bytes_recv) / 1e6
             found["network_transmit_megabytes"] = (now.bytes_sent - first.bytes_sent) / 1e6
         for number, gpu in enumerate(self._gpus):
@@ -41,7 +41,7 @@ class Machine:
 
 
 def _nvidia_gpus() -> list[Any]:
-    """Handles of the GPUs; none where there is no driver."""
+    """Handles of the GPUs; none without a driver."""
     import pynvml
 
     with suppress(pynvml.NVMLError):
@@ -52,7 +52,7 @@ def _nvidia_gpus() -> list[Any]:
 
 
 def _sample_gpu(gpu: Any) -> dict[str, float]:
-    """Not every GPU reports everything."""
+    """Measure a GPU; not every GPU reports every metric."""
     import pynvml
 
     found: dict[str, float] = {}

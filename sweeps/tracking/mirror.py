@@ -1,8 +1,9 @@
 """Brings a sweep's runs in MLflow up to date with its records.
 
-The sweep store is the truth and MLflow its mirror. :meth:`Mirror.sync` brings one trial's run up to
-date and may be repeated: the metrics carry the time stamps of their epochs, and MLflow drops those
-that it has. So the same code serves a running sweep, a resumed one and ``calsweep sync``.
+The sweep store is the source of truth, and MLflow mirrors it. :meth:`Mirror.sync` brings one
+trial's run up to date and may be repeated: metrics have the time stamps of their epochs, and MLflow
+drops those that it already has. So the same code serves a running sweep, a resumed one and
+``calsweep sync``.
 """
 
 from __future__ import annotations
@@ -32,25 +33,25 @@ from sweeps.tracking.run_content import Ending
 from sweeps.tracking.sqlite import make_database
 from sweeps.tracking.sweep_run import MachineSample, SweepRun, log, missing
 
-_RANKS = 500  # trials whose rank is written
+_RANKS = 500  # trials with a rank at most
 _SECONDS_BETWEEN_PROGRESS = 15.0
 _STAR = "★ "
 
 
 @dataclass
 class _TrialRun:
-    """What MLflow has of one trial.
+    """The state of one trial's run in MLflow.
 
     Attributes:
-        id: Of its run; empty until MLflow has confirmed that it made one.
-        name: What the run is called.
+        id: Id of the run; empty until MLflow has confirmed its creation.
+        name: Name of the run.
         params: Names of its parameters.
-        found: Whether an earlier process made it, so that it may have epochs that we do not know.
-        epochs: How many epochs of the trial's history we have written.
-        state: The trial's state that we have written.
+        found: Whether an earlier process created it, so that it may have unknown epochs.
+        epochs: Number of epochs of the trial's history that were written.
+        state: The state of the trial that was written.
         times: Time stamps of epochs that an earlier process wrote, in milliseconds.
-        closed: Whether it has ended, with all its files.
-        deleted: Whether somebody deleted it.
+        closed: Whether the run has ended with all its files.
+        deleted: Whether a user deleted it.
     """
 
     id: str = ""
@@ -89,8 +90,8 @@ class Mirror:
         A sweep's own run that was deleted is restored, because its trials are shown under it.
 
         Raises:
-            NoRightError: The user may not write there.
-            Exception: Whatever MLflow raises, if it does not answer.
+            NoRightError: The user has no permission to write.
+            Exception: Any error of MLflow, if it does not answer.
         """
         self._connected()
 
@@ -148,17 +149,17 @@ class Mirror:
         )
 
     def tell_progress(self) -> None:
-        """Describe on the sweep's own run how far the sweep is."""
+        """Write the progress of the sweep to the description of its own run."""
         own, ranking = self._connected(), Ranking(self._ended.values(), rule_of(self._sweep))
         with suppress(RunRefusedError), self._attributed_to(None):
             own.progress(ranking)
         self._progress_due = time.monotonic() + _SECONDS_BETWEEN_PROGRESS
 
     def machines(self, samples: Sequence[MachineSample]) -> None:
-        """Write on the sweep's own run how busy its machines were.
+        """Write the load of the machines to the sweep's own run.
 
         Args:
-            samples: When, in seconds since the epoch, and what was measured.
+            samples: Times in seconds since the epoch, and measurements.
 
         Raises:
             RunRefusedError: The sweep's own run was deleted, or MLflow does not take it.
@@ -191,7 +192,7 @@ class Mirror:
         run.closed = True
 
     def answer(self, ending: Ending) -> None:
-        """Write the answer to the sweep's own run, and to the trials' their places and the star.
+        """Write the result to the sweep's own run, and ranks and the star to the trials' runs.
 
         Raises:
             RunRefusedError: The sweep's own run was deleted, or MLflow does not take it.
@@ -214,7 +215,7 @@ class Mirror:
                     self._client.update_run(run.id, name=run.name)
 
     def end(self, ending: Ending) -> None:
-        """Add the report and pictures to the sweep's own run, and end it.
+        """Add the report and figures to the sweep's own run, and end it.
 
         Raises:
             RunRefusedError: As above.
@@ -228,10 +229,10 @@ class Mirror:
             self._store.save_run_ids(own.id, there)
 
     def _find_runs(self, condition: str = "") -> Any:
-        """Find what MLflow has of this sweep; returns the sweep's own run, or None.
+        """Find the runs of this sweep in MLflow; returns the sweep's own run, or None.
 
         Args:
-            condition: Only what fulfils it as well, in MLflow's language.
+            condition: A further condition, in MLflow's filter language.
         """
         from mlflow.entities import ViewType
 
@@ -256,7 +257,7 @@ class Mirror:
             deleted=deleted(run),
         )
         known = self._runs.get(number, _TrialRun(deleted=True))
-        # An earlier version may have made two, of which one is empty.
+        # An earlier version may have created two runs, one of them empty.
         if (not found.deleted, len(found.params)) >= (not known.deleted, len(known.params)):
             self._runs[number] = found
 
@@ -265,7 +266,7 @@ class Mirror:
         if run.found:
             run.times, run.found = self._epoch_times(run.id), False
         parameters = missing(run_parameters(self._sweep, record), run.params)
-        # The record may change while it is written.
+        # The record may change during the write.
         history, state = list(record.history), record.state
         log(
             self._client,
@@ -278,10 +279,10 @@ class Mirror:
         run.epochs, run.state = len(history), state
 
     def _run_of(self, record: TrialRecord, parent: str) -> _TrialRun:
-        """The run of a trial, made if it is not there."""
+        """The run of a trial, created if necessary."""
         number = record.number
         if number in self._runs and not self._runs[number].id:
-            # MLflow may have made it when we asked, though its answer did not arrive.
+            # MLflow may have created it although its reply was lost.
             self._find_runs(f" and tags.`calsweep.trial` = '{number}'")
         run = self._runs.setdefault(number, _TrialRun(name=record.label))
         if not run.id:
@@ -297,10 +298,10 @@ class Mirror:
     def _epoch_times(self, run_id: str) -> dict[int, int]:
         """The time stamps of a run's epochs, in milliseconds.
 
-        An epoch that had to be trained again (its checkpoint was damaged) keeps the time stamp that
-        it had, or its metrics would be there twice.
+        An epoch that was trained again, because its checkpoint was damaged, keeps its time stamp.
+        Otherwise its metrics would appear twice.
         """
-        # A custom training loop need not report train_loss, an encoder has no val_nll.
+        # A custom training loop may omit train_loss, and an encoder has no val_nll.
         history = self._client.get_metric_history(run_id, "val_nll")
         history = history or self._client.get_metric_history(run_id, "train_loss")
         return {metric.step: metric.timestamp for metric in history}
@@ -310,7 +311,7 @@ class Mirror:
         """:func:`~sweeps.tracking.refusals.blamed` for the run of a trial.
 
         Args:
-            number: Of the trial; None for the sweep's own run.
+            number: Number of the trial; None for the sweep's own run.
         """
         if number is None:
             who, run_id = "the sweep's own run", self._connected().id

@@ -40,7 +40,7 @@ def tracked_sweeps(
     check_answers(uri)
     path = sqlite_path(uri)
     if path is not None and not path.exists():
-        return []  # connecting would make an empty database
+        return []  # connecting would create an empty database
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -62,7 +62,7 @@ def read_sweep_file(uri: str, parent_id: str) -> str:
     """The resolved sweep file, an artifact of a sweep's own run.
 
     Raises:
-        UserError: It cannot be had.
+        UserError: It cannot be read.
     """
     from mlflow.exceptions import MlflowException
 
@@ -82,7 +82,7 @@ def _parent_runs(client: Any) -> list[Any]:
 
 
 def _about(uri: str, run: Any) -> TrackedSweep:
-    """What a sweep's own run says of it; its trials are still missing."""
+    """The facts in a sweep's own run, without its trials."""
     params = run.data.params
     known = {"dataset": params["dataset"], "model": params["model"]}
     if "dataset_digest" in params:
@@ -105,9 +105,9 @@ def _about(uri: str, run: Any) -> TrackedSweep:
 
 
 def _said_in_its_file(uri: str, parent_id: str) -> dict[str, str]:
-    """Of a sweep from before the data's digest was kept: what its sweep file says of its data.
+    """An identification of the data of a sweep without a digest, from its sweep file.
 
-    One that cannot be read is like no other.
+    A sweep whose file cannot be read differs from all others.
     """
     try:
         sweep = read_resolved(read_sweep_file(uri, parent_id), parent_id)
@@ -130,12 +130,12 @@ def _with_trials(client: Any, sweep: TrackedSweep, experiment: str) -> TrackedSw
 
 
 def _deciding_runs(client: Any, sweep: TrackedSweep, experiment: str) -> list[Any]:
-    """The runs of a sweep's trials, as far as they are needed to choose among them.
+    """The runs of a sweep's trials that can affect its selection.
 
-    Reading a run takes MLflow some milliseconds, and a long sweep has thousands. So the trials of
-    the search itself are read last, only those that finished, by their objective: once there are
-    more feasible ones of these than settings were trained again, none that follows can be chosen,
-    nor be one of the settings trained again.
+    Reading a run takes some milliseconds, and a long sweep has thousands. So the trials of the
+    search are read last, only finished ones, sorted by their objective. When there are more
+    feasible ones than settings with fresh seeds, no later trial can be selected or be one of those
+    settings.
     """
     own = f"tags.mlflow.parentRunId = '{sweep.parent_id}'"
     where = [experiment]
@@ -153,7 +153,7 @@ def _deciding_runs(client: Any, sweep: TrackedSweep, experiment: str) -> list[An
 
 
 def _is_written(run: Any) -> bool:
-    """Whether a run has its parameters; one without is still being written."""
+    """Whether a run has its parameters; otherwise it is still being written."""
     return "loss" in run.data.params
 
 

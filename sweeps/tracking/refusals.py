@@ -1,4 +1,4 @@
-"""Tells apart errors of MLflow that concern one run, or the server."""
+"""Distinguishes errors of MLflow about one run from errors of the server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class RunRefusedError(Exception):
 
 
 class RunDeletedError(RunRefusedError):
-    """A run was deleted in MLflow, where it can be restored."""
+    """A run was deleted in MLflow; it can be restored there."""
 
 
 @contextmanager
@@ -26,14 +26,14 @@ def blamed(client: Any, experiment: Any, who: str, run_id: str) -> Iterator[None
 
     Args:
         client: An MLflow client.
-        experiment: The experiment that the run is in.
-        who: How the run is called in messages.
-        run_id: Of the run; empty if it is not made yet.
+        experiment: The experiment of the run.
+        who: Name of the run in messages.
+        run_id: Id of the run; empty if it does not exist yet.
 
     Raises:
         RunDeletedError: The run was deleted.
-        RunRefusedError: MLflow answers, so it is the run's fault.
-        Exception: Whatever MLflow raises, if it does not answer.
+        RunRefusedError: MLflow answers, so the error concerns this run.
+        Exception: Any error of MLflow, if it does not answer.
     """
     try:
         with writes_to(experiment.name):

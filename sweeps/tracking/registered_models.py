@@ -27,10 +27,10 @@ class ModelToRegister:
 
     Attributes:
         alias: ``champion`` or ``challenger``.
-        trial: The number of the trial that has trained it.
+        trial: Number of the trial that trained it.
         program: See :func:`~trainables.export.exported.export_program`.
-        about: What is known of it: ``dtype``, ``shape``, ``classes``, ``outputs``, ``label``, ....
-        example: Two samples or so, (N, ...), of that dtype.
+        about: Its description: ``dtype``, ``shape``, ``classes``, ``outputs``, ``label``, ....
+        example: A few samples, (N, ...), of that dtype.
     """
 
     alias: str
@@ -41,12 +41,12 @@ class ModelToRegister:
 
 
 class Registry:
-    """The classifiers of one dataset in MLflow's registry, and a run that adds to them.
+    """The classifiers of one dataset in MLflow's registry, and a run that adds versions.
 
     Args:
         uri: MLflow's address.
-        run_id: The run that they belong to.
-        name: In the registry; ``/`` and ``:``, which MLflow refuses, are replaced.
+        run_id: The run of new versions.
+        name: Name in the registry; ``/`` and ``:``, which MLflow refuses, are replaced.
     """
 
     def __init__(self, uri: str, run_id: str, name: str) -> None:
@@ -59,12 +59,12 @@ class Registry:
         return f"models:/{self._name}@{alias}"
 
     def has(self, alias: str, trial: int) -> bool:
-        """Whether an alias points to the model that this trial has trained."""
+        """Whether an alias points to the model of this trial."""
         from mlflow.exceptions import MlflowException
 
         try:
             version = self._client.get_model_version_by_alias(self._name, alias)
-        except MlflowException:  # there is none, or whatever is wrong is retried
+        except MlflowException:  # there is none, or the error will recur below
             return False
         known: dict[str, str] = version.tags
         return bool(version.run_id == self._run_id) and known.get(_TRIAL) == str(trial)
@@ -73,11 +73,11 @@ class Registry:
         """Log a classifier to the run and register it as a new version, which gets the alias.
 
         Raises:
-            UserError: MLflow does not take it.
+            UserError: MLflow does not accept it.
         """
         from mlflow.exceptions import MlflowException
 
-        # A place of its own: an earlier version, of another trial, keeps its files.
+        # A separate folder, so that an earlier version of another trial keeps its files.
         place = f"{model.alias}-trial-{model.trial}"
         try:
             with tempfile.TemporaryDirectory(prefix="calsweep-") as folder:
@@ -110,7 +110,7 @@ class Registry:
 
 @contextmanager
 def _silenced() -> Iterator[None]:
-    """Context without MLflow's messages about type hints and pip's version."""
+    """Context: no messages of MLflow about type hints and pip's version."""
     log = logging.getLogger("mlflow")
     before = log.level
     log.setLevel(logging.ERROR)

@@ -13,14 +13,14 @@ class NoRightError(Exception):
 
 @contextmanager
 def needs_right(what: str, remedy: str) -> Iterator[None]:
-    """Context that turns MLflow's refusals for lack of a permission into a message.
+    """Context: turns MLflow's errors about missing permissions into a message.
 
     Args:
-        what: Is done: "write to the experiment 'digits'".
-        remedy: What helps.
+        what: The action, such as "write to the experiment 'digits'".
+        remedy: What the user can do.
 
     Raises:
-        NoRightError: The user has no right to that.
+        NoRightError: The user has no permission.
     """
     try:
         yield
@@ -33,7 +33,7 @@ def needs_right(what: str, remedy: str) -> Iterator[None]:
 
 
 def writes_to(experiment: str) -> AbstractContextManager[None]:
-    """:func:`needs_right` for what is done in the experiment of that name."""
+    """:func:`needs_right` for writing to the experiment of this name."""
     return needs_right(
         f"write to the experiment {experiment!r}",
         "ask for EDIT on it, or name another one as tracking.experiment",
@@ -41,6 +41,6 @@ def writes_to(experiment: str) -> AbstractContextManager[None]:
 
 
 def _is_denied(error: Exception) -> bool:
-    """Whether a permission was missing; for files, requests raises the error."""
+    """Whether a permission is missing; for files, requests raises the error."""
     status = getattr(getattr(error, "response", None), "status_code", None)
     return status == 403 or getattr(error, "error_code", None) == "PERMISSION_DENIED"

@@ -18,7 +18,7 @@ from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.metric_names import MetricName
 from trainables.contract.report import COSTS
 
-# The parameters of every trial, by names that no hyperparameter may take.
+# The parameters of every trial; hyperparameters cannot use these names.
 _RECIPE = ("dataset", "model", "epochs", "batch_size", "optimizer", "lr", "weight_decay")
 _RESERVED = {"loss", "seed", "guard", "objective", *_RECIPE}
 _DIGITS = 4
@@ -36,7 +36,7 @@ def run_tags(sweep: SweepFile, sweep_id: str, record: TrialRecord, parent: str) 
         "calsweep.sweep": sweep.name,
         "calsweep.sweep_id": sweep_id,
         "calsweep.trial": str(record.number),
-        # Exact values; the parameters are written so that they read and sort well.
+        # Exact values; parameters are formatted for reading and sorting.
         "calsweep.hyperparameters": json.dumps(record.hyperparameters),
         "role": record.role,
         "state": record.state,
@@ -47,8 +47,8 @@ def run_tags(sweep: SweepFile, sweep_id: str, record: TrialRecord, parent: str) 
 def end_tags(record: TrialRecord, objective: str) -> dict[str, str]:
     """Tags of a trial's state and outcome; none while it runs.
 
-    Metrics stand in MLflow's table with all their digits; as words they are rounded to what is
-    known, and have their intervals.
+    MLflow's table shows metrics with all their digits. These tags are rounded and include
+    intervals.
     """
     if record.state == "running":
         return {}
@@ -57,16 +57,15 @@ def end_tags(record: TrialRecord, objective: str) -> dict[str, str]:
 
 
 def word_columns(objective: str) -> dict[str, str]:
-    """Metric → tag with its value in words."""
+    """Metric → tag with its value as text."""
     return {name: one_line(heading) for name, heading in shown_metrics(objective).items()}
 
 
 def ranks(ranking: Ranking) -> Iterator[tuple[int, str]]:
-    """The rank of each trial that has one: the selected setting's is 1.
+    """The rank of each trial; the selected setting has 1.
 
-    All trials of a setting have one rank, padded so that MLflow's table sorts by it. Those beyond
-    the guard have words instead, which come after all numbers, as do those of other trials
-    (failed, stopped).
+    All trials of a setting have the same rank, padded so that MLflow's table can sort by it. Trials
+    beyond the guard, and failed or stopped ones, have words instead, which sort after all numbers.
     """
     for number, candidate in enumerate(ranking.candidates, start=1):
         rank = f"{number:>5}" if candidate.feasible else candidate.broken[0].too_far
@@ -89,9 +88,9 @@ def _in_words(record: TrialRecord, objective: str) -> dict[str, str]:
 
 
 def hyperparameter_columns(names: Iterable[str]) -> dict[str, str]:
-    """Hyperparameter → parameter of the run: the same name, unless that is the recipe's.
+    """Hyperparameter → parameter of the run: the same name, unless the recipe uses it.
 
-    An own loss may have an ``lr`` or a ``seed`` of its own: ``loss.lr``.
+    For example, ``lr`` of a custom loss is ``loss.lr``.
     """
     return {name: f"loss.{name}" if name in _RESERVED else name for name in names}
 
@@ -101,7 +100,7 @@ def run_parameters(sweep: SweepFile, record: TrialRecord) -> dict[str, str]:
     encoder = sweep.encoder if record.role == "encoder" else None
     training = (encoder or sweep).training
     columns = hyperparameter_columns(record.hyperparameters)
-    # What a custom loop does not follow is not said of it.
+    # A custom loop ignores the other parameters.
     recipe = _RECIPE[2:] if sweep.trainable is None else ("epochs",)
     return {
         "loss": record.loss,
@@ -120,7 +119,7 @@ def sweep_parameters(sweep: SweepFile, digest: str | None) -> dict[str, str]:
 
     Args:
         sweep: The sweep.
-        digest: Of its data; None if that was not kept.
+        digest: Digest of its data; None if unknown.
     """
     known = {} if digest is None else {"dataset_digest": digest}
     found = rule_of(sweep).constraints
@@ -144,12 +143,12 @@ def run_metrics(
 ) -> Iterator[tuple[str, float, int, int]]:
     """Name, value, time stamp in milliseconds and epoch of the metrics of epochs.
 
-    With the parts of the NLL where it is known before and after scaling.
+    Includes the parts of the NLL if it is known before and after scaling.
 
     Args:
-        entries: Of a trial's history.
-        times: Time stamps of epochs that are to keep theirs: MLflow drops a metric that it has
-            already, but not one that differs by when an epoch was trained again.
+        entries: Entries of a trial's history.
+        times: Time stamps of epochs that must keep theirs. MLflow drops a metric that it already
+            has, but not if an epoch that was trained again has another time stamp.
     """
     for entry in entries:
         epoch = int(entry["epoch"])

@@ -36,7 +36,7 @@ from sweeps.sweep_file.schema import SweepFile
 
 logger = logging.getLogger("calsweep")
 
-_DIGEST = 36  # characters, of which MLflow keeps no more
+_DIGEST = 36  # characters that MLflow stores at most
 BEST = "best.yaml"
 REPORT = "report.html"
 
@@ -47,8 +47,8 @@ class Ending:
 
     Attributes:
         ranking: The ranking of the sweep's trials.
-        judgement: How the selected setting was judged.
-        answer: See :func:`~sweeps.results.explanation.answer`.
+        judgement: The evaluation of the selected setting.
+        answer: The result, see :func:`~sweeps.results.explanation.answer`.
     """
 
     ranking: Ranking
@@ -64,11 +64,11 @@ class Ending:
 
 
 def running_description(sweep: SweepFile, ranking: Ranking | None = None) -> str:
-    """The description of a sweep that is being run, in Markdown.
+    """The description of a running sweep, in Markdown.
 
     Args:
         sweep: The sweep.
-        ranking: Of its trials that have ended, as far as is known.
+        ranking: The ranking of its ended trials.
     """
     losses = ", ".join(section.name for section in sweep.losses)
     return (
@@ -91,7 +91,7 @@ def _so_far(ranking: Ranking | None) -> str:
 
 
 def description(sweep: SweepFile, answer: dict[str, Any]) -> str:
-    """The description of a finished sweep, in Markdown: answer, table, how to use and repeat it.
+    """The description of a finished sweep, in Markdown: result, table, how to use and repeat it.
 
     Args:
         sweep: The sweep.
@@ -119,7 +119,7 @@ def description(sweep: SweepFile, answer: dict[str, Any]) -> str:
 def story_files(sweep: SweepFile, store: SweepStore, ending: Ending) -> dict[str, str]:
     """Names and contents of the artifacts of a finished sweep's own run.
 
-    A picture that cannot be drawn, say as a trial's predictions are damaged, is left out.
+    Figures that cannot be drawn, for example because predictions are damaged, are omitted.
     """
     from sweeps.results import figures
     from sweeps.results.report import render_report
@@ -152,7 +152,7 @@ def story_files(sweep: SweepFile, store: SweepStore, ending: Ending) -> dict[str
     for name, draw in drawings.items():
         try:
             files[name] = draw()
-        except Exception as error:  # of whatever is in the files of trials
+        except Exception as error:  # trials' files may contain anything
             logger.warning("%s is not in MLflow: %s", name, first_line(error))
     return {name: text for name, text in files.items() if text}
 
@@ -176,7 +176,7 @@ def _table(sweep: SweepFile, rows: Sequence[dict[str, Any]]) -> str:
     shown = shown_metrics(sweep.objective)
     *fractions, temperature = shown
     heads = ["loss", "best setting", *(one_line(heading) for heading in shown.values()), ""]
-    # MLflow leaves no room between columns.
+    # MLflow leaves no space between columns.
     lines = [[f"{head}&ensp;" for head in heads], ["---"] * len(heads)]
     for row in rows:
         setting = format_hyperparameters(row["hyperparameters"])

@@ -1,4 +1,4 @@
-"""The code of a registered model. MLflow copies this file, so it needs no calsweep."""
+"""The code of a registered model. MLflow copies this file, so it must not import calsweep."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import torch
 
 
 class CalibratedModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
-    """From samples to calibrated probabilities."""
+    """Maps samples to calibrated probabilities."""
 
     def load_context(self, context: Any) -> None:
         """Load the program."""
@@ -17,7 +17,7 @@ class CalibratedModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
     def predict(self, context: Any, model_input: np.ndarray, params: Any = None) -> np.ndarray:
         """Samples (N, ...), of the signature's dtype, to probabilities (N, classes), float32."""
         with torch.no_grad():
-            rows = torch.from_numpy(np.array(model_input, order="C"))  # which may be read-only
+            rows = torch.from_numpy(np.array(model_input, order="C"))  # the array may be read-only
             probabilities: np.ndarray = self._classify(rows).numpy()
         return probabilities
 

@@ -39,9 +39,8 @@ def serve(storage: str, host: str, port: int) -> None:
         port: Port to listen on.
 
     Raises:
-        UserError: There is nothing to show, the tracking server does not answer, or the port is
-            taken.
-        SweepFailedError: MLflow's server ended by itself.
+        UserError: There are no runs, the tracking server does not answer, or the port is in use.
+        SweepFailedError: MLflow's server ended unexpectedly.
     """
     uri = tracking_uri(storage)
     if is_server(uri):
@@ -63,7 +62,7 @@ def serve(storage: str, host: str, port: int) -> None:
                 "choose another port by --port"
             ) from None
     print("Starting the MLflow UI ...", flush=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # which ends the server too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # also ends the server
     command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port)]
     command += ["--artifacts-destination", str(artifact_location(uri, storage))]
     with tempfile.TemporaryFile() as log:
@@ -71,13 +70,13 @@ def serve(storage: str, host: str, port: int) -> None:
             [*command, "--workers", "1"],
             stdout=log,
             stderr=subprocess.STDOUT,
-            # Not on the command line, which everybody on this machine can see.
+            # Not on the command line, which all users of this machine can read.
             env={
                 **os.environ,
                 "PYTHONWARNINGS": "ignore",
                 "MLFLOW_BACKEND_STORE_URI": uri,
             },
-            start_new_session=True,  # Ctrl-C is for us: the server is then ended in order
+            start_new_session=True,  # Ctrl-C ends this process, which ends the server
         )
         try:
             if _is_up(server, f"http://{host}:{port}"):
@@ -95,7 +94,7 @@ def serve(storage: str, host: str, port: int) -> None:
 
 
 def _is_up(server: subprocess.Popen[bytes], address: str) -> bool:
-    """Wait until the server answers; whether it does (else it has ended)."""
+    """Wait until the server answers; returns False if it has ended."""
     while server.poll() is None:
         try:
             check_answers(address)

@@ -1,4 +1,4 @@
-"""What values of a sweep file may be, and what all sections have in common."""
+"""Types of values in a sweep file, and the base classes of sections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_ENTRIES = 100
 
 
 def _check_scalar(value: Any) -> Any:
-    """One message, where pydantic would give one for each type that it is not."""
+    """Give one message, where pydantic would give one for each type."""
     if not isinstance(value, bool | int | float | str) or (
         isinstance(value, int | float) and not abs(value) <= LARGEST
     ):
@@ -25,7 +25,7 @@ def _check_scalar(value: Any) -> Any:
 
 
 def _check_gpus(value: Any) -> Any:
-    """One message, as for scalars."""
+    """Give one message, as for scalars."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if value != "auto" and not (
         number and 0 <= value <= 1_000 and (value < 1 or value == int(value))
@@ -49,7 +49,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=
 
 
 class Section(BaseModel):
-    """Refuses keys that it does not know, and values of another type."""
+    """A section that refuses unknown keys and values of another type."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -65,7 +65,7 @@ def one_alone(value: Any) -> Any:
 
 
 class NamedSection(BaseModel):
-    """A part chosen by name, with whatever options that part takes."""
+    """A component selected by name, with the options of that component."""
 
     model_config = ConfigDict(frozen=True, extra="allow", strict=True)
     name: str
@@ -88,5 +88,5 @@ class NamedSection(BaseModel):
 
     @property
     def options_in_words(self) -> str:
-        """``,width=8``; nothing where there are none."""
+        """``,width=8``; empty without options."""
         return "".join(f",{name}={value}" for name, value in sorted(self.options.items()))

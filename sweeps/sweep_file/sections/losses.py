@@ -48,7 +48,7 @@ class LossSection(Section):
 
     Attributes:
         name: Name of a loss, or ``package.module:Class``. Without other keys ``- NAME`` is enough.
-        space: Search range of each hyperparameter; left out, the loss's default ranges.
+        space: Search range of each hyperparameter; by default those of the loss.
         hyperparameters: Values of hyperparameters that are not searched.
     """
 

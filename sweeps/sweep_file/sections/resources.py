@@ -15,8 +15,8 @@ class ScalingSection(Section):
     Attributes:
         num_workers: Number of processes that train one trial together.
         cpus_per_worker: CPU cores of each process.
-        gpus_per_worker: GPUs of each process. With ``auto``, trials use GPUs where the cluster has
-            them, and small models share one; calsweep settles the number when the sweep starts.
+        gpus_per_worker: GPUs of each process. With ``auto``, trials use GPUs if the cluster has
+            any, and small models share one; calsweep decides when the sweep starts.
         max_concurrent: Upper bound of concurrent trials; by default as many as there is room for.
     """
 
@@ -27,7 +27,7 @@ class ScalingSection(Section):
 
     @property
     def gpus(self) -> float:
-        """GPUs of each worker; 0 until ``auto`` is settled."""
+        """GPUs of each worker; 0 until ``auto`` is resolved."""
         return 0.0 if self.gpus_per_worker == "auto" else self.gpus_per_worker
 
     @model_validator(mode="after")
@@ -45,8 +45,8 @@ class TrackingSection(Section):
 
     Attributes:
         uri: Address of the tracking server; by default SQLite in the sweep store.
-        experiment: Name of the experiment; by default it follows from the dataset's name and
-            content. Give it where you may write to one experiment only.
+        experiment: Name of the experiment; by default derived from the dataset's name and content.
+            Set it if you may write to only one experiment.
         register_model: Whether the selected classifier is registered at the end as ``champion`` of
             the dataset, and the runner-up as ``challenger``.
         system_metrics: Whether the sweep's run records the load of the machines: CPUs, memory,

@@ -23,18 +23,18 @@ GUIDED: Final = "guided"
 """The sampler that temperatures guide, see :mod:`sweeps.search.guide`."""
 
 _GUIDING: Final = frozenset({"ece", "adaptive_ece", "smooth_ece", "debiased_ece", "nll", "brier"})
-_LARGEST_SEED = 2**31 - 1  # also with the finalists' fresh seeds added it has 32 bits
+_LARGEST_SEED = 2**31 - 1  # still has 32 bits after adding the number of a fresh seed
 
 
 BUDGETS: Final = ("trials", "max_epochs", "max_hours", "max_gpu_hours")
 """The keys of ``search`` that end it."""
 
 
-_SHORT = {"refinement": "val_nll_scaled"}  # the NLL that a temperature cannot lower
+_SHORT = {"refinement": "val_nll_scaled"}  # the part of the NLL that a temperature cannot reduce
 
 
 def _joined(value: Any) -> Any:
-    """``[val_ece, val_error]`` is kept as ``val_ece, val_error``, ``refinement`` as what it is."""
+    """``[val_ece, val_error]`` becomes ``val_ece, val_error``, ``refinement`` its metric."""
     parts = value.split(",") if isinstance(value, str) else value
     if isinstance(parts, list | tuple) and parts and all(isinstance(part, str) for part in parts):
         return ", ".join(_SHORT.get(part.strip(), part.strip()) for part in parts)
@@ -48,13 +48,13 @@ def _at_most(value: Any) -> Any:
 
 
 class ConstraintSection(Section):
-    """What a metric must keep to: one of these.
+    """The limit of a metric; give one of these keys.
 
     Attributes:
         at_most: The largest value allowed.
-        at_least: The smallest value allowed, of a metric where higher is better.
-        above_baseline: By how much it may be above the cross-entropy baseline's at most.
-        below_baseline: By how much it may be below that at most.
+        at_least: The smallest value allowed, for a metric where higher is better.
+        above_baseline: How far it may be above the value of the cross-entropy baseline.
+        below_baseline: How far it may be below that value.
     """
 
     at_most: Bound | None = None
@@ -134,7 +134,7 @@ class SearchSection(Section):
 
     @property
     def objectives(self) -> tuple[str, ...]:
-        """The parts of the objective, as they are named."""
+        """The objectives as written in the sweep file."""
         return tuple(part.strip() for part in self.objective.split(","))
 
     @property
@@ -155,8 +155,8 @@ class SchedulerSection(Section):
     """``scheduler``: what stops poor trials early.
 
     Attributes:
-        name: ``asha``, the default, or ``none``, the default of ``search.sampler: guided``: it lets
-            all trials finish.
+        name: ``asha``, or ``none``, with which all trials finish. The default is ``asha``, but
+            ``none`` with ``search.sampler: guided``.
         metric: The metric by which trials of the same loss are compared. ECE is unsuitable, because
             it is lowest before training begins.
         grace_period: Epochs that every trial runs; by default a ninth of ``training.epochs``.
@@ -176,12 +176,11 @@ allowed error that each look may spend."""
 
 
 class SelectedFromSection(Section):
-    """Where a setting that is trained again comes from; verdicts are corrected for it.
+    """The origin of a setting that is trained again; verdicts are corrected for it.
 
     Attributes:
         candidates: Number of settings it was selected from.
-        data: Digest of the data on which it was selected. On other data the selection counts for
-            nothing.
+        data: Digest of the data on which it was selected. On other data no correction is needed.
     """
 
     candidates: Count
@@ -198,7 +197,7 @@ class SelectionSection(Section):
             is decided, is unlikely to be supported with more seeds, or a budget is used up.
         per_loss: Whether the finalists are the best setting of each loss. The result then compares
             these losses in pairs on the test split.
-        selected_from: In a file that ``calsweep best`` wrote: what the setting was selected from.
+        selected_from: The origin of the setting, in a file that ``calsweep best`` wrote.
     """
 
     finalists: Again = 3

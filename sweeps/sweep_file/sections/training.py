@@ -1,4 +1,4 @@
-"""The sections on what is trained, and how."""
+"""The sections on the model and its training."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class TrainingSection(Section, TrainingConfig):  # type: ignore[misc]  # frozen 
     Defaults depend on the model and the size of the data; ``calsweep check`` shows them.
     """
 
-    # The inherited defaults are the papers' recipe for CIFAR. Which keys were given is remembered,
-    # and only these are dumped, until completed() gives all of them.
+    # The inherited defaults are the papers' recipe for CIFAR. Only the given keys are dumped, until
+    # completed() gives all of them.
 
     @field_validator("milestones", mode="before")
     @classmethod
@@ -59,7 +59,7 @@ class TrainingSection(Section, TrainingConfig):  # type: ignore[misc]  # frozen 
     @field_validator("class_weights", mode="before")
     @classmethod
     def _check_weights(cls, value: Any) -> Any:
-        """One message, as for scalars."""
+        """Give one message, as for scalars."""
         if isinstance(value, list | tuple):
             numbers = [n for n in value if isinstance(n, int | float) and not isinstance(n, bool)]
             if len(numbers) == len(value) > 1 and all(0 < n <= LARGEST for n in numbers):
@@ -82,7 +82,7 @@ class TrainingSection(Section, TrainingConfig):  # type: ignore[misc]  # frozen 
         return {key: value for key, value in dump(self).items() if key in self.model_fields_set}
 
     def completed(self, usual: Mapping[str, Any]) -> TrainingSection:
-        """A copy with every key given: missing ones from ``usual``, or else the defaults."""
+        """A copy with every key: missing ones from ``usual``, or else the defaults."""
         whole = {**{key: getattr(self, key) for key in type(self).model_fields}, **usual}
         given = {key: getattr(self, key) for key in self.model_fields_set}
         return TrainingSection(**{**whole, **given})
@@ -95,8 +95,8 @@ class TrainingSection(Section, TrainingConfig):  # type: ignore[misc]  # frozen 
 class EncoderSection(Section):
     """``encoder``: the first of two training stages (RefCal), with its loss and recipe.
 
-    One encoder per seed is trained and frozen. The trials then train a linear head on its features,
-    as ``training`` says.
+    One encoder per seed is trained and frozen. The trials then train a linear head on its features
+    with the recipe of ``training``.
 
     Attributes:
         loss: Loss of the encoder.
