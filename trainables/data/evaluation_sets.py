@@ -5,6 +5,7 @@ out-of-distribution set has other classes, and a classifier should have low conf
 """
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -91,44 +92,25 @@ def load_evaluation_sets(
     return found
 
 
-def load_cifar10_c(
+def _load_cifar_c(
+    folder: str,
     *,
     root: str | os.PathLike[str],
     corruptions: tuple[str, ...] | None = None,
     severities: tuple[int, ...] = (1, 2, 3, 4, 5),
 ) -> list[tuple[int, Split]]:
-    """CIFAR-10-C: the test images under 19 corruptions of 5 severities, 10,000 of each.
+    """CIFAR-10-C, CIFAR-100-C: test images under 19 corruptions of 5 severities, 10,000 of each.
 
     Source: D. Hendrycks and T. Dietterich, Benchmarking Neural Network Robustness to Common
     Corruptions and Perturbations, 2019.
 
     Args:
-        root: The folder ``CIFAR-10-C``, or its parent.
+        folder: ``CIFAR-10-C`` or ``CIFAR-100-C``.
+        root: This folder, or its parent.
         corruptions: Corruptions, such as ``gaussian_noise``; by default all whose files exist.
         severities: Severities, from 1 to 5.
     """
-    return _cifar_c(Path(root).expanduser(), "CIFAR-10-C", corruptions, severities)
-
-
-def load_cifar100_c(
-    *,
-    root: str | os.PathLike[str],
-    corruptions: tuple[str, ...] | None = None,
-    severities: tuple[int, ...] = (1, 2, 3, 4, 5),
-) -> list[tuple[int, Split]]:
-    """CIFAR-100-C: like CIFAR-10-C, with the test images of CIFAR-100.
-
-    Args:
-        root: The folder ``CIFAR-100-C``, or its parent.
-        corruptions: Corruptions, such as ``gaussian_noise``; by default all whose files exist.
-        severities: Severities, from 1 to 5.
-    """
-    return _cifar_c(Path(root).expanduser(), "CIFAR-100-C", corruptions, severities)
-
-
-def _cifar_c(
-    root: Path, folder: str, corruptions: tuple[str, ...] | None, severities: tuple[int, ...]
-) -> list[tuple[int, Split]]:
+    root = Path(root).expanduser()
     place = root / folder if (root / folder).is_dir() else root
     if not (place / "labels.npy").is_file():
         raise FileNotFoundError(f"{place / 'labels.npy'} does not exist; set root to {folder}")
@@ -146,6 +128,10 @@ def _cifar_c(
             pixels = np.ascontiguousarray(images[rows].transpose(0, 3, 1, 2))
             found.append((severity, Split(pixels, labels[rows])))
     return found
+
+
+load_cifar10_c = partial(_load_cifar_c, "CIFAR-10-C")
+load_cifar100_c = partial(_load_cifar_c, "CIFAR-100-C")
 
 
 def _corruptions(place: Path, wanted: tuple[str, ...] | None) -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from trainables.data.core.base import Dataset, Split, Targets
 from trainables.data.core.samples import Samples
-from trainables.data.core.tasks import NO_OR_YES, OneClass, SeveralLabels, Task
+from trainables.data.core.tasks import NO_OR_YES, OneClass, SeveralLabels, Task, strata
 from trainables.data.core.types import Indices, Labels, Masks
 from trainables.plugins.components import Range
 
@@ -74,6 +74,30 @@ def stratified_split(
         )
     second = _draw(labels, size, seed=seed, spare=needed - 1)
     return np.setdiff1d(np.arange(len(labels)), second), second
+
+
+def split_off_test(
+    labels: Labels, rows: Indices, classes: tuple[str, ...], test_size: float | int
+) -> list[Indices]:
+    """Splits off a test split, the same for every seed.
+
+    Args:
+        labels: (N,) or (N, L), of all samples.
+        rows: Indices of the samples to split.
+        classes: Names of classes or labels.
+        test_size: Size of the test split: a fraction or a count.
+
+    Returns:
+        The rows of the rest and of the test split.
+
+    Raises:
+        ValueError: See :func:`stratified_split`.
+    """
+    kinds, names = strata(labels[rows], classes)
+    rest, held = stratified_split(
+        kinds, test_size, seed=0, classes=names, option="test_size", needed=3
+    )
+    return [rows[rest], rows[held]]
 
 
 def stratified_sample(labels: Labels, size: int, *, seed: int) -> Indices:

@@ -1,16 +1,14 @@
 """STL-10."""
 
 import os
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from trainables.data.core.base import Dataset
-from trainables.data.core.splits import HeldOut, Imbalance, SampleCount, build_dataset, join_halves
+from trainables.data.core.splits import HeldOut, Imbalance, SampleCount, join_halves
 from trainables.data.core.types import Labels, Pixels
-from trainables.data.kinds.samples import Images
-from trainables.data.named.torchvision_files import open_splits
+from trainables.data.named.torchvision_files import BY_NAME, load_torchvision
 
 
 def load_stl10(
@@ -41,28 +39,22 @@ def load_stl10(
     """
     from torchvision.datasets import STL10  # takes seconds to import
 
-    train, test = open_splits(
-        "stl10",
-        STL10,
-        root=root,
-        folder="stl10_binary",
-        download=download,
-        parts=({"split": "train"}, {"split": "test"}),
-    )
-    classes = tuple(train.classes)
-
     def arrays(part: Any) -> tuple[Pixels, Labels]:
         labels = np.asarray(part.labels, dtype=np.int64)
         if binary:
-            labels = (labels >= len(classes) // 2).astype(np.int64)
+            labels = (labels >= len(part.classes) // 2).astype(np.int64)
         return np.ascontiguousarray(part.data), labels
 
-    return build_dataset(
+    return load_torchvision(
         "stl10",
-        train=arrays(train),
-        test=arrays(test),
-        classes=join_halves(classes) if binary else classes,
-        measure=partial(Images.measured, augmentation="crop_flip"),
+        STL10,
+        arrays,
+        root=root,
+        folder="stl10_binary",
+        download=download,
+        augmentation="crop_flip",
+        parts=BY_NAME,
+        classes=lambda part: join_halves(part.classes) if binary else part.classes,
         imbalance=imbalance,
         validation=validation,
         train_samples=train_samples,

@@ -1,16 +1,14 @@
 """Street View House Numbers."""
 
 import os
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from trainables.data.core.base import Dataset
-from trainables.data.core.splits import HeldOut, Imbalance, SampleCount, build_dataset
+from trainables.data.core.splits import HeldOut, Imbalance, SampleCount
 from trainables.data.core.types import Labels, Pixels
-from trainables.data.kinds.samples import Images
-from trainables.data.named.torchvision_files import open_splits
+from trainables.data.named.torchvision_files import BY_NAME, load_torchvision
 
 
 def load_svhn(
@@ -38,26 +36,22 @@ def load_svhn(
     """
     from torchvision.datasets import SVHN  # takes seconds to import
 
-    train, test = open_splits(
+    return load_torchvision(
         "svhn",
         SVHN,
+        _arrays,
         root=root,
         folder="train_32x32.mat",
         download=download,
-        parts=({"split": "train"}, {"split": "test"}),
-    )
-
-    def arrays(part: Any) -> tuple[Pixels, Labels]:
-        return np.ascontiguousarray(part.data), np.asarray(part.labels, dtype=np.int64)
-
-    return build_dataset(
-        "svhn",
-        train=arrays(train),
-        test=arrays(test),
-        classes=tuple("0123456789"),
-        measure=partial(Images.measured, augmentation="crop"),
+        augmentation="crop",
+        parts=BY_NAME,
+        classes=lambda _: "0123456789",
         imbalance=imbalance,
         validation=validation,
         train_samples=train_samples,
         seed=seed,
     )
+
+
+def _arrays(part: Any) -> tuple[Pixels, Labels]:
+    return np.ascontiguousarray(part.data), np.asarray(part.labels, dtype=np.int64)

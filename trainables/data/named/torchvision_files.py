@@ -1,36 +1,69 @@
-"""Opening torchvision's datasets with clear error messages."""
+"""Datasets of images that torchvision reads."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+from trainables.contract.config import AugmentationName
+from trainables.data.core.base import Dataset
+from trainables.data.core.splits import build_dataset
+from trainables.data.core.types import Labels, Pixels
+from trainables.data.kinds.samples import Images
+
+Parts = tuple[dict[str, Any], dict[str, Any]]
+BY_FLAG: Final[Parts] = {"train": True}, {"train": False}
+BY_NAME: Final[Parts] = {"split": "train"}, {"split": "test"}
 
 
-def open_splits(
+def load_torchvision(
     name: str,
     source: Callable[..., Any],
+    arrays: Callable[[Any], tuple[Pixels, Labels]],
     *,
     root: str | os.PathLike[str],
     folder: str,
     download: bool,
-    parts: tuple[dict[str, Any], dict[str, Any]] = ({"train": True}, {"train": False}),
-) -> tuple[Any, Any]:
-    """Opens the training and the test part of a torchvision dataset.
+    augmentation: AugmentationName,
+    parts: Parts = BY_FLAG,
+    classes: Callable[[Any], Sequence[str]] = lambda part: part.classes,
+    **splitting: Any,
+) -> Dataset:
+    """Reads a torchvision dataset and holds out validation data.
 
     Args:
-        name: Name of the dataset in calsweep, for messages.
+        name: Name of the dataset in calsweep.
         source: The torchvision class.
+        arrays: Returns the images (N, C, H, W), uint8, and the labels (N,), int64, of a part.
         root: The user's folder of datasets.
         folder: Name of the folder or file that torchvision creates in ``root`` for this dataset.
         download: Download the dataset if it does not exist.
+        augmentation: The usual training augmentation.
         parts: Keyword arguments that select the training and the test part.
+        classes: Returns the class names, given the training part.
+        **splitting: See :func:`~trainables.data.core.splits.build_dataset`.
 
     Raises:
         FileNotFoundError: The dataset does not exist, and ``download`` is false.
         ValueError: Files are missing or damaged.
         ConnectionError: The download fails.
     """
-    place = Path(root) / folder
+    train, test = _open(name, source, Path(root), folder, download, parts)
+    return build_dataset(
+        name,
+        train=arrays(train),
+        test=arrays(test),
+        classes=tuple(classes(train)),
+        measure=partial(Images.measured, augmentation=augmentation),
+        **splitting,
+    )
+
+
+def _open(
+    name: str, source: Callable[..., Any], root: Path, folder: str, download: bool, parts: Parts
+) -> tuple[Any, Any]:
+    place = root / folder
     if download:
         try:
             for part in parts:

@@ -15,8 +15,7 @@ import numpy.typing as npt
 from trainables.data.core.bad_samples import BadSamples, OnBadSample, settle
 from trainables.data.core.base import Dataset
 from trainables.data.core.samples import Samples
-from trainables.data.core.splits import HeldOut, SampleCount, build_dataset, stratified_split
-from trainables.data.core.tasks import strata
+from trainables.data.core.splits import HeldOut, SampleCount, build_dataset, split_off_test
 from trainables.data.core.types import Inputs
 from trainables.data.kinds.samples import Arrays, Images
 from trainables.data.labelling.labels import Values
@@ -178,11 +177,7 @@ def dataset_from_arrays(
     kept = [each.good() for each in bad]
     if test is None:
         test_targets = train_targets
-        kinds, known = strata(train_targets.labels[kept[0]], names)
-        rest, held = stratified_split(
-            kinds, test_size, seed=0, classes=known, option="test_size", needed=3
-        )
-        kept = [kept[0][rest], kept[0][held]]
+        kept = split_off_test(train_targets.labels, kept[0], names, test_size)
     images = inputs[0].dtype == np.uint8
     measure: Callable[[Inputs], Samples] = Images.measured if images else Arrays.measured
     return build_dataset(

@@ -16,7 +16,7 @@ from trainables.data.core.splits import (
     Imbalance,
     SampleCount,
     build_dataset,
-    stratified_split,
+    split_off_test,
 )
 from trainables.data.core.types import Indices, Labels, Stored
 from trainables.data.kinds.samples import Images
@@ -186,10 +186,8 @@ def read_folders(
     )
     labels = [each[rows] for each, rows in zip(labels, kept, strict=True)]
     if test is None:
-        rest, held = stratified_split(
-            labels[0], test_size, seed=0, classes=classes, option="test_size", needed=3
-        )
-        images, labels = [images[0][rest], images[0][held]], [labels[0][rest], labels[0][held]]
+        parts = split_off_test(labels[0], np.arange(len(labels[0])), classes, test_size)
+        images, labels = [images[0][rows] for rows in parts], [labels[0][rows] for rows in parts]
     return build_dataset(
         name,
         train=(images[0], labels[0]),

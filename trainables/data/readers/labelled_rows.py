@@ -14,8 +14,7 @@ import pyarrow as pa
 from trainables.data.core.bad_samples import BadSamples, OnBadSample, settle
 from trainables.data.core.base import Dataset, Targets
 from trainables.data.core.samples import Samples
-from trainables.data.core.splits import HeldOut, SampleCount, build_dataset, stratified_split
-from trainables.data.core.tasks import strata
+from trainables.data.core.splits import HeldOut, SampleCount, build_dataset, split_off_test
 from trainables.data.kinds.samples import Images
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import Columns, TableRows
@@ -139,11 +138,7 @@ def _load(
     kept = [part.good() for part in bad]
     if test is None:
         test_targets = train_targets
-        kinds, known = strata(train_targets.labels[kept[0]], classes)
-        rest, held = stratified_split(
-            kinds, test_size, seed=0, classes=known, option="test_size", needed=3
-        )
-        kept = [kept[0][rest], kept[0][held]]
+        kept = split_off_test(train_targets.labels, kept[0], classes, test_size)
     return build_dataset(
         form,
         train=(raw[0][kept[0]], train_targets[kept[0]]),
