@@ -28,10 +28,11 @@ from sweeps.results.comparison import compare, compare_losses, compare_on_test_s
 from sweeps.results.ensemble import judge_ensemble
 from sweeps.results.explanation import answer, failure_summary
 from sweeps.results.judgement import Judgement
-from sweeps.results.learning import learning_warnings
+from sweeps.results.learning import FirstEpochs, learning_warnings
 from sweeps.results.reference import ReferenceResult, reference_warnings
 from sweeps.search.finalist_plan import Look
 from sweeps.search.noise import calibrated_bound, first_at_noise
+from sweeps.search.pilot import PilotQueue, common_epochs
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
@@ -250,18 +251,21 @@ def _carry_out(
     on_answer: OnAnswer,
     log: Path,
 ) -> SweepResult:
+    first_epochs = FirstEpochs(dataset, progress)
+    sweep, pilot = _with_common_epochs(sweep, store, dataset, progress, first_epochs)
     mirror, blocks, encoder, past = store.patiently(_read_store, sweep, store, dataset, progress)
     writer = MlflowWriter(mirror, progress)
     queue = TrialQueue(
         sweep,
         store.save,
         dataset.num_classes,
-        past,
+        replace(past, pilot=pilot),
         listeners=(
             blocks.take,
             writer.submit,
             progress.tick,
             Rehearsal(sweep, dataset, progress, connection.all_nodes).take,
+            first_epochs.take,
         ),
         take_look=partial(_take_look, sweep, store),
     )
@@ -280,9 +284,7 @@ def _carry_out(
         writer.close(_PATIENCE_SECONDS)
         if not isinstance(error, KeyboardInterrupt):
             raise
-        raise SweepInterruptedError(
-            f"interrupted; {calsweep_command(f'resume {sweep.name}', store.storage)} continues it"
-        ) from None
+        raise _interrupted(store) from None
     references = _references(sweep, dataset, progress)
     ending = _ending(queue, store, progress, references)
     if not queue.cut_short:
@@ -308,8 +310,7 @@ def _read_store(
     sweep: SweepFile, store: SweepStore, dataset: Data, progress: Progress
 ) -> tuple[Mirror, BlockWriter, EncoderSetup | None, Past]:
     """What the store has of a sweep before its trials run; empty of a new one."""
-    damaged: list[str] = []
-    records = [_with_history(sweep, store, each) for each in store.load_records(damaged.append)]
+    records = _load_records(sweep, store, progress)
     encoder = encoder_setup(sweep, store, dataset)
     past = Past(
         records,
@@ -317,10 +318,84 @@ def _read_store(
         trained_encoders(sweep, encoder),
         read_recorded(store.folder),
     )
-    found = Mirror(sweep, store), BlockWriter(store.folder, records), encoder, past
+    return Mirror(sweep, store), BlockWriter(store.folder, records), encoder, past
+
+
+def _load_records(sweep: SweepFile, store: SweepStore, progress: Progress) -> list[TrialRecord]:
+    damaged: list[str] = []
+    records = [_with_history(sweep, store, each) for each in store.load_records(damaged.append)]
     for message in damaged:
         progress.notice(message)
-    return found
+    return records
+
+
+def _interrupted(store: SweepStore) -> SweepInterruptedError:
+    again = calsweep_command(f"resume {store.name}", store.storage)
+    return SweepInterruptedError(f"interrupted; {again} continues it")
+
+
+def _with_common_epochs(
+    sweep: SweepFile,
+    store: SweepStore,
+    dataset: Data,
+    progress: Progress,
+    first_epochs: FirstEpochs,
+) -> tuple[SweepFile, list[TrialRecord]]:
+    """The sweep with the number of epochs that its pilot finds, and the pilot's record.
+
+    The stored sweep file gets that number too. A pilot that was cut off continues; one that has
+    ended is only read.
+    """
+    most, patience = sweep.training.epochs, sweep.training.patience
+    if patience is None:
+        return sweep, []
+    own = store.pilot()
+    records = own.patiently(_load_records, sweep, own, progress)
+    what = "Training the baseline to find the epochs of all trials"
+
+    def tell(record: TrialRecord) -> None:
+        progress.left(f"{what}: {record.epochs} of at most {most}")
+
+    queue = PilotQueue(
+        sweep,
+        own.save,
+        dataset.num_classes,
+        records,
+        listeners=(tell, first_epochs.take),
+    )
+    if queue.exhausted:
+        return _ended_by(sweep, store, queue.records)
+    progress.stage(what)
+    from sweeps.cluster.tuner import tune
+
+    try:
+        tune(queue, own, dataset, None, progress)
+    except KeyboardInterrupt:
+        raise _interrupted(store) from None
+    if queue.cut_short:  # no hours are left for the sweep either
+        queue.interrupted()
+        return sweep, queue.records
+    sweep, records = _ended_by(sweep, store, queue.records)
+    epochs = sweep.training.epochs
+    progress.notice(
+        f"All trials train for {counted(epochs, 'epoch')}: there the baseline's validation NLL, a "
+        f"mean over {counted(patience, 'epoch')}, is lowest."
+        if records[0].state == "stopped"
+        else f"All trials train for {counted(most, 'epoch')}, as training.epochs says."
+    )
+    return sweep, records
+
+
+def _ended_by(
+    sweep: SweepFile, store: SweepStore, pilot: list[TrialRecord]
+) -> tuple[SweepFile, list[TrialRecord]]:
+    """The sweep with the epochs that the pilot has found, also in the store."""
+    epochs = common_epochs(pilot[0], sweep)
+    training = sweep.training.model_copy(update={"epochs": epochs})
+    sweep = sweep.model_copy(update={"training": training})
+    store.change(sweep)
+    store.pilot().delete_checkpoints()
+    return sweep, pilot
 
 
 def _write_the_rest(writer: MlflowWriter, ending: Ending | None, store: SweepStore) -> int:

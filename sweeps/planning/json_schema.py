@@ -60,7 +60,7 @@ def _describe(definition: dict[str, Any], kind: type[BaseModel]) -> None:
     """Adds the docstrings of a section and its keys as descriptions."""
     summary, keys = _documented(kind)
     if kind is TrainingSection:
-        keys = _documented(TrainingConfig)[1]
+        keys |= _documented(TrainingConfig)[1]
     definition["description"] = summary
     for key, text in keys.items():
         definition["properties"][key]["description"] = text

@@ -120,8 +120,15 @@ def _epoch_facts(sweep: SweepFile) -> dict[str, str]:
     epochs, rungs = sweep.training.epochs, ", ".join(map(str, make_stopper(sweep).rungs))
     if sweep.trainable is None and "epochs" not in sweep.training.model_fields_set:
         return {"epochs": "the default for the model and the data, which are not loaded"}
+    patience = sweep.training.patience
     return {
         "epochs": f"at most {epochs} a trial"
+        + (
+            "; all end where the validation NLL of a first run of the baseline, a mean over "
+            f"{patience} epochs, is lowest"
+            if patience is not None
+            else ""
+        )
         + (f"; poor trials stop at {rungs} by {sweep.scheduler.metric}" if rungs else ""),
         "in all": f"at most {most_epochs(sweep):,} epochs",
     }

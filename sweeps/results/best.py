@@ -154,7 +154,8 @@ def as_sweep_file(entry: dict[str, Any], resolved: dict[str, Any]) -> dict[str, 
         "name": f"{resolved['name'][:95]}-best",  # names have at most 100 characters
         **{key: resolved[key] for key in ("dataset", "model", "trainable") if key in resolved},
         "losses": [{"name": entry["loss"], "hyperparameters": entry["hyperparameters"]}],
-        **{key: resolved[key] for key in ("encoder", "training") if key in resolved},
+        **{key: resolved[key] for key in ("encoder",) if key in resolved},
+        "training": {**resolved.get("training", {}), "patience": None},  # epochs are known
         "search": {
             **resolved["search"],
             "trials": 1 if entry["loss"] == "cross_entropy" else 2,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,16 @@ import numpy.typing as npt
 from sweeps.formatting import counted
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
+from trainables.contract.setting import BASELINE_LOSS
 from trainables.files.predictions import decisions_of, decode_predictions
 
+if TYPE_CHECKING:
+    from sweeps.reporter import Reporter
+    from trainables.data.core.base import Data
+
 _CLOSE: Final = 0.9  # share of the constant classifier's error and NLL; above it, a result is close
+_CLOSE_FROM_THE_START: Final = 0.98  # the same in all of the first epochs
+_FIRST_EPOCHS: Final = 3
 _STILL_FALLING: Final = 0.03  # relative fall of the training loss in the last third of the epochs
 _HARDLY_FELL: Final = 0.1  # relative fall of the training loss in all epochs
 
@@ -42,6 +49,64 @@ def constant_classifier(labels: npt.NDArray[np.int64], decisions: int = 1) -> Co
     return ConstantClassifier(
         float(np.mean([1 - share.max() for share in shares])),
         float(np.mean([-(share[share > 0] * np.log(share[share > 0])).sum() for share in shares])),
+    )
+
+
+class FirstEpochs:
+    """Reports once if the baseline diverges, or has learned nothing in its first epochs.
+
+    A listener of the trial queue.
+
+    Args:
+        dataset: The sweep's data.
+        reporter: Shows what was found.
+    """
+
+    def __init__(self, dataset: Data, reporter: Reporter) -> None:
+        self._dataset = dataset
+        self._reporter = reporter
+        self._done = False
+
+    def take(self, record: TrialRecord) -> None:
+        """A record changed."""
+        if self._done or record.role != "baseline":
+            return
+        failed = record.state == "failed"
+        if not failed and record.epochs < _FIRST_EPOCHS:
+            return
+        self._done = True
+        if failed:
+            if (record.reason or "").startswith("diverged"):
+                self._reporter.notice(
+                    f"The baseline {record.reason}. Lower the learning rate (training.lr)."
+                )
+            return
+        constant = self._constant()
+        if constant is None or not _is_constant(record, constant):
+            return
+        error = record.outcome["val_error"]
+        self._reporter.notice(
+            f"After {counted(record.epochs, 'epoch')} the baseline has learned nothing: its "
+            f"validation error is {error:.1%}; always predicting the most frequent class has "
+            f"{constant.error:.1%}. {_suggestion(record, constant)} If it needs a warm-up, wait; "
+            "else stop the sweep with Ctrl-C and start another one."
+        )
+
+    def _constant(self) -> ConstantClassifier | None:
+        from trainables.data.core.base import Dataset  # imports torch
+        from trainables.data.core.tasks import OneClass
+
+        data = self._dataset
+        if not isinstance(data, Dataset) or not isinstance(data.task, OneClass):
+            return None
+        return constant_classifier(np.asarray(data.validation.labels))
+
+
+def _is_constant(record: TrialRecord, constant: ConstantClassifier) -> bool:
+    return all(
+        entry["val_error"] >= _CLOSE_FROM_THE_START * constant.error
+        and entry["val_nll"] >= _CLOSE_FROM_THE_START * constant.nll
+        for entry in record.history
     )
 
 
@@ -73,7 +138,8 @@ def learning_warnings(ranking: Ranking, read_predictions: Callable[[int], bytes]
     return [
         f"Nothing was learned, so do not use this result: the validation error is {errors}; always "
         f"predicting the most frequent class has {constant.error:.1%}. Such a classifier may have "
-        f"a low calibration error and is still useless. {_suggestion(poor[-1].judged[0])}"
+        f"a low calibration error and is still useless. "
+        f"{_suggestion(poor[-1].judged[0], constant)}"
     ]
 
 
@@ -87,7 +153,7 @@ def _is_close(candidate: Candidate, constant: ConstantClassifier) -> bool:
     return candidate.val_error >= _CLOSE * constant.error and not informs
 
 
-def _suggestion(record: TrialRecord) -> str:
+def _suggestion(record: TrialRecord, constant: ConstantClassifier) -> str:
     """What to change, judging by the training loss of a trial that learned almost nothing."""
     losses = [entry.get("train_loss", math.nan) for entry in record.history]
     if len(losses) < 2 or not all(math.isfinite(loss) for loss in losses):
@@ -98,7 +164,7 @@ def _suggestion(record: TrialRecord) -> str:
     first, last = losses[0], losses[-1]
     before = losses[-1 - math.ceil(len(losses) / 3)]
     curve = f"the training loss went from {first:.3g} to {last:.3g} in {len(losses)} epochs"
-    if last > first:
+    if last > first or (record.loss == BASELINE_LOSS and last > constant.nll):
         return (
             f"As {curve}, lower the learning rate (training.lr), or use training.optimizer = adam."
         )

@@ -44,12 +44,14 @@ class Past:
         earlier: Trials of earlier sweeps to learn from.
         trained_encoders: Seeds whose encoders are in the store.
         recorded: Records of settings on earlier datasets, for a guided search.
+        pilot: The trial before the sweep, whose time and epochs count.
     """
 
     records: Sequence[TrialRecord] = ()
     earlier: Sequence[EarlierTrial] = ()
     trained_encoders: Iterable[int] = ()
     recorded: Sequence[RecordedSetting] = ()
+    pilot: Sequence[TrialRecord] = ()
 
 
 class TrialQueue:
@@ -117,7 +119,7 @@ class TrialQueue:
         self._encoders = EncoderPlan(sweep, self.records, past.trained_encoders)
         for record in self._unfinished:
             record.cut_off(record.history, time.time())
-        self.budget = Budget(sweep, self.records)
+        self.budget = Budget(sweep, [*past.pilot, *self.records])
         self.ended_by: str | None = None  # the key of `search` that ended the search
         self._is_at_noise = self._reached_noise()
         self._replay([record for record in self.records if record.searched])

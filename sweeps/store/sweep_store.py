@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from copy import copy
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -36,6 +37,7 @@ from trainables.plugins.arguments import did_you_mean
 _SECONDS_BETWEEN_TRIES = 2.0
 _BLOCK = 4096  # bytes
 _TRIALS = "trials"
+_PILOT = "pilot"
 _LOCK = "driver.lock"
 _FORMAT = b"1"  # of a sweep's files; raised when an older calsweep would misread them
 _SWEEP_ID = re.compile("[0-9a-f]{32}")
@@ -61,11 +63,21 @@ class SweepStore:
         self._lease: Lease | None = None
         self._sweep_id: str | None = None
         self._deleted = False
+        self._trials = _TRIALS
+
+    def pilot(self) -> SweepStore:
+        """The same store for the pilot, whose trial is not one of the sweep; call it while locked.
+
+        See :mod:`sweeps.search.pilot`.
+        """
+        store = copy(self)
+        store._trials = _PILOT
+        return store
 
     @property
     def trials_folder(self) -> Folder:
         """The folder of the trials' folders."""
-        return self.folder / _TRIALS
+        return self.folder / self._trials
 
     def trial_folder(self, number: int) -> Folder:
         """A trial's own folder."""
@@ -327,9 +339,10 @@ class SweepStore:
         self._sweep_id = None  # another process may have deleted the sweep and created a new one
         own_id = self._own_id()
         names = {int(name): name for name in self.trials_folder.names() if name.isdigit()}
+        blocks = read_blocks(self.folder) if self._trials == _TRIALS else {}
         copies = {
             number: record
-            for number, record in read_blocks(self.folder).items()
+            for number, record in blocks.items()
             if number in names and _is_of(record, own_id)
         }
         records = list(copies.values())

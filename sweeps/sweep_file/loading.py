@@ -139,6 +139,8 @@ def budgets_asked(asked: SweepFile, begun: SweepFile) -> dict[str, Any]:
     """
     given = asked.model_dump(mode="json", exclude_unset=True)
     found = dict(_differences(given, begun.model_dump(mode="json")))
+    if begun.training.patience is not None:
+        found.pop("training.epochs", None)  # which the pilot has found
     budgets = {key: found.pop(key) for key in map("search.{}".format, BUDGETS) if key in found}
     if found:
         raise UserError(

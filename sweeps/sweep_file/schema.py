@@ -186,12 +186,21 @@ class SweepFile(Section):
         usual = TrainingSection()
         for key in TrainingSection.model_fields:
             # Precision is resolved and stored when a sweep starts.
-            known = key in ("epochs", "adapt_share", "precision")
+            known = key in ("epochs", "patience", "adapt_share", "precision")
             if not known and getattr(self.training, key) != getattr(usual, key):
                 raise ValueError(
                     f"training.{key} is not for a trainable, which has a recipe of its own; "
-                    f"allowed: epochs, adapt_share; give the loop an option: trainable: {{name: "
-                    f"{self.trainable.name}, {key}: ...}}"
+                    "allowed: epochs, patience, adapt_share; give the loop an option: "
+                    f"trainable: {{name: {self.trainable.name}, {key}: ...}}"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _patience_in_one_stage(self) -> SweepFile:
+        for key, section in self.recipes if self.encoder is not None else ():
+            if section.patience is not None:
+                raise ValueError(
+                    f"{key}.patience is not possible together with encoder; leave one of them"
                 )
         return self
 

@@ -462,6 +462,24 @@ def test_an_interrupted_sweep_leaves_no_process_behind(workplace: Path) -> None:
     wait_for_cpus()
 
 
+def test_all_trials_train_for_the_epochs_that_the_baseline_needs(workplace: Path) -> None:
+    """The pilot finds them, and is interrupted once; the schedule spans them."""
+    recipe = {"epochs": 60, "patience": 2, "lr": 0.2, "batch_size": 32}
+    options = {"training": recipe, "search": {"trials": 2}}
+    folder = workplace / "store/sweeps/patient"
+    caught = interrupted(lambda: run(workplace, "patient", **options), folder, "pilot")
+    assert "calsweep resume patient" in str(caught.value)
+    assert not list(folder.glob("trials/*"))
+    result = resume_sweep("patient", str(workplace / "store"), console=Console(quiet=True))
+    store = SweepStore(str(workplace / "store"), "patient")
+    epochs = store.load_sweep().training.epochs
+    (pilot,) = store.pilot().load_records()
+    assert (pilot.state, epochs < pilot.epochs < 60) == ("stopped", True)
+    assert {r.epochs for r in result.records if r.state == "finished"} == {epochs}
+    assert result.records[0].outcome["lr"] < 0.1 * recipe["lr"]
+    wait_for_cpus()
+
+
 def test_the_log_has_the_traceback_of_a_failed_trial(workplace: Path, mixed: SweepResult) -> None:
     log = (workplace / "store/sweeps/mixed/driver.log").read_text()
     assert "own_losses.py" in log

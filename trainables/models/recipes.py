@@ -2,6 +2,7 @@
 
 Plain data without torch. Keys that are not in a recipe have the defaults of
 :class:`~trainables.contract.config.TrainingConfig`, the papers' recipe for CIFAR.
+``patience`` belongs to the sweep: see :mod:`sweeps.search.pilot`.
 """
 
 from __future__ import annotations
@@ -11,10 +12,16 @@ from typing import Any, Final
 
 Recipe = dict[str, Any]
 
-_ADAM: Final[Recipe] = {"epochs": 30, "optimizer": "adam", "lr": 1e-3}
-_PIXELS: Final[Recipe] = {"epochs": 50, "batch_size": 8, "optimizer": "adamw", "lr": 1e-3}
+_ADAM: Final[Recipe] = {"epochs": 30, "patience": 10, "optimizer": "adam", "lr": 1e-3}
+_PIXELS: Final[Recipe] = {
+    "epochs": 50,
+    "patience": 15,
+    "batch_size": 8,
+    "optimizer": "adamw",
+    "lr": 1e-3,
+}
 _FROM_SCRATCH: Final[Recipe] = {**_ADAM, "optimizer": "adamw", "weight_decay": 0.05}
-_FINE_TUNING: Final[Recipe] = {**_FROM_SCRATCH, "epochs": 10, "lr": 1e-4}
+_FINE_TUNING: Final[Recipe] = {**_FROM_SCRATCH, "epochs": 10, "patience": 3, "lr": 1e-4}
 _ENCODER_OF_TEXTS: Final[Recipe] = {
     "epochs": 4,
     "batch_size": 32,
@@ -35,12 +42,18 @@ _RECIPES: Final[Mapping[str, Recipe]] = {
     },
     "deeplabv3_mobilenet_v3_large": _PIXELS,
     "deeplabv3_resnet50": _PIXELS,
-    "gpool_cnn": {**_ADAM, "epochs": 12, "batch_size": 64, "weight_decay": 0.0},
+    "gpool_cnn": {**_ADAM, "epochs": 12, "patience": 4, "batch_size": 64, "weight_decay": 0.0},
     "mlp": _ADAM,
-    "small_cnn": {"epochs": 50, "lr": 0.05},
+    "small_cnn": {"epochs": 50, "patience": 15, "lr": 0.05},
     "small_fcn": _PIXELS,
     "table_mlp": _ADAM,
-    "text_mlp": {"epochs": 10, "optimizer": "adamw", "lr": 5e-3, "weight_decay": 0.01},
+    "text_mlp": {
+        "epochs": 10,
+        "patience": 3,
+        "optimizer": "adamw",
+        "lr": 5e-3,
+        "weight_decay": 0.01,
+    },
 }
 _CIFAR: Final = "_cifar"  # suffix of the papers' networks, which use the defaults
 _LEAST_STEPS: Final = 20  # minimum number of steps per epoch; else batches are made smaller
@@ -67,8 +80,10 @@ def completed(given: Mapping[str, Any], usual: Recipe) -> Recipe:
     """The given values, completed by the default recipe.
 
     Learning rate and weight decay depend on the optimiser: if another optimiser is given, they are
-    its usual values.
+    its usual values. If ``epochs`` is given, ``patience`` is not completed.
     """
+    if "epochs" in given:
+        usual = {key: value for key, value in usual.items() if key != "patience"}
     optimizer = given.get("optimizer", usual.get("optimizer", "sgd"))
     if optimizer != usual.get("optimizer", "sgd"):
         belongs = ("lr", "momentum", "nesterov", "weight_decay", "warmup_epochs")

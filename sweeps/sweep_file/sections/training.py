@@ -15,7 +15,7 @@ from pydantic import (
 from sweeps.sweep_file.sections.fields import NamedSection, Section
 from sweeps.sweep_file.sections.losses import LossSection
 from sweeps.sweep_file.yaml_text import shortened
-from trainables.contract.config import LARGEST, TrainingConfig
+from trainables.contract.config import LARGEST, Epochs, TrainingConfig
 
 DEFAULT_MODEL: Final = "default"
 """The name of the default model for the kind of data."""
@@ -46,7 +46,14 @@ class TrainingSection(Section, TrainingConfig):  # type: ignore[misc]  # frozen 
     """``training``: the training recipe of all trials.
 
     Defaults depend on the model and the size of the data; ``calsweep check`` shows them.
+
+    Attributes:
+        patience: Given, the baseline is trained once before the sweep, for at most ``epochs``,
+            until the mean of its validation NLL over this many epochs has not improved for as many.
+            All trials then train until the middle of the epochs with the lowest mean.
     """
+
+    patience: Epochs | None = None
 
     # The inherited defaults are the papers' recipe for CIFAR. Only the given keys are dumped, until
     # completed() gives all of them.
@@ -89,7 +96,7 @@ class TrainingSection(Section, TrainingConfig):  # type: ignore[misc]  # frozen 
 
     def config(self) -> TrainingConfig:
         """The recipe as the plain object that workers read."""
-        return TrainingConfig(**self.model_dump())
+        return TrainingConfig(**{k: v for k, v in self.model_dump().items() if k != "patience"})
 
 
 class EncoderSection(Section):

@@ -63,7 +63,8 @@ def test_the_stored_file_is_complete_and_the_recipe_is_settled_once(tmp_path: Pa
     stored = read_resolved(dump_sweep(fitted), "a")
     assert stored == fitted
     assert fit_to_data(stored, data) == fitted
-    assert fitted.training.model_dump() == asdict(fitted.training.config())
+    recipe = {**asdict(fitted.training.config()), "patience": 10}
+    assert fitted.training.model_dump() == recipe
 
 
 def test_a_budget_of_epochs_has_room_for_the_usual_ones(tmp_path: Path) -> None:

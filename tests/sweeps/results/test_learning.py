@@ -1,6 +1,7 @@
 """A sweep in which nothing was learned starts with a warning, wherever its result is shown."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,11 @@ from sweeps.cli import app
 from sweeps.inspect_sweeps import write_report
 from sweeps.results.explanation import answer
 from sweeps.results.judgement import Judgement
-from sweeps.results.learning import constant_classifier, learning_warnings
+from sweeps.results.learning import FirstEpochs, constant_classifier, learning_warnings
+from sweeps.search.record import TrialRecord
 from sweeps.tracking.run_content import description
-from tests.builders import baseline, make_sweep, new_store, ranked, trial
+from tests.builders import Noted, baseline, make_sweep, new_store, ranked, trial
+from trainables.data import load_dataset
 from trainables.files.storage import Folder
 from trainables.trials.outcome import write_predictions
 
@@ -48,7 +51,8 @@ def test_the_constant_classifier_knows_how_frequent_classes_are() -> None:
     [
         ([2.99, 2.9, 2.7], "was still falling, train longer (training.epochs)"),
         ([2.99, 2.98, 2.98], "change the learning rate (training.lr) or the optimizer"),
-        ([2.99, 4.0, 5.0], "lower the learning rate"),
+        ([2.9, 2.95, 2.98], "lower the learning rate"),
+        ([900.0, 40.0, 5.0], "lower the learning rate"),
         ([2.99, 0.1, 0.1, 0.1], "has only memorised its training samples"),
         ([2.99], "It was trained for 1 epoch: try more"),
     ],
@@ -99,3 +103,32 @@ def test_the_result_starts_with_it_everywhere(
     page = Path(write_report(sweep.name, str(tmp_path), str(tmp_path / "page.html"))).read_text()
     assert f'<p class="advice">{said}' in page
     assert "has the lowest validation" not in page
+
+
+def first_epochs_of(record: TrialRecord) -> list[str]:
+    """What is reported while the baseline of a sweep of digits trains."""
+    notices: list[str] = []
+    listener = FirstEpochs(load_dataset("digits", seed=0), Noted(notices))
+    listener.take(trial(1, history=record.history))  # another trial says nothing
+    for epoch in range(1, len(record.history) + 1):
+        listener.take(replace(record, history=record.history[:epoch]))
+    return notices
+
+
+def test_a_learning_rate_that_does_not_train_is_reported_in_the_first_epochs() -> None:
+    at_chance = [
+        {"epoch": n, "train_loss": loss, "val_error": 0.9, "val_nll": 2.31}
+        for n, loss in enumerate([90.0, 30.0, 9.0, 5.0, 2.3], 1)
+    ]
+    (notice,) = first_epochs_of(baseline(history=at_chance))
+    assert notice.startswith("After 3 epochs the baseline has learned nothing")
+    assert "lower the learning rate (training.lr)" in notice
+    learning = [*at_chance[:2], {**at_chance[2], "val_error": 0.7, "val_nll": 2.0}]
+    assert first_epochs_of(baseline(history=learning)) == []
+
+
+def test_a_baseline_that_diverges_is_reported() -> None:
+    reason = "diverged: training loss is nan in epoch 1"
+    (notice,) = first_epochs_of(baseline(history=[{"epoch": 1}], state="failed", reason=reason))
+    assert reason in notice
+    assert "Lower the learning rate (training.lr)" in notice

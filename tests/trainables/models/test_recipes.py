@@ -9,7 +9,10 @@ from trainables.models.recipes import batch_size_for, completed, usual_recipe
 
 @pytest.mark.parametrize("name", [*available_models(), "timm/resnet18", "own.module:model"])
 def test_recipes_are_recipes(name: str) -> None:
-    assert TrainingConfig(**usual_recipe(name, {})).epochs <= 200
+    recipe = usual_recipe(name, {})
+    patience = recipe.pop("patience", None)
+    assert patience is None or patience < recipe["epochs"]
+    assert TrainingConfig(**recipe).epochs <= 200
 
 
 def test_pretrained_weights_are_tuned_gently() -> None:
@@ -24,6 +27,13 @@ def test_a_learning_rate_is_not_used_with_another_optimizer() -> None:
     assert completed({"optimizer": "adamw", "lr": 1.0}, usual) == {**usual, "lr": 1.0}
     assert completed({"optimizer": "sgd"}, usual) == {"epochs": 5, "optimizer": "sgd"}
     assert completed({"optimizer": "adam"}, {"lr": 0.1}) == {"optimizer": "adam", "lr": 1e-3}
+
+
+def test_given_epochs_have_no_early_end() -> None:
+    usual = {"epochs": 30, "patience": 5}
+    assert completed({}, usual) == usual
+    assert completed({"epochs": 12}, usual) == {"epochs": 12}
+    assert completed({"epochs": 12, "patience": 2}, usual) == {"epochs": 12, "patience": 2}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,82 @@
+"""The pilot: one run of the baseline before the sweep, which finds the epochs of all trials.
+
+``training.patience`` asks for it. The pilot ends once its validation NLL, as a mean over that many
+epochs, has not improved for as many. Then all trials, the baseline too, train until the middle of
+the epochs with the lowest mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from statistics import fmean
+
+from sweeps.search.entries import Entry
+from sweeps.search.record import TrialRecord
+from sweeps.search.trial_queue import Listener, Past, TrialQueue
+from sweeps.sweep_file.schema import SchedulerSection, SelectionSection, SweepFile
+
+
+class PilotQueue(TrialQueue):
+    """A queue of one trial, the pilot.
+
+    Args:
+        sweep: The sweep; its ``training.patience`` is set.
+        save: Saves its record.
+        num_classes: Number of classes of the dataset.
+        records: The pilot's record of an earlier run, if there is one.
+        listeners: Called with its record whenever it changed.
+    """
+
+    def __init__(
+        self,
+        sweep: SweepFile,
+        save: Callable[[TrialRecord], object],
+        num_classes: int,
+        records: Sequence[TrialRecord] = (),
+        listeners: tuple[Listener, ...] = (),
+    ) -> None:
+        search = {"trials": 1, "sampler": "tpe", "stop_at_noise": False}
+        alone = {
+            "search": sweep.search.model_copy(update=search),
+            "scheduler": SchedulerSection(name="none"),
+            "selection": SelectionSection(finalists=0, seeds=0),
+        }
+        super().__init__(
+            sweep.model_copy(update=alone), save, num_classes, Past(records), listeners
+        )
+
+    def should_prune(self, number: int, entries: Iterable[Entry]) -> bool:
+        """Whether its validation NLL no longer improves; see :func:`lowest`."""
+        history = {e["epoch"]: e for e in (*self.record(number).history, *entries)}
+        patience = self._patience
+        return len(history) - lowest(history.values(), patience) >= patience
+
+    @property
+    def _patience(self) -> int:
+        patience = self.sweep.training.patience
+        assert patience is not None
+        return patience
+
+
+def lowest(history: Iterable[Entry], patience: int) -> int:
+    """The last of the ``patience`` consecutive epochs with the lowest mean validation NLL.
+
+    A mean, because the NLL of single epochs varies by chance before the learning rate has fallen.
+    The number of all epochs if there are no more than ``patience``.
+    """
+    nll = [entry["val_nll"] for entry in history]
+    means = [fmean(nll[end - patience : end]) for end in range(patience, len(nll) + 1)]
+    return patience + means.index(min(means)) if means else len(nll)
+
+
+def common_epochs(pilot: TrialRecord, sweep: SweepFile) -> int:
+    """The number of epochs of all trials.
+
+    Args:
+        pilot: The pilot, which has ended.
+        sweep: The sweep; its ``training.epochs`` stay if the pilot was not stopped.
+    """
+    patience = sweep.training.patience
+    if pilot.state != "stopped" or patience is None:
+        return sweep.training.epochs
+    return lowest(pilot.history, patience) - (patience - 1) // 2
