@@ -33,7 +33,7 @@ from trainables.metrics._inversion import Cells, invert
 from trainables.metrics._ranked import equal_width_boundaries, rank_top_label
 from trainables.metrics._sampled_errors import sampled_errors
 from trainables.metrics._top_label_gaps import binned_error_of_gaps
-from trainables.metrics.intervals import METHODS, OF_GAPS, top_label_interval
+from trainables.metrics.intervals import METHODS, OF_GAPS, Ranked, top_label_interval
 
 Array = NDArray[np.float64]
 
@@ -309,7 +309,7 @@ def of_metric(name: str) -> Interval:
     """The interval that calsweep reports."""
     if name in OF_GAPS:
         return Interval(lambda scores, right: top_label_interval(name, scores, right, LEVEL))
-    return Interval(lambda probs, labels: METHODS[name](probs, labels, LEVEL), False)
+    return Interval(lambda probs, labels: METHODS[name](Ranked(probs, labels), LEVEL), False)
 
 
 def resampled_errors(confidence: torch.Tensor, correct: torch.Tensor) -> tuple[float, Array]:

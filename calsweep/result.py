@@ -113,6 +113,19 @@ class Result:
         columns = list(dict.fromkeys(key for row in rows for key in row))
         return _frame({key: [row.get(key) for row in rows] for key in columns})
 
+    def prediction_sets(self) -> Any:
+        """Prediction sets of the finalists and of the ensemble, a row for each and method.
+
+        Returns:
+            A table as in :meth:`table`: ``label``, ``method`` (``lac``, ``aps`` or ``raps``),
+            ``target`` (how often the sets are made to hold the true class), and on the test split
+            ``coverage`` and mean ``size``. Empty before the end of the sweep, and for several
+            labels or pixels.
+        """
+        rows = [*self._answer["sets"], *(self._answer["ensemble"] or {}).get("sets", ())]
+        columns = ("label", "method", "target", "coverage", "size")
+        return _frame({key: [row[key] for row in rows] for key in columns})
+
     def by_label(self, split: Literal["validation", "test"] = "test") -> Any:
         """The metrics of the selected setting for each label of multi-label data, one row each.
 

@@ -633,6 +633,10 @@ def predict(
         float | None,
         typer.Option(help="Adds prediction sets that hold the true class as often: 0.9."),
     ] = None,
+    method: Annotated[
+        Literal["lac", "aps", "raps"],
+        typer.Option(help="Of the prediction sets; lac has the smallest."),
+    ] = "lac",
 ) -> None:
     """Print classes and probabilities of new samples, as CSV."""
     import io
@@ -642,7 +646,7 @@ def predict(
     from sweeps.inspect_sweeps import write_text
 
     table = io.StringIO(newline="")
-    count, notes = write_predictions(model, data, table, on_bad_sample, coverage)
+    count, notes = write_predictions(model, data, table, on_bad_sample, coverage, method)
     for note in notes:
         print(shortened(note), file=sys.stderr)
     if output is None:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from trainables.data.core.bad_samples import OnBadSample
     from trainables.data.core.base import Dataset
     from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsemble
+    from trainables.export.prediction_sets import Facts
+    from trainables.posthoc.conformal import SetMethod
 
 PROGRAM: Final = "model.pt2"
 _ONNX: Final = "model.onnx"
@@ -243,12 +245,14 @@ class _Builder:
         logits = [found[0] if (found := known_of.get(each.number)) else None for each in pool]
         known = sum(each is not None for each in logits) == len(members)
         expected = selected.ensemble(logits) if known else None  # type: ignore[arg-type]
+        labels = next((found[1] for found in known_of.values() if found), None)
         about = {
             "loss": "ensemble",
             "members": [trial.number for trial in selected.trials],
             "networks": selected.networks,
             "hyperparameters": {},
             "temperature": selected.ensemble.temperature,
+            "prediction_sets": _sets_of_ensemble(selected, expected, labels),
             "verdict": None,
         }
         label = f"ensemble of {counted(selected.networks, 'network')}"
@@ -315,15 +319,18 @@ class _Builder:
         except (OSError, ValueError):
             return None
 
-    def _prediction_sets(self, record: TrialRecord) -> dict[str, dict[str, float]]:
+    def _prediction_sets(self, record: TrialRecord) -> dict[SetMethod, dict[str, Facts]]:
         """The prediction sets of a trial with one class per sample; empty for others."""
         from trainables.data.core.tasks import OneClass
         from trainables.export.prediction_sets import fit_prediction_sets
+        from trainables.posthoc import cross_fitted
 
         validation, test = (self._predictions(record, split) for split in ("validation", "test"))
         if validation is None or test is None or not isinstance(self._dataset.task, OneClass):
             return {}
-        return fit_prediction_sets(validation, test, record.outcome["temperature"])
+        (logits, labels), (unseen, truth) = validation, test
+        calibrated = cross_fitted(logits.double(), labels), labels
+        return fit_prediction_sets(calibrated, (unseen / record.outcome["temperature"], truth))
 
     def _check(self, program: ExportedProgram, label: str, logits: Tensor) -> None:
         """Compare the built classifier with the trial's calibrated logits on the test split."""
@@ -363,6 +370,19 @@ class _Builder:
             "samples": describe_samples(dataset.samples),
             "calsweep": version("calsweep"),
         }
+
+
+def _sets_of_ensemble(
+    selected: Selected, on_test: Tensor | None, labels: Tensor | None
+) -> dict[SetMethod, dict[str, Facts]]:
+    """The prediction sets of an ensemble with calibrated logits `on_test`; none if unknown."""
+    from trainables.export.prediction_sets import fit_prediction_sets
+    from trainables.posthoc.ensembles import cross_fitted_ensemble
+
+    if on_test is None or labels is None:
+        return {}
+    crossed = cross_fitted_ensemble(selected.pool.logits, selected.pool.labels)
+    return fit_prediction_sets((crossed, selected.pool.labels), (on_test, labels))
 
 
 def _compare(who: str, found: Tensor, expected: Tensor) -> None:
@@ -429,6 +449,7 @@ def predict(
     output: TextIO,
     on_bad_sample: OnBadSample = "error",
     coverage: float | None = None,
+    method: SetMethod = "lac",
     batch_size: int = 256,
 ) -> tuple[int, tuple[str, ...]]:
     """Write the predictions of an exported classifier for new samples, as CSV.
@@ -443,6 +464,7 @@ def predict(
         on_bad_sample: ``skip`` leaves out samples that cannot be used.
         coverage: If given, a column ``set`` contains classes that include the true class with this
             probability.
+        method: Method of these sets, see :class:`~trainables.posthoc.conformal.PredictionSets`.
         batch_size: Samples at a time.
 
     Returns:
@@ -455,8 +477,8 @@ def predict(
     import torch
 
     from trainables.export.exported import load_program
-    from trainables.export.prediction_sets import prediction_sets
     from trainables.export.raw_samples import read_raw, samples_of
+    from trainables.posthoc.conformal import PredictionSets
 
     try:
         about = json.loads((Path(folder) / _ABOUT).read_bytes())
@@ -471,19 +493,21 @@ def predict(
             f"{folder}: gives probabilities of each pixel, (N, {len(about['classes'])}, height, "
             f"width), which make no lines of CSV; load {PROGRAM} in Python, as its README.md shows"
         )
-    least = None if coverage is None else _least_probability(about, coverage)
+    threshold = None if coverage is None else _threshold(about, coverage, method)
     try:
         rows, names, notes = read_raw(samples, Path(data), about["text_column"], on_bad_sample)
     except (OSError, ValueError, TypeError) as error:
         raise UserError(redact(str(error))) from None
     classes = about["classes"]
     writer = csv.writer(output)
-    columns = ["sample", "class", "confidence", *([] if least is None else ["set"])]
+    columns = ["sample", "class", "confidence", *([] if threshold is None else ["set"])]
     writer.writerow([*columns, *(f"p({name})" for name in classes)])
     for start in range(0, len(rows), batch_size):
         with torch.no_grad():
             probs = classify(torch.from_numpy(rows[start : start + batch_size]))
-        inside = None if least is None else prediction_sets(probs, least)
+        inside = None
+        if coverage is not None:  # each batch has a seed of its own
+            inside = PredictionSets(method, coverage, start, threshold)(probs)
         part = names[start : start + batch_size]
         for row, (name, each) in enumerate(zip(part, probs.tolist(), strict=True)):
             found, confidence = _decided(classes, each, about.get("several", False))
@@ -504,18 +528,18 @@ def _decided(classes: list[str], probs: list[float], several: bool) -> tuple[str
     return classes[probs.index(confidence)], confidence
 
 
-def _least_probability(about: dict[str, Any], coverage: float) -> float:
-    """The lowest probability of a class in a prediction set.
+def _threshold(about: dict[str, Any], coverage: float, method: SetMethod) -> float:
+    """The threshold of an exported classifier's prediction sets.
 
     Raises:
         UserError: The classifier has no sets of this coverage.
     """
-    sets = about.get("prediction_sets") or {}
+    sets = (about.get("prediction_sets") or {}).get(method)
     if not sets:
         raise UserError(
             f"--coverage {coverage:g}: this classifier has no prediction sets; they need one class "
-            "per sample, a single network, and an export by this version of calsweep"
+            "per sample, enough validation samples, and an export by this version of calsweep"
         )
     if f"{coverage:g}" not in sets:
         raise UserError(f"--coverage {coverage:g}: allowed: {', '.join(sets)}")
-    return float(sets[f"{coverage:g}"]["least_probability"])
+    return float(sets[f"{coverage:g}"]["threshold"])

@@ -29,6 +29,7 @@ from sweeps.results.ensemble import judge_ensemble
 from sweeps.results.explanation import answer, failure_summary
 from sweeps.results.judgement import Judgement
 from sweeps.results.learning import FirstEpochs, learning_warnings
+from sweeps.results.prediction_sets import judge_sets
 from sweeps.results.reference import ReferenceResult, reference_warnings
 from sweeps.search.finalist_plan import Look
 from sweeps.search.noise import calibrated_bound, first_at_noise
@@ -583,6 +584,7 @@ def _judge(ranking: Ranking, store: SweepStore, selection: SelectionSection) -> 
         len(ranking.candidates) + earlier,
         pairs=tuple(pairs),
         ensemble=next(iter(_as_far_as_readable(judge_ensemble, ranking, read, sweeps)), None),
+        sets=tuple(_as_far_as_readable(judge_sets, ranking, read)),
     )
 
 

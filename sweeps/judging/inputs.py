@@ -103,7 +103,7 @@ def _floats(name: str, scores: Any) -> Array:
         scores = (scores.float() if scores.dtype == torch.bfloat16 else scores).numpy()
     try:
         table = np.asarray(scores)
-        table = table.astype(np.float64 if table.dtype == np.float64 else np.float32)
+        table = table.astype(np.float64 if table.dtype == np.float64 else np.float32, copy=False)
     except (TypeError, ValueError):
         raise UserError(f"{name}: predictions must be numbers, of one length in each row") from None
     bad = ~np.isfinite(table).reshape(len(table), -1).all(axis=1)
@@ -112,7 +112,7 @@ def _floats(name: str, scores: Any) -> Array:
             f"{name}: row {int(bad.argmax())} (from 0) of the predictions has NaN or infinity, "
             f"as {int(bad.sum())} rows have"
         )
-    return np.ascontiguousarray(table)
+    return np.require(table, requirements=("C", "W"))  # as tensors need it
 
 
 def _labels(name: str, labels: Any, count: int, classes: Sequence[str]) -> Tensor:

@@ -11,15 +11,14 @@ import torch
 from torch import Tensor
 
 from sweeps.errors import UserError
-from sweeps.judging.direction import direction
 from sweeps.judging.inputs import Predicted
 from trainables import metrics as M
 from trainables.metrics._influence import proportion_interval
 from trainables.metrics.proper_scores import log_losses_of_logits
-from trainables.posthoc import TemperatureScaling, cross_fitted
+from trainables.posthoc import TemperatureScaling
 from trainables.posthoc.conformal import SCORES, PredictionSets
 from trainables.posthoc.crossfit import stratified_half
-from trainables.posthoc.structured import scalings, simplest_good
+from trainables.posthoc.structured import cross_fitted_scalings, simplest_good
 
 Facts = dict[str, Any]
 
@@ -40,7 +39,8 @@ def judge(models: Sequence[Predicted]) -> Facts:
 
     Returns:
         Plain data, as ``calsweep judge --format json`` prints it: ``models``, one entry each with
-        ``name``, ``samples``, ``classes``, ``metrics`` (name → value, low, high), ``direction``,
+        ``name``, ``samples``, ``classes``, ``metrics`` (name → value, low, high), ``direction``
+        (mean confidence less accuracy, and the over- and underconfident parts of the ECE),
         ``scaling`` (method → the same metrics, cross-fitted), ``recommended`` (one of the
         methods), ``refinement`` (NLL after it) and ``calibration`` (the rest of the NLL),
         ``temperature``, ``bins`` (of the reliability diagram), ``per_class``, ``per_group``,
@@ -78,10 +78,11 @@ def _check_same_samples(first: Predicted, other: Predicted) -> None:
 
 def _judged(model: Predicted) -> Facts:
     probs, labels = model.probs, model.labels
-    crossed = {make: cross_fitted(model.logits, labels, make) for make in scalings(model.logits)}
-    best = simplest_good(crossed, labels)
-    nll = M.evaluate(model.logits, labels, ["nll"])["nll"]
-    refinement = float(log_losses_of_logits(crossed[best], labels).mean())
+    crossed = cross_fitted_scalings(model.logits, labels)
+    losses = {make: log_losses_of_logits(logits, labels) for make, logits in crossed.items()}
+    best = simplest_good(losses)
+    nll = float(log_losses_of_logits(model.logits, labels).mean())
+    refinement = float(losses[best].mean())
     scaler = TemperatureScaling().fit(model.logits, labels)
     bins = M.reliability_bins(probs, labels)
     return {
@@ -112,23 +113,25 @@ def _judged(model: Predicted) -> Facts:
 
 
 def _intervals(names: Sequence[str], probs: Tensor, labels: Tensor) -> Facts:
-    found = {name: M.interval(name, probs, labels) for name in names}
-    return {
-        name: {"value": value, "low": low, "high": high}
-        for name, (value, low, high) in found.items()
-    }
+    found = M.intervals(probs, labels, names)
+    return {name: _facts(each) for name, each in found.items()}
 
 
-def _direction(probs: Tensor, labels: Tensor, level: float = _LEVEL) -> Facts:
-    found = direction(probs, labels, level)
+def _direction(probs: Tensor, labels: Tensor) -> Facts:
+    found = M.direction(probs, labels, _LEVEL)
+    gap = _facts(found.gap)
     return {
         "word": found.word,
-        "gap": found.gap,
-        "low": found.low,
-        "high": found.high,
-        "over": found.over,
-        "under": found.under,
+        "gap": gap["value"],
+        "low": gap["low"],
+        "high": gap["high"],
+        "over": _facts(found.over),
+        "under": _facts(found.under),
     }
+
+
+def _facts(found: tuple[float, float, float]) -> Facts:
+    return dict(zip(("value", "low", "high"), found, strict=True))
 
 
 def _per_class(model: Predicted) -> list[Facts]:

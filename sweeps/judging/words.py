@@ -41,8 +41,8 @@ def summary(model: Facts) -> list[str]:
     lines.append(f"On average {word}: confidence - accuracy {signed}.")
     lines.append(
         f"ECE {format_fraction(model['metrics']['ece']['value'])}: "
-        f"{format_fraction(way['over'])} from overconfident bins, "
-        f"{format_fraction(way['under'])} from underconfident ones."
+        f"{with_interval(way['over'])} from overconfident bins, "
+        f"{with_interval(way['under'])} from underconfident ones."
     )
     best = model["recommended"]
     name = f"temperature {model['temperature']:.3f}"

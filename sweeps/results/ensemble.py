@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sweeps.formatting import counted
 from sweeps.results.columns import shown_metrics
 from sweeps.results.comparison import ENSEMBLE, ERROR, SCALED, Comparison, Split
+from sweeps.results.prediction_sets import COVERAGE, set_rows
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from trainables.contract.metric_names import MetricName
@@ -79,12 +80,13 @@ def select(ranking: Ranking, read: Read) -> Selected | None:
 
 
 def judge_ensemble(ranking: Ranking, read: Read, sweeps: int = 1) -> list[dict[str, Any]]:
-    """Results of the ensemble, as plain data: a row, sentences, members, comparisons.
+    """Results of the ensemble, as plain data: a row, sentences, members, comparisons, sets.
 
     On the validation split everything is cross-fitted: members and temperatures for one half are
     selected on the other. None if there is no ensemble of two networks. Arguments and errors are
     those of :func:`select`; `sweeps` is the number of sweeps that were evaluated on the test split.
     """
+    from trainables.export.prediction_sets import fit_prediction_sets
     from trainables.posthoc.ensembles import cross_fitted_ensemble
 
     selected = select(ranking, read)
@@ -93,6 +95,7 @@ def judge_ensemble(ranking: Ranking, read: Read, sweeps: int = 1) -> list[dict[s
     pool = selected.pool
     crossed = cross_fitted_ensemble(pool.logits, pool.labels)
     comparisons = _comparisons(ranking, read, crossed, selected, sweeps)
+    sets = fit_prediction_sets((crossed, pool.labels), _on_test(selected, read), (COVERAGE,))
     seeds = 0 if ranking.baseline is None else len(ranking.baseline.trials)
     found = {
         "members": [
@@ -106,6 +109,7 @@ def judge_ensemble(ranking: Ranking, read: Read, sweeps: int = 1) -> list[dict[s
         "row": _row(ranking, read, crossed, selected),
         "why": _sentences(selected, comparisons, seeds),
         "comparisons": [asdict(each) for each in comparisons],
+        "sets": set_rows(ENSEMBLE, [sets]),
     }
     return [found]
 
@@ -116,7 +120,7 @@ def _pool(ranking: Ranking, read: Read) -> Pool | None:
     trials = sorted(known, key=lambda trial: trial.outcome[_LOSS])[:_MOST_READ]
     if len(trials) < 2:
         return None
-    found = [_predictions(read("validation", trial.number)) for trial in trials]
+    found = [read_one_class(read("validation", trial.number)) for trial in trials]
     if any(each is None for each in found):
         return None
     logits = [each[0] for each in found if each is not None]
@@ -124,8 +128,8 @@ def _pool(ranking: Ranking, read: Read) -> Pool | None:
     return Pool(tuple(trials), logits, labels)
 
 
-def _predictions(data: bytes) -> tuple[Tensor, Tensor] | None:
-    """Logits and labels; None if a sample has several decisions."""
+def read_one_class(data: bytes) -> tuple[Tensor, Tensor] | None:
+    """Logits and labels of a trial's Parquet file; None if a sample has several decisions."""
     from trainables.files.predictions import cluster_size_of, decisions_of
     from trainables.trials.outcome import read_predictions
 
@@ -192,7 +196,7 @@ def _rivals(ranking: Ranking, read: Read, networks: int) -> dict[str, tuple[Tens
         return {}
     runs = []
     for trial in sorted(baseline.trials, key=lambda trial: trial.outcome.get(_LOSS, math.inf)):
-        on_both = [_predictions(read(split, trial.number)) for split in ("validation", "test")]
+        on_both = [read_one_class(read(split, trial.number)) for split in ("validation", "test")]
         runs.append([each[0] for each in on_both if each is not None])
     name = f"{baseline.loss}{SCALED}"
     count = counted(len(runs), "seed")
@@ -212,7 +216,7 @@ def _on_test(selected: Selected, read: Read) -> tuple[Tensor, Tensor]:
     logits: list[Any] = [None] * len(pool.trials)
     labels = pool.labels
     for number in {trial.number for trial in selected.trials}:
-        found = _predictions(read("test", number))
+        found = read_one_class(read("test", number))
         assert found is not None
         logits[place[number]], labels = found
     return selected.ensemble(logits), labels

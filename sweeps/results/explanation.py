@@ -219,6 +219,7 @@ def answer(
             *judgement.rows,
         ],
         "ensemble": judgement.ensemble,
+        "sets": list(judgement.sets),
         **({"front": front_rows(ranking)} if ranking.rule.others else {}),
     }
     metrics = dict.fromkeys(("error", "ece", "nll", objective_metric(ranking.rule.objective)))

@@ -24,6 +24,8 @@ class Judgement:
         references: Results of the reference models.
         ensemble: The ensemble of the sweep's networks, see
             :func:`~sweeps.results.ensemble.judge_ensemble`; None if there is none.
+        sets: Prediction sets of the finalists, see
+            :func:`~sweeps.results.prediction_sets.judge_sets`.
     """
 
     comparisons: tuple[Comparison, ...] = ()
@@ -32,12 +34,19 @@ class Judgement:
     references: tuple[ReferenceResult, ...] = ()
     ensemble: dict[str, Any] | None = None
     pairs: tuple[Comparison, ...] = ()
+    sets: tuple[dict[str, Any], ...] = ()
 
     @property
     def all_comparisons(self) -> list[Comparison]:
         """The comparisons of the selected setting, of the losses in pairs, and of the ensemble."""
         of_ensemble = [] if self.ensemble is None else self.ensemble["comparisons"]
         return [*self.comparisons, *self.pairs, *(Comparison(**each) for each in of_ensemble)]
+
+    @property
+    def all_sets(self) -> list[dict[str, Any]]:
+        """Prediction sets of the finalists, and of the ensemble."""
+        of_ensemble = [] if self.ensemble is None else self.ensemble.get("sets", [])
+        return [*self.sets, *of_ensemble]
 
     @property
     def rows(self) -> list[dict[str, Any]]:

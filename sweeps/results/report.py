@@ -101,6 +101,7 @@ def render_report(
                 *judgement.rows,
             ],
             refinement=refinement_rows(ranking),
+            sets=judgement.all_sets,
             metrics=metrics,
             columns=[*_FACTS, *metrics.values()],
             trials=[_trial_row(record, metrics) for record in records],

@@ -99,6 +99,7 @@ def load_judgement(store: SweepStore) -> Judgement:
             tuple(ReferenceResult(**values) for values in kept.get("references", ())),
             ensemble,
             _comparisons(kept, "pairs"),
+            tuple(kept.get("sets", ())),
         )
     except TypeError:
         logger.warning("%s/answer.json is damaged; shown without comparisons", store.folder.uri)

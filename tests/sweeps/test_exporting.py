@@ -144,11 +144,16 @@ def test_predict_reads_images_and_arrays(store: SweepStore, folder: Path, tmp_pa
     done = calsweep(tmp_path, "predict", str(folder), "rows.npy", "--coverage", "0.9")
     head, *lines = csv.reader(done.stdout.splitlines())
     assert head[:5] == ["sample", "class", "confidence", "set", "p(0)"]
-    least = json.loads((folder / "model.json").read_text())["prediction_sets"]["0.9"]
+    least = json.loads((folder / "model.json").read_text())["prediction_sets"]["lac"]["0.9"]
     for line in lines:
         probs = [float(p) for p in line[4:]]
         inside = [k for k, p in enumerate(probs) if p >= least["least_probability"]]
         assert line[3].split("|") == [str(k) for k in inside or [int(line[1])]]
+    done = calsweep(
+        tmp_path, "predict", str(folder), "rows.npy", "--coverage", "0.9", "--method", "aps"
+    )
+    _, *lines = csv.reader(done.stdout.splitlines())
+    assert all(line[1] in line[3].split("|") for line in lines)
     refused = calsweep(tmp_path, "predict", str(folder), "rows.npy", "--coverage", "0.7")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "--coverage 0.7: allowed: 0.8, 0.9" in refused.stderr
@@ -298,25 +303,26 @@ def selected(store: SweepStore, monkeypatch: pytest.MonkeyPatch) -> Selected:
     """An ensemble in which one network counts twice, whatever would be selected."""
     pool = Ranking(store.load_records(), rule_of(store.load_sweep()))
     first, second = (each.trials[0] for each in pool.candidates[:2])
-    logits = [read_logits(store, each.number) for each in (first, second)]
+    known = [read_split(store, each.number, "validation") for each in (first, second)]
     found = Selected(
         (first, first, second),
         Ensemble((0, 0, 1), (0.8, 0.8, 1.2), 0.9),
-        Pool((first, second), logits, torch.zeros(0, dtype=torch.int64)),
+        Pool((first, second), [logits for logits, _ in known], known[0][1]),
     )
     for module in ("sweeps.exporting", "sweeps.trained"):
         monkeypatch.setattr(f"{module}.select_ensemble", lambda *_: found)
     return found
 
 
-def read_logits(store: SweepStore, number: int) -> torch.Tensor:
-    return read_predictions(store.trial_folder(number).read("predictions_test.parquet"))[0]
+def read_split(store: SweepStore, number: int, split: str) -> tuple[torch.Tensor, torch.Tensor]:
+    return read_predictions(store.trial_folder(number).read(f"predictions_{split}.parquet"))
 
 
 def test_the_ensemble_is_one_program(store: SweepStore, selected: Selected, tmp_path: Path) -> None:
     made, label = export_model("small", store.storage, str(tmp_path / "model"), ensemble=True)
     assert label == "ensemble of 2 networks"
-    first, second = selected.pool.logits
+    numbers = [trial.number for trial in selected.pool.trials]
+    (first, labels), (second, _) = (read_split(store, number, "test") for number in numbers)
     mean = (2 * (first / 0.8).softmax(1) + (second / 1.2).softmax(1)) / 3
     expected = (mean.log() / 0.9).softmax(dim=1)
     rows = load_data(store.load_sweep()).test.inputs.copy()
@@ -327,7 +333,14 @@ def test_the_ensemble_is_one_program(store: SweepStore, selected: Selected, tmp_
     about = json.loads((Path(made) / "model.json").read_text())
     assert (about["networks"], about["loss"]) == (2, "ensemble")
     np.save(tmp_path / "rows.npy", rows[:2])
-    assert predict(made, str(tmp_path / "rows.npy"), io.StringIO()) == (2, ())
+    table = io.StringIO()
+    assert predict(made, str(tmp_path / "rows.npy"), table, coverage=0.9) == (2, ())
+    assert table.getvalue().startswith("sample,class,confidence,set,")
+    sets = about["prediction_sets"]["lac"]["0.9"]
+    inside = expected >= sets["least_probability"]
+    inside |= expected == expected.amax(1, keepdim=True)
+    assert sets["coverage"] == float(inside.gather(1, labels[:, None]).double().mean())
+    assert sets["size"] == pytest.approx(float(inside.sum(1).double().mean()))
 
 
 @pytest.mark.slow

@@ -23,8 +23,9 @@ from trainables.metrics.differences import (
     difference,
     mean_difference,
 )
+from trainables.metrics.direction import Direction, direction
 from trainables.metrics.evaluation import evaluate
-from trainables.metrics.intervals import interval
+from trainables.metrics.intervals import interval, intervals
 from trainables.metrics.kernel_density import kde_calibration_error
 from trainables.metrics.ood import ood_metrics
 from trainables.metrics.proper_scores import (
@@ -48,6 +49,7 @@ __all__ = [
     "METRIC_NAMES",
     "REFERENCED_METRICS",
     "Difference",
+    "Direction",
     "Metric",
     "ReliabilityBins",
     "accuracy",
@@ -61,12 +63,14 @@ __all__ = [
     "debiased_calibration_error",
     "detectable_difference",
     "difference",
+    "direction",
     "e_aurc",
     "error_rate",
     "evaluate",
     "expected_calibration_error",
     "failure_auroc",
     "interval",
+    "intervals",
     "kde_calibration_error",
     "maximum_calibration_error",
     "mean_difference",

@@ -5,7 +5,7 @@ The error is the mean over classes of Σ |gap| over cells, the bins of a class. 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 import torch
@@ -13,10 +13,18 @@ from scipy.special import ndtri
 from torch import Tensor
 
 from trainables.metrics._inputs import row_blocks
-from trainables.metrics._ranked import equal_mass_boundaries, equal_width_boundaries, rank_classes
+from trainables.metrics._ranked import (
+    RankedScores,
+    equal_mass_boundaries,
+    equal_width_boundaries,
+    mid_ranks,
+    rank_classes,
+)
 from trainables.metrics.calibration import Binning
 
 _TINY: Final = 1e-300
+_AUROC_ROWS, _AUROC_ELEMENTS = 500, 2**20  # that an interval's deviation is estimated from
+_DEVIATION_ROWS, _DEVIATION_ELEMENTS = 2000, 2**22
 
 
 @dataclass(frozen=True)
@@ -27,26 +35,20 @@ class ClassCells:
         count: Number of samples.
         expected: Sum of the probabilities of the class.
         members: Number of samples whose label is the class.
+        variance: Variance of that number if the probabilities are right.
         end: Largest probability; for an empty bin, that of the previous bin.
     """
 
     count: Tensor
     expected: Tensor
     members: Tensor
+    variance: Tensor
     end: Tensor
 
     @property
     def gaps(self) -> Tensor:
         """Expected minus observed number of members, (K, B)."""
         return self.expected - self.members
-
-    def variance(self, probs: Tensor) -> Tensor:
-        """Variance of `members` if the probabilities (N, K) are calibrated, (K, B)."""
-        total = torch.zeros(self.count.numel(), dtype=torch.float64, device=probs.device)
-        for (p,) in row_blocks(probs):
-            own = p.double()
-            total += torch.bincount(self.of(p).flatten(), (own * (1 - own)).flatten(), len(total))
-        return total.view_as(self.count)
 
     def of(self, probs: Tensor) -> Tensor:
         """The cell of each probability (R, K), as an index into the flattened cells, (R, K)."""
@@ -56,21 +58,68 @@ class ClassCells:
         return bins + num_bins * torch.arange(num_classes, device=probs.device)
 
 
+@dataclass(frozen=True)
+class ClassRanks:
+    """What class-wise metrics and their intervals need, of one sort of each class's probabilities.
+
+    Attributes:
+        cells: The bins of every class, by their kind.
+        auroc: Area under the ROC curve of each class against the rest, (K,), float64.
+        auroc_influence: Contribution of each of R rows to the sum of the areas, (R,), float64.
+    """
+
+    cells: dict[Binning, ClassCells]
+    auroc: Tensor
+    auroc_influence: Tensor
+
+
+def class_ranks(probs: Tensor, labels: Tensor, num_bins: int) -> ClassRanks:
+    """Rank checked probabilities (N, K) of labels (N,) once for all class-wise metrics."""
+    rows = _spread_rows(probs, _AUROC_ROWS, _AUROC_ELEMENTS)
+    influence = torch.zeros(len(rows), dtype=torch.float64, device=probs.device)
+    parts: dict[Binning, list[ClassCells]] = {"equal_width": [], "equal_mass": []}
+    areas, start = [], 0
+    for ranked in rank_classes(probs, labels):
+        for binning, cells in parts.items():
+            cells.append(_cells(ranked, num_bins, binning))
+        areas.append(ranked.auroc())
+        end = start + len(ranked.scores)
+        member = labels[rows] == torch.arange(start, end, device=probs.device)[:, None]
+        values = probs[rows, start:end].T.contiguous()
+        influence += _auroc_influence(ranked, areas[-1][:, None], values, member)
+        start = end
+    joined = {binning: _joined(cells) for binning, cells in parts.items()}
+    return ClassRanks(joined, torch.cat(areas), influence)
+
+
+def _auroc_influence(ranked: RankedScores, area: Tensor, values: Tensor, member: Tensor) -> Tensor:
+    """Contribution of each row, with `values` (C, R), to the sum of the defined areas, (R,)."""
+    num_samples = ranked.scores.shape[1]
+    positives = ranked.positives()[:, None]
+    share = positives / num_samples
+    below_members = mid_ranks(ranked.positive_scores(), values)
+    wins = (mid_ranks(ranked.scores, values) - below_members) / (num_samples - positives)
+    losses = 1 - below_members / positives
+    influence = torch.where(member, (wins - area) / share, (losses - area) / (1 - share))
+    return torch.where(area.isnan(), 0.0, influence).sum(dim=0)
+
+
 def classwise_interval(
-    probs: Tensor, labels: Tensor, num_bins: int, binning: Binning, level: float
+    probs: Tensor, labels: Tensor, cells: ClassCells, level: float
 ) -> tuple[float, float]:
     """Both ends of an interval for the class-wise error of checked probabilities (N, K), K > 2.
 
     Noise increases the expected |gap| by at least 0 and at most its mean absolute value, which it
     reaches where the true gap is 0. So the lower end subtracts all of it and the upper end none:
-    the interval is valid for all gaps, and conservative where they are large.
+    the interval is valid for all gaps, and conservative where they are large. The deviation is
+    estimated from 2,000 rows or 2^22 probabilities, whichever is more.
     """
-    cells = class_cells(probs, labels, num_bins, binning)
     num_samples, num_classes = probs.shape
     scale = num_samples * num_classes
     value = float(cells.gaps.abs().sum()) / scale
+    rows = _spread_rows(probs, _DEVIATION_ROWS, _DEVIATION_ELEMENTS)
     signs, sums = cells.gaps.sign().flatten(), []
-    for p, y in row_blocks(probs, labels):
+    for p, y in row_blocks(probs[rows], labels[rows]):
         cell = cells.of(p)
         # Contribution of each sample to the error, for fixed signs of the gaps.
         member = signs[cell.gather(1, y[:, None])][:, 0]
@@ -78,7 +127,7 @@ def classwise_interval(
     deviation = float(torch.cat(sums).std()) * math.sqrt(num_samples) / scale
     share = cells.members / cells.count.clamp(min=1)
     # In a cell without members, the probabilities still give a variance.
-    variance = torch.maximum(cells.variance(probs), cells.members * (1 - share))
+    variance = torch.maximum(cells.variance, cells.members * (1 - share))
     noise = math.sqrt(2 / math.pi) * float(variance.sqrt().sum()) / scale
     half = float(ndtri((1 + level) / 2)) * deviation
     return max(0.0, value - noise - half), value + half
@@ -95,7 +144,7 @@ def classwise_moments(probs: Tensor, num_bins: int, binning: Binning) -> tuple[f
     labels = torch.zeros(len(probs), dtype=torch.int64, device=probs.device)  # not used
     cells = class_cells(probs, labels, num_bins, binning)
     filled = cells.count > 0
-    count, variance = cells.count[filled], cells.variance(probs)[filled]
+    count, variance = cells.count[filled], cells.variance[filled]
     share = cells.expected[filled] / count
     # Mean absolute deviation of a binomial count (de Moivre), scaled down because counts of samples
     # with unequal probabilities vary less.
@@ -113,11 +162,27 @@ def classwise_moments(probs: Tensor, num_bins: int, binning: Binning) -> tuple[f
 
 def class_cells(probs: Tensor, labels: Tensor, num_bins: int, binning: Binning) -> ClassCells:
     """The bins of every class, from checked probabilities (N, K) and labels (N,)."""
+    ranks = rank_classes(probs, labels)
+    return _joined([_cells(ranked, num_bins, binning) for ranked in ranks])
+
+
+def _cells(ranked: RankedScores, num_bins: int, binning: Binning) -> ClassCells:
     place = equal_width_boundaries if binning == "equal_width" else equal_mass_boundaries
-    parts = []
-    for ranked in rank_classes(probs, labels):
-        boundaries = place(ranked, num_bins)
-        bins = ranked.bins(boundaries)
-        ends = ranked.scores.gather(1, (boundaries[:, 1:] - 1).clamp(min=0))
-        parts.append((bins.count, bins.score_sum, bins.positive_sum, ends.double()))
-    return ClassCells(*(torch.cat(columns) for columns in zip(*parts, strict=True)))
+    boundaries = place(ranked, num_bins)
+    bins = ranked.bins(boundaries)
+    ends = ranked.scores.gather(1, (boundaries[:, 1:] - 1).clamp(min=0))
+    variance = ranked.variance_sums(boundaries)
+    return ClassCells(bins.count, bins.score_sum, bins.positive_sum, variance, ends.double())
+
+
+def _joined(parts: list[ClassCells]) -> ClassCells:
+    """The cells of all classes, of those of blocks of classes."""
+    names = [field.name for field in fields(ClassCells)]
+    return ClassCells(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
+
+
+def _spread_rows(probs: Tensor, least: int, elements: int) -> Tensor:
+    """Indices of rows of `probs` (N, K), spread evenly: `least` or `elements` / K, at most N."""
+    num_samples, num_classes = probs.shape
+    count = min(num_samples, max(least, elements // num_classes))
+    return torch.arange(count, device=probs.device) * num_samples // count

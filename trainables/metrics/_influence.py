@@ -2,19 +2,16 @@
 
 import math
 
-import torch
 from scipy.special import ndtri
 from torch import Tensor
 
-from trainables.metrics._ranked import rank_classes
+from trainables.metrics._ranked import mid_ranks
 from trainables.metrics.ranking import perfect_ranking_area, risk_coverage_area
 
 Ends = tuple[float, float]
 
 NO_INTERVAL: Ends = (math.nan, math.nan)
 
-_ROW_ELEMENTS = 2**20
-_MIN_ROWS = 500
 _MIN_OF_EACH = 5  # minimum number of correct, and of wrong, predictions for an area
 
 
@@ -56,36 +53,20 @@ def proportion_interval(share: float, count: int, level: float) -> Ends:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def auroc_interval(probs: Tensor, labels: Tensor, level: float) -> Ends:
-    """Interval of the macro-averaged one-vs-rest AUROC."""
-    num_samples, num_classes = probs.shape
-    num_rows = min(num_samples, max(_MIN_ROWS, _ROW_ELEMENTS // num_classes))
-    rows = torch.arange(num_rows, device=probs.device) * num_samples // num_rows
-    influence = torch.zeros(num_rows, dtype=torch.float64, device=probs.device)
-    total, num_defined, start = 0.0, 0, 0
-    for ranked in rank_classes(probs, labels):
-        for k, (scores, area) in enumerate(zip(ranked.scores, ranked.auroc(), strict=True)):
-            member = labels == start + k
-            if bool(area.isnan()):
-                continue
-            below_members = _mid_ranks(
-                probs[member, start + k].sort().values, probs[rows, start + k]
-            )
-            below_all = _mid_ranks(scores, probs[rows, start + k])
-            share = float(member.double().mean())
-            num_members = share * num_samples
-            wins = (below_all - below_members) / (num_samples - num_members)
-            losses = 1 - below_members / num_members
-            influence += torch.where(
-                member[rows], (wins - area) / share, (losses - area) / (1 - share)
-            )
-            total += float(area)
-            num_defined += 1
-        start += len(ranked.scores)
-    if num_defined == 0 or len(rows) < 2:
+def auroc_interval(areas: Tensor, influence: Tensor, num_samples: int, level: float) -> Ends:
+    """Interval of the macro-averaged one-vs-rest AUROC.
+
+    Args:
+        areas: Area of each class, (K,), nan where undefined.
+        influence: Contribution of each of R rows to the sum of the areas, (R,).
+        num_samples: Number of all rows.
+        level: Level of the interval.
+    """
+    num_defined = int((~areas.isnan()).sum())
+    if num_defined == 0 or len(influence) < 2:
         return NO_INTERVAL
     deviation = float(influence.std()) / num_defined / math.sqrt(num_samples)
-    return _logit_interval(total / num_defined, deviation, level)
+    return _logit_interval(float(areas.nanmean()), deviation, level)
 
 
 def failure_auroc_interval(confidence: Tensor, correct: Tensor, level: float) -> Ends:
@@ -96,8 +77,8 @@ def failure_auroc_interval(confidence: Tensor, correct: Tensor, level: float) ->
     right, wrong = confidence[correct].sort().values, confidence[~correct].sort().values
     if min(len(right), len(wrong)) < _MIN_OF_EACH:
         return NO_INTERVAL
-    wins = _mid_ranks(wrong, right) / len(wrong)
-    losses = 1 - _mid_ranks(right, wrong) / len(right)
+    wins = mid_ranks(wrong, right) / len(wrong)
+    losses = 1 - mid_ranks(right, wrong) / len(right)
     variance = float(wins.var()) / len(right) + float(losses.var()) / len(wrong)
     return _logit_interval(float(wins.mean()), math.sqrt(variance), level)
 
@@ -117,7 +98,7 @@ def aurc_interval(confidence: Tensor, correct: Tensor, level: float, excess: boo
     scores, order = confidence.sort(descending=True)
     wrong = wrong[order]
     # Ties share their mean position, just as they share their errors in the metric.
-    coverage = (count - _mid_ranks(scores.flip(0), scores) + 0.5) / count
+    coverage = (count - mid_ranks(scores.flip(0), scores) + 0.5) / count
     errors_less_sure = (wrong / coverage).flip(0).cumsum(0).flip(0) / count
     influence = -wrong * coverage.log() - errors_less_sure
     value = risk_coverage_area(confidence, correct)
@@ -130,13 +111,6 @@ def aurc_interval(confidence: Tensor, correct: Tensor, level: float, excess: boo
         return NO_INTERVAL
     half = _normal(level) * deviation / float(value)
     return float(value) * math.exp(-half), min(1.0, float(value) * math.exp(half))
-
-
-def _mid_ranks(ascending: Tensor, values: Tensor) -> Tensor:
-    """Number of elements of `ascending` below each value, counting ties as one half, float64."""
-    left = torch.searchsorted(ascending, values.contiguous())
-    right = torch.searchsorted(ascending, values.contiguous(), right=True)
-    return (left + right).double() / 2
 
 
 def _logit_interval(value: float, deviation: float, level: float) -> Ends:

@@ -10,7 +10,11 @@ from torch import Tensor
 from trainables.metrics._ranked import RankedScores, rank_classes, rank_top_label
 from trainables.metrics._top_label import top_label
 from trainables.metrics.calibration import Binning, binned_error
-from trainables.metrics.proper_scores import squared_errors
+from trainables.metrics.proper_scores import (
+    log_losses,
+    log_losses_of_logits,
+    squared_errors,
+)
 from trainables.metrics.ranking import risk_coverage_area
 
 NUM_BINS = 15
@@ -19,12 +23,19 @@ NUM_BINS = 15
 class Predictions:
     """One set of predictions; intermediate results of its metrics are computed once, on demand."""
 
-    def __init__(self, logits: Tensor, labels: Tensor) -> None:
-        self.logits, self.labels = logits, labels
+    def __init__(self, probs: Tensor, labels: Tensor, logits: Tensor | None = None) -> None:
+        """Of checked probabilities (N, K) and labels (N,); the log-likelihood is of the logits."""
+        self.probs, self.labels, self._logits = probs, labels, logits
 
     @cached_property
-    def probs(self) -> Tensor:
-        return torch.softmax(self.logits, dim=1)
+    def log_losses(self) -> Tensor:
+        if self._logits is None:
+            return log_losses(self.probs, self.labels)
+        return log_losses_of_logits(self._logits, self.labels)
+
+    @cached_property
+    def squared_errors(self) -> Tensor:
+        return squared_errors(self.probs, self.labels)
 
     @cached_property
     def top(self) -> tuple[Tensor, Tensor]:
@@ -40,7 +51,7 @@ class Predictions:
 
     @cached_property
     def brier(self) -> Tensor:
-        return squared_errors(self.probs, self.labels).mean()
+        return self.squared_errors.mean()
 
     @cached_property
     def aurc(self) -> Tensor:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from trainables.metrics._inputs import check_logits, warn_of_probabilities
@@ -38,7 +39,7 @@ def evaluate(
         check_metric_name(name)
     checked, targets = check_logits(logits, labels)
     warn_of_probabilities(checked, stacklevel=2)
-    predictions = Predictions(checked, targets)
+    predictions = Predictions(torch.softmax(checked, dim=1), targets, checked)
     return {name: METRICS[name].value(predictions) for name in chosen}
 
 

@@ -1,12 +1,13 @@
 """Confidence intervals of metrics, see `docs/intervals.md`."""
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 
+import torch
 from torch import Tensor
 
 from trainables.metrics._beta_kernel import most_likely_bandwidth
-from trainables.metrics._classwise import classwise_interval
+from trainables.metrics._classwise import ClassRanks, class_ranks, classwise_interval
 from trainables.metrics._clustered import clustered_interval
 from trainables.metrics._influence import (
     NO_INTERVAL,
@@ -19,14 +20,13 @@ from trainables.metrics._influence import (
 )
 from trainables.metrics._inputs import check_clusters, check_level, check_probs
 from trainables.metrics._inversion import Array
-from trainables.metrics._predictions import NUM_BINS
+from trainables.metrics._predictions import NUM_BINS, Predictions
 from trainables.metrics._ranked import (
     equal_mass_boundaries,
     equal_width_boundaries,
     rank_top_label,
 )
 from trainables.metrics._sampled_errors import invert_cells
-from trainables.metrics._top_label import top_label
 from trainables.metrics._top_label_gaps import (
     Problem,
     binned_error_of_gaps,
@@ -36,7 +36,6 @@ from trainables.metrics._top_label_gaps import (
 )
 from trainables.metrics.calibration import Binning
 from trainables.metrics.evaluation import check_metric_name
-from trainables.metrics.proper_scores import log_losses, squared_errors
 from trainables.metrics.table import METRICS
 
 _MIN_SAMPLES = 2
@@ -79,13 +78,59 @@ def interval(
     if cluster_size > 1:
         ends = clustered_interval(name, probs, labels, cluster_size, confidence)
         return METRICS[name].function(probs, labels), *ends
+    return _with_ends(name, Ranked(probs, labels), confidence)
+
+
+def intervals(
+    probs: Tensor, labels: Tensor, names: Sequence[str] | None = None, confidence: float = 0.95
+) -> dict[str, tuple[float, float, float]]:
+    """`interval` of several metrics, which share their checks and one sort per class.
+
+    Args:
+        probs: Probabilities, shape (N, K), rows sum to one.
+        labels: True classes, shape (N,), integers.
+        names: Names of metrics; None for all of `METRIC_NAMES`.
+        confidence: Level of each interval by itself, in (0, 1).
+
+    Returns:
+        Name to value, lower end and upper end, in the order of `names`.
+
+    Raises:
+        TypeError: If the arguments are not tensors of floats and of integers.
+        ValueError: If shapes or values are not as above, or a name is unknown.
+    """
+    chosen = tuple(METRICS) if names is None else tuple(names)
+    for name in chosen:
+        check_metric_name(name)
+    check_level(confidence)
+    predictions = Ranked(*check_probs(probs, labels))
+    return {name: _with_ends(name, predictions, confidence) for name in chosen}
+
+
+class Ranked(Predictions):
+    """Predictions whose class-wise metrics and intervals share one sort per class."""
+
+    @cached_property
+    def class_ranks(self) -> ClassRanks:
+        """Bins of every class, areas under ROC curves and what rows add to them."""
+        return class_ranks(self.probs, self.labels, NUM_BINS)
+
+    @cached_property
+    def classwise(self) -> Tensor:
+        """As of :class:`Predictions`, from the same sort."""
+        ranks, scale = self.class_ranks, len(self.labels)
+        errors = [cells.gaps.abs().sum(dim=1) / scale for cells in ranks.cells.values()]
+        return torch.stack([*errors, ranks.auroc])
+
+
+def _with_ends(name: str, predictions: Ranked, level: float) -> tuple[float, float, float]:
     method = METHODS.get(name)
-    known = method is not None and len(labels) >= _MIN_SAMPLES
-    low, high = method(probs, labels, confidence) if method and known else NO_INTERVAL
-    return METRICS[name].function(probs, labels), low, high
+    known = method is not None and len(predictions.labels) >= _MIN_SAMPLES
+    low, high = method(predictions, level) if method and known else NO_INTERVAL
+    return METRICS[name].value(predictions), low, high
 
 
-Method = Callable[[Tensor, Tensor, float], Ends]
+Method = Callable[[Ranked, float], Ends]
 
 
 def _ece(confidence: Tensor, correct: Tensor) -> Problem:
@@ -139,36 +184,36 @@ def top_label_interval(name: str, confidence: Tensor, correct: Tensor, level: fl
 
 
 def _by_inversion(name: str) -> Method:
-    return lambda p, y, level: top_label_interval(name, *top_label(p, y), level)
+    return lambda p, level: top_label_interval(name, *p.top, level)
 
 
-def _classwise_ece(probs: Tensor, labels: Tensor, level: float, binning: Binning) -> Ends:
-    if probs.shape[1] > 2:
-        return classwise_interval(probs, labels, NUM_BINS, binning, level)
-    return invert_cells(*two_classes(probs, labels, binning), level)
+def _classwise_ece(p: Ranked, level: float, binning: Binning) -> Ends:
+    if p.probs.shape[1] > 2:
+        return classwise_interval(p.probs, p.labels, p.class_ranks.cells[binning], level)
+    return invert_cells(*two_classes(p.probs, p.labels, binning), level)
 
 
-def _nll(probs: Tensor, labels: Tensor, level: float) -> Ends:
-    return mean_interval(log_losses(probs, labels), level)
+def _auroc(p: Ranked, level: float) -> Ends:
+    ranks = p.class_ranks
+    return auroc_interval(ranks.auroc, ranks.auroc_influence, len(p.labels), level)
 
 
-def _brier(probs: Tensor, labels: Tensor, level: float) -> Ends:
-    low, high = mean_interval(squared_errors(probs, labels), level)
+def _brier(p: Ranked, level: float) -> Ends:
+    low, high = mean_interval(p.squared_errors, level)
     return max(low, 0.0), min(high, 2.0)
 
 
-def _root_brier(probs: Tensor, labels: Tensor, level: float) -> Ends:
-    low, high = _brier(probs, labels, level)
+def _root_brier(p: Ranked, level: float) -> Ends:
+    low, high = _brier(p, level)
     return low**0.5, high**0.5
 
 
-def _accuracy(probs: Tensor, labels: Tensor, level: float) -> Ends:
-    _, correct = top_label(probs, labels)
-    return proportion_interval(float(correct.double().mean()), len(labels), level)
+def _accuracy(p: Ranked, level: float) -> Ends:
+    return proportion_interval(float(p.accuracy), len(p.labels), level)
 
 
-def _error(probs: Tensor, labels: Tensor, level: float) -> Ends:
-    low, high = _accuracy(probs, labels, level)
+def _error(p: Ranked, level: float) -> Ends:
+    low, high = _accuracy(p, level)
     return 1 - high, 1 - low
 
 
@@ -176,14 +221,14 @@ METHODS: dict[str, Method] = {
     **{name: _by_inversion(name) for name in OF_GAPS},
     "classwise_ece": partial(_classwise_ece, binning="equal_width"),
     "classwise_adaptive_ece": partial(_classwise_ece, binning="equal_mass"),
-    "nll": _nll,
+    "nll": lambda p, level: mean_interval(p.log_losses, level),
     "brier": _brier,
     "root_brier": _root_brier,
     "accuracy": _accuracy,
     "error": _error,
-    "auroc": auroc_interval,
-    "failure_auroc": lambda p, y, level: failure_auroc_interval(*top_label(p, y), level),
-    "aurc": lambda p, y, level: aurc_interval(*top_label(p, y), level, excess=False),
-    "e_aurc": lambda p, y, level: aurc_interval(*top_label(p, y), level, excess=True),
+    "auroc": _auroc,
+    "failure_auroc": lambda p, level: failure_auroc_interval(*p.top, level),
+    "aurc": lambda p, level: aurc_interval(*p.top, level, excess=False),
+    "e_aurc": lambda p, level: aurc_interval(*p.top, level, excess=True),
 }
 """Both ends by metric; `mce` has none: a bin of a few samples can decide it."""

@@ -21,7 +21,6 @@ from trainables.metrics.proper_scores import (
     accuracy,
     brier_score,
     error_rate,
-    log_losses_of_logits,
     negative_log_likelihood,
     root_brier_score,
 )
@@ -124,7 +123,7 @@ METRICS: dict[str, Metric] = {
             negative_log_likelihood,
             "negative log-likelihood per sample, natural logarithm; at least 0",
             every_epoch=True,
-            shared=lambda p: log_losses_of_logits(p.logits, p.labels).mean(),
+            shared=lambda p: p.log_losses.mean(),
         ),
         Metric(
             "brier",

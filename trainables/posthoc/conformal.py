@@ -35,6 +35,7 @@ class PredictionSets:
         method: ``lac``, ``aps`` or ``raps``.
         coverage: Target probability that the set contains the true class, in (0, 1).
         seed: Seed of the randomisation of APS and RAPS.
+        threshold: Threshold of an earlier fit with this method and coverage, instead of a fit.
 
     Attributes:
         threshold: The largest score of a class in the set; infinite with too few samples.
@@ -43,14 +44,20 @@ class PredictionSets:
         ValueError: If `method` is not one of the three, or `coverage` is not in (0, 1).
     """
 
-    def __init__(self, method: SetMethod = "lac", coverage: float = 0.9, seed: int = 0) -> None:
+    def __init__(
+        self,
+        method: SetMethod = "lac",
+        coverage: float = 0.9,
+        seed: int = 0,
+        threshold: float | None = None,
+    ) -> None:
         """See the class."""
         if method not in get_args(SetMethod):
             allowed = ", ".join(get_args(SetMethod))
             raise ValueError(f"method must be one of {allowed}, got {method!r}")
         check_level(coverage)
         self.method, self.coverage, self.seed = method, coverage, seed
-        self._threshold: float | None = None
+        self._threshold = threshold
 
     @property
     def threshold(self) -> float:

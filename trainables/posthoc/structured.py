@@ -12,7 +12,7 @@ from torch import Tensor
 from trainables.metrics._inputs import check_logits, row_blocks
 from trainables.metrics.proper_scores import log_losses_of_logits
 from trainables.posthoc.base import PostHoc
-from trainables.posthoc.crossfit import cross_fitted
+from trainables.posthoc.crossfit import stratified_half
 from trainables.posthoc.temperature import TemperatureScaling
 
 _MAX_STEPS = 200
@@ -49,12 +49,15 @@ class _StructuredScaling:
         """The offsets b, float64 (K,); RuntimeError before `fit`."""
         return self._result()[3]
 
-    def fit(self, logits: Tensor, labels: Tensor) -> Self:
+    def fit(
+        self, logits: Tensor, labels: Tensor, temperature: TemperatureScaling | None = None
+    ) -> Self:
         """Fit T, W and b on held-out data (never the test split).
 
         Args:
             logits: Shape (N, K), floats, finite, or -inf for masked classes.
             labels: True classes, shape (N,), integers.
+            temperature: Fitted on the same data; fitted here if None.
 
         Returns:
             The object itself.
@@ -64,7 +67,7 @@ class _StructuredScaling:
             ValueError: If shapes or values are not as above, or the label of a sample is masked.
         """
         logits, labels = check_logits(logits, labels)
-        scaler = TemperatureScaling().fit(logits, labels)
+        scaler = temperature or TemperatureScaling().fit(logits, labels)
         num_samples, num_classes = logits.shape
         penalty = torch.full((num_classes, num_classes), num_classes * (num_classes - 1.0))
         penalty.fill_diagonal_(num_classes)
@@ -139,8 +142,9 @@ class SelectedScaling:
     def fit(self, logits: Tensor, labels: Tensor) -> Self:
         """Select and fit a method on held-out data; see :meth:`PostHoc.fit`."""
         logits, labels = check_logits(logits, labels)
-        crossed = {make: cross_fitted(logits, labels, make) for make in scalings(logits)}
-        self._selected = simplest_good(crossed, labels)().fit(logits, labels)
+        crossed = cross_fitted_scalings(logits, labels)
+        losses = {make: log_losses_of_logits(each, labels) for make, each in crossed.items()}
+        self._selected = simplest_good(losses)().fit(logits, labels)
         return self
 
     def __call__(self, logits: Tensor) -> Tensor:
@@ -156,21 +160,36 @@ def scalings(logits: Tensor) -> tuple[type[PostHoc], ...]:
     return (*found, StructuredMatrixScaling) if feasible else found
 
 
-def simplest_good(crossed: dict[type[PostHoc], Tensor], labels: Tensor) -> type[PostHoc]:
+def cross_fitted_scalings(logits: Tensor, labels: Tensor) -> dict[type[PostHoc], Tensor]:
+    """Cross-fitted logits (N, K) of each of :func:`scalings`, whose temperatures are shared.
+
+    Arguments, halves and errors as of :func:`~trainables.posthoc.crossfit.cross_fitted`.
+    """
+    crossed = {make: torch.empty_like(logits) for make in scalings(logits)}
+    first = stratified_half(labels)
+    for half in (first, ~first):
+        fitted_on, own, scaled = logits[~half], labels[~half], logits[half]
+        temperature = TemperatureScaling().fit(fitted_on, own)
+        for make, found in crossed.items():
+            if issubclass(make, _StructuredScaling):
+                found[half] = make().fit(fitted_on, own, temperature)(scaled)
+            else:
+                found[half] = temperature(scaled)
+    return crossed
+
+
+def simplest_good(losses: dict[type[PostHoc], Tensor]) -> type[PostHoc]:
     """The selected method; see :class:`SelectedScaling` for the rule.
 
     Args:
-        crossed: Cross-fitted logits (N, K) of each method, from simple to complex.
-        labels: True classes, shape (N,), integers.
+        losses: Negative log-likelihoods (N,), float64, of each method, from simple to complex.
     """
-    (best, logits), *others = crossed.items()
-    lowest = log_losses_of_logits(logits, labels)
+    (best, lowest), *others = losses.items()
     for make, theirs in others:
-        losses = log_losses_of_logits(theirs, labels)
-        difference = (losses - lowest).double()
-        error = float(difference.std()) / len(labels) ** 0.5
+        difference = theirs - lowest
+        error = float(difference.std()) / len(difference) ** 0.5
         if float(difference.mean()) < -_STANDARD_ERRORS * error:
-            best, lowest = make, losses
+            best, lowest = make, theirs
     return best
 
 
@@ -209,9 +228,12 @@ def _minimum(
         slope, slope_offsets = torch.zeros_like(penalty), torch.zeros_like(offsets)
         for z, y in row_blocks(scores, labels):
             scaled = apply(z, weights, shift)
-            errors = torch.log_softmax(scaled, dim=1)
-            total -= errors.gather(1, y[:, None]).double().sum()
-            errors.exp_()
+            scaled -= scaled.amax(dim=1, keepdim=True)
+            own = scaled.gather(1, y[:, None])
+            errors = scaled.exp_()
+            sums = errors.sum(dim=1, keepdim=True)
+            total += (sums.log() - own).double().sum()
+            errors /= sums
             errors[torch.arange(len(y), device=y.device), y] -= 1
             slope_offsets += errors.sum(dim=0)
             slope += errors.T @ z if full else errors.mul_(z).sum(dim=0)

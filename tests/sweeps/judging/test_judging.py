@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 import calsweep
 from sweeps.cli import app
 from sweeps.errors import UserError
-from sweeps.judging.direction import direction
 from sweeps.judging.inputs import check_predicted
 from sweeps.judging.reading import read_predictions
 from trainables import metrics as M
@@ -79,18 +78,6 @@ def test_logits_and_their_probabilities_are_judged_alike() -> None:
     of_probs = calsweep.judge(PROBS, LABELS).facts["models"][0]
     assert of_logits["temperature"] == pytest.approx(of_probs["temperature"], rel=1e-6)
     assert of_logits["metrics"]["ece"] == pytest.approx(of_probs["metrics"]["ece"])
-
-
-@pytest.mark.parametrize(("scale", "word"), [(3.0, "overconfident"), (0.4, "underconfident")])
-def test_direction(scale: float, word: str) -> None:
-    logits, labels = draw(2000, scale=scale)
-    probs = torch.from_numpy(softmax(logits))
-    found = direction(probs, torch.from_numpy(labels))
-    ece = M.expected_calibration_error(probs, torch.from_numpy(labels))
-    assert found.word == word
-    assert found.over + found.under == pytest.approx(ece)
-    assert found.over - found.under == pytest.approx(found.gap)
-    assert found.low < found.gap < found.high
 
 
 def test_a_calibrated_model_has_no_direction_and_no_class_is_flagged() -> None:

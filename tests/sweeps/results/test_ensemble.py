@@ -13,6 +13,7 @@ from torch import Tensor
 from sweeps.formatting import finite
 from sweeps.results.ensemble import judge_ensemble, select
 from sweeps.results.judgement import Judgement
+from sweeps.results.prediction_sets import judge_sets
 from sweeps.search.ranking import Ranking
 from sweeps.terminal.answers import leaderboard_table
 from sweeps.terminal.console import plain_console
@@ -35,7 +36,7 @@ def predictions(number: int, split: str, noise: float = 1.0) -> tuple[Tensor, Te
 
 def sweep(folder: Path, seeds: int = 2) -> tuple[Ranking, Callable[[str, int], bytes]]:
     """Cross-entropy with fresh seeds, three focal settings, and one beyond the guard."""
-    first = baseline(val_ece=0.05, val_error=0.3, val_nll_scaled=0.9)
+    first = baseline(val_ece=0.05, val_error=0.3, val_nll_scaled=0.9, temperature=2.5)
     records = [first]
     records += [
         trial(n, "focal", {"gamma": n}, val_ece=0.04, val_error=0.3, val_nll_scaled=0.8 + 0.01 * n)
@@ -43,7 +44,7 @@ def sweep(folder: Path, seeds: int = 2) -> tuple[Ranking, Callable[[str, int], b
     ]
     records.append(trial(4, "focal", {"gamma": 4}, val_ece=0.01, val_error=0.9, val_nll_scaled=0.1))
     records += [
-        finalist(4 + s, first, s, val_ece=0.05, val_error=0.3, val_nll_scaled=0.9)
+        finalist(4 + s, first, s, val_ece=0.05, val_error=0.3, val_nll_scaled=0.9, temperature=2.5)
         for s in range(1, seeds + 1)
     ]
     place = Folder(str(folder))
@@ -84,6 +85,11 @@ def test_what_is_reported_of_it(tmp_path: Path) -> None:
     expected = M.evaluate(selected.ensemble(logits), labels, ["ece", "error"])
     assert found["row"]["test_ece_scaled"] == pytest.approx(expected["ece"])
     assert found["row"]["test_error"] == pytest.approx(expected["error"])
+    sizes = {row["method"]: row["size"] for row in found["sets"]}
+    alone = {row["method"]: row["size"] for row in judge_sets(ranking, read)}
+    assert list(sizes) == ["lac", "aps", "raps"]
+    assert all(sizes[method] < alone[method] for method in sizes)
+    assert found["sets"][0]["coverage"] == pytest.approx(0.9, abs=0.03)
 
 
 def test_its_test_verdicts_are_corrected_for_other_sweeps(tmp_path: Path) -> None:

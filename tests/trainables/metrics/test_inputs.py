@@ -37,9 +37,12 @@ LABELS = torch.tensor([0, 1, 1, 0])
 def test_every_metric_of_probabilities_is_in_the_table() -> None:
     others = {"EPOCH_METRICS", "METRICS", "METRIC_NAMES", "Metric", "ReliabilityBins"}
     others |= {
+        "Direction",
         "bootstrap",
+        "direction",
         "evaluate",
         "interval",
+        "intervals",
         "ood_metrics",
         "reliability_bins",
     }

@@ -1,0 +1,76 @@
+"""Prediction sets of a sweep's finalists: how often they hold the true class, and their size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Final
+
+from sweeps.search.ranking import Ranking
+
+if TYPE_CHECKING:
+    from sweeps.results.ensemble import Read
+    from trainables.export.prediction_sets import Facts
+    from trainables.posthoc.conformal import SetMethod
+
+COVERAGE: Final = 0.9
+
+
+def judge_sets(ranking: Ranking, read: Read) -> list[dict[str, Any]]:
+    """Prediction sets of the finalists, or of the selected setting and the baseline.
+
+    They are fitted on the validation split by cross-fitted temperatures and measured on the test
+    split.
+
+    Args:
+        ranking: The sweep's.
+        read: Gives a trial's predictions on a split, a Parquet file's content.
+
+    Returns:
+        A row for each setting and method: ``label``, ``method``, ``target`` (the coverage that they
+        are made for), ``coverage`` and mean ``size``, means over the judged seeds. None where a
+        sample has several decisions, or there are too few validation samples.
+
+    Raises:
+        OSError: Predictions cannot be read.
+        ValueError: They are damaged.
+    """
+    from sweeps.results.ensemble import read_one_class
+    from trainables.export.prediction_sets import fit_prediction_sets
+    from trainables.posthoc import cross_fitted
+
+    judged = [each for each in ranking.candidates if each.seeds]
+    if not judged:
+        both = (ranking.chosen, ranking.baseline)
+        judged = list({each.setting: each for each in both if each is not None}.values())
+    rows = []
+    for candidate in judged:
+        of_seeds = []
+        for trial in candidate.judged:
+            known = read_one_class(read("validation", trial.number))
+            unseen = read_one_class(read("test", trial.number))
+            if known is None or unseen is None:
+                return []
+            validation = cross_fitted(*known), known[1]
+            test = unseen[0] / trial.outcome["temperature"], unseen[1]
+            of_seeds.append(fit_prediction_sets(validation, test, (COVERAGE,)))
+        rows += set_rows(candidate.trials[0].label, of_seeds)
+    return rows
+
+
+def set_rows(
+    label: str, of_seeds: Sequence[dict[SetMethod, dict[str, Facts]]]
+) -> list[dict[str, Any]]:
+    """The rows of one setting, see :func:`judge_sets`.
+
+    Args:
+        label: Its name.
+        of_seeds: The sets of its runs, each of
+            :func:`~trainables.export.prediction_sets.fit_prediction_sets`.
+    """
+    rows = []
+    for method in of_seeds[0]:
+        facts = [found[method][f"{COVERAGE:g}"] for found in of_seeds]
+        measured = {key: fmean(each[key] for each in facts) for key in ("coverage", "size")}
+        rows.append({"label": label, "method": method, "target": COVERAGE, **measured})
+    return rows
