@@ -87,7 +87,7 @@ def main() -> None:
         differences(given.repetitions, given.images)
         return
     heads = [f"{n:,} images | as if independent" for n in given.images]
-    print(f"| metric | law | truth | {' | '.join(heads)} |")
+    print(f"| metric | distribution | truth | {' | '.join(heads)} |")
     print("| --- | --- | --- |" + " --- | --- |" * len(heads))
     for law, factor in LAWS.items():
         truth = M.evaluate(*_logits(*draw(factor, POPULATION, np.random.default_rng(1))), METRICS)

@@ -415,7 +415,9 @@ class Results:
         rows = [row for row in self.rows.values() if row.interval in set(names)]
         samples = sorted({row.samples for row in rows})
         lines = [
-            "| interval | K | law | truth | " + " | ".join(f"n = {n:,}" for n in samples) + " |",
+            "| interval | K | distribution | truth | "
+            + " | ".join(f"n = {n:,}" for n in samples)
+            + " |",
             "| --- | --- | --- | --- |" + " --- |" * len(samples),
         ]
         for name in names:
@@ -436,7 +438,7 @@ class Results:
         rows = [row for row in self.rows.values() if row.interval == "ece"]
         samples = sorted({row.samples for row in rows})
         lines = [
-            "| K | law | " + " | ".join(f"n = {n:,}" for n in samples) + " |",
+            "| K | distribution | " + " | ".join(f"n = {n:,}" for n in samples) + " |",
             "| --- | --- |" + " --- |" * len(samples),
         ]
         for classes, law in dict.fromkeys((row.classes, row.law) for row in rows):
