@@ -1,4 +1,4 @@
-"""Small sweeps and trials' records, made alike in all tests."""
+"""Small sweeps and trial records that many tests use."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from trainables.contract.setting import Setting
 
 
 def make_sweep(name: str = "small", **sections: Any) -> SweepFile:
-    """A sweep of digits, small_cnn, focal and mbls without reference, unless a section says so."""
+    """A sweep of focal and mbls on digits with small_cnn, without reference models."""
     return parse_sweep(
         {
             "name": name,
@@ -38,7 +38,7 @@ def new_store(
     records: Sequence[TrialRecord] = (),
     files: Mapping[str, bytes] | None = None,
 ) -> SweepStore:
-    """A sweep that was just created in the storage ``folder``, with these trials."""
+    """A new sweep in the storage ``folder``, with these trials."""
     store = SweepStore(str(folder), sweep.name)
     store.create(sweep, files=files)
     for record in records:
@@ -71,7 +71,7 @@ def trial(
     epochs: int = 1,
     **metrics: float,
 ) -> TrialRecord:
-    """A trial that has ended, with a setting of its own.
+    """A trial that has ended, with a unique setting.
 
     Args:
         number: Of the trial.
@@ -119,25 +119,25 @@ def baseline(number: int = 0, **values: Any) -> TrialRecord:
 
 
 def finalist(number: int, of: TrialRecord, seed: int, **values: Any) -> TrialRecord:
-    """A trial's setting again, with a fresh seed."""
+    """The setting of a trial with a fresh seed."""
     return trial(number, of.loss, of.hyperparameters, role="finalist", seed=seed, **values)
 
 
 def facts(record: TrialRecord) -> tuple[object, ...]:
-    """What must depend neither on an interruption nor on the place: everything but the times."""
+    """Everything in a record except times: independent of interruptions and of the machine."""
     history = [{k: v for k, v in e.items() if k not in COSTS} for e in record.history]
     return record.number, record.role, record.setting, record.seed, record.state, history
 
 
 def shown(*renderables: Any, width: int = 100) -> str:
-    """What a terminal of that width shows."""
+    """The output on a terminal of this width."""
     text = io.StringIO()
     plain_console(width=width, file=text).print(*renderables, sep="\n")
     return text.getvalue()
 
 
 class Noted(LogReporter):
-    """Keeps what is shown."""
+    """Records what is shown."""
 
     def __init__(self, said: list[str]) -> None:
         self.stage = self.notice = self.fault = self.left = said.append

@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Settings and fixtures of all tests."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 for name, value in LOCAL_SETTINGS.items():
     os.environ.setdefault(name, value)
 
-# Several threads on a small machine only get into each other's way.
+# Several threads slow each other down on a small machine.
 torch.set_num_threads(1)
 settings.register_profile("calsweep", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("calsweep")

@@ -1,4 +1,4 @@
-"""What the documents say is what the code does."""
+"""The documentation agrees with the code."""
 
 import ast
 import doctest
@@ -22,8 +22,8 @@ from trainables.losses.registry import CATALOGUE
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LINKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
-OWN_TESTS = ("own_losses.md", "own_data.md", "own_loops.md")  # their blocks are parts of files
-PROGRAMS = ("README.md", "docs/index.md", "docs/metrics.md", "docs/python.md")  # run as they are
+OWN_TESTS = ("own_losses.md", "own_data.md", "own_loops.md")  # tested elsewhere
+PROGRAMS = ("README.md", "docs/index.md", "docs/metrics.md", "docs/python.md")  # run as is
 PACKAGES = ("calsweep", "sweeps", "trainables", "search_spaces")
 
 
@@ -34,7 +34,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """What a link to a heading of the page ends in."""
+    """Anchors of the headings of a page."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {
         re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings
@@ -79,7 +79,7 @@ COMMAND = re.compile(r"(?:^|&& |^\w+=\S+ |uv run )calsweep((?: .*)?)$")
 
 
 def commands(page: Path) -> list[str]:
-    """What follows ``calsweep`` in the shell's blocks of a page, and in backticks."""
+    """Arguments of ``calsweep`` in the shell blocks of a page, and in backticks."""
     text = page.read_text(encoding="utf-8")
     shell = [
         line for block in blocks(page, "sh") for line in block.replace("\\\n", " ").splitlines()
@@ -91,7 +91,7 @@ def commands(page: Path) -> list[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_commands_are_there_with_their_options(page: Path) -> None:
-    """Not run: they need the reader's data, a cluster or S3, for which other tests have theirs."""
+    """The commands are not run: they need data, a cluster or S3, and other tests cover them."""
     group = typer.main.get_group(app)
     for command in commands(page):
         name, *arguments = shlex.split(command, comments=True) or ["--help"]

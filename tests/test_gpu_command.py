@@ -1,4 +1,4 @@
-"""`python -m benchmarks.gpu` where there is no GPU, and how it reads what its parts print."""
+"""`python -m benchmarks.gpu` without a GPU, and its parsing of the output of its parts."""
 
 import json
 import os

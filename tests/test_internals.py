@@ -1,4 +1,4 @@
-"""Private parts of other libraries are used in one module per library."""
+"""Private APIs of other libraries are used in one module per library."""
 
 import ast
 import importlib
@@ -25,7 +25,7 @@ OURS = {
     if isinstance(name, ast.FunctionDef | ast.ClassDef)
     or (isinstance(name, ast.Attribute) and isinstance(name.ctx, ast.Store))
 }
-# Documented by the libraries.
+# These are documented by the libraries.
 DOCUMENTED = {"MLFLOW_BACKEND_STORE_URI"}
 DOCUMENTED |= {"RAY_ADDRESS", "RAY_API_SERVER_ADDRESS"}
 DOCUMENTED |= {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"}
@@ -38,13 +38,13 @@ def is_private(name: str) -> bool:
 
 
 def private_uses(tree: ast.AST) -> Iterator[str]:
-    """The private parts of other libraries that a module uses."""
+    """The private names of other libraries that a module uses."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             module = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
             names = [f"{module}.{each.name}".strip(".") for each in node.names]
             for name in names:
-                if name.split(".")[0] in {*PACKAGES, "_thread"}:  # documented, for all its name
+                if name.split(".")[0] in {*PACKAGES, "_thread"}:  # documented despite its name
                     continue
                 if any(map(is_private, name.split("."))):
                     yield f"line {node.lineno}: import of {name}"

@@ -1,4 +1,4 @@
-"""The phrases that CONTRIBUTING.md rejects do not come back."""
+"""Phrases that CONTRIBUTING.md rejects are not used."""
 
 import re
 import subprocess
@@ -20,7 +20,7 @@ def rejected() -> list[tuple[str, str]]:
 
 
 def words(path: Path) -> str:
-    """The text of a file on one line, without the signs that begin lines of comments."""
+    """The text of a file on one line, without comment signs at the beginning of lines."""
     text = path.read_text(encoding="utf-8")
     return re.sub(r"\s+(?:#\s+|\"\s*f?\"\s*)?", " ", text)
 

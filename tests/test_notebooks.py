@@ -1,4 +1,4 @@
-"""The notebooks of examples/ run from their first cell to their last."""
+"""The notebooks in examples/ run from the first cell to the last."""
 
 import json
 import re
@@ -37,11 +37,11 @@ def test_they_run(path: Path, tmp_path: Path) -> None:
     html = "\n".join(_text(each, "text/html") for each in outputs)
     assert html
     if path.stem in WITH_SWEEPS:
-        assert re.search(r"\d+/\d+ trials", html)  # the table of progress, in its last state
+        assert re.search(r"\d+/\d+ trials", html)  # the last state of the progress table
         assert "best so far" in html
         assert not any("best so far" in each.get("text", "") for each in outputs)  # and no lines
     if path.stem == "quickstart":
-        assert html.count("Selected: ") == 1  # the answer, in one piece
+        assert html.count("Selected: ") == 1  # the result appears once
     if path.stem in ("quickstart", "reading_the_evidence"):
         assert any(_text(each, "image/png") for each in outputs)
 

@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md promises: each kind of part is added in the one place that it names."""
+"""Each kind of component is added in one place, as CONTRIBUTING.md says."""
 
 import sys
 from pathlib import Path
@@ -50,7 +50,7 @@ class Tempered(CalibrationLoss):
 
 
 def blobs(seed: int, spread: float = 1.0) -> Dataset:
-    """Two clouds of points in the plane."""
+    """Two clusters of points in the plane."""
     rng = np.random.default_rng(seed)
 
     def split(count: int) -> Split:
@@ -81,19 +81,19 @@ class Patience:
 
 
 def eager(seed: int) -> BaseSampler:
-    """TPE that trusts its model after three trials."""
+    """TPE that uses its model after three trials."""
     return TPESampler(seed=seed, n_startup_trials=3)
 
 
 def largest_gap(probs: Tensor, labels: Tensor) -> float:
-    """How far the mean confidence is from the accuracy."""
+    """The difference between the mean confidence and the accuracy."""
     confidence, predicted = probs.max(dim=1)
     return float((confidence.mean() - (predicted == labels).double().mean()).abs())
 
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> str:
-    """This module under a name that can be imported."""
+    """An importable name of this module."""
     monkeypatch.setitem(sys.modules, "added_parts", sys.modules[__name__])
     return "added_parts"
 
@@ -153,7 +153,7 @@ def test_a_scheduler_is_a_class_and_a_line(monkeypatch: pytest.MonkeyPatch) -> N
     sweep = make_sweep(scheduler={"name": "patience"}, training={"epochs": 3})
     check_sweep(sweep)
     queue = queue_of(sweep)
-    queue.next()  # the baseline, which is never stopped
+    queue.next()  # the baseline is never stopped
     record = queue.next()
     assert record is not None
     assert 1 in queue.outcome_epochs

@@ -1,4 +1,4 @@
-"""What recorded nets predict is what their curves say; methods after training on it."""
+"""Predictions of recorded networks match their curves; post-hoc methods on them."""
 
 import sys
 from pathlib import Path
@@ -30,7 +30,7 @@ FOCAL = Setting("focal", {"gamma": 2.0})
 
 @pytest.fixture(scope="module")
 def sweep_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two settings with two seeds, recorded."""
+    """The sweep file of two recorded settings with two seeds."""
     path = tmp_path_factory.mktemp("tabular") / "small.yaml"
     path.write_text(SWEEP)
     sweep = load_sweep(str(path))
@@ -51,7 +51,7 @@ def predict(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
 
 
 def check_against_curves(path: Path) -> int:
-    """Metrics of the predictions are those in the curves; how many settings there are."""
+    """Check that metrics of the predictions match the curves; returns the number of settings."""
     curves = {(setting, seed): history for setting, seed, history in read_trials(path)}
     errors = []
     for predicted in read_predicted(path.with_suffix(".predictions.parquet")):
@@ -62,7 +62,7 @@ def check_against_curves(path: Path) -> int:
             assert M.error_rate(probs, labels) == pytest.approx(last[f"{prefix}_error"], abs=1e-6)
             assert M.brier_score(probs, labels) == pytest.approx(last[f"{prefix}_brier"], abs=1e-4)
             error = abs(M.expected_calibration_error(probs, labels) - last[f"{prefix}_ece"])
-            assert error < 3.5 / len(labels)  # some at the edge of a bin may be in the next one
+            assert error < 3.5 / len(labels)  # rounding may move some samples to the next bin
             errors.append(error)
     assert np.mean(errors) < 1e-4
     return len(errors) // 2
@@ -72,7 +72,7 @@ def test_recorded_nets_predict_what_their_curves_say(
     sweep_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     predict(monkeypatch, str(sweep_file))
-    predict(monkeypatch, str(sweep_file))  # nothing is left to train
+    predict(monkeypatch, str(sweep_file))  # all trials are recorded, so nothing is trained
     assert "4 trials" in capsys.readouterr().out
     predict(monkeypatch, str(sweep_file), "--pack")
     curves = sweep_file.with_suffix(".parquet")

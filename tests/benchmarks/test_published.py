@@ -1,4 +1,4 @@
-"""A folder of predictions as a table: one row per network, refused files with the reason."""
+"""A folder of predictions as a table: one row per network, rejected files with the reason."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Policies of search on trials whose truth is known: what is planted never wins."""
+"""Search policies on synthetic trials: planted degenerate and lucky settings never win."""
 
 import math
 from collections import Counter
@@ -57,7 +57,7 @@ OBJECTIVES = [f"val_{name}{after}" for name in SPLIT_METRICS for after in ("", "
 
 @pytest.fixture(autouse=True)
 def _policies_of_the_benchmark() -> Iterator[None]:
-    """For these tests alone: others see the engine's own stoppers and samplers."""
+    """Registers the benchmark's stoppers and samplers for these tests only."""
     with patch.dict(STOPPERS), patch.dict(SAMPLERS):
         add_to_the_engine()
         yield
@@ -68,7 +68,7 @@ def sweep_of(trials: int = 16, **sections: Any) -> SweepFile:
 
 
 def history(ece: float, error: float, epochs: int = EPOCHS, **last: float) -> list[Entry]:
-    """Curves that fall to these values; all metrics that fall with them are made of them."""
+    """Curves that decrease to these values, with all other metrics derived from them."""
     entries = []
     for epoch in range(1, epochs + 1):
         behind = 0.1 * (EPOCHS - epoch)
@@ -85,7 +85,7 @@ def history(ece: float, error: float, epochs: int = EPOCHS, **last: float) -> li
 
 
 def recorded(sweep: SweepFile) -> Iterator[tuple[Setting, int, list[Entry]]]:
-    """Forty settings of three seeds, of an ECE between .02 and .06 and about the same error."""
+    """Forty settings with three seeds, ECEs from .02 to .06 and nearly equal errors."""
     space = SearchSpace(sweep)
     draw = np.random.default_rng(0)
     settings = space.initial_settings(10)
@@ -118,7 +118,7 @@ def test_without_a_guard_it_does() -> None:
     truth = truth_of(sweep_of(), share=0.5)
     rows = [run(PLAIN, truth.sweep, truth, 10, number) for number in range(2)]
     assert all(row.degenerate for row in rows)
-    assert fmean(row.ece for row in rows) == 0.0  # of a constant classifier
+    assert fmean(row.ece for row in rows) == 0.0  # the ECE of a constant classifier
 
 
 def test_a_planted_lucky_trial_does_not_win() -> None:
@@ -225,10 +225,10 @@ def test_median_stopping() -> None:
             said.append(stopper.judge(record, record.outcome))
         return said
 
-    for number, level in enumerate((1.0, 2.0, 3.0)):  # too few to compare with, so far
+    for number, level in enumerate((1.0, 2.0, 3.0)):  # too few trials to compare with
         assert not any(judge(number, [level] * EPOCHS))
-    assert judge(3, [2.5] * EPOCHS) == [False] + [True] * 7 + [False]  # the last saves nothing
-    assert not any(judge(4, [9.0, 1.5] + [9.0] * 7))  # its best counts
+    assert judge(3, [2.5] * EPOCHS) == [False] + [True] * 7 + [False]  # not at the last epoch
+    assert not any(judge(4, [9.0, 1.5] + [9.0] * 7))  # its best value counts
 
 
 def again(number: int, loss: str, role: Any, values: list[float]) -> list[TrialRecord]:
@@ -284,7 +284,7 @@ def test_spreads_over_seeds_and_samples_are_found_again() -> None:
     draw = np.random.default_rng(0)
     trials = []
     for setting, seed, _ in recorded(sweep):
-        net = 0.2 + draw.normal(0, 0.02)  # what this seed reached
+        net = 0.2 + draw.normal(0, 0.02)  # the result of this seed
         val, test = (net + draw.normal(0, 0.3 / n**0.5) for n in (2_500, 10_000))
         trials.append((setting, seed, history(net, 0.1, val_ece=val + 0.1, test_ece=test)))
     seeds, within = spreads(Truth(Curves(trials, SearchSpace(sweep)), sweep), 2_500, 10_000)
@@ -306,7 +306,7 @@ def test_nothing_degenerate_wins_whatever_stops_or_suggests(name: str) -> None:
 
 
 class CountingCurves(Curves):
-    """Knows how often each epoch of each trial was trained."""
+    """Counts how often each epoch of each trial was trained."""
 
     def __init__(self, trials: Trials, space: SearchSpace) -> None:
         super().__init__(trials, space)
@@ -345,8 +345,8 @@ def test_the_best_third_of_a_rung_is_promoted_and_none_twice() -> None:
     reaches = partial(reach, promotions)
     reaches(1, 0.3)
     reaches(2, 0.1)
-    reaches(9, 0.0, loss="mbls")  # of another loss, with which none of these competes
-    assert promotions.next() is None  # of two the best third is none
+    reaches(9, 0.0, loss="mbls")  # another loss, which does not compete with these
+    assert promotions.next() is None  # the best third of two trials is empty
     reaches(3, float("nan"))
     assert [promotions.next(), promotions.next()] == [2, None]
     for number in (4, 5, 6):
@@ -355,7 +355,7 @@ def test_the_best_third_of_a_rung_is_promoted_and_none_twice() -> None:
     for number in (2, 4, 5):
         reaches(number, number, epoch=3)
     reaches(7, 0.0)
-    assert promotions.next() == 2  # the one that is far first
+    assert promotions.next() == 2  # the furthest trial comes first
     whole = trial(8, history=[{"epoch": float(EPOCHS), "val_nll": 0.0}])
     assert not promotions.pauses(whole)
 
@@ -380,7 +380,7 @@ def test_a_budget_of_epochs_binds_where_trials_pause() -> None:
 
 def test_hyperband_begins_to_stop_later_for_some_and_never_for_a_share() -> None:
     sweep = sweep_of(scheduler={"grace_period": 1})
-    stopper = HyperBand(sweep)  # brackets of 9, 5 and 3 in 17, that begin at epochs 1, 3 and 9
+    stopper = HyperBand(sweep)  # brackets of 9, 5 and 3 of 17 trials, from epochs 1, 3 and 9
     assert stopper.rungs == (1, 3)
     ended: Counter[int] = Counter()
     for number in range(340):
@@ -408,7 +408,7 @@ def test_a_power_law_is_extrapolated() -> None:
 
 
 def judged(stopper: Stopper, number: int, role: Any = "search", **last: float) -> int:
-    """After how many epochs a trial of such curves is stopped; all, if it is not."""
+    """The epoch after which a trial with these curves is stopped; the last if it is not."""
     record = TrialRecord(number, role, Setting("focal", {}), 0, 0.0)
     for epoch in range(1, EPOCHS + 1):
         record.add({"epoch": float(epoch), **{k: v + 1 / epoch for k, v in last.items()}})
@@ -420,7 +420,7 @@ def judged(stopper: Stopper, number: int, role: Any = "search", **last: float) -
 def test_what_will_not_be_the_best_of_its_loss_is_stopped() -> None:
     stopper = Extrapolation(sweep_of(scheduler={"grace_period": 1}))
     assert judged(stopper, 1, val_nll=1.0) == EPOCHS
-    assert judged(stopper, 2, val_nll=1.1) == 5  # as soon as there is a curve
+    assert judged(stopper, 2, val_nll=1.1) == 5  # as soon as there are enough points
     assert judged(stopper, 3, val_nll=0.9) == EPOCHS
     assert judged(stopper, 4, val_nll=1.0) == 5
 
@@ -439,7 +439,7 @@ def test_the_better_half_of_the_losses_takes_turns() -> None:
     draw = np.random.default_rng(0)
     values = {"a": [0.1], "b": [0.2, math.nan], "c": [0.3], "d": [math.inf, 0.4]}
     assert better_half(values, draw) == "a"  # of a and b the one with fewer trials
-    assert better_half({**values, "d": [math.nan]}, draw) in ("a", "d")  # unknown so far
+    assert better_half({**values, "d": [math.nan]}, draw) in ("a", "d")  # d has no result yet
 
 
 def test_thompson_sampling_prefers_what_is_better_by_as_much_as_is_known() -> None:
@@ -452,7 +452,7 @@ def test_thompson_sampling_prefers_what_is_better_by_as_much_as_is_known() -> No
 
 
 class Watched(RandomSampler):
-    """Keeps what it was shown."""
+    """Records its inputs."""
 
     shown: ClassVar[list[optuna.trial.FrozenTrial]] = []
 

@@ -11,7 +11,7 @@ from torch import distributed as dist
 import calsweep
 from calsweep.metrics import class_names
 
-SHARES = ((73, 127), (0, 200))  # samples of each worker, of two rounds
+SHARES = ((73, 127), (0, 200))  # samples per worker in two rounds
 
 
 def predictions() -> tuple[Tensor, Tensor]:
@@ -22,7 +22,7 @@ def predictions() -> tuple[Tensor, Tensor]:
 
 
 def meet(rank: int, folder: Path) -> tuple[list[dict[str, Tensor]], str]:
-    """All metrics of each round, and what is said where workers have different classes."""
+    """All metrics of each round, and the error for different numbers of classes."""
     from torchmetrics import MetricCollection
 
     dist.init_process_group(

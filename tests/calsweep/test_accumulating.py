@@ -1,4 +1,4 @@
-"""The metrics as classes of torchmetrics, whose import takes a third of what all tests import."""
+"""The metrics as torchmetrics classes."""
 
 import copy
 import pickle

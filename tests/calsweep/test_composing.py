@@ -1,4 +1,4 @@
-"""What is in memory becomes the sweep file that a user would write."""
+"""Objects in memory become the sweep file that a user would write."""
 
 from pathlib import Path
 from typing import Any

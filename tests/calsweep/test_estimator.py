@@ -1,4 +1,4 @@
-"""The sweep as a classifier of scikit-learn's."""
+"""The sweep as a scikit-learn classifier."""
 
 import functools
 from collections.abc import Iterator
@@ -26,14 +26,14 @@ SMALL = CalibratedClassifierSweep(
 )
 
 
-TINY = clone(SMALL).set_params(  # one MLflow for all: making its tables takes most of such a fit
+TINY = clone(SMALL).set_params(  # one MLflow: creating its tables takes most of a fit
     epochs=3, trials=1, set={**SMALL.set, "tracking.uri": "sqlite:///mlflow.db"}
 )
 
 
 @pytest.fixture(scope="module")
 def ray_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One Ray session for all sweeps, in a folder of its own."""
+    """One Ray session for all sweeps, in a separate folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("sweeps"))
         with connection.connected(None):
@@ -73,7 +73,7 @@ def test_cross_validation(ray_session: None) -> None:
     pipeline = make_pipeline(StandardScaler(), clone(SMALL))
     scores = cross_val_score(pipeline, samples, labels, cv=2, scoring="neg_log_loss")
     assert scores.shape == (2,)
-    assert (scores > -np.log(3)).all()  # better than knowing nothing
+    assert (scores > -np.log(3)).all()  # better than uniform predictions
 
 
 def test_what_is_wrong_is_a_value_error() -> None:

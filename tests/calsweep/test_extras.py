@@ -1,4 +1,4 @@
-"""What is said where only losses and metrics are installed."""
+"""Messages if only losses and metrics are installed."""
 
 import re
 import subprocess
@@ -36,14 +36,14 @@ def test_the_modules_are_those_of_the_extra() -> None:
     owners = packages_distributions()
     named = [
         wanted & {normal(owner) for owner in owners.get(module, [module])}
-        for module in extras._OF_SWEEPS  # ruamel.yaml lies in a namespace, and is called so
+        for module in extras._OF_SWEEPS  # ruamel.yaml is in a namespace package
     ]
     assert sorted(map(sorted, named)) == sorted([name] for name in wanted)
     assert list(extras._OF_SWEEPS) == sorted(extras._OF_SWEEPS)
 
 
 def normal(requirement: str) -> str:
-    """The name of a distribution, of its requirement."""
+    """The normalised name of a distribution in a requirement."""
     return re.split(r"[\[<>=]", requirement)[0].lower()
 
 

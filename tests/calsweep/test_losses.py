@@ -1,4 +1,4 @@
-"""Losses and metrics on their own."""
+"""Losses and metrics without a sweep."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""What ``import calsweep`` gives, and what it costs."""
+"""The names and the import time of ``import calsweep``."""
 
 import inspect
 import subprocess

@@ -25,7 +25,7 @@ LABELS = DIGITS.target[:600]
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> Iterator[calsweep.Result]:
-    """Of a sweep whose data, model and one loss are in memory alone."""
+    """The result of a sweep whose data, model and one loss exist only in memory."""
 
     class Doubled(nn.Module):
         def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ def test_the_best_setting(result: calsweep.Result) -> None:
 def test_unnamed_sweeps_that_start_at_once_take_the_next_free_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first name is held by a process that has not created its sweep yet."""
+    """Another process holds the first name, without having created its sweep."""
     new_store(tmp_path, make_sweep("sweep-2"))
     monkeypatch.setattr("sweeps.runner.check_answers", lambda uri: None)
     monkeypatch.setattr("sweeps.store.sweep_store.SweepStore.check_free", stop_named)
@@ -98,7 +98,7 @@ def test_the_model_gives_the_calibrated_probabilities_of_the_sweep(result: calsw
     assert (probs.argmax(1) == LABELS).mean() > 0.6
     rows = torch.from_numpy(model.encode(IMAGES[:5]))
     assert np.allclose(model(rows).detach(), probs[:5], atol=1e-6)
-    # Those of the test split are what the trial wrote down, divided by its temperature.
+    # The test logits are those that the trial wrote, divided by its temperature.
     trial = result._judged()
     data = result._store.trial_folder(trial.number).read("predictions_test.parquet")
     logits, labels = read_predictions(data)

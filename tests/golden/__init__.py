@@ -16,7 +16,7 @@ _FOLDER = Path(__file__).parent
 
 
 def recorded() -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """Entries by kind (``losses``, ``metrics`` ...) and method."""
+    """Recorded entries by kind (``losses``, ``metrics`` ...) and method."""
     values: dict[str, dict[str, list[dict[str, Any]]]] = json.loads(
         (_FOLDER / "values.json").read_text(encoding="utf-8")
     )

@@ -1,4 +1,4 @@
-"""The command ``calsweep``, as users call it."""
+"""Runs the command ``calsweep`` as users do."""
 
 import multiprocessing
 import os
@@ -47,7 +47,7 @@ def calsweep(
 def _command(
     folder: str, arguments: tuple[str, ...], environment: dict[str, str], said: str
 ) -> None:
-    """What a process of its own does: as if the command had been started there."""
+    """The code of the forked process: acts as if the command had been started there."""
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
@@ -56,7 +56,7 @@ def _command(
     for descriptor, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(f"{said}/{name}", os.O_WRONLY | os.O_CREAT), descriptor)
     installed = [path for path in sys.path if "site-packages" in path or "/lib/python" in path]
-    root = str(Path(__file__).parents[2])  # where it is installed from, in tests
+    root = str(Path(__file__).parents[2])  # the source folder, which tests use
     given = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
     sys.path[:] = [str(Path(CALSWEEP).parent), *given, *installed, root]
     sys.argv = [CALSWEEP, *arguments]
@@ -78,5 +78,5 @@ def start_calsweep(folder: Path, *arguments: str, **streams: Any) -> subprocess.
 
 
 def _hears_ctrl_c() -> None:
-    """A job that runs in the background ignores Ctrl-C, and so would its children."""
+    """Restores Ctrl-C, which background jobs and their children ignore."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)

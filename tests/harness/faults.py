@@ -1,4 +1,4 @@
-"""Faults of a cluster, and what a sweep is like after they have happened to it at random."""
+"""Cluster faults at random moments of a sweep, and checks of the sweep afterwards."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ time.sleep(120)
 
 @dataclass
 class Outcome:
-    """What a fault did to a sweep.
+    """The effect of a fault on a sweep.
 
     Attributes:
         tries: How often it happened.
@@ -57,14 +57,14 @@ class Outcome:
     seconds: list[float] = field(default_factory=list)
 
 
-CutOff = dict[str, int]  # trials that were interrupted, with the process that trained them
-Fault = Callable[[Scene, random.Random], CutOff | None]  # None where there was nothing to break
+CutOff = dict[str, int]  # process of each interrupted trial
+Fault = Callable[[Scene, random.Random], CutOff | None]  # None if there was nothing to break
 
 
 def trial_process(scene: Scene, rng: random.Random) -> CutOff | None:
-    """SIGKILL of a trial's process."""
-    running = scene.processes_of("ray::ResourceTrainable", scene.cluster.nodes)  # as Tune calls it
-    if not running:  # at this moment
+    """Kill the process of a trial (SIGKILL)."""
+    running = scene.processes_of("ray::ResourceTrainable", scene.cluster.nodes)  # title by Tune
+    if not running:  # no trial is running right now
         return None
     victim = rng.choice(running)
     cut_off = _cut_off(scene, {victim.pid})
@@ -73,7 +73,7 @@ def trial_process(scene: Scene, rng: random.Random) -> CutOff | None:
 
 
 def train_worker(scene: Scene, rng: random.Random) -> CutOff | None:
-    """SIGKILL of one of a DDP trial's workers."""
+    """Kill a worker of a DDP trial (SIGKILL)."""
     running = scene.processes_of("RayTrainWorker", scene.cluster.nodes)
     if not running:
         return None
@@ -83,7 +83,7 @@ def train_worker(scene: Scene, rng: random.Random) -> CutOff | None:
 
 
 def node(scene: Scene, rng: random.Random) -> CutOff:
-    """A whole node gone, another one joins."""
+    """Kill a whole node; another one joins."""
     victim = rng.choice(scene.cluster.nodes)
     cut_off = _cut_off(scene, {process.pid for process in victim.processes()})
     victim.kill()
@@ -93,10 +93,10 @@ def node(scene: Scene, rng: random.Random) -> CutOff:
 
 
 def drained(scene: Scene, rng: random.Random) -> CutOff:
-    """A node that Ray announces to drain, as of a spot machine; it goes when its trials have."""
+    """Drain a node, like a spot instance; it leaves when its trials have left."""
     victim = rng.choice(scene.cluster.nodes)
     cut_off = _cut_off(scene, {process.pid for process in victim.processes()})
-    scene.cluster.add_node(cpus=1)  # an autoscaler's, in its place
+    scene.cluster.add_node(cpus=1)  # the replacement by an autoscaler
     scene.cluster.drain(victim)
     trials = "ray::ResourceTrainable"
     scene.wait(lambda: not scene.processes_of(trials, [victim]) or scene.has_ended())
@@ -106,7 +106,7 @@ def drained(scene: Scene, rng: random.Random) -> CutOff:
 
 
 def driver(scene: Scene, rng: random.Random) -> CutOff | None:
-    """SIGKILL of the driver, then `resume`."""
+    """Kill the driver (SIGKILL), then `resume`."""
     cut_off = _cut_off(scene)
     if not scene.kill_driver():
         return None
@@ -115,7 +115,7 @@ def driver(scene: Scene, rng: random.Random) -> CutOff | None:
 
 
 def head(scene: Scene, rng: random.Random) -> CutOff:
-    """The head gone and restarted, then `resume`."""
+    """Kill and restart the head, then `resume`."""
     cut_off = _cut_off(scene)
     cluster = scene.cluster
     cluster.stop()
@@ -128,7 +128,7 @@ def head(scene: Scene, rng: random.Random) -> CutOff:
 
 
 def damaged_checkpoint(scene: Scene, rng: random.Random) -> CutOff | None:
-    """A checkpoint cut short, or with a flipped byte."""
+    """Truncate a checkpoint, or flip a byte."""
     cut_off = _cut_off(scene)
     if not scene.kill_driver():
         return None
@@ -149,7 +149,7 @@ def damaged_checkpoint(scene: Scene, rng: random.Random) -> CutOff | None:
 
 
 def storage_full(scene: Scene, rng: random.Random) -> CutOff:
-    """The storage full for ten seconds."""
+    """Fill the storage for ten seconds."""
     ballast = Path(scene.storage) / "ballast"
     with suppress(OSError), open(ballast, "wb") as stream:
         while True:
@@ -159,7 +159,7 @@ def storage_full(scene: Scene, rng: random.Random) -> CutOff:
     time.sleep(10)
     said = scene.said()
     ballast.unlink()
-    if "; waiting" not in said:  # which is said every half minute
+    if "; waiting" not in said:  # printed every half minute
         raise RuntimeError("no one said that the storage is full")
     if len(scene.epochs()) - before > 2 * len(scene.cluster.nodes):
         raise RuntimeError("epochs were trained that could not be saved")
@@ -167,7 +167,7 @@ def storage_full(scene: Scene, rng: random.Random) -> CutOff:
 
 
 def mlflow_away(scene: Scene, rng: random.Random) -> CutOff:
-    """MLflow's server gone for a minute."""
+    """Stop the MLflow server for a minute."""
     assert scene.server is not None
     scene.server.kill()
     time.sleep(60)
@@ -176,7 +176,7 @@ def mlflow_away(scene: Scene, rng: random.Random) -> CutOff:
 
 
 def mlflow_gone(scene: Scene, rng: random.Random) -> CutOff:
-    """MLflow's server gone until the sweep has ended."""
+    """Stop the MLflow server until the sweep has ended."""
     assert scene.server is not None
     scene.server.kill()
     scene.wait(scene.has_ended)
@@ -185,7 +185,7 @@ def mlflow_gone(scene: Scene, rng: random.Random) -> CutOff:
 
 
 def run_deleted(scene: Scene, rng: random.Random) -> CutOff | None:
-    """A trial's run deleted in MLflow."""
+    """Delete the run of a trial in MLflow."""
     client, runs = scene.runs()
     if not runs:
         return None
@@ -196,7 +196,7 @@ def run_deleted(scene: Scene, rng: random.Random) -> CutOff | None:
 
 
 def data_changed(scene: Scene, rng: random.Random) -> CutOff | None:
-    """The driver gone and the data changed: `resume` is refused until they are as they were."""
+    """Kill the driver and change the data: `resume` fails until the data are restored."""
     cut_off = _cut_off(scene)
     if not scene.kill_driver():
         return None
@@ -217,7 +217,7 @@ def data_changed(scene: Scene, rng: random.Random) -> CutOff | None:
 
 
 def busy_start(scene: Scene, rng: random.Random) -> CutOff | None:
-    """The driver gone; `resume` starts a Ray of its own here while all cores are kept busy."""
+    """Kill the driver; `resume` starts a new Ray here while all cores are busy."""
     cut_off = _cut_off(scene)
     if not scene.kill_driver():
         return None
@@ -238,7 +238,7 @@ def busy_start(scene: Scene, rng: random.Random) -> CutOff | None:
 
 
 def low_memory(scene: Scene, rng: random.Random) -> CutOff | None:
-    """Another program takes what memory Ray leaves free, until a trial's process was killed."""
+    """Use up the free memory until Ray kills the process of a trial."""
 
     def kills() -> int:
         return scene.said().count("runs low on memory")
@@ -256,7 +256,7 @@ def low_memory(scene: Scene, rng: random.Random) -> CutOff | None:
 
 
 def readers_refused(scene: Scene, rng: random.Random) -> CutOff:
-    """The storage answers 503 to readers for twenty seconds."""
+    """Let the storage answer reads with 503 for twenty seconds."""
     assert scene.cluster.object_store is not None
     scene.cluster.object_store.refuses_readers = True
     time.sleep(20)
@@ -265,7 +265,7 @@ def readers_refused(scene: Scene, rng: random.Random) -> CutOff:
 
 
 def second_driver(scene: Scene, rng: random.Random) -> CutOff | None:
-    """The driver sleeps for so long that a second one takes the sweep, and wakes up again."""
+    """Suspend the driver until a second one takes over the sweep, then wake it up."""
     drivers = scene.drivers()
     if not drivers:
         return None
@@ -282,7 +282,7 @@ def second_driver(scene: Scene, rng: random.Random) -> CutOff | None:
 
 
 def _cut_off(scene: Scene, pids: set[int] | None = None) -> CutOff:
-    """The trials that are being trained (by these processes), and not at their end, with those."""
+    """The running trials that are not in their last epoch, with their processes."""
     last = {epoch.trial: epoch for epoch in scene.epochs()}
     return {
         epoch.trial: epoch.pid
@@ -293,7 +293,7 @@ def _cut_off(scene: Scene, pids: set[int] | None = None) -> CutOff:
 
 @dataclass(frozen=True)
 class Kind:
-    """A fault, and the sweep that it happens to.
+    """A fault, and the sweep in which it is injected.
 
     Attributes:
         happens: The fault.
@@ -344,7 +344,7 @@ FAULTS = {
 
 
 def faulty_sweep(cluster: RayCluster, kind: Kind, rng: random.Random, tries: int) -> Outcome:
-    """Run a sweep; while it lasts the fault happens, so many times at most. What came of it."""
+    """Run a sweep, inject the fault at most ``tries`` times, and return the outcome."""
     with _folders(kind.scarce) as (folder, store):
         sections = dict(kind.sections)
         database = f"sqlite:///{folder}/mlflow.db"
@@ -376,7 +376,7 @@ def faulty_sweep(cluster: RayCluster, kind: Kind, rng: random.Random, tries: int
 
 
 def _continue(scene: Scene, rng: random.Random) -> bool:
-    """Wait for the next epoch and a random moment more; False if the sweep has ended by then."""
+    """Wait for the next epoch and a random time; False if the sweep ends before."""
     before = len(scene.epochs())
     scene.wait(lambda: len(scene.epochs()) > before or scene.has_ended())
     time.sleep(rng.uniform(0, 4))
@@ -413,7 +413,7 @@ def _judge(
 def _what_is_wrong(
     record: TrialRecord | None, finished: TrialRecord | None, tracked: bool
 ) -> str | None:
-    """With a trial, after the sweep; given its record when it had finished before a fault."""
+    """The error in the final record of a trial, given its record before the fault if finished."""
     if record is None:
         return "no record"
     epochs = [entry["epoch"] for entry in record.history]
@@ -425,7 +425,7 @@ def _what_is_wrong(
 
 
 def _table(folder: Path) -> dict[str, Any]:
-    """Sections of a sweep on a table of digits, which is written there."""
+    """Write a table of digits, and return the sections of a sweep on it."""
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
@@ -438,7 +438,7 @@ def _table(folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def _folders(scarce: bool) -> Iterator[tuple[Path, Path]]:
-    """The user's folder, and the one of the store, which may be a small file system."""
+    """The user's folder, and the folder of the store, which may be a small file system."""
     folder = Path(tempfile.mkdtemp(prefix="calsweep-faults-"))
     store = folder / "store"
     store.mkdir()
@@ -454,7 +454,7 @@ def _folders(scarce: bool) -> Iterator[tuple[Path, Path]]:
 
 @contextmanager
 def running_cluster(remote: bool = False, room: int | None = None) -> Iterator[RayCluster]:
-    """A head without CPUs and two nodes of one CPU each, as :attr:`Kind.needs` says."""
+    """A head without CPUs and two nodes with one CPU each, as in :attr:`Kind.needs`."""
     store = ObjectStore() if remote else None
     variables = store.environment if store is not None else {}
     of_nodes = {} if room is None else _watched_memory(room)
@@ -476,7 +476,7 @@ def running_cluster(remote: bool = False, room: int | None = None) -> Iterator[R
 
 
 def _watched_memory(room: int) -> dict[str, str]:
-    """With it Ray kills trials as soon as so many GiB more are taken than now."""
+    """Environment in which Ray kills trials when memory use grows by ``room`` GiB."""
     memory = psutil.virtual_memory()
     threshold = 1 - (memory.available - room * 2**30) / memory.total
     return {

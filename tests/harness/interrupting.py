@@ -1,4 +1,4 @@
-"""Ctrl-C in a process that continues, and what Ray has free after it."""
+"""Ctrl-C in a process that continues, and the resources that Ray has released afterwards."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ from sweeps.errors import SweepInterruptedError
 def interrupted(
     act: Callable[[], object], folder: Path, trials: str = "trials"
 ) -> pytest.ExceptionInfo[SweepInterruptedError]:
-    """Run a sweep, and interrupt it once one of its trials has a checkpoint.
+    """Run a sweep, and interrupt it when one of its trials has a checkpoint.
 
     Args:
         act: Runs it.
@@ -41,7 +41,7 @@ def interrupted(
 
 
 def wait_for_cpus() -> None:
-    """Until Ray has all CPUs free, for a minute at most."""
+    """Wait until all CPUs of Ray are free, for at most a minute."""
     until = time.monotonic() + 60
     while ray.available_resources().get("CPU") != ray.cluster_resources()["CPU"]:
         assert time.monotonic() < until, ray.available_resources()

@@ -1,4 +1,4 @@
-"""An S3-compatible server in this process, which may refuse its readers."""
+"""An S3-compatible server in this process, which can reject reads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BUCKET = "sweeps"
 
 class _Quiet(WSGIRequestHandler):
     def log(self, type: str, message: str, *args: Any) -> None:
-        """Nothing."""
+        """Logs nothing."""
 
 
 class ObjectStore:
@@ -53,7 +53,7 @@ class ObjectStore:
         self.client.create_bucket(Bucket=BUCKET)
 
     def stop(self) -> None:
-        """Answer no more."""
+        """Stop the server."""
         self._server.shutdown()
 
     def _answer(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:

@@ -49,7 +49,7 @@ from trainables.trials.own_loop import Trial
 from trainables.trials.runs import make_run
 
 CPU: Final = torch.device("cpu")
-SLOW: Final = "slow:"  # begins the names of cases that take long together
+SLOW: Final = "slow:"  # prefix of the names of slow cases
 _MODELS: Final = ("small_cnn", "mlp", "airbench_cifar")
 _VARIANTS: Final[dict[str, list[dict[str, Any]]]] = {
     "kde_xe": [{}, {"bandwidth": "likelihood"}],
@@ -66,7 +66,7 @@ _RECIPES: Final[dict[str, dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Training:
-    """A training: what makes it on a device, after its first epoch."""
+    """A training, given by a function that creates it on a device, after its first epoch."""
 
     name: str
     begin: Callable[[torch.device], Trainer]
@@ -74,7 +74,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Call:
-    """What computes numbers on a device and returns them on the CPU."""
+    """A function that computes numbers on a device and returns them on the CPU."""
 
     name: str
     run: Callable[[torch.device], Tensor]
@@ -88,7 +88,7 @@ def begun(
     hyperparameters: dict[str, Any] | None = None,
     **recipe: Any,
 ) -> Trainer:
-    """A training after its first epoch, as a checkpoint that was saved and loaded has it."""
+    """A training after its first epoch, restored from a checkpoint."""
 
     def trainer() -> Trainer:
         torch.manual_seed(0)
@@ -110,7 +110,7 @@ def begun(
 
 
 def segmented() -> Dataset:
-    """Images of noise whose mask is where a channel is high."""
+    """Random images, with masks where a channel is high."""
     draw = np.random.default_rng(0)
     images = draw.integers(0, 256, (48, 3, 8, 8), dtype=np.uint8)
     masks = (images[:, 0] // 86).astype(np.uint8)
@@ -122,7 +122,7 @@ def segmented() -> Dataset:
 
 
 def cases() -> Iterator[Training | Call]:
-    """All that is checked."""
+    """All cases to check."""
     digits = load_dataset("digits", seed=0, train_samples=128)
     yield from _trainings(digits)
     yield from _calls(digits)
@@ -181,7 +181,7 @@ def _calls_of_metrics() -> Iterator[Call]:
 def _calls_of_trained(digits: Dataset) -> Iterator[Call]:
     for members in (1, 2):
         yield Call(f"export {members}", partial(_exported, digits, members))
-    # It is made on the CPU, in the first call.
+    # It is created on the CPU, in the first call.
     make = cache(lambda: export_program(_classifier(digits, 1), digits.test.rows(slice(2))))
     yield Call("export program", partial(_run_program, digits, make))
     for name in ("focal", "adafocal"):
@@ -201,7 +201,7 @@ def _softened(split: Split) -> Split:
 
 
 def several_labels() -> Dataset:
-    """Images of noise; each label is whether a channel is bright."""
+    """Random images; each label is whether a channel is bright."""
     draw = np.random.default_rng(0)
     images = draw.integers(0, 256, (96, 3, 8, 8), dtype=np.uint8)
     labels = (images.mean((2, 3)) > 127).astype(np.int64)
@@ -248,7 +248,7 @@ def _fed(split: Split, resident: int, device: torch.device) -> Tensor:
 
 
 def _streamed(device: torch.device) -> Tensor:
-    """Batches of images that stay on the disk, decoded by processes."""
+    """Batches of streamed images, decoded by processes."""
     draw = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:
         images = []
@@ -268,7 +268,7 @@ def _streamed(device: torch.device) -> Tensor:
         )
         assert data.train.is_streamed
         found = _fed(data.train, 0, device)
-    get_reusable_executor().shutdown(kill_workers=True)  # it would hold the output open
+    get_reusable_executor().shutdown(kill_workers=True)  # it would keep the output open
     return found
 
 
@@ -382,7 +382,7 @@ def _metrics(device: torch.device) -> Tensor:
 
 
 def outcome(case: Training | Call) -> dict[str, Any]:
-    """What came of one component on both devices."""
+    """The results of one component on both devices."""
     expected, *_ = _numbers(case, CPU, Counter())
     try:
         with simulated_gpu() as gpu:
@@ -402,7 +402,7 @@ def outcome(case: Training | Call) -> dict[str, Any]:
 def _numbers(
     case: Training | Call, device: torch.device, counter: Counter[str]
 ) -> tuple[Tensor, int | None, int | None]:
-    """The result, and how often a training synchronised: in an epoch, and to adapt its loss."""
+    """The result, and the numbers of synchronisations in an epoch and to adapt the loss."""
     if isinstance(case, Call):
         return case.run(device), None, None
     trainer = case.begin(device)
@@ -417,7 +417,7 @@ def _numbers(
 
 
 def main() -> None:
-    """Print those whose names begin with an argument; by default all that are fast."""
+    """Print the cases whose names begin with an argument; by default all fast ones."""
     register()
     torch.set_num_threads(1)
     wanted = tuple(sys.argv[1:])
@@ -428,4 +428,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-    os._exit(0)  # autograd's thread for the device sometimes aborts the interpreter's own exit
+    os._exit(0)  # autograd's thread for the device sometimes aborts a normal exit

@@ -32,7 +32,7 @@ _START_TRIES = 3
 
 
 def free_port() -> int:
-    """A port that no one listens on."""
+    """An unused port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -59,7 +59,7 @@ class Node:
             )
 
     def joins(self) -> bool:
-        """Wait until it has joined its cluster; False when ``ray start`` gave up."""
+        """Wait until the node has joined its cluster; False if ``ray start`` failed."""
         until = time.monotonic() + _START_SECONDS
         while "Ray runtime started" not in self.log.read_text():
             if self.process.poll() is not None or time.monotonic() > until:
@@ -69,19 +69,19 @@ class Node:
 
     @property
     def id(self) -> str:
-        """Ray's, of the node."""
+        """Ray's id of the node."""
         words = [word for process in self.processes() for word in process.cmdline()]
         return next(w.partition("=")[2] for w in words if w.startswith("--node_id="))
 
     def processes(self) -> list[psutil.Process]:
-        """All its processes."""
+        """All processes of the node."""
         with suppress(psutil.NoSuchProcess):
             parent = psutil.Process(self.process.pid)
             return [parent, *parent.children(recursive=True)]
         return []
 
     def kill(self) -> None:
-        """SIGKILL all of them, as a machine that loses its power."""
+        """Kill all processes (SIGKILL), like a power failure."""
         doomed = self.processes()
         for process in doomed:
             with suppress(psutil.NoSuchProcess):
@@ -91,7 +91,7 @@ class Node:
 
 
 class RayCluster:
-    """A head, and nodes that may come and go.
+    """A cluster with a head, and nodes that can be added and removed.
 
     Args:
         head_cpus: CPUs of the head.
@@ -122,7 +122,7 @@ class RayCluster:
             "RAY_gcs_server_port_wait_time_s": "120",
             "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "180",
             "OMP_NUM_THREADS": "1",
-            "RAY_worker_niceness": "0",  # other work on the machine would go before trials
+            "RAY_worker_niceness": "0",  # otherwise trials would have low priority
             "RAY_AUTH_MODE": "token" if token else "disabled",
             **({"RAY_AUTH_TOKEN": token} if token else {}),
             **(variables or {}),
@@ -134,12 +134,12 @@ class RayCluster:
 
     @property
     def url(self) -> str:
-        """Of the dashboard."""
+        """URL of the dashboard."""
         return f"http://127.0.0.1:{self.dashboard_port}"
 
     @property
     def address(self) -> str:
-        """Of the head, for drivers."""
+        """Address of the head, for drivers."""
         return f"127.0.0.1:{self.port}"
 
     def start_head(self) -> Node:
@@ -165,7 +165,7 @@ class RayCluster:
         return self.head
 
     def add_node(self, cpus: int = 1) -> Node:
-        """Have one more node join."""
+        """Add a node."""
         node = self._start(
             [
                 f"--address={self.address}",
@@ -179,7 +179,7 @@ class RayCluster:
         return node
 
     def drain(self, node: Node) -> None:
-        """Announce that a node will go, as the autoscaler does for a spot machine."""
+        """Drain a node, as the autoscaler does for a spot instance."""
         from ray._raylet import GcsClient
         from ray.core.generated.autoscaler_pb2 import DrainNodeReason
 
@@ -196,7 +196,7 @@ class RayCluster:
             node.kill()
 
     def _start(self, arguments: list[str], environment: dict[str, str]) -> Node:
-        # Ray gives a node 30 s to answer, which a busy machine may not keep for all that.
+        # Ray gives a node 30 s to answer, which may be too short on a busy machine.
         for _ in range(_START_TRIES):
             self._logs += 1
             log = Path(self.temporary) / f"ray_start_{self._logs}.log"
@@ -208,7 +208,7 @@ class RayCluster:
         raise RuntimeError("\n".join(f"{path}:\n{path.read_text()}" for path in [log, *of_ray]))
 
     def _answers(self) -> bool:
-        # A head that asks for a token answers 401 to this, which is an answer.
+        # A head that requires a token answers 401, which suffices here.
         try:
             urllib.request.urlopen(f"{self.url}/api/version", timeout=2).close()
         except urllib.error.HTTPError as error:

@@ -1,4 +1,4 @@
-"""Running the programs of a page."""
+"""Runs the programs on a page of the documentation."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A sweep on a cluster: what is done to it, and what it left."""
+"""A sweep on a cluster: actions on it, and its results."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Logged(CalibrationLoss):
 
 @dataclass(frozen=True)
 class Epoch:
-    """An epoch that was trained.
+    """A trained epoch.
 
     Attributes:
         when: Seconds since the epoch.
@@ -71,7 +71,7 @@ class Epoch:
 
 
 class MlflowServer:
-    """``mlflow server``, that may go and come back.
+    """``mlflow server``, which can be killed and restarted.
 
     Args:
         database: Its SQLAlchemy URI.
@@ -127,7 +127,7 @@ class MlflowServer:
 
 
 class Scene:
-    """A sweep on a cluster, and what can be done to both.
+    """A sweep on a cluster, with actions on both.
 
     Args:
         cluster: The cluster.
@@ -147,7 +147,7 @@ class Scene:
     ) -> None:
         self.cluster, self.folder, self.storage = cluster, folder, str(store)
         self.server = server
-        self.deleted: set[int] = set()  # trials whose runs were deleted in MLflow
+        self.deleted: set[int] = set()  # trials whose MLflow runs were deleted
         self.store = SweepStore(self.storage, "fragile")
         self._place = ("--address", cluster.url, "--storage", self.storage)
         self.log = folder / "epochs.log"
@@ -171,7 +171,7 @@ class Scene:
         (folder / "sweep.yaml").write_text(dump_sweep(self.sweep))
 
     def calsweep(self, *arguments: str) -> str:
-        """Run a command to its end; what it printed.
+        """Run a command and return its output.
 
         Raises:
             RuntimeError: It failed.
@@ -190,12 +190,12 @@ class Scene:
         return done.stdout
 
     def submit(self) -> None:
-        """Hand the sweep to the cluster."""
+        """Submit the sweep to the cluster."""
         printed = self.calsweep("submit", "sweep.yaml", *self._place)
         self.job = printed.splitlines()[-1]
 
     def resume(self) -> None:
-        """Hand it over once more."""
+        """Resume the sweep as a job."""
         printed = self.calsweep("resume", "fragile", *self._place)
         self.job = printed.splitlines()[-1]
 
@@ -204,11 +204,11 @@ class Scene:
         self.calsweep("sync", "fragile", "--storage", self.storage)
 
     def state(self) -> str:
-        """Of the job."""
+        """State of the job."""
         return find_job(self.job, self.cluster.url).state
 
     def said(self) -> str:
-        """What the job has printed."""
+        """Output of the job."""
         url = self.cluster.url
         return "".join(logs(find_job(self.job, url), url, follow=False))
 
@@ -229,16 +229,16 @@ class Scene:
         return self.state() in ("SUCCEEDED", "FAILED", "STOPPED")
 
     def epochs(self) -> list[Epoch]:
-        """All that were trained so far."""
+        """All epochs trained so far."""
         lines = [line.split() for line in self.log.read_text().splitlines()]
         return [Epoch(float(when), int(pid), trial, int(n)) for when, pid, trial, n in lines]
 
     def drivers(self) -> list[psutil.Process]:
-        """The process of ``calsweep run`` or ``resume`` that the cluster runs, if there is one."""
+        """The process of ``calsweep run`` or ``resume`` on the cluster, if any."""
         return [process for process in self.cluster.head.processes() if _is_driver(process)]
 
     def kill_driver(self) -> bool:
-        """SIGKILL it; whether there was one."""
+        """Kill the driver (SIGKILL); returns whether there was one."""
         drivers = self.drivers()
         for process in drivers:
             process.kill()
@@ -246,7 +246,7 @@ class Scene:
         return bool(drivers)
 
     def resume_here(self, *more: str) -> subprocess.Popen[Any]:
-        """Begin to resume it by a driver that is no job; what it says is in ``here.log``."""
+        """Resume the sweep with a driver that is not a job; its output is in ``here.log``."""
         words = ("resume", "fragile", "--storage", self.storage, *more)
         with open(self.folder / "here.log", "w") as log:
             return start_calsweep(
@@ -254,7 +254,7 @@ class Scene:
             )
 
     def wait_here(self, driver: subprocess.Popen[Any], until: Callable[[], bool]) -> None:
-        """Wait for something that such a driver does.
+        """Wait for a condition while a driver of :meth:`resume_here` runs.
 
         Raises:
             RuntimeError: It ended before.
@@ -264,11 +264,11 @@ class Scene:
             raise RuntimeError((self.folder / "here.log").read_text())
 
     def finished(self) -> dict[int, TrialRecord]:
-        """The records of the trials that have ended as they should, by number."""
+        """Records of the trials that ended normally, by number."""
         return {r.number: r for r in self.store.load_records() if r.state == "finished"}
 
     def tracked(self) -> set[int]:
-        """Numbers of the trials of which MLflow has every epoch and every artifact."""
+        """Numbers of the trials with all epochs and artifacts in MLflow."""
         client, runs = self.runs()
         return {
             int(run.data.tags["calsweep.trial"])
@@ -279,14 +279,14 @@ class Scene:
         }
 
     def runs(self) -> tuple[MlflowClient, list[Run]]:
-        """The trials' runs in MLflow, with what one asks for them."""
+        """The MLflow client, and the runs of the trials."""
         client = MlflowClient(tracking_uri(self.storage, self.sweep))
         experiments = [e.experiment_id for e in client.search_experiments()]
         runs = client.search_runs(experiments, "tags.`calsweep.trial` LIKE '%'", max_results=1000)
         return client, list(runs)
 
     def processes_of(self, title: str, nodes: list[Node]) -> list[psutil.Process]:
-        """Ray's processes of that title."""
+        """Ray's processes with this title."""
         return [p for node in nodes for p in node.processes() if title in _title(p)]
 
 
@@ -298,4 +298,4 @@ def _title(process: psutil.Process) -> str:
 
 def _is_driver(process: psutil.Process) -> bool:
     words = _title(process).split()
-    return words[1:3] == ["-m", "sweeps.cli"]  # once it is in its copy of what was sent
+    return words[1:3] == ["-m", "sweeps.cli"]  # after the change to its copy of the files

@@ -1,4 +1,4 @@
-"""An MLflow server that wants a name and a password, over HTTPS, and gives no right unasked."""
+"""An MLflow server with HTTPS and passwords, which grants no permission by default."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.harness.scene import MlflowServer
 
 PASSWORD = "a-long-password"
 _ADMIN = "admin"
-# Checking a password takes a core a tenth of a second, several times for each call.
+# Checking a password takes 0.1 s of CPU, several times per call.
 _CONFIG = """
 [mlflow]
 default_permission = NO_PERMISSIONS
@@ -24,9 +24,9 @@ auth_cache_ttl_seconds = 600
 
 
 class SecuredMlflow:
-    """``mlflow server --app-name basic-auth`` with a certificate of its own.
+    """``mlflow server --app-name basic-auth`` with a self-signed certificate.
 
-    This process knows the certificate as long as the server lives.
+    This process trusts the certificate while the server runs.
 
     Args:
         folder: An empty one.
@@ -59,16 +59,16 @@ class SecuredMlflow:
         self.uri = self._server.uri
 
     def kill(self) -> None:
-        """End it."""
+        """Stop the server."""
         self._server.kill()
 
     def act_as(self, user: str) -> None:
-        """From now on this process asks with the name and the password of a user."""
+        """Use the name and password of a user in this process from now on."""
         self._patch.setenv("MLFLOW_TRACKING_USERNAME", user)
         self._patch.setenv("MLFLOW_TRACKING_PASSWORD", PASSWORD)
 
     def make_user(self, name: str, **rights: str) -> None:
-        """Make a user and ask as that one from now on.
+        """Create a user and act as this user from now on.
 
         Args:
             name: Of the user.
@@ -82,12 +82,12 @@ class SecuredMlflow:
         self.act_as(name)
 
     def make_experiment(self, name: str) -> str:
-        """Make an experiment of the administrator's; its id."""
+        """Create an experiment of the administrator; returns its id."""
         self.act_as(_ADMIN)
         return str(MlflowClient(self.uri).create_experiment(name))
 
     def grant(self, user: str, kind: str, thing: str, level: str) -> None:
-        """Give somebody a right, and ask as that one from now on.
+        """Grant a permission to a user, and act as this user from now on.
 
         Args:
             user: Who gets it.
@@ -106,7 +106,7 @@ class SecuredMlflow:
         self.act_as(user)
 
     def _post(self, call: str, **values: str) -> None:
-        """What MLflow has a client for in the modules of its server, which warn when imported."""
+        """Call the server directly: MLflow's client is in server modules that warn on import."""
         reply = requests.post(
             f"{self.uri}/api/{call}",
             json=values,
@@ -118,7 +118,7 @@ class SecuredMlflow:
 
 
 def _make_certificate(folder: Path) -> Path:
-    """A key, and a certificate that it has signed itself."""
+    """Write a key and a self-signed certificate to one file."""
     path = folder / "certificate.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
     names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]

@@ -30,11 +30,11 @@ from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 _NAME: Final = "simulated"
-DEVICE: Final = torch.device("privateuseone", 0)  # torch's name for it until it is registered
+DEVICE: Final = torch.device("privateuseone", 0)  # its name in torch before registration
 
 _aten = torch.ops.aten
 _READS: Final = (_aten._local_scalar_dense.default, _aten.is_nonzero.default, _aten.equal.default)
-_OF_UNKNOWN_SIZE: Final = {  # a GPU is waited for, to know the size of the result
+_OF_UNKNOWN_SIZE: Final = {  # the size of the result requires a synchronisation
     "aten::nonzero",
     "aten::unique",
     "aten::_unique2",
@@ -72,7 +72,7 @@ class SimulatedGpu(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Run an operation; those without simulated tensors run as ever."""
+        """Run an operation; operations without simulated tensors run normally."""
         kwargs = kwargs or {}
         flat, _ = tree_flatten((args, kwargs))
         fakes = [each for each in flat if isinstance(each, FakeTensor)]
@@ -112,7 +112,7 @@ class SimulatedGpu(TorchDispatchMode):
                 return self._simulated(value)
             same = known[id(value)]
             if same.shape != value.shape or same.stride() != value.stride():
-                with self._fake:  # it was reshaped in place, and so is what stands in for it
+                with self._fake:  # reshaped in place, so the real tensor is, too
                     func(*args, **kwargs)
             return same
 
@@ -146,7 +146,7 @@ _active: Final[list[SimulatedGpu]] = []
 
 
 def in_this_thread() -> SimulatedGpu:
-    """The context of :func:`simulated_gpu`, to be entered by a thread that was started in it."""
+    """The context of :func:`simulated_gpu` for a thread that was started in it."""
     return _active[-1]
 
 
@@ -158,7 +158,7 @@ def register() -> None:
 
 @contextmanager
 def simulated_gpu() -> Iterator[SimulatedGpu]:
-    """Make :data:`DEVICE` usable; import all that is imported late before."""
+    """Make :data:`DEVICE` usable; import lazily imported modules before."""
     register()
     generator = torch.Generator
     replaced: Callable[..., torch.Generator] = lambda device="cpu": generator()  # noqa: E731
@@ -197,7 +197,7 @@ def _on_cpu(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_devices(name: str, flat: list[Any], simulated: list[FakeTensor]) -> None:
-    """Refuse CPU tensors, but for numbers and for indices, which CUDA takes too."""
+    """Reject CPU tensors, except scalars and indices, which CUDA accepts, too."""
     others = [
         x for x in flat if isinstance(x, Tensor) and not isinstance(x, FakeTensor) and x.dim()
     ]

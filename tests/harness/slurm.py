@@ -1,4 +1,4 @@
-"""A real Slurm of one node on this machine: its processes see each other and nothing else.
+"""A real Slurm with one node on this machine; its processes see only each other.
 
 They live in a PID namespace of their own, because `ray stop`, with which a batch script ends,
 ends all Ray processes that it sees. It needs Debian's ``slurm-wlm`` and ``munge``, and root.
@@ -58,14 +58,14 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 
 def can_run_slurm() -> bool:
-    """Whether this machine has what it needs."""
+    """Whether this machine meets the requirements."""
     if os.geteuid() != 0 or any(shutil.which(program) is None for program in _PROGRAMS):
         return False
     return subprocess.run([*_SPACE, "true"], capture_output=True, check=False).returncode == 0
 
 
 class Slurm:
-    """A controller and a node of two CPUs.
+    """A controller and a node with two CPUs.
 
     Args:
         folder: For its files; its path is short.
@@ -87,14 +87,14 @@ class Slurm:
         wait(lambda: "idle" in self.ask("sinfo", "-h", "-o", "%t"), 60)
 
     def ask(self, *command: str) -> str:
-        """What one of Slurm's commands prints; empty while the controller does not answer."""
+        """Output of a Slurm command; empty while the controller does not answer."""
         done = subprocess.run(
             command, env=self.environment, capture_output=True, text=True, check=False
         )
         return done.stdout
 
     def submit(self, script: str, folder: Path, variables: Mapping[str, str]) -> str:
-        """`sbatch` a script in a folder; the job's number."""
+        """Submit a script with `sbatch` in a folder; returns the job number."""
         done = subprocess.run(
             ["sbatch", "--parsable", script],
             cwd=folder,
@@ -112,20 +112,20 @@ class Slurm:
         return next((w.partition("=")[2] for w in words if w.startswith("JobState=")), "")
 
     def ends(self, job: str) -> bool:
-        """Whether it has ended; a requeued job is spared the minutes that Slurm makes it wait."""
+        """Whether a job has ended; skips the minutes that Slurm delays a requeued job."""
         state = self.state(job)
         if state == "PENDING":
             self.ask("scontrol", "update", f"JobId={job}", "StartTime=now")
         return state in ("COMPLETED", "FAILED", "TIMEOUT")
 
     def stop(self) -> None:
-        """Kill it with all its jobs."""
-        self._process.send_signal(signal.SIGKILL)  # `unshare` takes the namespace along
+        """Kill Slurm with all its jobs."""
+        self._process.send_signal(signal.SIGKILL)  # the namespace of `unshare` ends with it
         self._process.wait()
 
 
 def wait(condition: Callable[[], bool], seconds: float) -> None:
-    """Until it holds."""
+    """Wait until the condition holds."""
     until = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > until:

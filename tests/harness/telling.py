@@ -1,4 +1,4 @@
-"""Losses that tell in whose process a trial is."""
+"""Losses that record the process of a trial."""
 
 import os
 from pathlib import Path
@@ -31,6 +31,6 @@ besides the sweep's own."""
 
 
 def told_processes(folder: Path) -> list[str]:
-    """Those in which the loss was made, in order, but this one, where sweeps are checked."""
+    """The processes that created the loss, in order, without this one, which checks sweeps."""
     told = (folder / "processes").read_text().split()
     return [process for process in told if process != str(os.getpid())]

@@ -34,7 +34,7 @@ def make_sweep(name: str, **sections: Any) -> SweepFile:
 
 
 def entry(epoch: int, **values: float) -> dict[str, float]:
-    """The metrics of an epoch, one of which makes its trial a usual one."""
+    """The metrics of an epoch, with values that are not degenerate."""
     validation = {"val_ece": 0.1 / epoch, "val_error": 0.1, "val_nll": 0.5 / epoch}
     test = {"temperature": 1.3, "test_ece": 0.2, "test_error": 0.1, "test_nll": 0.4}
     train = {"train_loss": 1 / epoch}
@@ -55,7 +55,7 @@ def make_records() -> list[TrialRecord]:
     def whole(**last: float) -> list[dict[str, float]]:
         return [entry(1), entry(2), entry(3, **last)]
 
-    lucky, steady = 1 / 3, 0.1 + 0.2  # floats that do not print short
+    lucky, steady = 1 / 3, 0.1 + 0.2  # floats with long decimal representations
     return [
         trial(0, "cross_entropy", None, role="baseline", history=whole(val_ece=0.05)),
         trial(1, "focal", lucky, role="published", history=whole(val_ece=0.01)),
@@ -71,7 +71,7 @@ def make_records() -> list[TrialRecord]:
 def make_store(
     folder: Path, sweep: SweepFile, records: list[TrialRecord], digest: str | None = None
 ) -> SweepStore:
-    """A new sweep's store, with these trials and their files.
+    """The store of a new sweep, with these trials and their files.
 
     Args:
         folder: The storage.
@@ -110,7 +110,7 @@ def ending_of(records: list[TrialRecord], sweep: SweepFile) -> Ending:
 
 
 def keep_answer(store: SweepStore, records: list[TrialRecord], sweep: SweepFile) -> None:
-    """Have a sweep with these trials come to its end, as far as its store knows."""
+    """Write the end of a sweep with these trials to its store."""
     store.save_answer(ending_of(records, sweep).answer)
 
 

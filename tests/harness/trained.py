@@ -1,4 +1,4 @@
-"""Sweeps whose trials were really trained, for an epoch or so and without Ray."""
+"""Sweeps with trials that are really trained, for about an epoch and without Ray."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from trainables.trials.runs import make_run
 
 
 def train_sweep(folder: Path, sweep: SweepFile, settings: list[tuple[str, float]]) -> SweepStore:
-    """A sweep that has finished, with what its trials left behind.
+    """A finished sweep, with the files of its trials.
 
     Args:
         folder: The storage.

@@ -1,4 +1,4 @@
-"""A small dataset in the form of PASCAL VOC: coloured shapes on a dark ground."""
+"""A small dataset in the format of PASCAL VOC: coloured shapes on a dark background."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ CLASSES = ("background", "red", "green")
 
 
 def write_voc(root: Path, train: int = 40, val: int = 30, size: int = 36) -> Path:
-    """Writes images of several sizes, a shape or two in each, whose border counts nowhere.
+    """Writes images of several sizes with one or two shapes, whose borders are ignored.
 
     Args:
         root: An empty folder, or none.
@@ -28,7 +28,7 @@ def write_voc(root: Path, train: int = 40, val: int = 30, size: int = 36) -> Pat
             image, mask = _scene(random, size, size + 4 * (number % 3))
             Image.fromarray(image).save(root / "JPEGImages" / f"{name}.jpg", quality=95)
             drawn = Image.frombytes("P", mask.shape[::-1], mask.tobytes())
-            drawn.putpalette(random.integers(0, 256, 768).tolist())  # a short one would cost bits
+            drawn.putpalette(random.integers(0, 256, 768).tolist())  # keeps 8 bits per pixel
             drawn.save(root / "SegmentationClass" / f"{name}.png")
         listed = "\n".join(names) + "\n"
         (root / "ImageSets" / "Segmentation" / f"{part}.txt").write_text(listed)

@@ -1,4 +1,4 @@
-"""Workers of one training, each a process of its own."""
+"""Workers of one training, in separate processes."""
 
 import os
 import runpy
@@ -12,7 +12,7 @@ from tests.harness.command import FORKS
 
 
 def run_workers(script: Path, folder: Path, count: int = 2) -> dict[str, Any]:
-    """Run ``python SCRIPT RANK FOLDER`` for so many ranks.
+    """Run ``python SCRIPT RANK FOLDER`` for ``count`` ranks.
 
     Returns:
         What they saved in the folder as ``.pt``, by name.

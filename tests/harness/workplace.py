@@ -1,4 +1,4 @@
-"""A user's folder with modules of its own, in which sweeps run."""
+"""A user's folder with modules, in which sweeps run."""
 
 import sys
 from collections.abc import Iterator

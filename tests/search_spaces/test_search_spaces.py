@@ -1,4 +1,4 @@
-"""Search spaces, and that they fit the losses."""
+"""Search spaces match the losses."""
 
 import subprocess
 import sys

@@ -127,7 +127,7 @@ def test_imports_pull_in_no_more_than_they_need(statement: str, absent: set[str]
 
 
 def imported_by(code: str, folder: Path | None = None) -> set[str]:
-    """The modules that there are after running code in a process of its own."""
+    """The modules that are imported after running code in a separate process."""
     code += "\nimport sys, json; print(json.dumps(list(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=folder
@@ -147,7 +147,7 @@ def run_small(folder: Path, *sets: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder where a small sweep was run, with default storage."""
+    """A folder in which a small sweep was run with the default storage."""
     folder = tmp_path_factory.mktemp("finished")
     one = "scaling.max_concurrent=1"  # process to start
     done = run_small(folder, one, "tracking.register_model=false")

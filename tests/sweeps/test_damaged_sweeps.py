@@ -31,7 +31,7 @@ def lacks_its_keys(path: Path) -> None:
 
 
 def unreadable(path: Path) -> None:
-    """What the storage refuses to read, anyone who asks."""
+    """Makes a file unreadable for all processes."""
     path.unlink()
     path.mkdir()
 
@@ -48,16 +48,16 @@ FILES = [
     "trials/00002/predictions_test.parquet",
 ]
 TOLD_BY = {
-    "sweep.yaml": {"show", "report", "sync", "best"},  # a list continues without the sweep
+    "sweep.yaml": {"show", "report", "sync", "best"},  # a list skips the sweep
     "sweep_id": {"sync"},
     "environment.json": {"report", "sync"},
-    "trials/00002/trial.json": {"sync"},  # the others continue, and log it
+    "trials/00002/trial.json": {"sync"},  # the others log it and continue
 }
 
 
 @pytest.fixture(scope="module")
 def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sweep that has finished, and is in MLflow."""
+    """A finished sweep that is in MLflow."""
     folder = tmp_path_factory.mktemp("store")
     sweep = make_sweep("done", training={"epochs": 3})
     records = [record for record in make_records() if record.number in (0, 2, 5)]
@@ -68,7 +68,7 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def all_readers(storage: Path, sync: bool) -> dict[str, str]:
-    """What each command that reads a sweep says against it, if anything."""
+    """The error of each command that reads the sweep, if any."""
     readers: dict[str, Callable[[], object]] = {
         "show": lambda: read_answer("done", str(storage)),
         "list": lambda: overviews(str(storage)),
@@ -92,7 +92,7 @@ def test_whatever_is_damaged_is_reported(storage: Path, damage: Damage) -> None:
         path = storage / "sweeps/done" / name
         before = path.read_bytes()
         damage(path)
-        sync = damage in (cut_short, unreadable)  # it takes half of the time
+        sync = damage in (cut_short, unreadable)  # sync takes half of the time
         said = all_readers(storage, sync)
         assert all(said.values()), (name, said)
         if name in TOLD_BY:

@@ -1,4 +1,4 @@
-"""An exported classifier repeats the sweep's own, needs PyTorch alone, and reads new samples."""
+"""An exported classifier equals the sweep's, needs only PyTorch, and reads new samples."""
 
 import csv
 import io
@@ -62,7 +62,7 @@ def small(name: str, **sections: Any) -> SweepFile:
 
 
 def chosen(store: SweepStore) -> tuple[torch.Tensor, Any]:
-    """The probabilities that the sweep's own classifier gave on the test split, and its record."""
+    """Test probabilities of the selected classifier, and its record."""
     found = Ranking(store.load_records(), rule_of(store.load_sweep())).chosen
     assert found is not None
     record = found.judged[0]
@@ -78,7 +78,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> SweepStore:
 
 @pytest.fixture(scope="module")
 def folder(store: SweepStore) -> Path:
-    """Where it was exported to."""
+    """The folder of the export."""
     made, _ = export_model("small", store.storage, str(Path(store.storage).with_name("model")))
     return Path(made)
 
@@ -251,7 +251,7 @@ def test_it_is_registered_with_signature_example_and_aliases(
         "models:/calsweep-digits@champion",
         "models:/calsweep-digits@challenger",
     ]
-    assert register_models("small", store.storage) == registered  # and makes no further version
+    assert register_models("small", store.storage) == registered  # does not create another version
     client = client_of(Path(store.storage))
     first = client.get_model_version_by_alias("calsweep-digits", "champion").version
     assert len(client.search_model_versions("name = 'calsweep-digits'")) == 2
@@ -283,7 +283,7 @@ def test_a_sweep_that_cannot_register_its_choice_says_so(
     ranking, data = Ranking(store.load_records(), rule_of(sweep)), load_data(sweep)
     text = io.StringIO()
     progress = Progress(plain_console(file=text, width=1000))
-    away = SweepStore(str(tmp_path), "small")  # of which MLflow has nothing
+    away = SweepStore(str(tmp_path), "small")  # a sweep that is not in MLflow
     away.create(sweep)
     _register(away, sweep, ranking, data, None, progress)
     _register(store, sweep, ranking, data, "connection refused", progress)
@@ -300,7 +300,7 @@ def test_a_sweep_that_cannot_register_its_choice_says_so(
 
 @pytest.fixture
 def selected(store: SweepStore, monkeypatch: pytest.MonkeyPatch) -> Selected:
-    """An ensemble in which one network counts twice, whatever would be selected."""
+    """A fixed ensemble in which one network counts twice."""
     pool = Ranking(store.load_records(), rule_of(store.load_sweep()))
     first, second = (each.trials[0] for each in pool.candidates[:2])
     known = [read_split(store, each.number, "validation") for each in (first, second)]

@@ -1,4 +1,4 @@
-"""Parts of a cluster die in the middle of a sweep: the short form of ``benchmarks.faults``."""
+"""Parts of a cluster die during a sweep: a short form of ``benchmarks.faults``."""
 
 import random
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def test_nothing_is_lost(cluster: RayCluster, name: str) -> None:
     outcome = faults.faulty_sweep(cluster, kind, random.Random(name), tries=2)
     assert outcome.tries > 0
     assert not outcome.lost
-    assert outcome.repeated <= 2 * outcome.tries  # an epoch of each of the two trials at hand
+    assert outcome.repeated <= 2 * outcome.tries  # one epoch of each of the two running trials
 
 
 def test_trials_leave_a_node_that_drains(cluster: RayCluster) -> None:
@@ -37,7 +37,7 @@ def test_trials_leave_a_node_that_drains(cluster: RayCluster) -> None:
     outcome = faults.faulty_sweep(cluster, kind, random.Random(1), tries=2)
     assert outcome.tries > 0
     assert not outcome.lost
-    assert outcome.repeated == 0  # they end their epochs first
+    assert outcome.repeated == 0  # the trials finish their epochs first
 
 
 def test_the_same_answer_here_and_on_a_cluster_that_loses_the_driver(

@@ -1,4 +1,4 @@
-"""How values, settings and runs read."""
+"""Formatting of values, settings and runs."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""A sweep's hours end while trials run."""
+"""The time budget of a sweep ends while trials run."""
 
 import time
 from pathlib import Path
@@ -46,7 +46,7 @@ def test_what_runs_when_the_hours_are_over_continues_after_a_resume(
     assert {record.state for record in result.records} == {"running"}
     assert any(record.epochs for record in result.records)
     spent = resume_sweep("late", storage)
-    assert "is spent" in spent.answer["why"][-1]  # what was spent before counts
+    assert "is spent" in spent.answer["why"][-1]  # time spent before the resume counts
     with pytest.raises(UserError, match=r"only budgets can be changed; allowed: search.trials"):
         resume_sweep("late", storage, overrides=["training.epochs=3"])
     again = resume_sweep("late", storage, overrides=["search.max_hours=0.02"])

@@ -1,4 +1,4 @@
-"""`calsweep init`: the sweep file that it writes loads the data that it was shown."""
+"""`calsweep init` writes a sweep file that loads the given data."""
 
 import subprocess
 from pathlib import Path
@@ -40,7 +40,7 @@ def table(folder: Path) -> Path:
 
 
 def customers(folder: Path) -> Path:
-    """A table as it comes out of a database: ids, dates, free text, a constant; late values."""
+    """A realistic table: ids, dates, free text, a constant column, late missing values."""
     rows = [
         f"{1000 + i},2024-01-{1 + i % 28:02d},{i / 3:.2f},{i % 7},{'ab'[i % 2]},"
         f'"{WORDS} {i}",same,{"x" if i > 2_500 else 1},{"yes" if i % 3 else "no"}'
@@ -128,7 +128,7 @@ def test_the_file_fits_the_data(
     loaded = load_data(sweep)
     assert loaded.num_classes == classes
     fitted = fit_to_data(sweep, loaded)
-    assert fitted.losses == sweep.losses  # they are for such data
+    assert fitted.losses == sweep.losses  # all losses support such data
     assert f"# model: {fitted.model.name} " in Path(path).read_text()
     with pytest.raises(UserError, match="already exists"):
         write_new_sweep_file(draft, name, 7, str(tmp_path / "sweep.yaml"))

@@ -1,4 +1,4 @@
-"""`calsweep show`, `list`, `compare`, `watch`, `delete`, `metrics`: they start nothing."""
+"""Read-only commands: `calsweep show`, `list`, `compare`, `watch`, `metrics`; and `delete`."""
 
 import subprocess
 from pathlib import Path
@@ -17,7 +17,7 @@ from trainables.metrics import METRIC_NAMES
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Two sweeps: one that finished, one that was cut off."""
+    """Two sweeps: a finished one and an interrupted one."""
     done = make_sweep("done")
     records = [baseline(val_ece=0.05), trial(1, val_ece=0.02)]
     store = new_store(tmp_path / "calsweep-store", done, records)
@@ -55,7 +55,7 @@ def test_compare_has_a_line_for_each_sweep_and_a_column_in_the_map(folder: Path)
     done = calsweep(folder, "compare", "done", "cut-off")
     assert done.returncode == 0, done.stderr
     printed = [line.split() for line in done.stdout.splitlines() if line]
-    lines = {words[0]: words for words in reversed(printed)}  # the first of a kind
+    lines = {words[0]: words for words in reversed(printed)}  # the first line of each kind
     assert lines["done"][2:5] == ["focal", ".0200", ".1000"]
     assert lines["small_cnn"] == ["small_cnn", "γ=1"]  # below
     assert lines["focal"] == ["focal", ".0200", "γ=1", "–"]
@@ -117,7 +117,7 @@ def test_a_shell_completes_commands_and_names(folder: Path) -> None:
 
 def test_delete_asks_and_deletes_what_it_says(folder: Path) -> None:
     sweep = folder / "calsweep-store/sweeps/done"
-    refused = calsweep(folder, "delete", "done")  # no one there to say yes
+    refused = calsweep(folder, "delete", "done")  # without a terminal to confirm
     assert refused.returncode == 130
     assert sweep.exists()
     assert calsweep(folder, "delete", "done", "--checkpoints", "--yes").returncode == 0

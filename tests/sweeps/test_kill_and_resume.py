@@ -1,4 +1,4 @@
-"""SIGKILL of the driver at any moment, then ``calsweep resume``: the same answer, nothing lost."""
+"""SIGKILL of the driver at any moment, then ``calsweep resume``: same result, no loss."""
 
 import json
 import os
@@ -101,7 +101,7 @@ def test_a_sweep_killed_again_and_again_resumes_to_the_same_trials(
         assert records[number].ended == ended, "a finished trial was run again"
 
     runs = runs_of(tmp_path / "calsweep-store", "fragile")
-    del runs[""]  # the sweep's own
+    del runs[""]  # the run of the sweep
     assert {int(number): run.data.tags["state"] for number, run in runs.items()} == {
         record.number: record.state for record in records
     }

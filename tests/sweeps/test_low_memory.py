@@ -64,7 +64,7 @@ def test_a_trial_killed_for_memory_comes_again(
 
 
 def eat_until_somebody_is_killed(said: Path) -> None:
-    """Take memory as soon as trials run, and give it back when one was killed."""
+    """Take memory when trials run, and release it when one was killed."""
     while "trials ·" not in said.read_text():
         time.sleep(0.1)
     time.sleep(2)

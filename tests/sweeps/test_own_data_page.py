@@ -1,4 +1,4 @@
-"""What docs/own_data.md shows is really run, as a reader of the page would."""
+"""Runs the examples in docs/own_data.md like a reader of the page."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Sweeps whose trials a training loop of the user's own trains, on a real Ray."""
+"""Sweeps with custom training loops, on a real Ray."""
 
 import shutil
 import sys

@@ -1,4 +1,4 @@
-"""What docs/own_losses.md shows is really run, as a reader of the page would."""
+"""Runs the examples in docs/own_losses.md like a reader of the page."""
 
 import json
 import re
@@ -50,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder to which the page's package is installed."""
+    """A folder in which the package of the page is installed."""
     package, target = folder / "honest_losses", tmp_path_factory.mktemp("installed")
     (package / "__init__.py").touch()
     (package / "overconfidence.py").write_bytes((folder / "overconfidence.py").read_bytes())
@@ -62,7 +62,7 @@ def installed(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         text=True,
     ).stdout.split()[-1]
     with zipfile.ZipFile(target / wheel) as archive:
-        archive.extractall(target)  # all there is to installing a wheel of plain Python
+        archive.extractall(target)  # installs a wheel of pure Python
     return target
 
 
@@ -177,8 +177,8 @@ def test_a_loss_that_fails_in_training_is_reported_as_the_page_says(
         trials_uri=str(tmp_path),
         outcome_epochs=(1,),
     )
-    monkeypatch.setattr(ray, "get_gpu_ids", list)  # asked, Ray would start
-    trial = TuneTrial.__new__(TuneTrial)  # as its actor, without Ray around it
+    monkeypatch.setattr(ray, "get_gpu_ids", list)  # otherwise Ray would start
+    trial = TuneTrial.__new__(TuneTrial)  # like its actor, but without Ray
     trial.setup(
         TrialConfig(0, "search", Setting(f"{module}:Overconfidence", {}), seed=0).to_tune(),
         dataset=load_dataset("digits", seed=0, train_samples=120),

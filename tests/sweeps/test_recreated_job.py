@@ -1,4 +1,4 @@
-"""A job that is killed with its cluster and created again, as by Kubernetes: nothing is lost."""
+"""A job that is killed with its cluster and recreated, as by Kubernetes, loses nothing."""
 
 import shutil
 import subprocess
@@ -49,7 +49,7 @@ def test_a_recreated_job_resumes_on_a_fresh_cluster(
             assert driver.poll() is None, (tmp_path / "said.txt").read_text()
             assert time.monotonic() < until
             time.sleep(0.2)
-        driver.terminate()  # then its cluster is gone, as when the job's pods are deleted
+        driver.terminate()  # then the cluster is removed, like when the pods of a job are deleted
         assert driver.wait(120) == 130, (tmp_path / "said.txt").read_text()
     finally:
         cluster.stop()
@@ -58,7 +58,7 @@ def test_a_recreated_job_resumes_on_a_fresh_cluster(
     assert len(before) < 8
     cluster = RayCluster(head_cpus=2)
     try:
-        for _ in range(2):  # the second time everything is there
+        for _ in range(2):  # the second time, everything exists
             assert start(tmp_path, cluster).wait(400) == 0, (tmp_path / "said.txt").read_text()
             after = {record.number: record for record in store.load_records()}
             assert [record.state for record in after.values()] == ["finished"] * 8

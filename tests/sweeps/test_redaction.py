@@ -1,4 +1,4 @@
-"""No credential of an address is shown or kept, but in the sweep's own file, which needs it."""
+"""Credentials in addresses are never shown, and stored only in the sweep file."""
 
 import base64
 import http.client
@@ -208,7 +208,7 @@ def test_an_address_that_is_none_is_reported() -> None:
 
 
 class _Gateway(http.server.BaseHTTPRequestHandler):
-    """Passes on what comes with the right name and password."""
+    """Forwards requests with the right name and password."""
 
     port: int
     behind: int

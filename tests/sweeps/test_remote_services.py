@@ -69,7 +69,7 @@ def postgresql() -> Iterator[str]:
         pytest.skip("there is no PostgreSQL: apt-get install postgresql")
     folder = tempfile.mkdtemp(prefix="calsweep-postgresql-")
     become: list[str] = []
-    if os.geteuid() == 0:  # as which it refuses to run
+    if os.geteuid() == 0:  # PostgreSQL refuses to run as root
         shutil.chown(folder, "postgres")
         become = ["runuser", "-u", "postgres", "--"]
 
@@ -138,7 +138,7 @@ def test_a_killed_driver_loses_nothing(
     }
     assert "small_cnn" in calsweep(tmp_path, "best", "--storage", STORAGE)
     assert not store.folder.exists("driver.lease")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["sweep.yaml"]  # all is far away
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["sweep.yaml"]  # the rest is remote
 
 
 def _finished(store: SweepStore) -> dict[int, TrialRecord]:
@@ -146,7 +146,7 @@ def _finished(store: SweepStore) -> dict[int, TrialRecord]:
 
 
 def _runs(uri: str) -> dict[int, tuple[int, float]]:
-    """Of each trial's run: how many epochs there are, and the last ECE. Its artifacts are read."""
+    """Number of epochs and last ECE of the run of each trial; also reads the artifacts."""
     from mlflow import MlflowClient
 
     client = MlflowClient(uri)

@@ -1,4 +1,4 @@
-"""A sweep is resumed on what it was started with, or says what is other."""
+"""A sweep resumes with its original data and code, or reports differences."""
 
 from pathlib import Path
 

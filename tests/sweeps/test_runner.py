@@ -1,4 +1,4 @@
-"""What is settled before and after Tune runs; whole sweeps are in test_service."""
+"""The runner before and after Tune runs; whole sweeps are in test_service."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A class of each pixel, in the form of PASCAL VOC: from files to what is exported."""
+"""Segmentation with PASCAL VOC files: from files to the export."""
 
 import io
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_check_says_what_the_data_are(folder: Path) -> None:
     dataset = load_data(sweep)
     fitted = fit_to_data(sweep, dataset)
     assert fitted.model.name == "small_fcn"
-    assert fitted.training.eval_batch_size == 8  # what is said of pixels takes the memory
+    assert fitted.training.eval_batch_size == 8  # outputs per pixel need the memory
     facts = data_facts(fitted, dataset)
     assert facts["data"] == (
         "56 training, 24 validation, 24 test images, each pixel of one of 3 classes; judged by 40 "

@@ -104,7 +104,7 @@ def ray_session() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory, ray_session: None) -> Iterator[Path]:
-    """A folder with the user's own losses, in which the commands run."""
+    """A folder with custom losses, in which the commands run."""
     folder = tmp_path_factory.mktemp("workplace")
     with workplace_of(folder, own_losses=OWN_LOSSES, telling=TELLING):
         yield folder
@@ -204,28 +204,28 @@ def test_a_finished_sweep_resumes_to_the_same(workplace: Path, first: SweepResul
 
 @pytest.fixture
 def unmirrored(workplace: Path, first: SweepResult, tmp_path: Path) -> SweepStore:
-    """The first sweep, ended, of which MLflow knows nothing."""
+    """The first sweep, finished, but not in MLflow."""
     shutil.copytree(workplace / "store/sweeps", tmp_path / "sweeps")
     shutil.copyfile(workplace / "store/mlflow.db", tmp_path / "mlflow.db")
     store = SweepStore(str(tmp_path), "first")
     records = store.load_records()
     store.folder.write("sweep_id", uuid.uuid4().hex.encode())
     store = SweepStore(str(tmp_path), "first")
-    for record in records:  # with the new id, or they would count as another sweep's
+    for record in records:  # with the new id, so that they belong to the copy
         store.save(record)
     return store
 
 
 @pytest.fixture
 def locked(unmirrored: SweepStore) -> Iterator[sqlite3.Connection]:
-    """What keeps MLflow from writing anything until it is rolled back."""
+    """A transaction that blocks MLflow's writes until it is rolled back."""
     with closing(sqlite3.connect(Path(unmirrored.storage) / "mlflow.db")) as connection:
         connection.execute("BEGIN EXCLUSIVE")
         yield connection
 
 
 def statuses(store: SweepStore) -> set[str]:
-    """Of the runs in MLflow, of which each trial has one."""
+    """Statuses of the runs in MLflow; checks that each trial has one."""
     runs = runs_of(Path(store.storage), "first")
     assert len(runs) == len(store.load_records()) + 1
     return {run.info.status for run in runs.values()}
@@ -262,7 +262,7 @@ def test_what_mlflow_lacks_when_it_is_cut_off_is_written_another_time(
     locked.rollback()
     for thread in threading.enumerate():
         if thread.name == "mlflow-writer":
-            thread.join()  # it writes no more
+            thread.join()  # it has stopped writing
     sync_sweep("first", unmirrored.storage)
     assert statuses(unmirrored) == {"FINISHED"}
 
@@ -342,7 +342,7 @@ def test_a_sweep_of_two_stages_trains_its_encoders_once(
 
 @pytest.fixture(scope="module")
 def mixed(workplace: Path) -> SweepResult:
-    """Trials that fail in several ways, teach nothing, or lose their process or device once."""
+    """Trials that fail, learn nothing, or lose their process or device once."""
     losses = [f"own_losses:{name}" for name in ("Exploding", "Greedy", "Broken", "Constant")]
     once = [
         {"name": f"own_losses:{name}", "space": {"alpha": {"choices": [1.0]}}}
@@ -408,7 +408,7 @@ def test_a_trial_whose_accelerator_fails_continues_in_another_process(
 
 
 def test_finalists_take_the_processes_of_the_search(workplace: Path) -> None:
-    """Also those that had nothing to do while the search's last trial ran."""
+    """Including processes that were idle during the last trial of the search."""
     (workplace / "processes").unlink(missing_ok=True)
     alike = {"name": "telling:Waiting", "space": {"alpha": {"choices": [1.0, 2.0, 3.0]}}}
     result = run(
@@ -428,7 +428,7 @@ def test_finalists_take_the_processes_of_the_search(workplace: Path) -> None:
 def test_a_process_that_starts_late_has_its_share(
     workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Though another one could take each trial before."""
+    """Even though another process could run each trial first."""
     (workplace / "processes").unlink(missing_ok=True)
     first = workplace / "first"
 
@@ -437,7 +437,7 @@ def test_a_process_that_starts_late_has_its_share(
             try:
                 first.touch(exist_ok=False)
             except FileExistsError:
-                time.sleep(1)  # longer than a trial, shorter than all of them
+                time.sleep(1)  # longer than one trial, shorter than all
             super().setup(config, *data, **known)
 
     monkeypatch.setattr("trainables.wrappers.one_process.TuneTrial", Late)
@@ -454,7 +454,7 @@ def test_a_process_that_starts_late_has_its_share(
 
 
 def test_an_interrupted_sweep_leaves_no_process_behind(workplace: Path) -> None:
-    """Though anyone who catches it holds the traceback, as a notebook does."""
+    """Even if the traceback is kept alive, as in a notebook."""
     caught = interrupted(
         lambda: run(workplace, "cut", training={"epochs": 500}), workplace / "store/sweeps/cut"
     )

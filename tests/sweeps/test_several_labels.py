@@ -1,4 +1,4 @@
-"""Several labels of each sample, as ChestX-ray14 has them, from files to what is exported."""
+"""Multi-label data in the format of ChestX-ray14: from files to the export."""
 
 import csv
 import io
@@ -38,7 +38,7 @@ RECIPE = {"epochs": 6, "batch_size": 32, "optimizer": "adam", "lr": 0.01}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pictures of digits as PNG, and a table of paths and findings between bars."""
+    """PNG images of digits, and a table of paths and findings separated by bars."""
     folder, digits = tmp_path_factory.mktemp("xray"), load_dataset("digits", seed=0)
     (folder / "images").mkdir()
     lines = ["Image Index,Patient Age,Finding Labels"]
@@ -88,7 +88,7 @@ def test_pictures_and_findings_are_read(folder: Path) -> None:
     assert dataset.train.labels.shape == (len(dataset.train), 3)
     shares = [split.labels.mean(0) for split in (dataset.train, dataset.validation, dataset.test)]
     np.testing.assert_allclose(shares[1], shares[0], atol=0.05)
-    assert not dataset.test.labels.any(1).all()  # No Finding is none of the labels
+    assert not dataset.test.labels.any(1).all()  # "No Finding" is not a label
     facts = data_facts(fit_to_data(sweep_of(folder), dataset), dataset)
     assert facts["data"].endswith("samples of 3 labels, each there or not")
     assert "can detect" not in facts

@@ -1,4 +1,4 @@
-"""Trials of two workers each, by Ray Train, on a real Ray."""
+"""Trials with two workers each, by Ray Train, on a real Ray."""
 
 import time
 from collections.abc import Iterator
@@ -63,7 +63,7 @@ class Scaled(CalibrationLoss):
         return cross_entropy(logits, targets) * self.alpha
 """
 
-SEED = 0  # with which alpha = 1 is drawn before alpha = 0
+SEED = 0  # draws alpha = 1 before alpha = 0
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,7 @@ def test_a_fault_on_one_worker_fails_the_trial_with_its_reason(result: SweepResu
 
 def test_a_stopped_trial_gives_its_workers_back(result: SweepResult) -> None:
     (record,) = with_alpha(result, 0.0)
-    assert (record.state, record.epochs) == ("stopped", 2)  # after 1 it is at chance
+    assert (record.state, record.epochs) == ("stopped", 2)  # after epoch 1 it is at chance level
     wait_for_cpus()
 
 
@@ -174,7 +174,7 @@ def test_trials_take_the_workers_of_those_that_have_ended(workplace: Path) -> No
 def test_another_ray_on_the_machine_is_left_alone(
     workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RAY_API_SERVER_ADDRESS", "http://127.0.0.1:1")  # which sweeps set there
+    monkeypatch.setenv("RAY_API_SERVER_ADDRESS", "http://127.0.0.1:1")  # sweeps set it there
     other = RayCluster()
     try:
         swept = sweep_of(name="beside", losses=["brier"], search={"trials": 1})
@@ -185,7 +185,7 @@ def test_another_ray_on_the_machine_is_left_alone(
 
 
 class Maker:
-    """Reserves a place, as Ray Train's controller does."""
+    """Reserves a placement group, like the controller of Ray Train."""
 
     def make(self) -> Any:
         group = placement_group([{"CPU": 0.1}])
@@ -197,7 +197,7 @@ def test_places_whose_maker_died_are_given_back(workplace: Path) -> None:
     actor: Any = ray.remote(num_cpus=0)(Maker)
     makers = [actor.remote() for _ in range(2)]
     left, held = ray.get([maker.make.remote() for maker in makers])
-    of_the_driver = placement_group([{"CPU": 0.1}])  # as Tune's for each trial
+    of_the_driver = placement_group([{"CPU": 0.1}])  # like Tune's for each trial
     ray.get(of_the_driver.ready())
     ray.kill(makers[0])
     until = time.monotonic() + 60

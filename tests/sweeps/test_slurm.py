@@ -58,7 +58,7 @@ def test_the_script_is_written_beside_the_sweep_file(tmp_path: Path) -> None:
     checked = subprocess.run(["bash", "-n", tmp_path / "birds.sbatch"], check=False)
     assert checked.returncode == 0
     (tmp_path / "birds.sbatch").unlink()
-    again = calsweep(tmp_path, "init", "birds.yaml", "--slurm")  # of a file that is there
+    again = calsweep(tmp_path, "init", "birds.yaml", "--slurm")  # the file exists already
     assert "written: birds.sbatch" in again.stdout
     with pytest.raises(UserError, match="already exists"):
         write_batch_script(str(tmp_path / "birds.yaml"))
@@ -68,7 +68,7 @@ def test_the_script_is_written_beside_the_sweep_file(tmp_path: Path) -> None:
 def slurm() -> Iterator[Slurm]:
     if not can_run_slurm():
         pytest.skip("needs root, and Debian's slurm-wlm and munge")
-    folder = Path(tempfile.mkdtemp(prefix="sl"))  # Ray's sockets lie below: a short path
+    folder = Path(tempfile.mkdtemp(prefix="sl"))  # short, because Ray's sockets are below it
     slurm = Slurm(folder)
     yield slurm
     slurm.stop()
@@ -113,7 +113,7 @@ def test_a_sweep_continues_after_the_wall_time(slurm: Slurm, tmp_path: Path) -> 
         finally:
             print(log.read_text() if log.exists() else "no log")
     assert slurm.state(job) == "COMPLETED"
-    assert "interrupted; `calsweep resume birds" in log.read_text()  # in order
+    assert "interrupted; `calsweep resume birds" in log.read_text()  # it ended normally
     records = store.load_records()
     assert [record.state for record in records] == ["finished"] * TRIALS
     assert all(record.epochs == EPOCHS for record in records)
@@ -121,5 +121,5 @@ def test_a_sweep_continues_after_the_wall_time(slurm: Slurm, tmp_path: Path) -> 
     assert store.load_answer() is not None
     trained = (tmp_path / "epochs").read_text().splitlines()
     stops = log.read_text().count("requeued, to resume")
-    assert len(trained) - len(set(trained)) <= 2 * stops  # the epochs that the signals found
+    assert len(trained) - len(set(trained)) <= 2 * stops  # epochs that the signals interrupted
     assert not list(tmp_path.glob(".calsweep-*.pid"))

@@ -1,4 +1,4 @@
-"""Losses with a parameter of their own, as users write them."""
+"""Custom losses with a learnable parameter."""
 
 import torch
 from torch import Tensor, nn

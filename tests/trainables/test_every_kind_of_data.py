@@ -1,4 +1,4 @@
-"""Every kind of sample is trained on, from a file to logits, by its default model."""
+"""Training of the default model on every kind of sample, from a file to logits."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from trainables.models import make_model
 
 
 def table(folder: Path) -> dict[str, Any]:
-    """The outcome is reported by the size of x and by the category."""
+    """A table whose class depends on the size of x and on the category."""
     draw = np.random.default_rng(0)
     x, kind = draw.normal(size=400), draw.integers(0, 3, 400)
     outcome = (np.abs(x) > 0.7) ^ (kind == 1)
@@ -26,7 +26,7 @@ def table(folder: Path) -> dict[str, Any]:
 
 
 def texts(folder: Path) -> dict[str, Any]:
-    """The outcome is reported by one word among others."""
+    """Texts whose class depends on one word."""
     draw = np.random.default_rng(0)
     lines = []
     for index in range(400):
@@ -42,7 +42,7 @@ def weighted_words(folder: Path) -> dict[str, Any]:
 
 
 def breast_cancer(folder: Path) -> dict[str, Any]:
-    """A real table: 569 rows of 30 numbers, as scikit-learn has it."""
+    """A real table of scikit-learn: 569 rows of 30 numbers."""
     frame = load_breast_cancer(as_frame=True).frame
     frame["target"] = frame["target"].map({0: "malignant", 1: "benign"})
     frame.to_csv(folder / "cancer.csv", index=False)
@@ -50,7 +50,7 @@ def breast_cancer(folder: Path) -> dict[str, Any]:
 
 
 def arrays(folder: Path) -> dict[str, Any]:
-    """The outcome is reported by which half of a noisy signal is the higher one."""
+    """Signals whose class is the half with the higher mean."""
     draw = np.random.default_rng(0)
     kinds = draw.integers(0, 2, 400)
     signals = draw.normal(size=(400, 2, 16))

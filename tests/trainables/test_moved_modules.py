@@ -1,4 +1,4 @@
-"""Names of modules from before they moved into packages."""
+"""Earlier names of modules that moved into packages."""
 
 import importlib
 import io

@@ -1,4 +1,4 @@
-"""A class of each pixel: losses, metrics and intervals of the pixels that count."""
+"""Segmentation: losses, metrics and intervals over the pixels that are not ignored."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def test_the_losses_that_are_for_pixels() -> None:
         def prepare_batch(self, inputs: Any, targets: Any, **_: Any) -> Any:
             return inputs, targets
 
-    assert not TASK.accepts(OfItsOwnBatches)  # it would move images without their masks
+    assert not TASK.accepts(OfItsOwnBatches)  # it would transform images without their masks
 
 
 @pytest.mark.parametrize("name", [n for n in available_losses() if TASK.accepts(loss_class(n))])
@@ -92,7 +92,7 @@ def test_pixels_are_drawn_of_those_that_count_the_same_each_time(seed: int) -> N
 
 
 def scenes(count: int, size: int = 8) -> Dataset:
-    """Pixels that are bright are of class 1; the last column counts nowhere."""
+    """Bright pixels have class 1; the last column is ignored."""
     random = np.random.default_rng(0)
     masks = (random.random((count, size, size)) < 0.3).astype(np.uint8)
     images = (random.integers(0, 60, (count, 1, size, size)) + 120 * masks[:, None]).astype(
@@ -139,7 +139,7 @@ def test_what_lies_beneath_ignored_pixels_has_no_part_in_weights_of_classes() ->
 
 
 def clustered(clusters: int, size: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Logits and labels of clusters whose samples err together."""
+    """Logits and labels of clusters with correlated errors."""
     draw = torch.Generator().manual_seed(seed)
     sure = 1 + torch.randn(clusters, 1, generator=draw).abs().expand(-1, size).double()
     luck = torch.rand(clusters, 1, generator=draw).double().expand(-1, size)
@@ -149,7 +149,7 @@ def clustered(clusters: int, size: int, seed: int = 0) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("name", M.CLUSTERED_METRICS)
 def test_pixels_that_are_one_have_the_intervals_of_one(name: str) -> None:
-    """Ten copies of a sample tell as much as the sample."""
+    """Ten copies of a sample have as much information as the sample."""
     logits, labels = clustered(450, 10)
     probs = logits.softmax(1)
     found = M.interval(name, probs, labels, cluster_size=10)
@@ -165,7 +165,7 @@ def test_pixels_that_are_one_have_the_intervals_of_one(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["ece", "nll"])
 def test_intervals_by_image_cover(name: str) -> None:
-    """As ``benchmarks.clustered`` measures it at length: ``docs/intervals.md``."""
+    """A short form of ``benchmarks.clustered``; see ``docs/intervals.md``."""
     random = np.random.default_rng(0)
     probs, labels = draw(1.5, 5000, random)
     truth = M.METRICS[name].function(probs, labels)

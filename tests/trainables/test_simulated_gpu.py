@@ -1,4 +1,4 @@
-"""All that is trained or computed, on a simulated GPU: see tests/harness/simulated_gpu.py."""
+"""All components on a simulated GPU: see tests/harness/simulated_gpu.py."""
 
 import json
 import subprocess
@@ -12,9 +12,9 @@ from trainables.losses import available_losses
 from trainables.models import available_models
 from trainables.posthoc import available_posthoc
 
-# Steps of an epoch are 2, for pixels 4.
+# An epoch has 2 steps, or 4 for segmentation.
 _SYNCHRONISED = {
-    # Ranks are computed on the CPU in a fixed order, so that a resumed training repeats them.
+    # Ranks are computed on the CPU, where the order of summation is fixed.
     "loss r_aurc": 1 + 2 * 2,
     # The number of pixels that are not ignored is read in each step.
     "pixels": 1 + 4,
@@ -38,7 +38,7 @@ for statement in json.loads(sys.argv[1]):
 
 
 def run_cases(*names: str) -> dict[str, dict[str, Any]]:
-    """What came of components, by name; a process of its own has run them."""
+    """Outcomes of components by name, computed in a separate process."""
     command = [sys.executable, "-W", "ignore", "-m", "tests.harness.on_simulated_gpu", *names]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -48,7 +48,7 @@ def run_cases(*names: str) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, dict[str, Any]]:
-    """Of all but whole networks."""
+    """Outcomes of all components except whole networks."""
     return run_cases()
 
 

@@ -1,4 +1,4 @@
-"""Models and losses under CUDA's own autocast, without a GPU.
+"""Models and losses under CUDA autocast, without a GPU.
 
 Fake tensors have shapes, dtypes and a CUDA device, but no numbers. So torch chooses dtypes as it
 does on a GPU.
@@ -20,7 +20,7 @@ from tests.trainables.models.test_models import MODELS, images, kinds, make, row
 from trainables.losses import available_losses, make_loss
 
 GPU = torch.device("cuda", 0)
-# It ranks on the CPU, so it reads numbers; test_contract.py has all losses under CPU autocast.
+# It computes ranks on the CPU, which needs values; test_contract.py covers it under CPU autocast.
 READ_NUMBERS = {"r_aurc"}
 
 
@@ -47,7 +47,7 @@ class Dtypes(TorchDispatchMode):
 
 @contextmanager
 def cuda_autocast() -> Iterator[None]:
-    """CUDA autocast in bfloat16; ``torch.autocast`` turns itself off where there is no GPU."""
+    """CUDA autocast in bfloat16; ``torch.autocast`` disables itself without a GPU."""
     torch.set_autocast_dtype("cuda", torch.bfloat16)
     torch.set_autocast_enabled("cuda", True)
     try:
@@ -63,7 +63,7 @@ def fake(mode: FakeTensorMode, tensor: Tensor) -> FakeTensor:
 
 
 def fake_state(mode: FakeTensorMode, module: nn.Module) -> dict[str, FakeTensor]:
-    """Parameters and all buffers, those that no checkpoint keeps too."""
+    """Parameters and all buffers, including non-persistent ones."""
     tensors = dict(module.named_parameters()) | dict(module.named_buffers())
     return {name: fake(mode, each) for name, each in tensors.items()}
 

@@ -1,4 +1,4 @@
-"""What Tune calls, called by hand: reports that come late, twice, or with the next one."""
+"""The Tune callback, called directly: late, repeated and combined reports."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,7 +34,7 @@ def trial(number: int) -> Any:
 
 
 def report(val_nll: float, *epochs: int) -> dict[str, Any]:
-    """As Tune carries it; worse from epoch 4 on."""
+    """A report as a result of Tune; worse from epoch 4 on."""
     entries = [
         {"epoch": e, "timestamp": 1e9 + e, "val_nll": val_nll + (e > 3), "val_ece": 0.1}
         for e in epochs
@@ -76,7 +76,7 @@ def test_epochs_whose_reports_were_lost_come_with_the_next_one(tmp_path: Path) -
     first = trial(config["number"])
     for epoch in (1, 2):
         callback.on_trial_result(0, [], first, report(1.0, epoch))
-    callback.on_trial_error(0, [], first)  # its process died; it had trained epochs 3 and 4 too
+    callback.on_trial_error(0, [], first)  # its process died after epoch 4
     again = searcher.suggest("second")
     assert again == config
     callback.on_trial_result(0, [], trial(config["number"]), report(1.0, 1, 2, 3, 4))
@@ -95,7 +95,7 @@ def test_asha_judges_the_epoch_of_the_rung_whichever_report_it_comes_with(tmp_pa
         record = queue.next()
         assert record is not None
         asha.on_trial_add(None, trial(record.number))
-        # The last one is good at epoch 3, which it reports together with its bad fourth.
+        # The last trial is good at epoch 3, which it reports together with the bad epoch 4.
         epochs = (1, 2, 3, 4) if nll == 0.15 else (3,)
         decisions[nll] = asha.on_trial_result(None, trial(record.number), report(nll, *epochs))
     assert decisions[0.5] == TrialScheduler.STOP

@@ -1,4 +1,4 @@
-"""What a sweep would take on a GPU that is not at hand."""
+"""Estimated resources on a GPU that this machine does not have."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What ``ray up`` and KubeRay get: in form, of this version, and not open to the world."""
+"""Files for ``ray up`` and KubeRay: valid, of this version, and not publicly accessible."""
 
 import re
 import tomllib
@@ -78,13 +78,13 @@ def test_a_job_of_a_queue_resumes_whenever_it_starts_again() -> None:
     cluster = spec["rayClusterSpec"]
     assert minor_version(cluster["rayVersion"]) >= minor_version(ray.__version__)
     assert cluster["authOptions"] == {"mode": "token"}
-    assert "enableInTreeAutoscaling" not in cluster  # what Kueue does not admit
+    assert "enableInTreeAutoscaling" not in cluster  # Kueue does not admit it
     for group in cluster["workerGroupSpecs"]:
         assert group["replicas"] == group["minReplicas"] == group["maxReplicas"]
 
 
 def test_bytecode_is_compiled_when_the_environment_is_made() -> None:
-    """``cluster.yaml`` and users make theirs by ``uv sync``, which reads this."""
+    """``cluster.yaml`` and users create environments with ``uv sync``, which reads this."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["uv"]
     assert settings["compile-bytecode"] is True
     image = (ROOT / "deploy/Dockerfile").read_text()

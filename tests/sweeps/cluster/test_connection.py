@@ -1,4 +1,4 @@
-"""Starting Ray on this machine, when the machine has other things to do."""
+"""Starting Ray on a busy machine."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ from sweeps.cluster.connection import connected
 from sweeps.errors import SweepFailedError
 from tests.builders import Noted
 
-# Run by every Python at its start: Ray's agents take longer than a raylet waits for them.
+# Runs at every start of Python: Ray's agents take longer than a raylet waits.
 SLOW_AGENTS = """
 import sys, time
 if any(part.endswith("agent.py") or "runtime_env/agent" in part for part in sys.orig_argv):
@@ -45,11 +45,11 @@ def test_ray_starts_though_the_cores_are_busy() -> None:
         return os.nice(0)
 
     with busy_cores(3), connected(None):
-        assert ray.get(answer.remote()) == os.nice(0)  # workers get as much time as the others
+        assert ray.get(answer.remote()) == os.nice(0)  # workers have normal priority
 
 
 class Refusing:
-    """In place of ``ray.init``: does not start so many times."""
+    """Replaces ``ray.init``; fails a number of times."""
 
     def __init__(self, times: int) -> None:
         self.times = times
@@ -101,7 +101,7 @@ def fails(*_: Any, **__: Any) -> None:
 
 @contextmanager
 def busy_cores(each: int) -> Iterator[None]:
-    """So many processes on every core that do nothing but count."""
+    """Runs ``each`` busy processes per core."""
     count = each * (os.cpu_count() or 1)
     command = [sys.executable, "-c", "while True: pass"]
     busy = [subprocess.Popen(command) for _ in range(count)]

@@ -1,4 +1,4 @@
-"""What `gpus_per_worker: auto` comes to, on clusters of many kinds and on a real Ray."""
+"""`gpus_per_worker: auto` on many kinds of cluster, and on a real Ray."""
 
 import subprocess
 import sys
@@ -36,10 +36,10 @@ LARGE = Workload(
     ("workload", "memory", "node", "scaling", "share"),
     [
         (SMALL, 80, {"CPU": 64, "GPU": 4}, {}, 1 / 8),
-        (SMALL, 80, {"CPU": 12, "GPU": 4}, {}, 1 / 3),  # as many as find a CPU
+        (SMALL, 80, {"CPU": 12, "GPU": 4}, {}, 1 / 3),  # limited by the CPUs
         (SMALL, 80, {"CPU": 12, "GPU": 4}, {"cpus_per_worker": 2}, 1.0),
-        (SMALL, 6, {"CPU": 64, "GPU": 1}, {}, 1 / 5),  # as many as fit into its memory
-        (LARGE, 80, {"CPU": 64, "GPU": 1}, {}, 1.0),  # one alone keeps it busy
+        (SMALL, 6, {"CPU": 64, "GPU": 1}, {}, 1 / 5),  # limited by the GPU memory
+        (LARGE, 80, {"CPU": 64, "GPU": 1}, {}, 1.0),  # one trial keeps the GPU busy
         (LARGE, 4, {"CPU": 64, "GPU": 1}, {}, 1.0),
         (SMALL, 80, {"CPU": 8, "GPU": 2}, {"num_workers": 2}, 1.0),
         (SMALL, 80, {"CPU": 8, "GPU": 1}, {"num_workers": 2}, 0.0),  # too few for all workers
@@ -68,7 +68,7 @@ def test_two_views_take_twice_the_memory() -> None:
 
 @pytest.fixture(scope="module")
 def fake_gpus() -> Iterator[None]:
-    """A Ray that believes in two GPUs, which are not there."""
+    """A Ray that is configured with two GPUs that do not exist."""
     with agents_may_be_slow():
         ray.init(num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False)
     yield
@@ -83,10 +83,10 @@ def test_a_number_in_the_sweep_file_stands(fake_gpus: None) -> None:
 def test_auto_takes_the_gpus_of_the_cluster(
     fake_gpus: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A module that Ray's workers import sees no patch; a function that Ray ships by value does.
+    # Ray's workers import modules unpatched, but Ray pickles this function by value.
     monkeypatch.setattr(devices, "_look", lambda: ("H200", 139 * 2**30, True))
     sweep, said = settle_devices(make_sweep(), load_data(make_sweep()))
-    assert sweep.scaling.gpus_per_worker == 1.0  # two CPUs beside two GPUs
+    assert sweep.scaling.gpus_per_worker == 1.0  # two CPUs and two GPUs
     assert said == "scaling.gpus_per_worker = 1: each worker gets a GPU (H200, 139 GiB)"
     assert connection.concurrent_trials(sweep.scaling) == 2
     assert sweep.training.precision == "bfloat16"

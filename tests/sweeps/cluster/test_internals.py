@@ -1,4 +1,4 @@
-"""What :mod:`sweeps.cluster.internals` and its like on the workers do, also where Ray lacks it."""
+""":mod:`sweeps.cluster.internals` and its counterpart on workers, also if Ray lacks a name."""
 
 import importlib
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Sweeps handed to a real Ray cluster as jobs: a head that asks for a token."""
+"""Sweeps submitted as jobs to a real Ray cluster that requires a token."""
 
 import os
 import re
@@ -71,7 +71,7 @@ def cluster() -> Iterator[RayCluster]:
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A user's folder, with more in it than may be sent."""
+    """A user's folder with files that must not be sent."""
     folder = tmp_path_factory.mktemp("work")
     (folder / "own").mkdir()
     (folder / "own/__init__.py").touch()
@@ -100,7 +100,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def environment(folder: Path, token: str | None = TOKEN) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "MLFLOW_"))}
-    kept["HOME"] = str(folder)  # whose .ray/auth_token there is not
+    kept["HOME"] = str(folder)  # has no .ray/auth_token
     return kept | ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token} if token else {})
 
 
@@ -112,7 +112,7 @@ def calsweep(
 
 
 def sent_to(cluster: RayCluster) -> set[str]:
-    """All files that a submitted job brought along, but calsweep's own."""
+    """All files sent with a submitted job, except those of calsweep."""
     [*_, package] = Path(cluster.temporary).glob("session_2*/runtime_resources/*/_ray_pkg_*[!k]")
     assert (package / "sweeps/results/report.html.j2").is_file()
     assert (package / "calsweep-0.1.0.dist-info/METADATA").is_file()
@@ -135,7 +135,7 @@ def test_a_sweep_is_submitted_stopped_and_resumed(cluster: RayCluster, workplace
     at = ("--address", cluster.url)
     place = (*at, "--storage", store)
     hold.touch()
-    # What is given wins over the variables, which Ray's own client would prefer.
+    # Arguments take precedence over variables, which Ray's client would prefer.
     elsewhere = {
         "RAY_API_SERVER_ADDRESS": "http://127.0.0.1:1",
         "RAY_ADDRESS": "127.0.0.1:1",
@@ -155,7 +155,7 @@ def test_a_sweep_is_submitted_stopped_and_resumed(cluster: RayCluster, workplace
     def finished() -> dict[int, float | None]:
         return {r.number: r.ended for r in sweep.load_records() if r.state == "finished"}
 
-    # The baseline finishes; all others wait for `hold` to go away.
+    # The baseline finishes; all others wait until `hold` is deleted.
     wait_for(
         lambda: bool(finished()) and (workplace / "code_used").exists(),
         lambda: calsweep(workplace, "logs", job, *at).stdout,
@@ -203,7 +203,7 @@ def test_a_sweep_is_submitted_stopped_and_resumed(cluster: RayCluster, workplace
 @pytest.mark.slow
 def test_a_job_that_fails(cluster: RayCluster, workplace: Path) -> None:
     at = ("--address", cluster.url)
-    unseen = str(workplace / "not-on-this-machine")  # a folder that is seen is checked at once
+    unseen = str(workplace / "not-on-this-machine")  # an existing folder would be checked at once
     missing = calsweep(workplace, "resume", "nosuch", *at, "--storage", unseen)
     job = missing.stdout.splitlines()[-1]
     followed = calsweep(workplace, "logs", job, "--follow", *at)
@@ -417,7 +417,7 @@ def test_what_another_machine_may_know(storage: str, tracking: str | None) -> No
 
 @pytest.mark.slow
 def test_the_cluster_goes_away(cluster: RayCluster, workplace: Path) -> None:
-    """The last test of the cluster: it ends it."""
+    """The last test of the cluster, because it stops the cluster."""
     (workplace / "hold").touch()
     place = ("--address", cluster.url, "--storage", str(workplace / "store"))
     sent = calsweep(workplace, "submit", "sweep.yaml", "--name", "lost", *place)

@@ -1,4 +1,4 @@
-"""The machines of a cluster are measured while trials run."""
+"""System metrics of all machines of a cluster are measured while trials run."""
 
 import os
 import socket

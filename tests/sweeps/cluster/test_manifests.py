@@ -26,7 +26,7 @@ def some(item: object) -> dict[str, object]:
     return {"type": "array", "items": item, "minItems": 1}
 
 
-# Of the fields that KubeRay 1.7 and Kubernetes know, those that a manifest of ours could need.
+# A subset of the fields of KubeRay 1.7 and Kubernetes that our manifests could need.
 QUANTITIES = {
     "type": "object",
     "additionalProperties": {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?(m|k|[KMGT]i?)?$"},
@@ -122,7 +122,7 @@ def test_kuberay_knows_every_field(manifest: Any) -> None:
 
 @pytest.mark.parametrize("manifest", manifests(), ids=lambda each: each["metadata"]["name"])
 def test_the_operator_accepts_a_job(manifest: Any) -> None:
-    """What KubeRay refuses besides, and Kueue of the jobs of its queues."""
+    """Further rules of KubeRay, and of Kueue for jobs in its queues."""
     spec = manifest["spec"]
     cluster = spec if manifest["kind"] == "RayCluster" else spec.get("rayClusterSpec")
     if cluster is not None and cluster["authOptions"]["mode"] == "token":

@@ -1,4 +1,4 @@
-"""What the first epoch on a GPU shows, by what a worker on one would report."""
+"""Reaction to the first epoch on a GPU, with synthetic reports of a worker."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What goes to a cluster: nothing that git ignores, whatever git answers."""
+"""Files that are sent to a cluster: none that git ignores, also if git fails."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def git(folder: Path, *arguments: str) -> None:
 
 
 def repository(folder: Path) -> Path:
-    """One with a module to be sent, and one that git ignores."""
+    """A repository with a module to send, and one that git ignores."""
     folder.mkdir(parents=True)
     git(folder, "init", "--quiet")
     (folder / ".gitignore").write_text("secrets_*.py\n")
@@ -123,7 +123,7 @@ def test_a_driver_copies_only_what_was_sent_with_its_job(
 def test_copies_of_jobs_that_were_killed_are_cleared_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each job's driver does so as it begins; here without continuing in its copy."""
+    """The driver of each job does this at its start; here it does not continue in its copy."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     (sent := tmp_path / "sent").mkdir()
     (sent / "own.py").touch()

@@ -1,4 +1,4 @@
-"""What is said of trials that report nothing, with a clock and a load of the test's own."""
+"""Messages about silent trials, with a simulated clock and load."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ from trainables.contract.report import Progressed, to_tune
 
 
 class Scene:
-    """A queue with one trial running, watched; time passes as the test says."""
+    """A watched queue with one running trial and a simulated clock."""
 
     def __init__(self, folder: Path, load: float = 0.0, **sections: Any) -> None:
         sweep = make_sweep("quiet", training={"epochs": 9}, **sections)
@@ -30,7 +30,7 @@ class Scene:
         self.trial: Any = SimpleNamespace(config={"number": record.number}, last_result={})
 
     def wait(self, seconds: float) -> list[str]:
-        """What is said meanwhile."""
+        """Advances the clock; returns the messages."""
         before = len(self.said)
         for _ in range(round(seconds)):
             self.now += 1
@@ -53,7 +53,7 @@ def test_a_trial_without_a_process_is_reported_after_a_minute(tmp_path: Path) ->
     assert said.startswith("trial 0 (cross_entropy) has reported nothing for 6")
     assert said.endswith(" s: it is waiting for its process, which starts and imports PyTorch")
     assert scene.wait(50) == []
-    (again,) = scene.wait(20)  # twice as long by now
+    (again,) = scene.wait(20)  # after twice the time
     assert "nothing for 12" in again or "nothing for 13" in again
 
 
@@ -61,7 +61,7 @@ def test_a_silent_trial_is_reported_with_its_epoch(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     scene.wait(50)
     scene.start()
-    assert scene.wait(50) == []  # the process was there in time, and the epoch may take a minute
+    assert scene.wait(50) == []  # the process started in time, and the epoch may take a minute
     scene.report(1)
     (said,) = scene.wait(160)
     assert "it is training epoch 2 of 9" in said
@@ -81,7 +81,7 @@ def test_a_trial_whose_process_died_waits_for_another(tmp_path: Path) -> None:
     scene.start()
     scene.wait(30)
     scene.callback.on_trial_error(0, [], scene.trial)
-    assert scene.wait(100) == []  # it does not run
+    assert scene.wait(100) == []  # the trial is not running
     scene.queue.next()
     (said,) = scene.wait(70)
     assert "it is waiting for its process" in said

@@ -1,4 +1,4 @@
-"""What comes out of Ray Tune when a node runs low on memory, or Tune itself fails."""
+"""Low memory on a node, and failures of Ray Tune itself."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,7 +39,7 @@ def test_of_several_trials_none_is_at_fault_for_the_memory(tmp_path: Path) -> No
         for number in list(queue._live):
             callback.out_of_memory("why")
             callback.on_trial_error(0, [], tune_trial(number))
-            if queue.live == 1:  # the other one ends in another way
+            if queue.live == 1:  # the other trial ends differently
                 queue.interrupted()
     assert said[0] == "trial 0 was killed, as its node runs low on memory; 2 ran"
     assert all(record.state == "running" for record in queue.records)
@@ -89,7 +89,7 @@ Selected to kill: (Actor(7608): task name=ImplicitFunc, pid=824, actual memory u
 def test_what_other_programs_take_is_no_trials_fault(
     tmp_path: Path, taken: str, state: str
 ) -> None:
-    said = 2 * SHORTAGE.format(taken=taken)  # an error that passes on another one says it twice
+    said = 2 * SHORTAGE.format(taken=taken)  # a chained error contains the text twice
     queue, _ = a_queue(tmp_path)
     callback = QueueCallback(queue)
     for _ in range(4):
@@ -108,7 +108,7 @@ def test_fewer_trials_run_after_a_shortage_and_later_as_many_again() -> None:
         slots.out_of_memory(4)
         == "continues in 15 s; for 5 minutes at most 3 trials run concurrently"
     )
-    assert "at most 2" in slots.out_of_memory(3)  # killed at the same moment
+    assert "at most 2" in slots.out_of_memory(3)  # killed at the same time
     now = 14
     assert slots() == 0
     now = 16
@@ -121,7 +121,7 @@ def test_fewer_trials_run_after_a_shortage_and_later_as_many_again() -> None:
 
 
 def run_with_faults(folder: Path, patch: pytest.MonkeyPatch, faults: list[bool]) -> SweepResult:
-    """A small sweep, in which Tune fails at some results: True before it is noted, False after."""
+    """A small sweep in which Tune fails at some results: True before recording, False after."""
     note = QueueCallback.on_trial_result
 
     def fail(callback: QueueCallback, *arguments: Any, **named: Any) -> None:

@@ -50,13 +50,13 @@ def group(job: int, state: str, sweep: str = "") -> dict[str, str]:
 @pytest.mark.parametrize(
     ("groups", "share"),
     [
-        ([], 8),  # nothing is known
-        ([group(1, "CREATED", "a"), group(1, "PENDING")], 8),  # its own trials wait
+        ([], 8),  # no placement groups
+        ([group(1, "CREATED", "a"), group(1, "PENDING")], 8),  # trials of the same sweep wait
         ([group(1, "CREATED", "a"), group(2, "CREATED", "b"), group(2, "CREATED")], 8),
         ([group(1, "CREATED", "a"), group(2, "CREATED", "b"), group(2, "PENDING")], 4),
         ([group(1, "CREATED", "a"), group(2, "CREATED", "b"), group(2, "REMOVED")], 8),
         ([group(1, "CREATED", "a"), group(2, "REMOVED", "b"), group(2, "PENDING")], 8),
-        ([group(1, "CREATED", "a"), group(2, "PENDING")], 8),  # no sweep's
+        ([group(1, "CREATED", "a"), group(2, "PENDING")], 8),  # not from a sweep
         ([group(n, "CREATED", "abc"[n - 1]) for n in (1, 2, 3)] + [group(3, "RESCHEDULING")], 2),
         ([group(n, "CREATED", str(n)) for n in range(1, 11)] + [group(9, "PENDING")], 1),
     ],
@@ -101,7 +101,7 @@ def test_two_sweeps_share_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     try:
         assert listed() == "no sweep runs or waits on this cluster\n"
         first = start("first")
-        wait_for(lambda: runs("first", 2))  # alone it has the whole cluster
+        wait_for(lambda: runs("first", 2))  # alone, it uses the whole cluster
         second = start("second")
         wait_for(lambda: runs("first", 1) and runs("second", 1))
         before = finished("first"), finished("second")

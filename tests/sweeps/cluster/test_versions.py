@@ -1,4 +1,4 @@
-"""Versions of Ray that are not the same here and on a cluster."""
+"""Different versions of Ray here and on a cluster."""
 
 import re
 import subprocess
@@ -39,7 +39,7 @@ def test_a_driver_on_another_ray_reports_both_versions() -> None:
 
 @pytest.fixture
 def cluster() -> Iterator[tuple[str, dict[str, str]]]:
-    """A job server that answers which Ray it has, and to what else it was asked."""
+    """A job server that reports its Ray version and records other requests."""
     ray = {"version": "2.99.0", "asked": ""}
 
     class Server(BaseHTTPRequestHandler):

@@ -88,7 +88,7 @@ def test_a_calibrated_model_has_no_direction_and_no_class_is_flagged() -> None:
 
 
 def write(path: Path, kind: str) -> Path:
-    """The same predictions in one of the ways in which files hold them."""
+    """Write the same predictions in one of the file formats."""
     match kind:
         case "npz":
             np.savez(path.with_suffix(".npz"), probs=PROBS, labels=LABELS)
@@ -100,13 +100,13 @@ def write(path: Path, kind: str) -> Path:
             columns = {f"prob_{k}": PROBS[:, k] for k in range(4)} | {"label": LABELS}
             csv.write_csv(pa.table(columns), path.with_suffix(".csv"))
             return path.with_suffix(".csv")
-        case "csv of words":  # as `calsweep predict` writes them
+        case "csv of words":  # format of `calsweep predict`
             names = np.array(["cat", "dog", "bird", "fish"])
             columns = {f"p({name})": PROBS[:, k] for k, name in enumerate(names)}
             columns |= {"sample": np.arange(600), "target": names[LABELS]}
             csv.write_csv(pa.table(columns), path.with_suffix(".csv"))
             return path.with_suffix(".csv")
-        case "parquet":  # as trials write them
+        case "parquet":  # format of trials
             flat = pa.array(LOGITS.reshape(-1))
             columns = {"label": LABELS, "logits": pa.FixedSizeListArray.from_arrays(flat, 4)}
             pq.write_table(pa.table(columns), path.with_suffix(".parquet"))
@@ -219,7 +219,7 @@ def test_columns_may_name_models_and_groups(tmp_path: Path) -> None:
     assert groups["north"]["ece"]["value"] == pytest.approx(
         M.expected_calibration_error(rows, labels)
     )
-    assert "ece" not in groups["west"]  # ten samples say nothing
+    assert "ece" not in groups["west"]  # ten samples are too few
     with pytest.raises(UserError, match="has no 'place'"):
         facts(str(tmp_path / "all.csv"), "--group", "place")
 

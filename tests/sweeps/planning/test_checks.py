@@ -1,4 +1,4 @@
-"""Names, options and values that there are not, all told before anything starts."""
+"""Unknown names, options and values are all reported before anything starts."""
 
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,7 @@ def test_a_range_of_an_integer_hyperparameter_ends_in_whole_numbers() -> None:
 
 
 def test_a_hyperparameter_without_default_is_checked_with_the_values_of_its_range() -> None:
-    loss = "torch.nn:ConstantPad1d"  # takes two, neither with a default
+    loss = "torch.nn:ConstantPad1d"  # has two arguments without defaults
     space = {"padding": {"choices": [0, 1]}, "value": {"low": 1, "high": 2}}
     check_sweep(make_sweep(**losses({"name": loss, "space": space})))
     with pytest.raises(UserError, match="missing 1 required positional argument: 'value'"):

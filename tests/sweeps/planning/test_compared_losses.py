@@ -1,4 +1,4 @@
-"""``--compare`` and ``--seeds``: the sweep file that they stand for."""
+"""``--compare`` and ``--seeds``: the resulting sweep file."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Texts are loaded in the form that the sweep's model takes."""
+"""Texts are loaded in the form that the model of the sweep needs."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def test_the_model_decides_on_the_form(
 
 
 def own_model(*, input_shape: tuple[int, ...], num_classes: int) -> None:
-    """Only its signature is read."""
+    """A model of which only the signature is used."""
 
 
 def own_loop() -> None:

@@ -1,4 +1,4 @@
-"""What the data allow to be reported, said before anything is started."""
+"""Facts about the data that are printed before a sweep starts."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is asked of a sweep once its data are loaded."""
+"""Checks of a sweep after its data are loaded."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_what_training_leaves_out_depends_on_the_model(tmp_path: Path) -> None:
     data = table(tmp_path)
     fitted = fit_to_data(without_model(training={"lr": 0.002}), data).training
     assert (fitted.optimizer, fitted.lr, fitted.epochs) == ("adam", 0.002, 30)
-    assert fitted.batch_size == 16  # of 29 samples; the usual 128 would be one step an epoch
+    assert fitted.batch_size == 16  # for 29 samples; the default of 128 would be one step per epoch
     given = without_model(training={"optimizer": "sgd", "batch_size": 24})
     fitted = fit_to_data(given, data).training
     assert (fitted.optimizer, fitted.lr, fitted.batch_size) == ("sgd", 0.1, 24)

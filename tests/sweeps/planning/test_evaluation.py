@@ -1,4 +1,4 @@
-"""``evaluation``: what finalists are tried on besides the test split."""
+"""``evaluation``: sets on which finalists are evaluated besides the test split."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The schema for editors says of a sweep file what the loader says."""
+"""The JSON schema accepts the same sweep files as the loader."""
 
 import json
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_every_file_that_we_write_fits_and_names_it(tmp_path: Path) -> None:
         story_files(sweep, store, tracked.ending_of(records, sweep))["best.yaml"]
     )
     written = sorted(tmp_path.rglob("*.yaml"))
-    ours = [path for path in written if "sweeps/sweep_file" not in str(path)]  # of the job's code
+    ours = [path for path in written if "sweeps/sweep_file" not in str(path)]  # without code
     assert [path.name for path in ours] == ["calsweep-sweep.yaml", "sweep.yaml", "told.yaml"]
     for path in ours:
         assert path.read_text().startswith(FIRST_LINE)

@@ -1,4 +1,4 @@
-"""Typing errors are reported before Ray is started, and what is right does not wait for torch."""
+"""Typos are reported before Ray starts, and correct names do not import torch."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The best of several sweeps, and the sweep file that trains just that."""
+"""The best setting of several sweeps, and the sweep file that trains only it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The selected setting compared with cross-entropy, without and with a temperature."""
+"""The selected setting compared with cross-entropy, raw and temperature-scaled."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,7 +25,7 @@ from trainables.trials.outcome import write_predictions
 
 
 def logits_of(factor: float, samples: int = 4000) -> tuple[torch.Tensor, torch.Tensor]:
-    """Logits too large by a factor, on the same samples whatever it is."""
+    """Logits that are too large by a factor, on the same samples for all factors."""
     generator = torch.Generator().manual_seed(0)
     honest = 1.5 * torch.randn(samples, 5, generator=generator)
     labels = torch.multinomial(torch.softmax(honest, 1), 1, generator=generator)[:, 0]
@@ -33,7 +33,7 @@ def logits_of(factor: float, samples: int = 4000) -> tuple[torch.Tensor, torch.T
 
 
 def sweep_of(ours: float, theirs: float) -> tuple[list[TrialRecord], dict[int, float]]:
-    """A sweep whose finalists have logits too large by these factors, the same for all seeds."""
+    """A sweep whose finalists have logits that are too large by these factors for all seeds."""
     first, other = baseline(val_ece=0.05), trial(1, val_ece=0.01)
     records = [first, other]
     records += [finalist(2 + seed, first, seed, val_ece=0.05) for seed in (1, 2)]
@@ -42,7 +42,7 @@ def sweep_of(ours: float, theirs: float) -> tuple[list[TrialRecord], dict[int, f
 
 
 def written(folder: Path, factors: dict[int, float]) -> Callable[[int], bytes]:
-    """Writes the trials' predictions; what reads them again."""
+    """Writes the predictions of the trials; returns a function that reads them."""
     place = Folder(str(folder))
     for number, factor in factors.items():
         write_predictions(place / str(number), "validation", logits_of(factor))
@@ -60,7 +60,7 @@ def compared(
 
 
 def test_a_better_choice_is_supported_against_the_plain_baseline_alone(tmp_path: Path) -> None:
-    """A temperature makes cross-entropy as good, and then that is to be used."""
+    """Temperature scaling makes cross-entropy equally good, so it is recommended."""
     plain, scaled = compared(tmp_path, ours=1.0, theirs=2.0)
     assert (plain.theirs, plain.verdict) == ("cross_entropy", "supported")
     assert scaled.theirs == "cross_entropy + temperature scaling"
@@ -76,7 +76,7 @@ def test_a_better_choice_is_supported_against_the_plain_baseline_alone(tmp_path:
 
 @pytest.mark.parametrize("objective", ["val_ece", "val_smooth_ece"])
 def test_the_calibration_part_decides_where_ece_cannot(tmp_path: Path, objective: str) -> None:
-    """Its difference is a mean over samples; that of smooth ECE has no interval at all."""
+    """Its difference is a mean over samples, while smooth ECE has no interval for differences."""
     records, factors = sweep_of(1.0, 1.2)
     for record in records:
         record.outcome["val_smooth_ece"] = record.outcome["val_ece"]
@@ -99,7 +99,7 @@ def test_the_calibration_part_decides_where_ece_cannot(tmp_path: Path, objective
 
 
 def test_looks_share_the_allowed_error(tmp_path: Path) -> None:
-    """With two of at most eight seeds the interval is wider, and says whether more may help."""
+    """With two of at most eight seeds, the interval is wider; it says whether more may help."""
     records, factors = sweep_of(1.0, 2.0)
     read = written(tmp_path, factors)
     once = compare(ranked(records), read)
@@ -162,7 +162,7 @@ def test_predictions_of_other_samples_are_not_compared(tmp_path: Path) -> None:
 
 
 def test_no_run_is_counted_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither side's runs are among the others that the variance over seeds is estimated from."""
+    """The runs of both sides are not among `others`, which also estimate the seed variance."""
     calls: list[dict[str, Any]] = []
 
     def spy(name: str, ours: Any, theirs: Any, labels: Any, **more: Any) -> M.Difference:
@@ -193,7 +193,7 @@ def test_the_interval_is_that_of_the_runs_themselves(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("objective", ["val_error", "val_error_scaled"])
 def test_by_the_error_the_verdict_is_about_the_error(tmp_path: Path, objective: str) -> None:
-    """And not against a temperature, which does not change it."""
+    """There is no comparison with temperature scaling, which does not change the error."""
     records, factors = sweep_of(1.0, 2.0)
     for record in records:
         if record.loss == "focal":
@@ -210,7 +210,7 @@ def test_by_the_error_the_verdict_is_about_the_error(tmp_path: Path, objective: 
 
 
 def written_for_test(folder: Path, factors: dict[int, float]) -> Callable[[int], bytes]:
-    """As ``written``, of the test split."""
+    """Like ``written``, for the test split."""
     place = Folder(str(folder))
     for number, factor in factors.items():
         write_predictions(place / str(number), "test", logits_of(factor))
@@ -218,7 +218,7 @@ def written_for_test(folder: Path, factors: dict[int, float]) -> Callable[[int],
 
 
 def test_the_test_split_has_the_first_word(tmp_path: Path) -> None:
-    """The temperatures are those of the validation split: here too high for cross-entropy."""
+    """Temperatures come from the validation split; here they are too high for cross-entropy."""
     records, factors = sweep_of(ours=1.0, theirs=1.0)
     for record in records:
         record.outcome["temperature"] = 2.0 if record.loss == "cross_entropy" else 1.0

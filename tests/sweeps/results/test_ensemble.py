@@ -1,4 +1,4 @@
-"""The ensemble of a sweep's networks: its members, its row and what it is compared with."""
+"""The ensemble of a sweep: its members, its row and its comparisons."""
 
 import json
 import math
@@ -26,7 +26,7 @@ SAMPLES = 1500
 
 
 def predictions(number: int, split: str, noise: float = 1.0) -> tuple[Tensor, Tensor]:
-    """A network that sees the truth through noise of its own; the truth is the split's."""
+    """Predictions of a network: the truth of the split with independent noise."""
     shared = torch.Generator().manual_seed({"validation": 0, "test": 1}[split])
     truth = 2 * torch.randn(SAMPLES, 5, generator=shared)
     labels = torch.multinomial(truth.softmax(1), 1, generator=shared)[:, 0]
@@ -75,7 +75,7 @@ def test_what_is_reported_of_it(tmp_path: Path) -> None:
         assert first["verdict"] == "supported"
         rival = f"the mean of {networks} seeds of cross_entropy + temperature scaling"
         assert second["theirs"] == rival
-        assert abs(second["value"]) < 0.5 * abs(first["value"])  # about as good as each other
+        assert abs(second["value"]) < 0.5 * abs(first["value"])  # they are about equally good
     assert found["row"]["note"] == f"{networks} networks"
     assert f"each prediction costs {networks} networks" in found["why"][0]
     selected = select(ranking, read)

@@ -1,4 +1,4 @@
-"""The numbers in the report's charts are those of the trials and of the metrics."""
+"""The values in the charts of the report are those of the trials and metrics."""
 
 import math
 import re
@@ -38,7 +38,7 @@ def value(scale: Axis, share: float) -> float:
 def read_back(
     root: ET.Element, across: float, down: float, left: int = 58, height: int = 300
 ) -> tuple[float, float]:
-    """The values at a place of a chart, as an eye reads them."""
+    """The values at a position in a chart, read from its axes."""
     x, y = axes(root)
     width = int(root.attrib["width"])
     shares = (across - left) / (width - left - 14), 1 - (down - 12) / (height - 12 - 44)
@@ -128,7 +128,7 @@ def test_slices_show_finished_trials_of_the_search_alone() -> None:
     titles = [t.text for t in drawn[0].iter(f"{SVG}title")]
     assert len(titles) == 1 + 7
     for margin, ece, told in marks_of(drawn[0], 200):
-        if not told.startswith("4:"):  # a diamond begins at its top
+        if not told.startswith("4:"):  # the path of a diamond starts at the top
             number = int(told.partition(":")[0])
             assert (margin, ece) == (pytest.approx(number, 0.05), pytest.approx(0.01 * number, 0.1))
     (drawn_map,) = figures.maps(groups, "val_ece")
@@ -140,7 +140,7 @@ def test_slices_show_finished_trials_of_the_search_alone() -> None:
         reversed(each) for each in re.findall(r'fill="#(\w+)"[^>]*><title>(\d)', drawn_map)
     )
     light = [sum(bytes.fromhex(shades[str(n)])) for n in range(1, 8)]
-    assert light == sorted(light) and light[0] < light[-1]  # the better, the darker
+    assert light == sorted(light) and light[0] < light[-1]  # better trials are darker
     assert figures.searched(records[:3], "val_ece") == []
 
 

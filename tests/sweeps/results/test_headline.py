@@ -1,4 +1,4 @@
-"""The answer in words that a manager can repeat."""
+"""The headline of the result."""
 
 from dataclasses import replace
 from typing import Any

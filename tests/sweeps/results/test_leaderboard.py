@@ -83,7 +83,7 @@ def test_finalists_are_shown_by_the_mean_over_new_seeds() -> None:
 
 
 def test_what_is_shown_and_judged_follows_the_objective() -> None:
-    """By NLL 0.1 and 9.0 can be distinguished, however much the intervals of their ECE overlap."""
+    """NLLs of 0.1 and 9.0 differ significantly, even if the intervals of the ECEs overlap."""
     records = [baseline(val_nll=9.0), trial(1, "focal", val_nll=0.1, test_nll=0.2)]
     ranking = ranked(records, search={"objective": "val_nll"})
     lines = explain_choice(ranking)

@@ -1,4 +1,4 @@
-"""A sweep in which nothing was learned starts with a warning, wherever its result is shown."""
+"""If nothing was learned, every view of the result starts with a warning."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,14 +26,14 @@ LABELS = torch.arange(20).repeat(10)
 
 
 def predictions(folder: Path, labels: torch.Tensor = LABELS) -> Callable[[int], bytes]:
-    """The labels of the validation split, in predictions of whatever trial."""
+    """Predictions of any trial, with the labels of the validation split."""
     place = Folder(str(folder))
     write_predictions(place, "validation", (torch.zeros(len(labels), 20), labels))
     return lambda number: place.read("predictions_validation.parquet")
 
 
 def curve(*losses: float) -> list[dict[str, float]]:
-    """What a trial at chance reports, with these training losses."""
+    """Reports of a trial at chance level, with these training losses."""
     last = {"val_error": 0.92, "val_ece": 0.015, "val_nll_scaled": 2.9, "temperature": 1.0}
     return [{"epoch": i + 1, "train_loss": loss, **last} for i, loss in enumerate(losses)]
 
@@ -43,7 +43,7 @@ def test_the_constant_classifier_knows_how_frequent_classes_are() -> None:
     assert found.error == 0.25
     assert found.nll == pytest.approx(-(0.75 * np.log(0.75) + 0.25 * np.log(0.25)))
     two_labels = constant_classifier(np.array([0, 0, 0, 1, 0, 0, 0, 1]), decisions=2)
-    assert two_labels.error == 0.25  # 0 of the first label, .5 of the second
+    assert two_labels.error == 0.25  # 0 for the first label, .5 for the second
 
 
 @pytest.mark.parametrize(

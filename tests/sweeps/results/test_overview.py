@@ -1,4 +1,4 @@
-"""One line about a sweep."""
+"""The one-line overview of a sweep."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The papers' table: its numbers are the records', and a LaTeX compiler can read it."""
+"""The table for papers: its values are those of the records, and LaTeX can compile it."""
 
 import re
 from pathlib import Path
@@ -43,9 +43,9 @@ def test_the_numbers_are_percent_of_the_test_split_with_their_intervals() -> Non
     assert before == "**1.50** \\[0.00, 10.00\\]"
     assert after == "**1.40** \\[0.00, 2.80\\] (T = 1.50)"
     assert (nll, nll_after) == ("**0.100**", "**0.200**")
-    # Lower, but of one seed: not comparable with a mean over two.
+    # Lower, but from one seed: not comparable with a mean over two.
     assert rows["cross\\_entropy"][3].strip() == "1.00 \\[0.00, 2.00\\] (T = 2.00)"
-    assert "**" not in "".join(rows["mbls†"])  # lowest, but the guard does not let it pass
+    assert "**" not in "".join(rows["mbls†"])  # lowest, but outside the guard
     assert "Means over 2 fresh seeds" in lines[-1]
     assert "else one seed, which is never bold" in lines[-1]
     assert "† validation error more than 1 points above" in lines[-1]

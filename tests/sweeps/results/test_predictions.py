@@ -1,4 +1,4 @@
-"""The figures' NumPy functions agree with the metrics."""
+"""The NumPy functions of the figures agree with the metrics."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_bins_and_risks_are_those_of_the_metrics(
     for each in bins:
         exact = binomtest(round(each.accuracy * each.count), each.count).proportion_ci()
         assert (each.low, each.high) == pytest.approx((exact.low, exact.high))
-    # Confidences that are alike but for rounding would be in another order.
+    # Confidences that differ only by rounding would be in a different order.
     risks = predictions.risk_coverage(probs, labels)
     assert np.allclose(risks, M.risk_coverage(probs, labels), atol=1e-12)
 

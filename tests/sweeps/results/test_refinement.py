@@ -1,4 +1,4 @@
-"""NLL = calibration + refinement, of each setting."""
+"""NLL = calibration + refinement for each setting."""
 
 import pytest
 

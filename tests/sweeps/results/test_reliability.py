@@ -1,4 +1,4 @@
-"""Reliability diagrams: the drawing agrees with the metrics."""
+"""The drawn reliability diagrams agree with the metrics."""
 
 import re
 from xml.etree import ElementTree as ET

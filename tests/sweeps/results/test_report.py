@@ -1,4 +1,4 @@
-"""The report: what it shows, in a real browser too."""
+"""The content of the report, also in a real browser."""
 
 import subprocess
 import sys

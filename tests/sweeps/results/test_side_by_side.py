@@ -1,4 +1,4 @@
-"""The page that shows what changes from one sweep to the next."""
+"""The page that compares several sweeps."""
 
 import re
 from xml.etree import ElementTree as ET
@@ -14,7 +14,7 @@ GAMMAS = (0.1, 1.0, 3.0, 9.0)
 
 
 def beside(name: str, best: float, verdict: str | None) -> Beside:
-    """A sweep in which the gamma that is nearest to ``best`` does best."""
+    """A sweep in which the gamma closest to ``best`` is the best."""
     records = [baseline(val_ece=0.05, val_error=0.1, temperature=1.3)]
     for number, gamma in enumerate(GAMMAS, start=1):
         far = abs(gamma - best)
@@ -34,7 +34,7 @@ def test_the_charts_show_where_the_best_of_each_sweep_lies() -> None:
     (chart,) = [ET.fromstring(svg) for svg in across_sweeps(SWEEPS)]
     titles = [str(title.text) for title in chart.iter("{http://www.w3.org/2000/svg}title")]
     best = [title for title in titles if title.startswith("best: ")]
-    assert ["γ=9" in best[0], "γ=1" in best[1]] == [True, True]  # from below: large, small
+    assert ["γ=9" in best[0], "γ=1" in best[1]] == [True, True]  # from the bottom: large, small
     assert sum("focal" in title for title in titles[1:]) == 2 * (2 * len(GAMMAS) + 1)
     low, high, kind = chart.attrib["data-x"].split()
     assert kind == "log"

@@ -1,4 +1,4 @@
-"""Why the best is the best, while a sweep runs."""
+"""Reasons for the current best setting while a sweep runs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The metrics of an epoch, kept small."""
+"""Compact storage of the metrics of an epoch."""
 
 import sys
 

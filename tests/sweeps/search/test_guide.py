@@ -1,4 +1,4 @@
-"""A search that is guided by temperatures."""
+"""The search that is guided by temperatures."""
 
 import math
 from typing import Any
@@ -27,7 +27,7 @@ def queue_of(sweep: SweepFile, records: Any = ()) -> TrialQueue:
 
 
 def shown(setting: Setting, log_t: float, epochs: int) -> dict[str, float]:
-    """What a setting shows where log T falls by a tenth for each γ, and so does ECE."""
+    """Metrics of a setting, if log T and ECE decrease by a tenth per unit of γ."""
     gamma = setting.hyperparameters.get("gamma", 0.0)
     sign = {"focal": -1, "dual_focal": -1, "inverse_focal": 1}.get(setting.loss, 0)
     found = log_t + 0.1 * sign * gamma
@@ -45,7 +45,7 @@ def shown(setting: Setting, log_t: float, epochs: int) -> dict[str, float]:
 
 
 def searched(queue: TrialQueue, log_t: float, most: int = 60) -> list[TrialRecord]:
-    """The trials of the search, run one after the other."""
+    """Runs the trials of the search sequentially, and returns them."""
     found = []
     while len(found) < most and (record := queue.next()) is not None and record.searched:
         found.append(record)
@@ -128,7 +128,7 @@ def test_asha_is_off_unless_it_is_asked_for() -> None:
         == "asha"
     )
     assert make_sweep().scheduler.name == "asha"
-    assert guided(objective="val_error").scheduler.name == "asha"  # by TPE, for no temperature
+    assert guided(objective="val_error").scheduler.name == "asha"  # no temperature affects it
     assert "scheduler" in dump_sweep(sweep)
 
 

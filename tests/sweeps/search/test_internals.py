@@ -1,4 +1,4 @@
-"""What the sampler sees of few trials and of many."""
+"""The trials that the sampler sees, with few and many trials."""
 
 import random
 
@@ -13,7 +13,7 @@ from sweeps.search.internals import BEST, LATEST, TrialWindow
 
 
 def fill(study: optuna.Study, count: int) -> None:
-    """Trials that ended well, above the guard, stopped or failed, and one that runs."""
+    """Trials that finished, exceed the guard, were stopped or failed, and a running one."""
     draw = random.Random(0)
     study.sampler = RandomSampler(seed=0)
     for _ in range(count):
@@ -31,7 +31,7 @@ def fill(study: optuna.Study, count: int) -> None:
 
 
 def pair(count: int) -> tuple[optuna.Study, optuna.Study]:
-    """The same trials in Optuna's own storage and in a window."""
+    """The same trials in Optuna's in-memory storage and in a window."""
     studies = optuna.create_study(), optuna.create_study(storage=TrialWindow())
     for study in studies:
         fill(study, count)

@@ -1,4 +1,4 @@
-"""When nothing that follows could be shown to be better."""
+"""The end of a search if no further setting could be significantly better."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The guard never picks a degenerate classifier, and the test split is never used for selection."""
+"""The guard rejects degenerate classifiers; the test split is never used for selection."""
 
 from dataclasses import replace
 from typing import Any
@@ -26,7 +26,7 @@ def test_a_constant_classifier_with_an_ece_of_zero_is_not_chosen() -> None:
 
 @pytest.mark.parametrize("errors", [11, 60, 75, 105])
 def test_rounding_does_not_decide_the_edge_of_the_guard(errors: int) -> None:
-    """Of 1,000 samples ten more errors are just allowed, however the fractions are rounded."""
+    """With 1,000 samples, ten more errors are just allowed, regardless of rounding."""
     reference, edge, beyond = (n / 1000 for n in (errors, errors + 10, errors + 11))
     (limit,) = RULE.limits.values()
     assert limit.excess(edge, reference) <= 0
@@ -53,7 +53,7 @@ def test_whatever_the_trials_the_chosen_one_is_finished_and_within_the_guard(
             replace(trial(number, val_error=val_error, val_ece=val_ece), state=state)  # type: ignore[arg-type]
         )
     chosen = Ranking(trials, RULE).chosen
-    assert chosen is not None  # the baseline itself, at least
+    assert chosen is not None  # at least the baseline itself
     assert chosen.val_error <= (error + 0.01) * (1 + 1e-9)
     assert all(record.state == "finished" for record in chosen.trials)
     most = (error + 0.01) * (1 + 1e-9)
@@ -131,7 +131,7 @@ def test_finalists_per_loss_are_the_best_of_each_even_beyond_the_guard() -> None
 
 
 def test_finalists_are_those_of_the_lowest_expected_objective() -> None:
-    """A setting just beyond the guard may keep it, as both errors are measured with noise."""
+    """A setting just outside the guard may be feasible, because both errors are noisy."""
 
     def measured(number: int, val_error: float, val_ece: float) -> TrialRecord:
         ends = {"val_error_low": val_error - 0.02, "val_error_high": val_error + 0.02}
@@ -140,9 +140,9 @@ def test_finalists_are_those_of_the_lowest_expected_objective() -> None:
 
     trials = [
         measured(0, val_error=0.1, val_ece=0.09),
-        measured(1, val_error=0.1, val_ece=0.08),  # almost surely keeps the guard
-        measured(2, val_error=0.111, val_ece=0.01),  # beyond it, perhaps by chance
-        measured(3, val_error=0.15, val_ece=0.0),  # not by chance
+        measured(1, val_error=0.1, val_ece=0.08),  # almost surely within the guard
+        measured(2, val_error=0.111, val_ece=0.01),  # outside, perhaps by chance
+        measured(3, val_error=0.15, val_ece=0.0),  # clearly outside
         measured(4, val_error=0.9, val_ece=0.0),
         measured(5, val_error=0.1, val_ece=0.1),
     ]
@@ -195,7 +195,7 @@ def test_what_breaks_a_constraint_is_not_chosen(
     assert chosen is not None
     assert chosen.trials == (good,)
     without = Ranking([baseline(state="failed"), good, bad], rule).chosen
-    # The best that there is stands in for the baseline, and nothing is better than that.
+    # The best setting replaces the baseline, and nothing is better than that.
     assert (without is None) == (isinstance(limit, dict) and limit.get("above_baseline", 0) < 0)
     assert {c.feasible for c in Ranking([first, bad, unknown], RULE).candidates} == {True}
 
@@ -233,7 +233,7 @@ def test_of_several_objectives_the_finalists_are_the_front() -> None:
         trial(2, val_ece=0.02, val_nll=0.6),
         trial(3, val_ece=0.03, val_nll=0.4),
         trial(4, val_ece=0.09, val_nll=0.1),
-        trial(5, val_ece=0.03, val_nll=0.7),  # the second beats it
+        trial(5, val_ece=0.03, val_nll=0.7),  # dominated by the second
         trial(6, val_ece=0.0, val_nll=0.0, val_error=0.5),
     ]
     ranking = Ranking(trials, FRONT)

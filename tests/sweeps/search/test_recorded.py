@@ -1,4 +1,4 @@
-"""The settings of earlier datasets that come with calsweep."""
+"""The recorded settings of other datasets in calsweep."""
 
 import math
 

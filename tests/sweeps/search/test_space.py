@@ -1,4 +1,4 @@
-"""What is searched, in which order, and how Optuna sees it."""
+"""The search space, the order of settings, and their representation in Optuna."""
 
 import warnings
 from typing import Any
@@ -61,7 +61,7 @@ def test_the_users_ranges_replace_the_losses_own() -> None:
             [{"lam": 0.5, "epsilon": e, "confidence": "margin"} for e in (0.05, 0.01)],
         ),
         ("brier", [{}]),
-        ("cross_entropy", []),  # it is the baseline
+        ("cross_entropy", []),  # the baseline has no hyperparameters
         ("my.module:Loss", [{}]),
         ({"name": "my.module:Loss", "space": {"beta": {"low": 0, "high": 1}}}, []),
     ],
@@ -103,7 +103,7 @@ def test_what_is_published_for_this_number_of_classes_comes_first() -> None:
 @pytest.mark.parametrize("loss", available_search_spaces())
 def test_every_published_setting_is_one_that_optuna_could_suggest(loss: str) -> None:
     sweep = searching(loss)
-    if loss != "supcon":  # which trains an encoder only
+    if loss != "supcon":  # it trains only an encoder
         check_sweep(sweep)
     space = SearchSpace(sweep)
     for values in published_settings(loss, 10):
@@ -225,11 +225,11 @@ def test_what_optuna_receives() -> None:
         ({"val_ece": float("nan")}, optuna.trial.TrialState.FAIL),
         ({"val_ece": 0.0, "val_error": 0.9}, optuna.trial.TrialState.COMPLETE),
     ]
-    study.adopt(0, BASELINE)  # lies in no branch of the space
+    study.adopt(0, BASELINE)  # not in any branch of the space
     settings = [study.suggest(number) for number in range(1, len(cases) + 1)]
     for number, (values, _) in enumerate(cases, start=1):
         study.observe(record(number, settings[number - 1], **values))
-    # Without the baseline the guard is not known yet.
+    # The guard is unknown before the baseline has finished.
     assert {each.state for each in told(study)} == {optuna.trial.TrialState.RUNNING}
     study.observe(record(0, BASELINE, val_error=0.1))
     assert [each.state for each in told(study)] == [state for _, state in cases]
@@ -250,7 +250,7 @@ def test_constraints_reach_optuna() -> None:
         {"val_ece": 0.03, "val_nll": 0.2, "val_auroc": 0.945},
         {"val_ece": 0.01, "val_nll": 0.5, "val_auroc": 0.96},
         {"val_ece": 0.02, "val_nll": 0.2, "val_auroc": 0.9},
-        {"val_ece": 0.02, "val_nll": 0.4, "state": "stopped"},  # all that a rung may know
+        {"val_ece": 0.02, "val_nll": 0.4, "state": "stopped"},  # known at a rung
     ]
     for number, each in enumerate(values, start=1):
         study.observe(record(number, settings[number - 1], **each))
@@ -281,7 +281,7 @@ def test_optuna_receives_all_objectives(sampler: str) -> None:
     finished, stopped, unknown = told(study)[:3]
     assert (finished.values, finished.state) == ([0.03, 0.2], optuna.trial.TrialState.COMPLETE)
     assert stopped.values == [0.01, 0.1]
-    assert stopped.constraints["stopped"] > 0  # its early values never count as final ones
+    assert stopped.constraints["stopped"] > 0  # its early values do not count as final ones
     assert unknown.state == optuna.trial.TrialState.FAIL
     assert all(trial.values == [0.03, 0.2] for trial in study._study.best_trials)
 
@@ -310,7 +310,7 @@ def test_optunas_warning_about_group_and_no_other_is_kept_from_the_user() -> Non
 def test_a_setting_that_was_not_suggested_is_known_to_optuna_all_the_same() -> None:
     study = study_of(searching("focal"))
     study.adopt(0, Setting("focal", {"gamma": 3.0}))
-    study.adopt(1, Setting("focal", {"gamma": 99.0}))  # a resumed sweep's file was widened, say
+    study.adopt(1, Setting("focal", {"gamma": 99.0}))  # a range was widened before a resume
     assert [each.params for each in told(study)] == [{"loss": "focal", "focal.gamma": 3.0}]
 
 

@@ -1,4 +1,4 @@
-"""Which trials are stopped: as Ray's ASHA would, within a loss."""
+"""Early stopping: the same decisions as Ray's ASHA, within each loss."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def entry(epoch: int, val_nll: float) -> dict[str, float]:
     ("epochs", "scheduler", "rungs"),
     [
         (27, {}, (3, 9)),
-        (200, {}, (22, 66)),  # 198 would save 2 epochs of 200
+        (200, {}, (22, 66)),  # a rung at 198 would save only 2 of 200 epochs
         (27, {"name": "none"}, ()),
         (10, {"grace_period": 9, "reduction_factor": 2}, (9,)),
         (1, {}, ()),
@@ -67,7 +67,7 @@ def test_it_decides_as_rays_asha_does(histories: list[list[float]], factor: int)
         metric="val_nll",
         mode="min",
         grace_period=1,
-        # Ray counts the rungs by a logarithm that may round down; half an epoch makes up for it.
+        # Ray's number of rungs is a logarithm that may round down; half an epoch corrects this.
         max_t=ours.rungs[-1] + 0.5,
         reduction_factor=factor,
         stop_last_trials=False,
@@ -91,7 +91,7 @@ def test_what_was_judged_once_is_not_judged_again() -> None:
     asha = SuccessiveHalving(make_sweep(9, grace_period=1))
     assert not asha.judge(trial(0), entry(1, 0.5))
     assert not asha.judge(trial(1), entry(1, 0.1))
-    assert not asha.judge(trial(0), entry(1, 0.5))  # it is retried after its process died
+    assert not asha.judge(trial(0), entry(1, 0.5))  # retried after its process died
     assert asha.judge(trial(2), entry(1, 0.4))
 
 
@@ -106,7 +106,7 @@ def test_a_trial_whose_metric_is_undefined_is_stopped_and_spoils_nothing() -> No
 @pytest.mark.parametrize(
     ("error", "classes", "at_chance"),
     [
-        (0.93, 20, True),  # 20 Newsgroups after an epoch; .95 is a guess
+        (0.93, 20, True),  # 20 Newsgroups after an epoch; chance level is .95
         (0.90, 20, False),
         (0.0, 10, False),
         (1.0, 10, True),
@@ -129,7 +129,7 @@ def test_no_lots_are_drawn_among_trials_that_have_learnt_nothing() -> None:
         stopped = queue.should_prune(number, [{**entry(first, nll), "val_error": error}])
         assert stopped is (error == 0.5)
     assert not queue.should_prune(1, [{**entry(second, 2.9), "val_error": 0.95}])
-    assert queue.should_prune(2, [{**entry(second, 3.0), "val_error": 0.93}])  # it had its time
+    assert queue.should_prune(2, [{**entry(second, 3.0), "val_error": 0.93}])  # at the second rung
 
 
 def test_adding_a_scheduler_is_a_class_and_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def test_adding_a_scheduler_is_a_class_and_a_line(monkeypatch: pytest.MonkeyPatc
     st.integers(2, 5),
 )
 def test_the_limit_is_numpys_percentile_to_the_last_bit(values: list[float], factor: int) -> None:
-    with np.errstate(invalid="ignore"):  # of infinities
+    with np.errstate(invalid="ignore"):  # arithmetic with infinities
         limit = np.percentile(values, 100 / factor)
     for value in (float(limit), float(np.nextafter(limit, np.inf))):
         stopper = SuccessiveHalving(make_sweep(reduction_factor=factor))

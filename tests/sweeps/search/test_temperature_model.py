@@ -1,4 +1,4 @@
-"""What to expect of settings, by their temperatures."""
+"""The model that predicts the objective of settings from their temperatures."""
 
 import math
 from dataclasses import replace
@@ -60,7 +60,7 @@ def test_the_kernel_is_a_covariance_and_its_diagonal_agrees() -> None:
     np.testing.assert_allclose(np.diag(covariance), KERNEL.diag(rows))
     assert np.linalg.eigvalsh(covariance).min() > -1e-9
     other = rows.copy()
-    other[:, 2] = REFERENCE  # shares only what all settings have in common
+    other[:, 2] = REFERENCE  # shares only the effects common to all settings
     np.testing.assert_allclose(
         KERNEL(rows, other), 0.4**2 + 0.45**2 * np.outer(rows[:, 0], rows[:, 0])
     )
@@ -93,7 +93,7 @@ def test_the_posterior_is_that_of_a_normal_distribution() -> None:
 def test_places_follow_the_losses_own_ranges() -> None:
     narrow = make_sweep(losses=[{"name": "focal", "space": {"gamma": {"low": 2, "high": 3}}}])
     places = Places(SearchSpace(narrow).branches)
-    assert places([FOCAL])[0].tolist() == [0, 0.3]  # of 0 … 10
+    assert places([FOCAL])[0].tolist() == [0, 0.3]  # in the range 0 … 10
     assert not places.knows(SHARPER)
     assert not places.knows(Setting("focal"))
 
@@ -121,7 +121,7 @@ def test_a_stopped_trial_is_compared_with_the_baseline_at_the_same_epoch() -> No
     early = {"epoch": 1.0, "val_error": 0.3, "temperature": 0.8}
     last = {"epoch": 2.0, "val_error": 0.1, "val_ece": 0.1, "temperature": 1.6}
     reference = ce(1.6, history=[early, last])
-    stopped = {**early, "temperature": 0.4}  # half of the baseline's
+    stopped = {**early, "temperature": 0.4}  # half the temperature of the baseline
     found = log_t(
         [FOCAL], reference, trial(1, "focal", {"gamma": 3.0}, history=[stopped], state="stopped")
     )
@@ -223,6 +223,6 @@ def test_datasets_with_a_similar_error_of_cross_entropy_count_more() -> None:
         return [float(mean[0]) for mean in found]
 
     first, second = ratios(ce(1.0, val_error=0.2))
-    assert first < second - 0.1  # both are equally unlike: the mean of the two
-    first, second = ratios()  # before the baseline's error is known
+    assert first < second - 0.1  # both are equally dissimilar: the mean of the two
+    first, second = ratios()  # before the error of the baseline is known
     assert first == pytest.approx(second)

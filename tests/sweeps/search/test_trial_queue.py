@@ -1,4 +1,4 @@
-"""A sweep without Ray: the order of trials, and a crash at every step of it."""
+"""A sweep without Ray: the order of trials, and crashes at every step."""
 
 import math
 import shutil
@@ -33,7 +33,7 @@ def simulated(sections: dict[str, object] | None = None, **search: object) -> Sw
 
 
 def metrics(record: TrialRecord, epoch: int) -> dict[str, float]:
-    """A landscape with an optimum inside, that depends on the seed a little."""
+    """An objective with an interior optimum that depends slightly on the seed."""
     x = sum(record.hyperparameters.values()) / 20
     ece = 0.02 + 0.1 * (x - 0.3) ** 2 + 0.001 * math.sin(7 * record.seed + x) + 0.01 / epoch
     return {
@@ -83,8 +83,8 @@ def test_the_order_and_the_plan(tmp_path: Path) -> None:
 def test_the_epochs_that_are_left(tmp_path: Path) -> None:
     sweep = simulated()
     queue = queue_of(sweep, new_store(tmp_path, sweep))
-    assert epochs_left(queue) == (14 + 6) * EPOCHS  # it is unknown yet how many will be stopped
-    for last in (EPOCHS, EPOCHS, 1):  # the baseline, and two of the search
+    assert epochs_left(queue) == (14 + 6) * EPOCHS  # the number of stopped trials is still unknown
+    for last in (EPOCHS, EPOCHS, 1):  # the baseline, and two trials of the search
         record = queue.next()
         assert record is not None
         for epoch in range(1, last + 1):
@@ -119,7 +119,7 @@ TWO_STAGES = {"encoder": {"training": {"epochs": 5}}}
 
 
 def trained(store: SweepStore) -> set[int]:
-    """The seeds whose encoders are there, where the trials' records say so."""
+    """The seeds with a trained encoder, according to the trial records."""
     records = store.load_records()
     return {r.seed for r in records if r.role == "encoder" and r.state == "finished"}
 
@@ -133,7 +133,7 @@ def decided_at_five(ranking: Ranking) -> Look:
 
 
 def seeds_of_finalists(queue: TrialQueue) -> list[int]:
-    """How many fresh seeds each finalist and the baseline has, the most first."""
+    """Numbers of fresh seeds of the finalists and the baseline, in descending order."""
     finals = [record.setting for record in queue.records if record.role == "finalist"]
     return sorted((finals.count(setting) for setting in set(finals)), reverse=True)
 
@@ -247,10 +247,10 @@ def test_encoders_come_first_and_their_heads_wait(tmp_path: Path) -> None:
     assert [(r.role, r.loss, r.seed) for r in encoders if r] == [
         ("encoder", "supcon", seed) for seed in (0, 1, 2)
     ]
-    assert queue.next() is None  # every head waits
+    assert queue.next() is None  # all heads wait
     assert not queue.exhausted
     queue.end(0, "finished")
-    baseline = queue.next()  # while the encoders of the fresh seeds continue
+    baseline = queue.next()  # while the encoders of the fresh seeds are training
     assert baseline is not None
     assert (baseline.number, baseline.role) == (3, "baseline")
 
@@ -325,7 +325,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def trials_of_an_hour(queue: TrialQueue, clock: Clock) -> None:
-    """Run a sweep whose trials take an hour each, one after the other."""
+    """Run a sweep whose trials take an hour each, sequentially."""
     for step, _ in enumerate(steps(queue)):
         clock.now += 3600.0 * (step % 2 == 0)
 
@@ -351,7 +351,7 @@ def test_when_the_hours_are_spent_nothing_begins_and_a_resume_has_no_more(
     assert begun is not None
     clock.now += 2 * 3600
     epoch = metrics(begun, 1) | {"timestamp": clock.now + 9e5, "run_seconds": 7200.0}
-    clock.now += 24 * 3600  # in which no one is there
+    clock.now += 24 * 3600  # the sweep is not running
     cut_off(store, [epoch], clock.now)
     resumed = queue_of(sweep, store)
     again = resumed.next()
@@ -359,14 +359,14 @@ def test_when_the_hours_are_spent_nothing_begins_and_a_resume_has_no_more(
     assert again.number == begun.number
     assert resumed.budget.spent["max_hours"] == (pytest.approx(2.0), 2.5)
     clock.now += 1800
-    assert resumed.exhausted  # published settings and encoders are bound too
+    assert resumed.exhausted  # the budget also limits published settings and encoders
     assert resumed.cut_short
     assert resumed.next() is None
     assert queue_of(simulated(sections, max_hours=4), store).next() is not None
 
 
 def cut_off(store: SweepStore, history: list[dict[str, float]], now: float) -> None:
-    """What a resume does with the one trial that ran when the driver was killed."""
+    """Resume a sweep with one trial that was running when the driver was killed."""
     (record,) = store.load_records()
     record.cut_off(history, now)
     store.save(record)
@@ -383,7 +383,7 @@ def test_a_workers_clock_costs_no_hours(tmp_path: Path, clock: Clock, ahead: flo
     cut_off(store, [first], clock.now)
     resumed = queue_of(sweep, store)
     assert resumed.budget.spent["max_hours"] == (pytest.approx(300 / 3600), 1.0)
-    # A second run, of which no epoch is known: the first one's epoch does not count again.
+    # A second run without known epochs: the epoch of the first run does not count again.
     assert resumed.next() is not None
     clock.now += 3600
     cut_off(store, [first], clock.now)
@@ -440,7 +440,7 @@ def test_hours_of_trials_side_by_side_count_once_and_those_of_their_gpus_each(
     for record in (first, second):
         queue.result(record.number, metrics(record, EPOCHS))
         queue.end(record.number, "finished")
-    clock.now += 1800  # the driver's own
+    clock.now += 1800  # the time of the driver
     assert queue.budget.spent == {"max_hours": (2.5, 100), "max_gpu_hours": (0.75, 100)}
     resumed = queue_of(sweep, store)
     assert resumed.budget.spent == {"max_hours": (2.0, 100), "max_gpu_hours": (0.75, 100)}
@@ -486,7 +486,7 @@ def test_epochs_bind_every_phase_and_leave_what_the_finalists_need(
     assert spent <= max_epochs
     finals = [record for record in queue.records if record.role == "finalist"]
     searched = sum(record.searched for record in queue.records)
-    if searched > 1 and finalists and seeds:  # the baseline's trial alone may take it all
+    if searched > 1 and finalists and seeds:  # the trial of the baseline may use the whole budget
         whole = {r.setting for r in queue.records if r.searched and r.state == "finished"}
         assert len(finals) >= seeds * min(finalists, len(whole))
     assert (queue.ended_by == "max_epochs") is (searched < 14)
@@ -540,7 +540,7 @@ def test_a_sweep_cut_off_in_its_finals_does_not_search_again(tmp_path: Path, clo
         clock.now += 3600.0 * (step % 2 == 0)
         if queue.records[-1].role == "finalist":
             break
-    # It has more hours now, which the search must not take up.
+    # It has more hours now, which the search must not use.
     resumed = queue_of(simulated(max_hours=100.0), store)
     for _ in steps(resumed):
         pass
@@ -553,7 +553,7 @@ def test_a_sweep_cut_off_in_its_finals_does_not_search_again(tmp_path: Path, clo
 def test_a_crash_in_a_long_sweep_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of many trials Optuna is shown some only: the same ones after a resume."""
+    """With many trials, Optuna gets only some: the same ones after a resume."""
     monkeypatch.setattr("sweeps.search.internals.LATEST", 8)
     monkeypatch.setattr("sweeps.search.internals.BEST", 3)
     sweep = simulated(trials=40)

@@ -1,4 +1,4 @@
-"""A sweep that learns from earlier ones, and counts none of their trials as its own."""
+"""A sweep that learns from earlier sweeps, without counting their trials as its own."""
 
 import json
 import math
@@ -38,7 +38,7 @@ def focal(number: int, gamma: float, **values: Any) -> TrialRecord:
 
 @pytest.fixture
 def storage(tmp_path: Path) -> Path:
-    """Two earlier sweeps: one over everything, one whose baseline failed."""
+    """Two earlier sweeps: one over everything, and one whose baseline failed."""
     new_store(
         tmp_path,
         learning("first"),
@@ -120,7 +120,7 @@ def test_what_cannot_be_learned_from_is_reported_before_anything_starts(
 
 
 def begun(storage: Path, name: str, **search: Any) -> TrialQueue:
-    """The queue of a sweep that is new or, if it is there, resumed."""
+    """The queue of a new sweep, or of a resumed one if it exists."""
     store, sweep = SweepStore(str(storage), name), learning(name, "focal", **search)
     if not store.exists():
         store.create(sweep, learned(sweep, storage))
@@ -142,7 +142,7 @@ def test_optuna_knows_them_and_the_sweep_does_not_count_them(storage: Path) -> N
     assert [t.params["focal.gamma"] for t in known] == [3.0, 4.0]
     assert [t.value for t in known] == [0.02, 0.0]
     assert {t.state for t in known} == {optuna.trial.TrialState.COMPLETE}
-    assert warm._study._study.best_trial.value == 0.02  # the other breaks the guard
+    assert warm._study._study.best_trial.value == 0.02  # the other is outside the guard
     assert warm.records == []
     settings = carry_out(warm, 10)
     assert [each.role for each in warm.records] == ["baseline"] + ["published"] * 4 + ["search"] * 5

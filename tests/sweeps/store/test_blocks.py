@@ -1,4 +1,4 @@
-"""Copies of many records in one file: what is read is what the trials' own files say."""
+"""Blocks with many records in one file are read like the files of the trials."""
 
 import logging
 from dataclasses import replace
@@ -44,7 +44,7 @@ def test_a_hundred_that_have_ended_are_read_from_one_file(
     writer.take(records[150])
     assert names(store) == ["00000.json", "00100.json"]
     assert block_numbers(store.folder) == set(range(200))
-    damage(store, 5, 150, 203)  # of which the last alone is read
+    damage(store, 5, 150, 203)  # only the last of them is read
     told: list[str] = []
     assert store.load_records(told.append) == records[:203] + records[204:]
     assert len(told) == 1 and "00203/trial.json is damaged" in told[0]

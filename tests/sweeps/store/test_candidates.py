@@ -1,4 +1,4 @@
-"""A verdict counts the settings of earlier sweeps whose selection it continues with."""
+"""Verdicts count the settings of earlier sweeps that the sweep's settings were selected from."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ DATA = "ab12"
 def begun(
     storage: Path, name: str, settings: int, data: str = DATA, earlier: int = 0
 ) -> dict[str, Any]:
-    """A sweep of so many settings on these data; its trials by its name."""
+    """A sweep with this number of settings on these data; returns its trials by sweep name."""
     records = [baseline(), *(trial(n, val_ece=0.05) for n in range(1, settings))]
     records += [finalist(settings, records[0], 1), trial(settings + 1, state="stopped")]
     files = {**identity_files(Identity(data, {}, 10, {})), **candidate_files(earlier)}
@@ -40,7 +40,7 @@ def test_the_best_settings_file_says_what_it_was_selected_from(tmp_path: Path) -
     assert again.selection.selected_from is not None
     assert again.selection.selected_from.candidates == 15
     assert earlier_candidates(again, DATA, str(tmp_path), {}) == 15
-    assert earlier_candidates(again, "cd34", str(tmp_path), {}) == 0  # other samples
+    assert earlier_candidates(again, "cd34", str(tmp_path), {}) == 0  # different samples
 
 
 def test_trials_that_a_sweep_learns_from_count_on_the_same_data(tmp_path: Path) -> None:

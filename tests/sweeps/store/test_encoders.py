@@ -1,4 +1,4 @@
-"""Where a sweep's encoders lie: shared by what makes the same ones, and by nothing else."""
+"""Sweeps share encoders if and only if they would train the same ones."""
 
 from pathlib import Path
 from typing import Any

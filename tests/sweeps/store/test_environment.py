@@ -1,4 +1,4 @@
-"""What is kept of where a sweep ran."""
+"""The recorded environment of a sweep."""
 
 import subprocess
 from pathlib import Path

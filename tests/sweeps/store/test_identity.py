@@ -114,7 +114,7 @@ OWN = {
     "own/losses.py": "import helper, json, torch\nfrom torch import nn\nclass L(nn.Module): ...\n",
     "own/other.py": "",
     "helper.py": "from . import nothing\nimport deeper.still\nimport main_module_that_is_not\n",
-    "deeper/still.py": "import own\n",  # a package without __init__
+    "deeper/still.py": "import own\n",  # a namespace package
     "unused.py": "",
     "broken.py": "def (",
 }

@@ -1,4 +1,4 @@
-"""A sweep in a remote storage has one driver: by a lease that is renewed, and lapses."""
+"""A renewed lease ensures that a sweep in a remote storage has only one driver."""
 
 import json
 import os
@@ -64,7 +64,7 @@ def test_one_at_a_time(folder: Folder, holder: subprocess.Popen[str]) -> None:
         raise AssertionError("two hold it")
     assert len(told) == 1
     assert str(holder.pid) in told[0]
-    holder.communicate("")  # it ends in order
+    holder.communicate("")  # it exits normally
     assert folder.names() == []
     with lease(folder, Noted(told)):
         assert json.loads(folder.read(NAME))["pid"] == os.getpid()
@@ -79,14 +79,14 @@ def test_the_lease_of_a_dead_process_lapses(folder: Folder, holder: subprocess.P
     with lease(folder):
         renewed = folder.read(NAME)
         until = time.monotonic() + 30
-        while folder.read(NAME) == renewed:  # it keeps being renewed
+        while folder.read(NAME) == renewed:  # until it is renewed
             assert time.monotonic() < until
             time.sleep(0.1)
     assert folder.names() == []
 
 
 def stopped_by(folder: Folder, happens: Callable[[], object]) -> None:
-    """Hold the lease while something happens to it, until SIGTERM comes."""
+    """Hold the lease while something happens to it, until SIGTERM arrives."""
     with (
         pytest.raises(KeyboardInterrupt),
         _terminated_as_interrupted() as interrupt,
@@ -94,7 +94,7 @@ def stopped_by(folder: Folder, happens: Callable[[], object]) -> None:
     ):
         happens()
         try:
-            time.sleep(1000)  # longer than a test may take: the signal is to wake it
+            time.sleep(1000)  # longer than a test may take: the signal must wake it
         finally:
             with pytest.raises(UserError):
                 held.check_if_late()
@@ -112,7 +112,7 @@ def test_a_process_whose_signals_are_its_own_is_not_ended(folder: Folder) -> Non
             with pytest.raises(UserError, match="is gone: this process did not renew it"):
                 held.check_if_late()
 
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # it would end this test
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # avoids an exit
     try:
         with ThreadPoolExecutor(1) as pool:
             pool.submit(elsewhere).result()
@@ -129,7 +129,7 @@ def test_deleting_a_sweep_does_not_lose_its_lease(
 
     def clears_slowly(folder: Folder, besides: Collection[str] = ()) -> None:
         clear(folder, besides)
-        time.sleep(0.5)  # in which it is renewed
+        time.sleep(0.5)  # long enough for a renewal
         left.append(folder.names())
 
     monkeypatch.setattr(Folder, "clear", clears_slowly)
@@ -139,7 +139,7 @@ def test_deleting_a_sweep_does_not_lose_its_lease(
             patch.setattr(Folder, "is_local", False)
             stack.enter_context(store.locked(on_lost=lambda: lost.append("lost")))
         store.delete()
-        time.sleep(0.3)  # in which no one writes it again
+        time.sleep(0.3)  # long enough for a renewal, which must not happen
     assert left == [[NAME]]
     assert lost == []
     assert not Path(store.folder.path).exists()
@@ -152,7 +152,7 @@ def test_whoever_was_away_for_too_long_stops(folder: Folder) -> None:
 
 
 def test_a_lease_that_is_gone_is_lost(folder: Folder) -> None:
-    stopped_by(folder, lambda: folder.delete(NAME))  # by another driver, which has finished
+    stopped_by(folder, lambda: folder.delete(NAME))  # like another driver that has finished
     assert folder.names() == []
 
 
@@ -170,14 +170,14 @@ def test_a_driver_that_slept_writes_no_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = new_store(tmp_path, make_sweep("asleep"))
-    monkeypatch.setattr(module, "RENEWED_EVERY", 60.0)  # it sleeps
+    monkeypatch.setattr(module, "RENEWED_EVERY", 60.0)  # the holder sleeps
     with ExitStack() as stack:
         with monkeypatch.context() as patch:
-            patch.setattr(Folder, "is_local", False)  # it is a folder, but without locks
+            patch.setattr(Folder, "is_local", False)  # like a storage without locks
             stack.enter_context(store.locked())
         store.save(baseline())
         monkeypatch.setattr(module, "LAPSES_AFTER", 0.0)
-        store.save(trial(1))  # late, but no one came
+        store.save(trial(1))  # late, but no other driver took over
         store.folder.delete(NAME)
         with pytest.raises(UserError, match="is gone: this process did not renew it"):
             store.save(trial(2))

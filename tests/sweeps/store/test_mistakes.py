@@ -1,4 +1,4 @@
-"""The report shows the most confident errors of the selected setting."""
+"""The most confident errors of the selected setting in the report."""
 
 import base64
 import io

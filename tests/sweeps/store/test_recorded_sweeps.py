@@ -1,4 +1,4 @@
-"""What a guided search learns from the finished sweeps of its storage."""
+"""A guided search learns from the finished sweeps in its storage."""
 
 import math
 from pathlib import Path

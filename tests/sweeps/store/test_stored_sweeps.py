@@ -1,4 +1,4 @@
-"""The sweeps of a storage say what MLflow says of them."""
+"""The sweeps in a storage agree with MLflow."""
 
 import json
 from pathlib import Path

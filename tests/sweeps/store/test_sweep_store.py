@@ -1,4 +1,4 @@
-"""The sweep store: what is read is what was written, one driver at a time, faults in one line."""
+"""The sweep store: round trips, one driver at a time, and one-line errors."""
 
 import errno
 import json
@@ -61,7 +61,7 @@ def test_records_come_back_in_order(store: SweepStore) -> None:
     records[1].state, records[1].reason, records[1].ended = "failed", "diverged", 9.0
     store.save(records[1])
     assert store.load_records()[0] == records[1]
-    (store.trials_folder / "00007").create()  # its record was not written any more
+    (store.trials_folder / "00007").create()  # killed before its record was written
     (store.trials_folder / "notes").create()
     assert len(store.load_records()) == 3
 
@@ -204,7 +204,7 @@ def test_a_damaged_sweep_file_is_reported(store: SweepStore, text: str, message:
 
 
 def killed_while_deleting(store: SweepStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave what a `calsweep delete` leaves that is killed in the middle."""
+    """Leave the state of a `calsweep delete` that was killed in the middle."""
 
     def killed(folder: Folder, besides: object = ()) -> None:
         raise KeyboardInterrupt
@@ -282,7 +282,7 @@ def test_records_of_another_sweep_are_refused(tmp_path: Path) -> None:
     foreign = other.trial_folder(2).read("trial.json")
     store.trial_folder(2).write("trial.json", foreign)
     values = json.loads(store.trial_folder(1).read("trial.json"))
-    del values["sweep_id"]  # one from before records had it
+    del values["sweep_id"]  # a record of an older version
     store.trial_folder(1).write("trial.json", json.dumps(values).encode())
     told: list[str] = []
     assert [record.number for record in store.load_records(told.append)] == [0, 1]
@@ -333,7 +333,7 @@ def test_a_resume_marks_what_an_older_version_began(tmp_path: Path) -> None:
 def test_of_two_that_start_one_sweep_at_once_one_begins_it(tmp_path: Path) -> None:
     sweep = make_sweep("twice")
     first = SweepStore(str(tmp_path), "twice")
-    with first.locked():  # as one that loads its data
+    with first.locked():  # like a driver that is loading its data
         with pytest.raises(NameTakenError, match="'twice' is being run by process"):
             run_sweep(sweep, str(tmp_path))
         assert first.folder.names() == ["driver.lock"]
@@ -433,7 +433,7 @@ def test_logs_of_remote_sweeps_are_private_and_apart(
     assert paths[0] != paths[1]
     assert paths[0].parent == paths[1].parent
     assert paths[0].parent.stat().st_mode & 0o777 == 0o700
-    # Somebody else's folder of that name is not trusted.
+    # A folder of another user with this name is not trusted.
     shutil.rmtree(paths[0].parent)
     (trap := tmp_path / "trap").mkdir()
     paths[0].parent.symlink_to(trap)

@@ -1,4 +1,4 @@
-"""Every fault of a sweep file: one message with the line, the key, the value, what is allowed."""
+"""Errors in a sweep file: one message with the line, the key, the value and what is allowed."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A thousand spoilt sweep files: `calsweep check` says what is wrong, or they are still right."""
+"""A thousand mutated sweep files: `calsweep check` reports the error, or they are valid."""
 
 import random
 import sys
@@ -71,7 +71,7 @@ def _lines(text: str, change: Callable[[list[str]], None]) -> str:
 
 
 def _replaced_value(text: str, rng: random.Random) -> str:
-    """One value behind a colon, whatever stands there, is another."""
+    """Replaces one value after a colon."""
     places = [i for i, character in enumerate(text) if character == ":" and text[i + 1] in " \n"]
     start = rng.choice(places) + 1
     end = min(text.find(mark, start) % len(text) for mark in ",}\n")

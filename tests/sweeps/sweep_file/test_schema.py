@@ -1,4 +1,4 @@
-"""YAML as people write it (anchors, merges, strange values), and the way back to a file."""
+"""YAML features (anchors, merges, unusual values), and writing sweep files."""
 
 import string
 from dataclasses import asdict, fields
@@ -126,7 +126,7 @@ def test_numbers_beyond_their_bounds(tmp_path: Path, override: str, message: str
 
 
 def test_every_number_in_the_schema_has_a_bound() -> None:
-    """So that a new one cannot be forgotten."""
+    """Catches a new number without a bound."""
     unbounded = [
         f"{section}.{key}"
         for section, about in SweepFile.model_json_schema()["$defs"].items()
@@ -370,7 +370,7 @@ def test_the_training_section_has_all_that_the_training_loop_takes() -> None:
     given = {name: field.default for name, field in TrainingSection.model_fields.items()}
     assert given == {**taken, "patience": None}  # which belongs to the sweep
     assert asdict(TrainingSection().config()) == taken
-    assert type(TrainingSection().config()) is TrainingConfig  # which workers can read
+    assert type(TrainingSection().config()) is TrainingConfig  # a class that workers can unpickle
     for key, limits in get_type_hints(TrainingConfig, include_extras=True).items():
         for limit in getattr(limits, "__metadata__", ()):
             with pytest.raises(ValidationError, match=key):

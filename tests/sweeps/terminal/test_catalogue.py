@@ -1,4 +1,4 @@
-"""The lists of what is available to name in a sweep file."""
+"""The lists of available components."""
 
 from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint

@@ -1,4 +1,4 @@
-"""Text from outside that looks like markup is shown as it is, wherever it comes."""
+"""External text that looks like markup is printed literally."""
 
 import builtins
 import io
@@ -93,7 +93,7 @@ def test_in_a_notebook_what_is_for_a_file_goes_there(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class ZMQInteractiveShell:
-        """That of a notebook's kernel, as libraries find it."""
+        """The shell class of a notebook kernel, as libraries detect it."""
 
     monkeypatch.setattr(builtins, "get_ipython", ZMQInteractiveShell, raising=False)
     text = io.StringIO()

@@ -1,4 +1,4 @@
-"""What is printed where the terminal, or the pipe, has not all characters."""
+"""Output to terminals and pipes that cannot encode all characters."""
 
 import io
 import subprocess

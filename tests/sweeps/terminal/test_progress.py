@@ -1,4 +1,4 @@
-"""What is shown while a sweep runs, on a terminal and elsewhere."""
+"""Progress of a running sweep, on a terminal and elsewhere."""
 
 import io
 import re
@@ -50,9 +50,9 @@ def test_elsewhere_than_on_a_terminal_there_are_lines(queue: TrialQueue) -> None
     assert first == "Loading [data/x] ..."
     planned = queue.planned
     assert second.startswith(f"3/{planned} trials · 1 running · 0 stopped early · best so far: ")
-    # Of the three the last has the lowest ECE, and breaks the guard.
+    # The last of the three has the lowest ECE, but is outside the guard.
     assert f"{queue.records[1].label}, val_ece 0.0400" in second
-    assert second.endswith("time left: not known yet")  # none has started since it follows them
+    assert second.endswith("time left: not known yet")  # no trial has started since
     assert last.startswith(f"4/{planned} trials · 1 running · 0 stopped early · 1 failed · ")
     assert re.search(r"about \d+:\d\d left$", last)
 
@@ -144,7 +144,7 @@ def test_before_a_trial_has_ended_nothing_is_promised(tmp_path: Path) -> None:
 
 def test_text_from_outside_is_no_markup() -> None:
     text = io.StringIO()
-    with Progress(Console(file=text, width=200)) as progress:  # the user's own, with markup on
+    with Progress(Console(file=text, width=200)) as progress:  # console with markup enabled
         progress.stage("Loading [/data/x]")
         progress.notice("gloo: [/data/x] has gone, [old] stays")
         progress.fault("the storage [/data/x] is away")

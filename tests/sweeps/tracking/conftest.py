@@ -1,4 +1,4 @@
-"""MLflow on SQLite. Its tables take seconds to make, so they are made once and copied."""
+"""MLflow on SQLite. Creating its tables takes seconds, so they are created once and copied."""
 
 import shutil
 from dataclasses import replace
@@ -15,7 +15,7 @@ from tests.harness.tracked import ending_of, keep_answer, make_records, make_sto
 
 @pytest.fixture(scope="session")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty database of MLflow's."""
+    """An empty MLflow database."""
     path = tmp_path_factory.mktemp("tables") / "mlflow.db"
     make_database(sqlite_uri(path))
     return path
@@ -32,7 +32,7 @@ def fresh(tmp_path: Path, tables: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def storage(tmp_path_factory: pytest.TempPathFactory, tables: Path) -> Path:
-    """A storage folder that the tests of a module share."""
+    """A storage folder shared by the tests of a module."""
     folder = tmp_path_factory.mktemp("my own store")
     shutil.copyfile(tables, folder / "mlflow.db")
     return folder
@@ -40,7 +40,7 @@ def storage(tmp_path_factory: pytest.TempPathFactory, tables: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def written(storage: Path) -> list[TrialRecord]:
-    """A whole sweep, written by the background thread as it would be while it runs."""
+    """A whole sweep, written by the background thread as during a real sweep."""
     sweep, records = make_sweep("whole"), make_records()
     store = make_store(storage, sweep, records)
     writer = MlflowWriter(Mirror(sweep, store))

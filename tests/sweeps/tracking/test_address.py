@@ -1,4 +1,4 @@
-"""Where MLflow's store is."""
+"""The address of MLflow."""
 
 import errno
 import os
@@ -73,7 +73,7 @@ def test_mlflows_database_is_made_whole_or_not_at_all(
 ) -> None:
     path = tmp_path / "new" / "mlflow.db"
     uri = f"sqlite:///{path}"
-    monkeypatch.setattr(os, "link", no_links)  # as on file systems without hard links
+    monkeypatch.setattr(os, "link", no_links)  # like file systems without hard links
     make_database(uri)
     before = path.read_bytes()
     make_database(uri)
@@ -87,7 +87,7 @@ def test_two_sweeps_make_one_database(tmp_path: Path, monkeypatch: pytest.Monkey
 
     def make(path: Path) -> None:
         made.append(path)
-        time.sleep(0.1)  # in which the others come
+        time.sleep(0.1)  # so that the others arrive
         path.write_bytes(b"tables")
 
     monkeypatch.setattr("sweeps.tracking.sqlite.make_tables", make)
@@ -109,7 +109,7 @@ def test_where_artifacts_are(storage: str, expected: str) -> None:
 
 
 def test_a_request_without_an_answer_is_not_sent_again() -> None:
-    """What makes a run would make two; the writer asks first whether it is there."""
+    """Repeating a request could create two runs, so the writer first checks for the run."""
     asked = []
 
     class Silent(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""System metrics: measured, and written to the sweep's own run."""
+"""System metrics are measured and written to the run of the sweep."""
 
 from pathlib import Path
 

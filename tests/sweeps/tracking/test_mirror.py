@@ -1,4 +1,4 @@
-"""Trials in a real MLflow, written by one mirror after another."""
+"""Trials in a real MLflow, written by successive mirrors."""
 
 import json
 import shutil
@@ -141,7 +141,7 @@ def test_a_writer_continues_where_another_died(storage: Path, written: list[Tria
     first.sync(records[0])
     first.sync(replace(records[1], state="running", ended=None, history=records[1].history[:2]))
     died = runs_of(storage, "crashed")
-    # The last checkpoint was damaged, so that an epoch was trained again.
+    # The last checkpoint was damaged, so an epoch was trained again.
     records[1].history[1] |= {"timestamp": 1e9 + 50}
     second = Mirror(sweep, store)
     second.sync(replace(records[1], state="running", ended=None, history=records[1].history[:1]))
@@ -165,7 +165,7 @@ def test_the_environment_stays_that_of_the_sweep(fresh: Path, tmp_path: Path) ->
 
     assert kept() == '{\n "python": "3"\n}'
     store = SweepStore(str(fresh), "moved")
-    store.folder.delete("environment.json")  # as of a sweep from before it was kept
+    store.folder.delete("environment.json")  # like a sweep of an older version
     Mirror(sweep, store).connect()
     assert kept() == '{\n "python": "3"\n}'
 
@@ -193,7 +193,7 @@ def test_a_deleted_experiment_stays_deleted_and_stops_nothing(fresh: Path) -> No
     assert [e.name for e in client.search_experiments()] == ["digits (2)", "Default"]
     (tracked,) = tracked_sweeps(tracking_uri(str(fresh)), dataset="digits")
     assert len(tracked.records) == 2
-    # The next sweep on it joins the first.
+    # The next sweep on the same data joins the first.
     make_mirror(fresh, make_sweep("next"), []).connect()
     assert len(client.search_experiments()) == 2
 
@@ -234,7 +234,7 @@ def test_a_run_keeps_the_parameters_that_an_earlier_version_wrote(fresh: Path) -
     client, (parent,) = client_of(fresh), runs_of(fresh, "upgraded").values()
     tags = run_tags(sweep, parent.data.tags["calsweep.sweep_id"], records[1], parent.info.run_id)
     run = client.create_run(parent.info.experiment_id, tags=tags)
-    client.log_param(run.info.run_id, "gamma", "      0.333333")  # which MLflow lets no one change
+    client.log_param(run.info.run_id, "gamma", "      0.333333")  # MLflow does not allow changes
     again = Mirror(sweep, SweepStore(str(fresh), "upgraded"))
     again.sync(records[1])
     parameters = runs_of(fresh, "upgraded")["1"].data.params
@@ -376,13 +376,13 @@ def test_a_run_whose_making_was_not_confirmed_is_not_made_again(
         return run
 
     monkeypatch.setattr(MlflowClient, "create_run", lose_the_answer)
-    with pytest.raises(ConnectionError):  # the sweep's own run
+    with pytest.raises(ConnectionError):  # the run of the sweep
         mirror.sync(record)
     with pytest.raises(RunRefusedError, match="the response was lost"):
         mirror.sync(record)
     mirror.sync(record)
     assert len(asked) == 2
-    assert runs_of(fresh, "lost").keys() == {"", "0"}  # which makes sure that none is there twice
+    assert runs_of(fresh, "lost").keys() == {"", "0"}  # checks that no run exists twice
     assert runs_of(fresh, "lost")["0"].info.status == "FINISHED"
 
 
@@ -392,7 +392,7 @@ def test_of_two_runs_of_a_trial_the_empty_one_is_passed_over(fresh: Path) -> Non
     Mirror(sweep, store).show(record)
     client, runs = client_of(fresh), runs_of(fresh, "twice")
     tags = run_tags(sweep, store.sweep_id(), record, runs[""].info.run_id)
-    for start in (1, 2 * int(1000 * record.started)):  # listed before the other one, and after it
+    for start in (1, 2 * int(1000 * record.started)):  # listed before the other run, and after it
         client.create_run(runs["0"].info.experiment_id, start_time=start, tags=tags)
     Mirror(sweep, store).sync(record)
     assert client.get_run(runs["0"].info.run_id).info.status == "FINISHED"

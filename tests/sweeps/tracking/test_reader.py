@@ -1,4 +1,4 @@
-"""What is read back from a real MLflow."""
+"""Reading sweeps from a real MLflow."""
 
 import json
 import sqlite3
@@ -55,7 +55,7 @@ def test_a_long_sweep_is_read_as_far_as_it_decides(storage: Path, tmp_path: Path
     uri = tracking_uri(str(storage))
     sweep = make_sweep("long", tracking={"uri": uri}, model={"name": "resnet101_cifar"})
     first, *_ = records = [r for r in make_records() if r.role != "finalist"]
-    for number in range(len(records), 240):  # stopped ones have the lowest ECE, some do not count
+    for number in range(len(records), 240):  # stopped ones have the lowest ECE
         values = {"val_ece": 0.4 - number / 1000, "val_error": 0.9 if number > 200 else 0.1}
         stopped = replace(records[4], number=number, history=[entry(1, val_ece=0.001)])
         whole = replace(records[2], number=number, history=[entry(3, **values)])
@@ -126,7 +126,7 @@ def test_a_database_that_mlflow_refuses_is_reported_in_one_message(tmp_path: Pat
     path = tmp_path / "mlflow.db"
     make_database(f"sqlite:///{path}")
     with sqlite3.connect(path) as connection:
-        connection.execute("DELETE FROM alembic_version")  # as if cut off in its migrations
+        connection.execute("DELETE FROM alembic_version")  # like an interrupted migration
     with pytest.raises(UserError, match=r"tracking\.uri = 'sqlite:"):
         tracked_sweeps(f"sqlite:///{path}")
 

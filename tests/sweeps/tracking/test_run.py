@@ -1,4 +1,4 @@
-"""How values stand in MLflow's columns, which sort them as text."""
+"""Formatting of values in MLflow's columns, which are sorted as text."""
 
 import math
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""A sweep whose MLflow wants HTTPS, a password, and gives rights to one experiment alone."""
+"""A sweep with an MLflow that requires HTTPS, a password and permissions."""
 
 import time
 from collections.abc import Callable, Iterator

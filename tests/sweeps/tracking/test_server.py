@@ -1,4 +1,4 @@
-"""`calsweep ui` ends with all its processes when it is terminated, not just by Ctrl-C."""
+"""`calsweep ui` ends all its processes when it is terminated, also without Ctrl-C."""
 
 import signal
 import socket

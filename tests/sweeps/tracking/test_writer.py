@@ -1,4 +1,4 @@
-"""The thread that writes to MLflow while a sweep runs."""
+"""The background thread that writes to MLflow."""
 
 import re
 import socket
@@ -93,7 +93,7 @@ def test_files_that_the_storage_does_not_give_out_now_come_later(fresh: Path) ->
     store = make_store(fresh, sweep, records)
     path = Path(store.trial_folder(1).path) / "predictions_test.parquet"
     aside = path.rename(path.with_suffix(".aside"))
-    path.mkdir()  # which cannot be read, as a storage that answers 503
+    path.mkdir()  # cannot be read, like a storage that answers 503
     writer = MlflowWriter(Mirror(sweep, store))
     for record in records:
         writer.submit(record)
@@ -211,7 +211,7 @@ def test_what_is_shown_comes_first_and_files_last(
     sweep, records = make_sweep("ordered"), make_records()[:3]
     writer = MlflowWriter(make_mirror(fresh, sweep, records))
     for record in records:
-        writer._pending[record.number] = record  # all at once, as at a resume
+        writer._pending[record.number] = record  # all together, as after a resume
     assert writer.close(60, ending_of(records, sweep)) == 0
     assert order == [*["show"] * 3, "answer", *["complete"] * 3, "end"]
     assert {run.info.status for run in runs_of(fresh, "ordered").values()} == {"FINISHED"}
@@ -220,7 +220,7 @@ def test_what_is_shown_comes_first_and_files_last(
 def test_an_unfinished_sweep_stays_open_and_tells_of_every_trial(fresh: Path) -> None:
     sweep, records = make_sweep("unfinished"), make_records()[:3]
     store = make_store(fresh, sweep, records)
-    for some in (records[:2], records):  # as a run that was cut off, and its resume
+    for some in (records[:2], records):  # like an interrupted run, and its resume
         writer = MlflowWriter(Mirror(sweep, store))
         for record in some:
             writer.submit(record)
@@ -242,7 +242,7 @@ def test_a_resume_sets_the_sweeps_own_run_running_and_sync_keeps_how_it_ended(
     records = [replace(make_records()[5], number=number) for number in range(2)]
     store = make_store(fresh, sweep, records)
     mirror = Mirror(sweep, store)
-    mirror.end(ending_of(records, sweep))  # as an earlier version did without an answer
+    mirror.end(ending_of(records, sweep))  # like an earlier version, without a result
     assert runs_of(fresh, "failed")[""].info.status == "FAILED"
     Mirror(sweep, store).connect()
     assert runs_of(fresh, "failed")[""].info.status == "RUNNING"

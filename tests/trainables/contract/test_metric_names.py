@@ -1,4 +1,4 @@
-"""Names of the numbers of an outcome."""
+"""Names of metrics in an outcome."""
 
 import pytest
 
@@ -12,8 +12,8 @@ from trainables.contract.metric_names import MetricName
         ("test_adaptive_ece_scaled", MetricName("adaptive_ece", "test", scaled=True)),
         ("nll_scaled", MetricName("nll", scaled=True)),
         ("error", MetricName("error")),
-        ("val_test_gap", MetricName("test_gap", "val")),  # a user's own function
-        ("val_error_low", MetricName("error_low", "val")),  # likewise: no objective is a statistic
+        ("val_test_gap", MetricName("test_gap", "val")),  # a custom metric
+        ("val_error_low", MetricName("error_low", "val")),  # an objective is never a statistic
         ("validity", MetricName("validity")),
     ],
 )

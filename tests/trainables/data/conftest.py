@@ -1,4 +1,4 @@
-"""Small datasets in the real formats."""
+"""Small datasets in the original formats."""
 
 import io
 import pickle
@@ -63,7 +63,7 @@ def _write_cifar(folder: Path, files: dict[str, int], key: str, num_classes: int
 
 @pytest.fixture
 def cifar_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Both CIFARs, small, with torchvision's checksums of the real files turned off."""
+    """Small versions of both CIFAR datasets, with torchvision's checksums disabled."""
     from torchvision.datasets import CIFAR10, CIFAR100
 
     batches = {f"data_batch_{index}": 20 + index for index in range(1, 6)}
@@ -104,7 +104,7 @@ def write_parquet(tmp_path: Path) -> WriteParquet:
 
 @pytest.fixture
 def png() -> Callable[[int], list[bytes]]:
-    """Makes grey 6x5 images, each filled with its index."""
+    """Makes greyscale 6x5 images, each filled with its index."""
 
     def make(count: int) -> list[bytes]:
         return [encode(np.full((6, 5), index, np.uint8)) for index in range(count)]
@@ -162,7 +162,7 @@ def mnist_root(fashion_root: Path) -> Path:
 
 @pytest.fixture
 def svhn_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """As MATLAB writes it, (32, 32, 3, N), with the label 10 for the digit 0."""
+    """SVHN as written by MATLAB, (32, 32, 3, N), with the label 10 for the digit 0."""
     from scipy.io import savemat
     from torchvision.datasets import SVHN
 
@@ -178,7 +178,7 @@ def svhn_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def stl10_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Planes of pixels column by column, labels from 1."""
+    """STL-10 with pixels in column-major order, and labels from 1."""
     from torchvision.datasets import STL10
 
     folder = tmp_path / "stl10_binary"
@@ -194,7 +194,7 @@ def stl10_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def tiny_imagenet_root(tmp_path: Path) -> Path:
-    """Two classes; one image is grey, as some of the real ones are."""
+    """Two classes; one image is greyscale, like some of the real ones."""
     place = tmp_path / "tiny-imagenet-200"
     lines = []
     for number, code in enumerate(("n01", "n02")):

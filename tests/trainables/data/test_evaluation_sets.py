@@ -20,7 +20,7 @@ def cifar10(cifar_root: Path) -> Dataset:
 
 @pytest.fixture
 def cifar10_c(cifar_root: Path) -> Path:
-    """Two corruptions of five times twenty images."""
+    """Two corruptions, with twenty images at each of five severities."""
     folder = cifar_root / "CIFAR-10-C"
     folder.mkdir()
     count = 5 * PER_SEVERITY

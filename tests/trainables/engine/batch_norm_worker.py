@@ -28,7 +28,7 @@ def net(kind: str) -> nn.Sequential:
 
 
 def passed(model: nn.Module, images: Tensor, weight: Tensor, bfloat16: bool) -> dict[str, Tensor]:
-    """What comes out in training, the gradients, the state then, and what comes out thereafter."""
+    """Training output, gradients, state, and evaluation output."""
     with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
         out = model(images)
         torch.autograd.backward((out.float() * weight).sum() / 100)

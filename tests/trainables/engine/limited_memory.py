@@ -35,7 +35,7 @@ def train(name: str, storage: str) -> float:
     return float((logits.argmax(1) != labels).double().mean())
 
 
-train("small", storage)  # what is imported and set up on the way is no data
+train("small", storage)  # warm-up: imports and setup do not count as data
 found = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text())
 assert found is not None
 held = int(found[1]) * 1024 + limit

@@ -1,4 +1,4 @@
-"""Batch norms over workers give what one process gives; as part of convolutions, what they give."""
+"""Batch norm over workers equals one process, and folding it changes no output."""
 
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def test_two_workers_normalise_as_one_does(
 
 
 class Scaled(nn.BatchNorm2d):
-    """Does something after it has normalised."""
+    """A batch norm with additional code."""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return 2 * super().forward(input)
@@ -56,7 +56,7 @@ def test_a_batch_norm_that_may_do_more_is_refused() -> None:
 
 
 def with_statistics(model: nn.Module, images: torch.Tensor) -> nn.Module:
-    """The model in eval mode, its batch norms unlike when they were made."""
+    """The model in eval mode, with batch norms that differ from their initial state."""
     with torch.no_grad():
         for layer in model.modules():
             if isinstance(layer, nn.BatchNorm2d):
@@ -97,7 +97,7 @@ def test_they_are_back_after_an_error() -> None:
 
 
 class Looking(nn.Sequential):
-    """Somebody's layers, which look at what the convolution gives."""
+    """A third-party module that uses the output of the convolution."""
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         found = self[0][0](images)

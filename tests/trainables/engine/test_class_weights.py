@@ -1,4 +1,4 @@
-"""Weights of classes and samples, and soft labels: the gradient is that of the weighted mean."""
+"""Class weights, sample weights and soft labels: the gradient is that of the weighted mean."""
 
 from dataclasses import replace
 from typing import Any
@@ -73,7 +73,7 @@ def test_the_gradient_is_that_of_the_weighted_mean(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def rare() -> Dataset:
-    """Digits, of which a class is rare."""
+    """Digits with a rare class."""
     digits = load_dataset("digits", seed=0)
     kept = np.flatnonzero((digits.train.labels != 8) | (np.arange(len(digits.train)) % 25 == 0))
     train = Split(digits.train.inputs[kept], digits.train.labels[kept])
@@ -155,7 +155,7 @@ def test_balanced_weights_of_soft_labels_count_shares() -> None:
 
 
 def with_votes(digits: Dataset, **more: np.ndarray) -> Dataset:
-    """Digits as ten people would label them, who are wrong one time in four."""
+    """Digits with the votes of ten annotators, who are wrong one time in four."""
     draw = np.random.default_rng(0)
     labels = digits.train.labels
     wrong = draw.random((10, len(labels))) < 0.25

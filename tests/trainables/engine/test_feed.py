@@ -1,4 +1,4 @@
-"""Batches come in order and whole, whichever way they come to their device."""
+"""Batches arrive complete and in order, for all ways to the device."""
 
 from pathlib import Path
 
@@ -53,7 +53,7 @@ def test_what_goes_wrong_in_the_thread_is_reported(split: Split) -> None:
 
 @pytest.fixture
 def streamed(split: Split, tmp_path: Path) -> Split:
-    """The same, as a file of encoded images."""
+    """The same split, as a file of encoded images."""
     encoded = [encode(image.transpose(1, 2, 0)) for image in np.asarray(split.inputs)]
     images = keep_images(
         encoded, folder=tmp_path, key="0", image_size=None, size=None, on_bad=pytest.fail
@@ -63,7 +63,7 @@ def streamed(split: Split, tmp_path: Path) -> Split:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_streamed_rows_in_order(split: Split, streamed: Split, threads: int) -> None:
-    """One thread decodes by itself, several are processes."""
+    """With one thread, the trial decodes; with several, processes decode."""
     torch.set_num_threads(threads)
     try:
         for batches in (1, 3):

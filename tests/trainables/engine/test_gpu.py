@@ -1,4 +1,4 @@
-"""What only a GPU can show: `pytest -m gpu`, or `python -m benchmarks.gpu` for all of it."""
+"""Tests that need a GPU: `pytest -m gpu`; `python -m benchmarks.gpu` also measures speed."""
 
 import subprocess
 import sys
@@ -143,7 +143,7 @@ except Exception as error:
 
 
 def test_a_device_side_assertion_is_recognised() -> None:
-    """In a process of its own, which can use no GPU afterwards."""
+    """In a separate process, which cannot use the GPU afterwards."""
     command = [sys.executable, "-c", BROKEN]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout == "failed\n", done.stderr

@@ -1,4 +1,4 @@
-"""Which hardware computes in bfloat16, and which models gain by it."""
+"""Hardware with native bfloat16, and models that become faster with it."""
 
 import platform
 from pathlib import Path
@@ -15,7 +15,7 @@ CPUINFO = Path("/proc/cpuinfo")
 
 
 class Emulating:
-    """A GPU that has bfloat16 by emulation only."""
+    """A GPU that only emulates bfloat16."""
 
     @staticmethod
     def is_bf16_supported(including_emulation: bool = True) -> bool:

@@ -1,4 +1,4 @@
-"""Training on images that stay on the disk: as on those in memory, and more than fits into it."""
+"""Training on streamed images: equal to images in memory, and larger than memory."""
 
 import io
 import os
@@ -22,12 +22,12 @@ from trainables.data.core.base import Dataset
 from trainables.trials.trial import TrialRun
 
 EPOCHS = 3
-LIMIT = 48 * 2**20  # bytes: 27 to 38 MiB are held at the most, as measured
+LIMIT = 48 * 2**20  # bytes; the measured peak is 27 to 38 MiB
 
 
 @pytest.fixture(scope="module")
 def birds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """120 photographs of different sizes, and where they are kept while they are streamed."""
+    """120 photographs of different sizes, and the cache folder for streaming."""
     folder = tmp_path_factory.mktemp("birds")
     draw = np.random.default_rng(0)
     images = []
@@ -76,7 +76,7 @@ def test_a_trial_is_the_one_on_data_in_memory_also_when_it_was_cut_off(
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_data_larger_than_memory_by_a_factor_of_20(tmp_path: Path) -> None:
-    """A process of its own, with a limit on what it may hold, reads, checks, trains and judges."""
+    """A separate process with a memory limit reads, checks, trains and evaluates."""
     draw = np.random.default_rng(0)
     images = []
     for index in range(30):
@@ -102,13 +102,13 @@ def test_data_larger_than_memory_by_a_factor_of_20(tmp_path: Path) -> None:
             env={
                 **os.environ,
                 "PYTHONPATH": str(Path(__file__).parents[3]),
-                "ARROW_DEFAULT_MEMORY_POOL": "system",  # its own one claims a gibibyte ahead
-                "MALLOC_MMAP_THRESHOLD_": "65536",  # what is freed is not held any more
+                "ARROW_DEFAULT_MEMORY_POOL": "system",  # Arrow's default pool reserves a gibibyte
+                "MALLOC_MMAP_THRESHOLD_": "65536",  # freed memory is returned to the system
             },
             capture_output=True,
             text=True,
             check=False,
-            preexec_fn=partial(os.sched_setaffinity, 0, cpus),  # each thread holds some
+            preexec_fn=partial(os.sched_setaffinity, 0, cpus),  # each thread needs memory
         )
         for storage in ("memory", "stream")
     }

@@ -1,4 +1,4 @@
-"""The estimate of an epoch's duration."""
+"""The estimated duration of an epoch."""
 
 import time
 
@@ -17,7 +17,7 @@ def test_an_epoch_is_timed_without_training_all_of_it(monkeypatch: pytest.Monkey
 
     def count(self: training.Trainer) -> dict[str, float]:
         trained.append(len(self.dataset.train))
-        time.sleep(0.001 * trained[-1])  # which the estimate has to include
+        time.sleep(0.001 * trained[-1])  # the estimate must include this
         return usual(self)
 
     monkeypatch.setattr(training.Trainer, "train_epoch", count)

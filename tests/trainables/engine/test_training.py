@@ -1,4 +1,4 @@
-"""The training loop: steps by hand, repeatability, and the same weights from several workers."""
+"""The training loop: steps by hand, determinism, and equal weights from several workers."""
 
 import copy
 import math
@@ -93,7 +93,7 @@ def test_equal_seeds_give_equal_bits(digits: Dataset, recipe: dict[str, Any]) ->
 
 @pytest.mark.parametrize("switch", ["dropout", "augmentation"])
 def test_chance_is_drawn_anew_each_epoch(digits: Dataset, switch: str) -> None:
-    """With a learning rate of next to nothing, epochs differ by what is drawn alone."""
+    """With a tiny learning rate, epochs differ only by random numbers."""
     plain: dict[str, Any] = {"lr": 1e-12, "weight_decay": 0.0, "augmentation": "none"}
     first, second = train(make_trainer(digits, **plain))
     assert first["train_loss"] == pytest.approx(second["train_loss"], rel=1e-5)
@@ -103,7 +103,7 @@ def test_chance_is_drawn_anew_each_epoch(digits: Dataset, switch: str) -> None:
 
 
 class Recorder(CrossEntropy):
-    """Cross-entropy that writes down what it is reported."""
+    """Cross-entropy that records its calls."""
 
     def __init__(self, num_classes: int) -> None:
         super().__init__(num_classes)
@@ -138,7 +138,7 @@ def test_the_loss_is_reported_of_everything_in_order(digits: Dataset) -> None:
     assert loss.calls[0] == ("begin", 100)
     for start in (1, 9):
         batches = loss.calls[start : start + 6 : 2]
-        assert [len(batch) for batch in batches] == [34, 33, 33]  # none is tiny
+        assert [len(batch) for batch in batches] == [34, 33, 33]  # no tiny batch
         orders.append([index for batch in batches for index in batch])
         assert sorted(orders[-1]) == list(range(100))
         assert kinds[start + 1 : start + 7 : 2] == ["step"] * 3
@@ -165,7 +165,7 @@ def test_a_state_carries_everything_over(digits: Dataset, loss: str) -> None:
     fresh.load_state_dict(state)
     assert fresh.epoch == 2
     expected = train(whole)
-    torch.manual_seed(12345)  # each epoch seeds what is random in it, so this must not matter
+    torch.manual_seed(12345)  # each epoch seeds its generators, so this must not matter
     assert train(fresh) == expected
     assert torch.equal(weights(whole), weights(fresh))
 
@@ -201,7 +201,7 @@ def test_predictions_do_not_depend_on_the_batch_size(digits: Dataset) -> None:
 
 
 class Hungry(nn.Module):
-    """An encoder that runs out of memory on more than so many samples."""
+    """An encoder that runs out of memory above a number of samples."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -226,7 +226,7 @@ ROUNDING = [
 
 
 class Looking(nn.Module):
-    """An encoder that notes how products would be rounded."""
+    """An encoder that records the precision of matrix products."""
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         self.found = rounding()
@@ -268,7 +268,7 @@ def test_evaluation_out_of_memory_takes_smaller_batches(digits: Dataset) -> None
     assert hungry.sizes[:3] == [100, 50, 25]
     hungry.sizes.clear()
     trainer.predict(digits.validation)
-    assert max(hungry.sizes) == 25  # as it is known now
+    assert max(hungry.sizes) == 25  # the limit is known now
     hungry.most = 0
     with pytest.raises(torch.OutOfMemoryError):
         trainer.predict(digits.test)
@@ -312,7 +312,7 @@ def test_logits_that_are_not_finite_end_it(digits: Dataset) -> None:
 
 
 def test_shared_arrays_are_left_as_they_are(digits: Dataset) -> None:
-    """The dataset lies in memory that other trials read at the same time."""
+    """Other trials read the same memory concurrently."""
     before = {
         name: (split.inputs.copy(), split.labels.copy())
         for name in ("train", "validation", "test")
@@ -370,7 +370,7 @@ def test_the_schedule_reaches_the_optimiser(digits: Dataset) -> None:
     trainer = make_trainer(digits, "aucm", **recipe)
     assert [report["lr"] for report in train(trainer)] == pytest.approx([0.05, 0.005])
     groups = trainer.optimizer.param_groups
-    assert len(groups) > 1  # the model's and the loss's own
+    assert len(groups) > 1  # of the model and of the loss
     assert all(g["lr"] == pytest.approx(0.1 * g["initial_lr"]) for g in groups)
 
 
@@ -398,7 +398,7 @@ def test_parameters_of_a_users_loss_are_trained(
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """What each of two workers got, and one alone."""
+    """Results of two workers, and of a single one."""
     script = Path(__file__).with_name("training_worker.py")
     return run_workers(script, tmp_path_factory.mktemp("workers"))
 

@@ -1,4 +1,4 @@
-"""What models are measured to take, against what can be counted by hand."""
+"""Measured workloads of models, compared with manual counts."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def digits() -> Dataset:
 
 def test_a_small_net_by_hand(digits: Dataset) -> None:
     found = measure("small_cnn", {"width": 4}, digits)
-    # 8x8 in one channel, two stages of 4 and 8 channels, a head of 32 features and 10 classes.
+    # 8x8 images with one channel, two stages of 4 and 8 channels, 32 features, 10 classes.
     weights = 4 * 9 + 2 * 4 + 8 * 4 * 9 + 2 * 8 + 10 * 32 + 10
     assert found.parameters == 4 * weights
     assert found.operations == 2 * (64 * 4 * 9 + 16 * 8 * 4 * 9 + 10 * 32)

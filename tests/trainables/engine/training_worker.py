@@ -39,7 +39,7 @@ OTHER_TARGETS = (
 
 
 def digits(targets: str) -> Dataset:
-    """A hundred of them, with soft labels, several or classes of pixels, and then with weights."""
+    """A hundred digits with soft, multi-label or pixel targets, and sample weights."""
     dataset = load_dataset("digits", seed=0, train_samples=100)
     chance = np.random.default_rng(0)
     weights = chance.random(100, np.float32)
@@ -61,7 +61,7 @@ def digits(targets: str) -> Dataset:
 
 
 def pixels(dataset: Dataset, weights: np.ndarray) -> Dataset:
-    """Is a pixel bright? Those in between count nowhere."""
+    """Pixels labelled by brightness; intermediate ones are ignored."""
     masks = {
         name: replace(split, labels=np.where(grey == 8, IGNORED, grey > 8).astype(np.uint8))
         for name in ("train", "validation", "test")
@@ -75,7 +75,7 @@ def pixels(dataset: Dataset, weights: np.ndarray) -> Dataset:
 
 
 def network(dataset: Dataset) -> Classifier:
-    """One without batch statistics."""
+    """A network without batch statistics."""
     if dataset.samples.each_pixel:
         encoder = nn.Sequential(nn.Conv2d(1, 6, 3, stride=2, padding=1), nn.Tanh())
         return Segmenter(encoder, nn.Linear(6, dataset.num_outputs), (1, 8, 8))
@@ -84,10 +84,10 @@ def network(dataset: Dataset) -> Classifier:
 
 
 def train(name: str) -> dict[str, Any]:
-    """Batches of 34, 33 and 33 samples: uneven shares for two workers."""
+    """Train with batches of 34, 33 and 33 samples: uneven shares for two workers."""
     name, _, targets = name.partition(" ")
     dataset = digits(targets)
-    if name == "mixup":  # which takes no weights
+    if name == "mixup":  # it does not support weights
         dataset = replace(dataset, train=replace(dataset.train, weights=None))
     of_classes = (9.0, 4.0, *[1.0] * (dataset.num_classes - 2))
     torch.manual_seed(0)
@@ -113,7 +113,7 @@ def train(name: str) -> dict[str, Any]:
 
 
 def resumed(folder: Path) -> dict[str, Any]:
-    """Where a trial continues and ends if the second worker sees an older checkpoint."""
+    """Resume and finish a trial whose second worker sees an older checkpoint."""
     dataset = load_dataset("digits", seed=0, train_samples=100)
     config = TrialConfig(0, "search", Setting("cross_entropy", {}), seed=1)
 

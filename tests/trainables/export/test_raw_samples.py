@@ -1,4 +1,4 @@
-"""New samples that cannot be used: refused, or skipped on request."""
+"""Unusable new samples are rejected, or skipped on request."""
 
 from pathlib import Path
 

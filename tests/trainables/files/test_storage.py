@@ -1,4 +1,4 @@
-"""Folders on paths and URIs: files are whole or not there; checkpoints are sound or passed over."""
+"""Folders at paths and URIs: atomic files, and damaged checkpoints are skipped."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -47,7 +47,7 @@ def test_files_come_and_go(folder: Folder, tmp_path: Path) -> None:
 
 
 def test_content_comes_back_as_it_was(folder: Folder) -> None:
-    # The ending would make pyarrow decompress it.
+    # The extension would make pyarrow decompress it.
     data = bytes(range(256)) * 10
     folder.write("data.gz", data)
     assert folder.read("data.gz") == data
@@ -152,7 +152,7 @@ def test_a_checkpoint_can_run_no_code(folder: Folder) -> None:
 
 
 def test_damaged_files_make_way_when_their_epochs_come_again(folder: Folder) -> None:
-    """A trial whose checkpoints are both damaged begins anew, and must not lose its new ones."""
+    """A trial with two damaged checkpoints starts over, and must keep its new checkpoints."""
     for epoch in (5, 6):
         folder.write(save(folder, epoch), b"damaged")
     assert load_checkpoint(folder, "mine") is None
@@ -185,7 +185,7 @@ def test_a_folder_below_keeps_the_options_of_a_uri(uri: str, below: str) -> None
 
 
 class Breaking(MemoryFileSystem):  # type: ignore[misc]
-    """An object store: what is written is there when its stream is closed, whole or not."""
+    """An object store: an object appears when its stream is closed, complete or not."""
 
     store: ClassVar[dict[str, Any]] = {}
     pseudo_dirs: ClassVar[list[str]] = [""]
@@ -211,7 +211,7 @@ class Breaking(MemoryFileSystem):  # type: ignore[misc]
 
 @pytest.fixture
 def objects(monkeypatch: pytest.MonkeyPatch) -> Iterator[Breaking]:
-    """The object store that all URIs lead to."""
+    """An object store behind all URIs."""
     store = Breaking(skip_instance_cache=True)
     filesystem = PyFileSystem(FSSpecHandler(store))
     monkeypatch.setattr(

@@ -19,7 +19,7 @@ def _seed() -> None:
 
 @pytest.fixture
 def build() -> BuildLoss:
-    """Builds a loss in float64 whose state is not that of the first step."""
+    """Builds a loss in float64 with a state that differs from the initial one."""
 
     def build(name: str, num_classes: int, num_samples: int = 8, **hyper: Any) -> CalibrationLoss:
         loss = make_loss(name, num_classes, **hyper).double()

@@ -1,4 +1,4 @@
-"""Losses that change what the model gets."""
+"""Losses that change the inputs of the model."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What holds for every loss."""
+"""Tests of all losses."""
 
 import re
 from collections.abc import Callable
@@ -51,7 +51,7 @@ KINDS_OF_BATCHES = list(
         (2, 7),  # classes
         (1, 2, 16),  # samples
         (torch.float32, torch.bfloat16),
-        (0.0, 30.0, 1e4),  # of the logits: all equal, large, extreme
+        (0.0, 30.0, 1e4),  # scales of the logits: all equal, large, extreme
     )
 )
 
@@ -89,7 +89,7 @@ def test_finite_at_certainty(name: str, build: BuildLoss) -> None:
 
 
 def test_powers_below_one_are_finite_at_certainty(build: BuildLoss) -> None:
-    # There the derivative of (1 − p)^γ is infinite.
+    # The derivative of (1 − p)^γ is infinite there.
     for name in ("focal", "dual_focal", "focal_calibration", "mdca"):
         logits = torch.tensor([[1e4, 0, 0], [0, 1e4, 0]], requires_grad=True)
         value = build(name, 3, gamma=0.5).float()(logits, torch.tensor([0, 1]))
@@ -215,7 +215,7 @@ def test_keeps_its_inputs(name: str, build: BuildLoss, batch: Batch) -> None:
         ({"indices": torch.zeros(8)}, ValueError, "indices must be int64"),
     ],
 )
-def test_refuses_wrong_arguments(  # for all losses, as their base class checks
+def test_refuses_wrong_arguments(  # in the base class, for all losses
     change: Batch,
     error: type[Exception],
     message: str,

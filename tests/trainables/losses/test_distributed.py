@@ -18,7 +18,7 @@ Results = dict[str, dict[str, dict[str, Tensor]]]
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """What each worker got: one run of three processes serves all tests."""
+    """Results of each worker, from one run of three processes for all tests."""
     script = Path(__file__).with_name("worker.py")
     return run_workers(script, tmp_path_factory.mktemp("workers"), count=3)
 

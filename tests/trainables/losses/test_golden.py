@@ -54,7 +54,7 @@ def assert_as_recorded(value: Tensor, logits: Tensor, entry: dict[str, Any]) -> 
         ("inverse_focal", {"gamma": 2}, "inverse_focal_mean"),
         ("dual_focal", {"gamma": 5}, "dual_focal_mean"),
         ("mmce", {"lam": 2}, "ce_plus_mmce"),
-        ("ecp", {"lam": 0.1 / 10}, "ecp_penalty_entropy"),  # the code divides by K = 10
+        ("ecp", {"lam": 0.1 / 10}, "ecp_penalty_entropy"),  # the authors' code divides by K = 10
         ("mbls", {"margin": 6, "lam": 0.1}, "mbls_logit_margin_l1"),
         ("cpc", {"lam_discrimination": 0.1, "lam_exclusion": 1}, "cpc"),
         ("mdca", {"gamma": 1, "beta": 1}, "focal_plus_mdca"),

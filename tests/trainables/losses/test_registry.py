@@ -28,7 +28,7 @@ NAMES = (
 
 
 class Doubled(CalibrationLoss):
-    """Somebody's own loss."""
+    """A custom loss."""
 
     def __init__(self, num_classes: int, factor: float = 2.0) -> None:
         super().__init__(num_classes)
@@ -42,7 +42,7 @@ class Doubled(CalibrationLoss):
 
 @pytest.fixture
 def own_module(monkeypatch: pytest.MonkeyPatch) -> str:
-    """This file under a name that can be imported."""
+    """An importable name of this file."""
     monkeypatch.setitem(sys.modules, "somebodys_losses", sys.modules[__name__])
     return "somebodys_losses"
 
@@ -186,13 +186,13 @@ def test_installed_packages_may_add_losses(
     try:
         assert "doubled" in available_losses()
         assert isinstance(make_loss("doubled", 3), Doubled)
-        assert isinstance(make_loss("focal", 3), CalibrationLoss)  # the broken one is not touched
+        assert isinstance(make_loss("focal", 3), CalibrationLoss)  # the broken one is not imported
     finally:
         components._installed.cache_clear()
 
 
 class Weighted(nn.Module):
-    """A plain module that must know how many classes there are."""
+    """A plain module that needs the number of classes."""
 
     def __init__(self, num_classes: int, share: float = 1.0) -> None:
         super().__init__()

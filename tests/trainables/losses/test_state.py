@@ -1,4 +1,4 @@
-"""Losses that remember: validation, training samples, their own parameters."""
+"""Losses with state: from validation, from training samples, or parameters."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ def state(loss: CalibrationLoss) -> dict[str, Tensor]:
 
 
 def logits_at_distance(*distances: float) -> Tensor:
-    """One row: the largest logit and others that far below it."""
+    """One row: the largest logit, and others at these distances below it."""
     return -torch.tensor([[0.0, *distances]], dtype=torch.float64)
 
 

@@ -51,7 +51,7 @@ def train(name: str, workers: int) -> dict[str, Tensor]:
 
 
 def average_gradients(model: nn.Module) -> None:
-    """What DistributedDataParallel does, which takes three seconds to import."""
+    """Like DistributedDataParallel, which takes three seconds to import."""
     for parameter in model.parameters():
         if dist.is_initialized() and parameter.grad is not None:
             dist.all_reduce(parameter.grad)
@@ -59,7 +59,7 @@ def average_gradients(model: nn.Module) -> None:
 
 
 def gathered() -> dict[str, Tensor]:
-    """Rows of all workers, of which the first has none; and the gradient for this worker's."""
+    """Gathered rows of all workers, the first of which has none, and this worker's gradient."""
     mine = torch.full((rank(), 2), float(rank()), requires_grad=True)
     everything = all_gather(mine)
     total = (everything * torch.arange(len(everything)).unsqueeze(1)).sum()

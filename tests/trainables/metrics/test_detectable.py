@@ -1,4 +1,4 @@
-"""How large a difference in ECE a split can detect."""
+"""The smallest difference in ECE that a split can detect."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The interval of a difference: over samples and seeds, as often right as it says."""
+"""The coverage of intervals of differences, over samples and seeds."""
 
 from functools import cache
 from typing import Any
@@ -56,7 +56,7 @@ def test_the_interval_of_ece_covers_and_is_seldom_wrong(ours: float, theirs: flo
 
 @pytest.mark.slow
 def test_it_covers_where_one_is_too_sure_and_the_other_not_sure_enough() -> None:
-    # Chance moves their errors in opposite directions, which only coherent gaps show.
+    # Noise moves their errors in opposite directions.
     generator, repetitions = np.random.default_rng(0), 100
     expected = truth(0.75) - truth(1.3)
     covered = 0
@@ -99,7 +99,7 @@ def test_seeds_that_differ_more_and_more_candidates_make_it_wider() -> None:
         assert wide.high - wide.low > close.high - close.low
         many = M.difference(metric, runs[:2], runs[2:], labels, candidates=40)
         assert many.low < close.low <= close.high < many.high
-        # Further settings tell how much seeds differ: the interval of few runs gets narrower.
+        # Other settings help to estimate the seed variance: the interval of few runs is narrower.
         helped = M.difference(metric, unlike[:2], unlike[2:], labels, others=[runs[:2], runs[2:]])
         assert helped.high - helped.low < wide.high - wide.low
 
@@ -123,7 +123,7 @@ def test_what_cannot_be_compared_is_refused() -> None:
 
 
 def test_seeds_are_corrected_for_finalists_and_samples_for_candidates() -> None:
-    unlike, labels = drawn(2, 1000, 0.8, 1.2, 1.1, 1.5)  # by their seeds
+    unlike, labels = drawn(2, 1000, 0.8, 1.2, 1.1, 1.5)  # their seeds differ
     alike, _ = drawn(2, 1000, 1.0, 1.01, 1.3, 1.31)
 
     def low(runs: list[Tensor], **more: Any) -> float:
@@ -156,7 +156,7 @@ def test_a_difference_of_means_needs_the_same_samples() -> None:
 
 
 def test_the_chance_of_support_is_how_often_it_comes_true() -> None:
-    """For settings whose true differences vary a lot, with two runs each that become six."""
+    """For settings with widely varying true differences, going from two runs to six."""
     generator, repetitions = np.random.default_rng(0), 600
     chances, supported = [], []
     for _ in range(repetitions):
@@ -179,7 +179,7 @@ def test_the_chance_of_support_is_how_often_it_comes_true() -> None:
 
 
 def test_the_chance_of_support_of_a_calibration_error() -> None:
-    """Seeds that differ may come out otherwise; seeds that agree leave the samples' noise alone."""
+    """Seeds that differ may change the verdict; if seeds agree, only sampling noise remains."""
     unlike, labels = drawn(1, 4000, 1.0, 1.1, 1.4, 1.6)
     alike, _ = drawn(1, 4000, 1.0, 1.001, 1.03, 1.031)
 
@@ -199,7 +199,7 @@ def test_the_chance_of_support_of_a_calibration_error() -> None:
 def test_the_interval_of_the_calibration_part_covers(
     ours: float, theirs: float, noise: float, samples: int
 ) -> None:
-    """On few samples too, and where a share of the labels is wrong. Temperatures are given."""
+    """Also with few samples, and with label noise. Temperatures are fixed."""
     repetitions = 400
 
     def predictions(seed: int, count: int) -> tuple[list[Tensor], Tensor]:

@@ -1,4 +1,4 @@
-"""What every metric accepts and refuses."""
+"""Inputs that all metrics accept or reject."""
 
 import math
 import warnings
@@ -101,7 +101,7 @@ def test_classes_that_are_ruled_out_count_as_probability_zero(
     ruled_out = torch.cat([logits, torch.full((len(logits), 2), -math.inf)], dim=1)
     values, expected = M.evaluate(ruled_out, labels), M.evaluate(logits, labels)
     for name in ("classwise_ece", "classwise_adaptive_ece"):
-        expected[name] *= 6 / 8  # two classes more, without an error
+        expected[name] *= 6 / 8  # two more classes, without errors
     assert math.isfinite(values.pop("kde_ece"))
     assert values == pytest.approx({name: expected[name] for name in values})
     impossible = M.evaluate(ruled_out[:1], torch.tensor([7]))

@@ -1,4 +1,4 @@
-"""Intervals that cover: `benchmarks/intervals.py` holds the laws and measures more."""
+"""Coverage of intervals; `benchmarks/intervals.py` has the distributions and measures more."""
 
 import math
 from dataclasses import replace
@@ -36,7 +36,7 @@ def laws() -> dict[tuple[str, int], Law]:
 @pytest.mark.parametrize("num_classes", [2, 10])
 @pytest.mark.parametrize("kind", ["calibrated", "slightly overconfident", "much underconfident"])
 def test_intervals_cover(kind: str, num_classes: int, laws: dict[tuple[str, int], Law]) -> None:
-    # Of 40 intervals that cover in 95%, fewer than 33 cover once in 5,000 times.
+    # With a coverage of 95%, fewer than 33 of 40 intervals cover once in 5,000 times.
     law = laws[kind, num_classes]
     names = ("ece", "adaptive_ece", "debiased_ece", "classwise_ece", "nll", "brier", "error")
     for name, (truth, interval) in intervals_of(law, names).items():
@@ -52,7 +52,7 @@ def test_intervals_cover(kind: str, num_classes: int, laws: dict[tuple[str, int]
 def test_intervals_of_every_metric_cover(
     kind: str, num_classes: int, laws: dict[tuple[str, int], Law]
 ) -> None:
-    # Of 100 intervals that cover in 95%, fewer than 87 cover once in 1,000 times.
+    # With a coverage of 95%, fewer than 87 of 100 intervals cover once in 1,000 times.
     law = laws[kind, num_classes]
     for name, (truth, interval) in intervals_of(law, WITH_INTERVAL).items():
         row = measure(law, name, interval, truth, 1000, repetitions=100, seed=1)
@@ -90,7 +90,7 @@ def test_the_benchmark_continues_where_it_was_broken_off(tmp_path: Path) -> None
     first = path.read_text()
     again = Results(path)
     fill(again, laws, ["ece"], [50], repetitions=2)
-    assert path.read_text().startswith(first)  # with its seconds, so it was not measured again
+    assert path.read_text().startswith(first)  # with the same seconds, so it was not measured again
     assert len(again.rows) == 2
     fill(again, laws[:1], ["ece"], [50], repetitions=3)
     assert Results(path).rows[3, "calibrated", "ece", 50].repetitions == 3
@@ -190,7 +190,7 @@ def test_the_smooth_error_of_a_subgroup_is_not_missed_above() -> None:
 
 
 def test_ends_of_bins_that_move_are_part_of_the_interval() -> None:
-    # Most right, and far from sure of it: gaps change their sign at the ends of bins.
+    # Mostly correct with low confidence: gaps change sign at the edges of bins.
     probs = simulated("calibrated", 30, 60_000).probs
     law = Law("sharp", probs, softmax(5 * np.log(probs)))
     (truth, interval) = intervals_of(law, ["classwise_adaptive_ece"])["classwise_adaptive_ece"]
@@ -254,7 +254,7 @@ def test_what_has_no_interval_says_so() -> None:
     assert value == M.maximum_calibration_error(probs, labels)
     assert math.isnan(low) and math.isnan(high)
     assert all(math.isnan(end) for end in M.interval("ece", probs[:1], labels[:1])[1:])
-    labels = probs.argmax(dim=1)  # no failure to tell apart
+    labels = probs.argmax(dim=1)  # no errors
     assert all(math.isnan(x) for x in M.interval("failure_auroc", probs, labels))
 
 
@@ -269,13 +269,13 @@ def test_wrong_arguments() -> None:
 
 
 def test_laws_know_their_values() -> None:
-    # On a law whose labels are given, the population's values are the metrics of the pool.
+    # If the labels are fixed, the population values are the metrics of the pool.
     law = simulated("much overconfident", 4, 500)
     labels = law.draw(500, np.random.default_rng(0))[1]
     real = replace(law, truth=np.eye(4)[labels.numpy()], is_real=True)
     probs = torch.from_numpy(law.probs)
     for name in set(WITH_INTERVAL) - {"kde_ece", "debiased_ece", "adaptive_ece", "smooth_ece"}:
-        if name != "classwise_adaptive_ece":  # cut at quantiles of the law, not at ranks
+        if name != "classwise_adaptive_ece":  # its bins are at quantiles of the law, not at ranks
             expected = M.METRICS[name].function(probs, labels)
             assert population_value(name, real) == pytest.approx(expected, rel=1e-9), name
     expected = M.smooth_calibration_error(probs, labels)

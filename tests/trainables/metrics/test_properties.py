@@ -1,4 +1,4 @@
-"""What holds for all predictions, and for extreme ones."""
+"""Properties of metrics for all predictions, and for extreme ones."""
 
 import math
 from collections.abc import Callable

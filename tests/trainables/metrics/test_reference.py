@@ -1,4 +1,4 @@
-"""What a perfectly calibrated model would show."""
+"""Calibration errors of a perfectly calibrated model."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What samples of cells would show: the convolution against counting draws."""
+"""The distribution of sampled errors: the convolution against simulation."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_shares_are_those_of_binomial_samples(
     for scale in (0.0, 0.5, 1.5):
         accuracy = np.clip(cells.confidence + scale * direction, 0, 1)
         drawn = binomial_errors(cells, error, accuracy)
-        # As in the models: other confidences, and smoothed where errors are few numbers.
+        # As in the models: confidences vary, and discrete errors are smoothed.
         variance = errors.of_confidences(accuracy) + (0.1 * drawn.std()) ** 2
         drawn += np.sqrt(variance) * np.random.default_rng(2).standard_normal(NUM_DRAWS)
         allowed = 0.01 if model is SummedErrors else 0.05  # of 1,024 draws

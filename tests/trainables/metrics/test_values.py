@@ -47,7 +47,7 @@ def test_reliability_bins_by_hand() -> None:
 
 
 def test_equal_mass_error_by_hand() -> None:
-    # Parts of 2, 1 and 1 samples.
+    # Bins of 2, 1 and 1 samples.
     expected = (2 * abs(0.75 - 0.5) + abs(0.9 - 1) + abs(1.0 - 1)) / 4
     assert M.adaptive_calibration_error(PROBS, LABELS, num_bins=3) == pytest.approx(expected)
 
@@ -80,7 +80,7 @@ def test_debiased_error_by_hand() -> None:
     labels = torch.tensor([0, 1, 1, 1])
     expected = math.sqrt((0.85 - 0.25) ** 2 - 0.25 * 0.75 / 3)
     assert M.debiased_calibration_error(PROBS, labels, num_bins=1) == pytest.approx(expected)
-    # Halves: gaps 0.25 and 0.05, less variances 1/4 and 0, is below 0.
+    # Two bins: squared gaps minus variances (1/4 and 0) are negative in total.
     assert M.debiased_calibration_error(PROBS, LABELS, num_bins=2) == 0
 
 
@@ -94,7 +94,7 @@ def test_proper_scores_by_hand() -> None:
 
 
 def test_risk_coverage_by_hand() -> None:
-    # Surest first: right, right, wrong, right.
+    # Most confident first: correct, correct, wrong, correct.
     area = (0 + 0 + 1 / 3 + 1 / 4) / 4
     assert M.aurc(PROBS, LABELS) == pytest.approx(area)
     assert M.e_aurc(PROBS, LABELS) == pytest.approx(area - (0.25 + 0.75 * math.log(0.75)))
@@ -126,7 +126,7 @@ def test_confidence_scores_rank_differently(
     if confidence == "negative_entropy":
         probs = torch.tensor([[0.52, 0.12, 0.12, 0.12, 0.12], [0.5, 0.5, 0, 0, 0]])
     labels = torch.tensor([0, 0])
-    labels[order[1]] = 4  # the surer one is right
+    labels[order[1]] = 4  # the more confident prediction is correct
     assert M.aurc(probs, labels, confidence=confidence) == pytest.approx((0 + 1 / 2) / 2)
     assert M.failure_auroc(probs, labels, confidence=confidence) == 1
 
@@ -241,7 +241,7 @@ def test_smooth_error_agrees_with_relplot(
 
 
 def smooth_error_of_definition(confidence: np.ndarray, right: np.ndarray) -> float:
-    """The width that equals its own error, both by the paper's integral.
+    """The width that equals the error computed with it, by the integral in the paper.
 
     The Gaussian reflected without end at 0 and 1 is 1 + 2 sum_k exp(-(sigma pi k)^2 / 2)
     cos(pi k t) cos(pi k f).
@@ -287,7 +287,7 @@ def test_smooth_error_hardly_moves_when_confidence_is_capped(cap: float) -> None
 
 
 def kernel_error_of_definition(probs: Tensor, labels: Tensor, bandwidth: float) -> float:
-    """The estimator with torch's own Dirichlet density, a loop over samples."""
+    """The estimator with torch's Dirichlet density and a loop over samples."""
     total = 0.0
     for j in range(len(probs)):
         others = torch.arange(len(probs)) != j
@@ -385,7 +385,7 @@ def test_samples_of_one_confidence_share_their_outcomes() -> None:
 def test_kernel_error_of_many_samples_averages_over_evenly_spread_ones(
     probs: Tensor, labels: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # 100 copies of five samples: every copy has the same value, so a part of them has the mean.
+    # 100 copies of five samples: copies have equal values, so a subset has the same mean.
     probs, labels = probs[:5].repeat_interleave(100, dim=0), labels[:5].repeat_interleave(100)
     whole = M.kde_calibration_error(probs, labels, bandwidth=0.01)
     monkeypatch.setattr(kernel_density, "MAX_EVALUATED", 50)

@@ -9,7 +9,7 @@ from trainables.models import make_model
 
 @pytest.fixture(scope="module")
 def photographs() -> torch.Tensor:
-    """Two, small, normalised by channel, (2, 3, 53, 80)."""
+    """Two small photographs, normalised by channel, (2, 3, 53, 80)."""
     pixels = torch.from_numpy(np.stack(load_sample_images().images)).permute(0, 3, 1, 2)
     small = F.avg_pool2d(pixels.float(), 8)
     mean, std = (f(small.transpose(0, 1).flatten(1), dim=1) for f in (torch.mean, torch.std))
@@ -44,7 +44,7 @@ def test_convolutions_begin_as_the_identity() -> None:
 
 
 def test_number_of_parameters() -> None:
-    """Jordan's 1.97 million, and what he fixes: scales of BatchNorm, biases of the head."""
+    """Jordan's 1.97 million, plus parameters that he fixes: BatchNorm scales, head biases."""
     network = make_model("airbench_cifar", input_shape=(3, 32, 32), num_classes=10)
     theirs = 24 + 9 * (24 * 64 + 64 * 64 + 64 * 256 + 3 * 256 * 256) + 2 * 64 + 4 * 256 + 2560
     assert sum(weight.numel() for weight in network.parameters()) == theirs + 2 * 64 + 4 * 256 + 10

@@ -1,4 +1,4 @@
-"""DeepLabV3: what it starts from."""
+"""DeepLabV3 and its initial weights."""
 
 from collections.abc import Callable
 from pathlib import Path

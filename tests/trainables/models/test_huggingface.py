@@ -1,4 +1,4 @@
-"""Encoders of Hugging Face's: a small one, made here and saved to a folder with its tokenizer."""
+"""Hugging Face encoders: a small one, saved to a folder with its tokenizer."""
 
 import json
 import sys
@@ -76,7 +76,7 @@ def test_texts_are_cut_by_the_tokenizer(bert: Path, dataset: Dataset) -> None:
     names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *SYLLABLES]
     words = [names[token] for token in row[0] if token]
     assert words == ["[CLS]", "ba", "##na", "##nas", "are", "yell", "##ow", ".", "[SEP]"]
-    assert names[row[1, -1]] == "[SEP]"  # cut off, and ended as texts are
+    assert names[row[1, -1]] == "[SEP]"  # truncated, with the end token of texts
     assert samples.shown(row[0]) == "bananas are yellow."
     assert load(bert, max_tokens=5).input_shape == (5,)
 
@@ -98,7 +98,7 @@ def test_the_weights_of_the_folder_are_trained_on_and_learn(bert: Path, dataset:
         trainer.train_epoch()
     logits, labels = trainer.predict(dataset.test)
     assert (logits.argmax(1) == labels).float().mean() > 0.9
-    # All weights have a gradient: several workers wait for those that have none.
+    # All weights have gradients, as DistributedDataParallel requires.
     assert all(weight.grad is not None for weight in model.parameters())
     calibrated = CalibratedClassifier(model, dataset.samples, 1.0, dataset.classes, dataset.task)
     told = calibrated.predict_proba(["bananas are good.", "bananas are bad."])

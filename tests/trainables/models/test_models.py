@@ -1,4 +1,4 @@
-"""What holds for every model."""
+"""Tests of all models."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from trainables.models import (
     model_options,
 )
 
-# What builds them builds the others of their family too, which are tested every time.
+# The same code builds the others of their family, which are always tested.
 DEEP = (
     "resnet101_cifar",
     "resnet110_bottleneck_cifar",
@@ -70,7 +70,7 @@ OTHERS: dict[str, Samples] = {
 
 
 def rows(samples: Samples, count: int) -> torch.Tensor:
-    """What a model gets."""
+    """Inputs of a model."""
     if isinstance(samples, Tokens):
         return torch.arange(count * samples.shape[0], dtype=torch.int32).reshape(count, -1) % 5
     if isinstance(samples, WeightedWords):
@@ -103,7 +103,7 @@ def test_logits_are_the_head_of_the_features(name: str, samples: Samples) -> Non
         logits, features = model(inputs, return_features=True)
         torch.testing.assert_close(model(inputs), logits)
         found = model.head(features.movedim(1, -1)).movedim(-1, 1)
-        if samples.each_pixel:  # up to the image's size
+        if samples.each_pixel:  # interpolated to the size of the image
             found = F.interpolate(found, samples.shape[1:], mode="bilinear", align_corners=False)
         torch.testing.assert_close(logits, found)
     assert logits.shape == (2, 5, *(samples.shape[1:] if samples.each_pixel else ()))

@@ -1,4 +1,4 @@
-"""Models that are plain modules, and modules that stand for freshly drawn ones."""
+"""Plain modules as models, and copies of modules with new weights."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +16,7 @@ from trainables.plugins.saved_objects import keep
 
 
 class Own(nn.Module):
-    """A head that is not the last part, and one before it of the same size."""
+    """A module whose last layer is not its last attribute."""
 
     def __init__(self, classes: int = 3) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""How each model is usually trained."""
+"""The default training recipes."""
 
 import pytest
 

@@ -10,7 +10,7 @@ PUBLISHED_PARAMETERS = {
     "resnet50_cifar": 23_520_842,
     "resnet101_cifar": 42_512_970,
     "resnet110_cifar": 1_727_962,  # 1.7M: He et al. 2016, table 6
-    "preresnet56_cifar": 855_578,  # 0.85M: as ResNet-56 there, but for the shortcuts' weights
+    "preresnet56_cifar": 855_578,  # 0.85M: ResNet-56 there, plus the weights of the shortcuts
     "wide_resnet28_10_cifar": 36_479_194,  # 36.5M: Zagoruyko and Komodakis 2016, table 5
     "densenet40_cifar": 1_019_722,  # 1.0M: Huang et al. 2017, table 2
     "densenet121_cifar": 6_956_298,
@@ -25,10 +25,10 @@ def test_number_of_parameters(name: str, count: int) -> None:
 
 
 def test_number_of_parameters_of_the_calibration_literatures_own_forms() -> None:
-    """Published as code only; counted here layer by layer."""
+    """Only published as code; counted here layer by layer."""
 
     def layer(channels: int, width: int, kernel: int = 3) -> int:
-        return channels * width * kernel**2 + 2 * width  # with its BatchNorm
+        return channels * width * kernel**2 + 2 * width  # including BatchNorm
 
     wide = layer(3, 16)
     for channels, width in ((16, 160), (160, 320), (320, 640)):
@@ -79,9 +79,9 @@ def test_equals_torchvisions_resnet_with_the_stem_for_cifar(name: str) -> None:
     theirs.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
     theirs.maxpool = nn.Identity()
     ours = make_model(name, input_shape=(3, 32, 32), num_classes=10)
-    # Both list their layers in the order in which they are applied.
+    # Both list their layers in the order of application.
     weights = zip(ours.state_dict(), theirs.state_dict().values(), strict=True)
     ours.load_state_dict(dict(weights))
     inputs = torch.randn(4, 3, 32, 32)
-    with torch.no_grad():  # in training mode: batch statistics do not let activations explode
+    with torch.no_grad():  # training mode, so batch statistics keep activations bounded
         torch.testing.assert_close(ours(inputs), theirs(inputs), rtol=1e-4, atol=1e-4)

@@ -51,7 +51,7 @@ def test_digits_are_learnt_in_fifteen_epochs() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     inputs, labels = tensors(dataset.train)
     for _ in range(15):
-        for batch in torch.chunk(torch.randperm(len(labels)), 17):  # of 64
+        for batch in torch.chunk(torch.randperm(len(labels)), 17):  # batches of 64
             optimizer.zero_grad()
             loss = nn.functional.cross_entropy(model(inputs[batch]), labels[batch])
             torch.autograd.backward(loss)

@@ -15,7 +15,7 @@ Shape = tuple[int, int, int]
         ("timm/resnet18.a1_in1k", (3, 32, 32), 512),
         ("timm/vit_tiny_patch16_224", (3, 48, 32), 192),  # built for one image size
         ("timm/mobilenetv3_small_050", (3, 32, 32), 1024),  # its num_features is 288
-        ("timm/efficientvit_m1", (3, 32, 32), 192),  # RefCal's
+        ("timm/efficientvit_m1", (3, 32, 32), 192),  # the model of RefCal
     ],
 )
 def test_pooled_features_and_a_fresh_head(name: str, input_shape: Shape, num_features: int) -> None:

@@ -1,4 +1,4 @@
-"""Checks of arguments."""
+"""Argument checks."""
 
 import math
 

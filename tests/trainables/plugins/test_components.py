@@ -174,7 +174,7 @@ def test_a_faulty_module_of_the_user_is_named_with_the_fault(
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A package that offers things: a good one, a broken one and one under a name of ours."""
+    """A package with a good component, a broken one, and one with a built-in name."""
 
     def entry_points(group: str) -> list[EntryPoint]:
         offered = {"sign": "inspect:signature", "broken": "no_such:f", "path": "inspect:isclass"}

@@ -1,4 +1,4 @@
-"""Objects of one process are those of another."""
+"""Saved objects are equal in all processes."""
 
 import subprocess
 import sys

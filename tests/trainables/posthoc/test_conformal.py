@@ -18,7 +18,7 @@ def draw(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("method", list(SCORES))
 @pytest.mark.parametrize("coverage", [0.8, 0.95])
 def test_coverage_in_simulation(method: str, coverage: float) -> None:
-    """Over repeated draws, also of few samples, sets cover at least as often as asked."""
+    """Over repeated draws, also of few samples, sets reach the requested coverage."""
     generator = torch.Generator().manual_seed(0)
     held = []
     for _ in range(200):

@@ -1,4 +1,4 @@
-"""Cross-fitting: nothing is judged on what it was fitted on."""
+"""Cross-fitting: samples are not evaluated on their own fit."""
 
 from typing import Self
 
@@ -21,7 +21,7 @@ def drawn(samples: int, seed: int = 0, scale: float = 3.0) -> tuple[Tensor, Tens
 
 
 class Memory:
-    """Gives every sample that it was fitted on its own label, and any other what it had."""
+    """Memorises the labels of the fit, and does not change other samples."""
 
     def fit(self, logits: Tensor, labels: Tensor) -> Self:
         self.known = {tuple(row.tolist()): int(y) for row, y in zip(logits, labels, strict=True)}
@@ -57,7 +57,7 @@ def test_halves_hold_every_class_in_proportion() -> None:
 
 
 def test_what_is_judged_is_as_on_new_data() -> None:
-    """On 30 samples the temperature that was fitted on them flatters; the cross-fitted does not."""
+    """On 30 samples, a temperature fitted on them is optimistic; cross-fitting is not."""
     flattered, honest, fresh = 0.0, 0.0, 0.0
     for seed in range(200):
         logits, labels = drawn(60, seed)

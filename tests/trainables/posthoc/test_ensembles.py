@@ -1,4 +1,4 @@
-"""Ensembles of trained networks: which are selected, and that selection flatters no one."""
+"""Ensembles of trained networks: their selection, and unbiased evaluation."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ from trainables.posthoc.ensembles import averaged, cross_fitted_ensemble, fit_en
 def draw(
     count: int, networks: int = 6, noise: float = 1.0, seed: int = 0
 ) -> tuple[list[Tensor], Tensor]:
-    """Networks that see the truth through noise of their own, and are overconfident."""
+    """Overconfident networks with independent noise."""
     generator = torch.Generator().manual_seed(seed)
     truth = 2 * torch.randn(count, 5, generator=generator, dtype=torch.float64)
     labels = torch.multinomial(truth.softmax(1), 1, generator=generator)[:, 0]
@@ -55,7 +55,7 @@ def test_a_network_that_is_alone_good_is_alone() -> None:
 
 
 def test_perfect_predictions_on_few_samples_do_not_end_in_endless_confidence() -> None:
-    """Many networks, few samples: what is right on all of them is not overrated on new ones."""
+    """With many networks and few samples, perfect networks are not overrated."""
     losses = []
     for seed in range(8):
         logits, labels = draw(2060, networks=20, noise=0.3, seed=seed)
@@ -69,7 +69,7 @@ def test_perfect_predictions_on_few_samples_do_not_end_in_endless_confidence() -
 
 
 def test_a_network_that_is_right_on_all_samples_is_no_member_and_no_temperature_explodes() -> None:
-    """Its own temperature would be the lowest that is allowed, and its loss 0."""
+    """Its temperature would be the lowest allowed value, and its loss 0."""
     logits, labels = draw(60, networks=3, noise=0.3, seed=0)
     perfect = 3 * torch.nn.functional.one_hot(labels, logits[0].shape[1]).double()
     ensemble = fit_ensemble([*logits, perfect], labels)
@@ -80,7 +80,7 @@ def test_a_network_that_is_right_on_all_samples_is_no_member_and_no_temperature_
 
 
 def test_cross_fitting_does_not_flatter() -> None:
-    """Networks of noise: in the sample the best five look better than they are."""
+    """Random networks: in sample, the best five look better than they are."""
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(3, (200,), generator=generator)
     noise = [torch.randn(200, 3, generator=generator, dtype=torch.float64) for _ in range(20)]

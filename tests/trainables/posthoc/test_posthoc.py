@@ -135,7 +135,7 @@ def test_coverage_accuracy_is_kept(logits: Tensor, labels: Tensor) -> None:
     covered = calibrator.covers(fresh)
     right = fresh.argmax(dim=1) == fresh_labels
     assert float(right[covered].double().mean()) == pytest.approx(0.7, abs=0.06)
-    assert float(right.double().mean()) < 0.6  # the constraint bites
+    assert float(right.double().mean()) < 0.6  # the constraint is active
 
 
 def test_likely_wrong_predictions_become_uniform(logits: Tensor, labels: Tensor) -> None:
@@ -189,8 +189,8 @@ def test_threshold_is_that_of_the_authors_procedure(
 
 @pytest.mark.parametrize("level", [0.9, 0.999])
 def test_coverage_accuracy_where_all_ranked_predictions_are_right(level: float) -> None:
-    # Nearly saturated, as on MNIST: every threshold gives an accuracy of 1, and the authors' code
-    # answers with the mean entropy of the bins.
+    # Nearly saturated, as on MNIST: every threshold has an accuracy of 1, and the authors' code
+    # returns the mean entropy of the bins.
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(10, (2000,), generator=generator)
     logits = torch.randn(2000, 10, generator=generator, dtype=torch.float64)
@@ -259,7 +259,7 @@ def test_data_that_cannot_be_fitted(logits: Tensor, labels: Tensor) -> None:
         MetaCalibration("coverage_accuracy", 0.5).fit(logits[:9], labels[:9])
     with pytest.raises(ValueError, match=r"coverage_accuracy 0.01 cannot be had on these data"):
         MetaCalibration("coverage_accuracy", 0.01).fit(logits, labels)
-    # All samples alike: none lies below the threshold.
+    # All samples are equal, so none lies below the threshold.
     with pytest.raises(ValueError, match="no sample has an entropy below the threshold"):
         MetaCalibration("miscoverage", 0.5).fit(
             logits[:1].repeat(100, 1), logits[:1].argmax(1).repeat(100)

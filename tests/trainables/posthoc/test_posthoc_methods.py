@@ -1,4 +1,4 @@
-"""The methods of calibration after training behind one interface, and cross-fitting."""
+"""The post-hoc calibration methods behind one interface, and cross-fitting."""
 
 import json
 import math
@@ -165,12 +165,12 @@ def test_use_before_fit_and_bad_logits(name: str, logits: Tensor, labels: Tensor
 def test_classes_that_are_ruled_out_stay_unlikely(
     name: str, logits: Tensor, labels: Tensor
 ) -> None:
-    few = logits[:150, :3]  # the steep column takes Dirichlet calibration a thousand steps
+    few = logits[:150, :3]  # Dirichlet calibration takes a thousand steps with the steep column
     ruled_out = torch.cat([few, torch.full((len(few), 1), -math.inf)], dim=1)
     method = make_posthoc(name).fit(ruled_out, labels[:150] % 3)
     probs = torch.softmax(method(ruled_out), dim=1)
     assert probs.isfinite().all()
-    if name == "meta_calibration":  # answers the uniform distribution where it abstains
+    if name == "meta_calibration":  # returns the uniform distribution for replaced predictions
         probs = probs[method.covers(ruled_out)]  # type: ignore[attr-defined]
     assert probs[:, 3].max() < 1e-3
 
@@ -234,7 +234,7 @@ LIBRARIES = json.loads((Path(make_posthoc_values.__file__).parent / "posthoc.jso
 @pytest.mark.parametrize(
     ("recorded", "method", "tolerance"),
     [
-        ("netcal temperature", TemperatureScaling(), 2e-4),  # their search stops early
+        ("netcal temperature", TemperatureScaling(), 2e-4),  # the search of netcal stops early
         ("probmetrics temperature", TemperatureScaling(), 1e-6),
         ("probmetrics vector", VectorScaling(regularisation=0), 1e-4),  # likewise
         ("probmetrics structured vector", StructuredVectorScaling(), 2e-4),
@@ -332,7 +332,7 @@ def test_no_label_takes_part_in_its_own_calibration(
 
         def __call__(self, logits: Tensor) -> Tensor:
             seen = fits[-1][0]
-            # No row is judged that took part in the fit (rows of noise are all different).
+            # No evaluated row took part in the fit (random rows are all different).
             assert not (logits[:, None] == seen).all(dim=2).any()
             assert len(logits) + len(seen) == num_samples
             return self.method(logits)
@@ -346,7 +346,7 @@ def test_no_label_takes_part_in_its_own_calibration(
 
 
 def test_crossfitting_gives_no_reward_for_learning_the_labels_by_heart() -> None:
-    # Labels are noise: what is fitted and judged on the same samples looks better than chance.
+    # Labels are random: evaluation on the samples of the fit looks better than chance.
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(300, 10, generator=generator, dtype=torch.float64)
     labels = torch.randint(10, (300,), generator=generator)
@@ -379,7 +379,7 @@ def test_crossfitting_needs_two_samples() -> None:
 
 
 def test_the_matrix_is_selected_where_classes_are_confused_in_one_direction() -> None:
-    """Class 0 leaks into class 1 alone: no temperature and no factor per class mends that."""
+    """Class 0 is confused with class 1 only, which only a matrix can correct."""
     generator = torch.Generator().manual_seed(0)
 
     def draw(num_samples: int) -> tuple[Tensor, Tensor]:
@@ -408,7 +408,7 @@ def test_a_temperature_is_selected_where_it_is_all_that_is_wrong() -> None:
         labels = torch.multinomial(truth.softmax(1), 1, generator=generator)[:, 0]
         selected = SelectedScaling().fit(3 * truth, labels).selected
         kept += isinstance(selected, TemperatureScaling)
-    assert kept >= 18  # chance exceeds two standard errors 1 time in 40
+    assert kept >= 18  # by chance, 1 in 40 exceeds two standard errors
 
 
 def test_the_matrix_is_not_tried_where_it_would_take_minutes() -> None:

@@ -1,4 +1,4 @@
-"""What :mod:`trainables.runtime.internals` leans on in PyTorch."""
+"""Behaviour of PyTorch that :mod:`trainables.runtime.internals` relies on."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The outcome of a trial: its numbers against the metrics, and the files of predictions."""
+"""The outcome of a trial agrees with the metrics; the files of predictions."""
 
 import io
 import math
@@ -18,7 +18,7 @@ from trainables.trials.outcome import read_predictions, summarise, write_predict
 
 
 def overconfident(num_samples: int, seed: int, scale: float = 3.0) -> tuple[Tensor, Tensor]:
-    """Logits ``scale`` times as large as the labels drawn from them warrant."""
+    """Logits that are too large by ``scale``, and labels."""
     generator = torch.Generator().manual_seed(seed)
     honest = torch.randn(num_samples, 4, generator=generator)
     labels = torch.multinomial(torch.softmax(honest, dim=1), 1, generator=generator)[:, 0]
@@ -107,7 +107,7 @@ def test_the_test_split_chooses_no_temperature() -> None:
 
 def test_what_is_undefined_is_left_out() -> None:
     logits = torch.tensor([[9.0, 0.0], [8.0, 0.0], [7.0, 0.0]])
-    right = (logits, torch.zeros(3, dtype=torch.int64))  # no error: nothing to tell apart
+    right = (logits, torch.zeros(3, dtype=torch.int64))  # no errors, so it is undefined
     values = summarise(right, right)
     assert "val_failure_auroc" not in values
     assert values["val_error"] == 0

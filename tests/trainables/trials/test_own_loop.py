@@ -1,4 +1,4 @@
-"""Trials that a training loop of the user's own trains, as their process runs them."""
+"""Trials with custom training loops, in one process."""
 
 import threading
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ def entries(run: TrialRun, reports: int) -> list[dict[str, float]]:
 
 
 def write_loop(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> str:
-    """A module with a loop of this body, beside what all of them need; its dotted path."""
+    """Writes a module with a loop with this body; returns its dotted path."""
     name = f"loop_{abs(hash((str(folder), body)))}"
     lines = [
         "import sys, threading, torch",
@@ -90,7 +90,7 @@ def test_a_trial_cut_off_after_any_epoch_ends_the_same(
         entries(before, cut)
         before.close()
         after = make_run(digits, make_setup(folder), config)
-        # The last epoch that is known is trained again, as its checkpoint came after its report.
+        # The last known epoch is trained again, because its checkpoint is written after its report.
         assert entries(after, EPOCHS - cut + 1) == results
 
 
@@ -110,7 +110,7 @@ def test_what_it_reports_is_what_a_trial_has(tmp_path: Path, digits: Dataset) ->
 def test_a_finished_trial_reports_its_end_once_more(tmp_path: Path, digits: Dataset) -> None:
     results = entries(make_run(digits, make_setup(tmp_path), CONFIG), EPOCHS)
     for file in tmp_path.rglob("own-*/*"):
-        file.unlink()  # the loop itself would begin anew
+        file.unlink()  # the loop would start over
     again = make_run(digits, make_setup(tmp_path), CONFIG).advance()
     assert isinstance(again, Progressed)
     assert again.done and [entry["val_nll"] for entry in again.entries] == [
@@ -226,7 +226,7 @@ def test_a_loss_whose_hooks_nobody_calls_is_refused(
     [
         ("", True),
         ("trial.loss.parameter_groups()", False),
-        ("for p in trial.loss.parameters(): p.data += 1", False),  # as an optimiser does
+        ("for p in trial.loss.parameters(): p.data += 1", False),  # like an optimiser
     ],
 )
 def test_a_loss_whose_parameters_nobody_trains_is_refused(
@@ -246,7 +246,7 @@ def test_a_loss_whose_parameters_nobody_trains_is_refused(
 def test_a_loop_gets_a_gpu_by_its_number(
     tmp_path: Path, digits: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a GPU: what moves tensors there is left out, what reads the device is torch's."""
+    """Without a GPU: moves of tensors are patched out; torch handles the device."""
     monkeypatch.setattr(torch.cuda, "set_device", _get_device_index)
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda *_: None)
     monkeypatch.setattr(torch.accelerator, "synchronize", lambda _: None)

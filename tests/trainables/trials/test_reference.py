@@ -1,4 +1,4 @@
-"""The simplest well-known models, fitted on the splits of a sweep."""
+"""Reference models, fitted on the splits of a sweep."""
 
 from dataclasses import replace
 from pathlib import Path

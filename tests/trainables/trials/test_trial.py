@@ -1,4 +1,4 @@
-"""Trials that are cut off continue as if nothing had been; damaged checkpoints are noticed."""
+"""Interrupted trials resume with identical results; damaged checkpoints are detected."""
 
 import io
 import os
@@ -64,7 +64,7 @@ def start(digits: Dataset, setup: TrialSetup, loss: str = "cross_entropy") -> Tr
 
 
 def entries(run: TrialRun, reports: int) -> list[dict[str, Any]]:
-    """What the next reports have of each epoch, less what no two runs share."""
+    """Entries of the next reports, without values that differ between runs."""
     found = []
     for _ in range(reports):
         report = run.advance()
@@ -98,7 +98,7 @@ def test_a_trial_cut_off_after_any_epoch_ends_the_same(
         for _ in range(cut):
             before.advance()
         after = start(digits, make_setup(folder), loss)
-        # The first report repeats all, as the last ones may have been lost on their way.
+        # The first report repeats all epochs, because earlier reports may have been lost.
         assert entries(after, EPOCHS - cut + 1) == results
     for name, value in last_state(tmp_path / "whole")["model"].items():
         assert torch.equal(value, last_state(tmp_path / "cut2")["model"][name]), name
@@ -110,7 +110,7 @@ def test_outcomes_are_written_where_a_trial_may_end(tmp_path: Path, digits: Data
     assert "temperature" not in first
     cheap = {"temperature", "val_ece", "test_ece_scaled", "val_smooth_ece", "val_smooth_ece_scaled"}
     assert cheap <= second.keys()
-    assert not {"val_kde_ece", "val_ece_low"} & second.keys()  # the trial is not at its end
+    assert not {"val_kde_ece", "val_ece_low"} & second.keys()  # the trial has not ended
     folder = Folder(str(tmp_path)) / "00007"
     logits, labels = read_predictions(folder.read("predictions_test.parquet"))
     assert logits.shape == (len(digits.test.labels), 10)
@@ -201,7 +201,7 @@ def test_a_trial_depends_on_its_seed_alone(tmp_path: Path, digits: Dataset) -> N
     for name, seed in (("one", 3), ("other", 3), ("another", 4)):
         config = TrialConfig(0, "search", Setting("focal", {"gamma": 2.0}), seed)
         run = TrialRun(digits, make_setup(tmp_path / name), config)
-        torch.manual_seed(len(results))  # what ran in this process before
+        torch.manual_seed(len(results))  # random state left by earlier code
         results[name] = entries(run, 2)
     assert results["one"] == results["other"]
     assert results["one"] != results["another"]
@@ -246,7 +246,7 @@ def test_a_checkpoint_of_another_trial_is_never_taken(
     (first,) = entries(taken, 1)
     assert [first] == entries(run("fresh", **other), 1)
     assert first["epoch"] == 1
-    assert entries(run("place", **other), 1) == [first]  # its own it does take
+    assert entries(run("place", **other), 1) == [first]  # it uses its own checkpoint
 
 
 def test_a_gpu_that_is_visible_but_was_not_given_is_left_alone(
@@ -303,7 +303,7 @@ def test_an_accelerator_that_fails_ends_the_process(tmp_path: Path, digits: Data
 @pytest.mark.parametrize(
     ("then", "failed"),
     [
-        (None, False),  # it still works
+        (None, False),  # the accelerator still works
         (torch.AcceleratorError("CUDA error: device-side assert triggered"), True),
         (RuntimeError("Found no NVIDIA driver on your system"), False),
     ],
@@ -335,7 +335,7 @@ def test_a_process_keeps_to_its_share_of_a_gpu(
         setup = replace(make_setup(tmp_path), gpu_share=share)
         run = TrialRun(digits, setup, replace(CONFIG, unlimited=unlimited), torch.device("cuda"))
         run._prepare_process()
-    assert found == pytest.approx([0.4, 1.0, 0.075, 1.0, 1.0])  # 700 MiB are the driver's
+    assert found == pytest.approx([0.4, 1.0, 0.075, 1.0, 1.0])  # the driver uses 700 MiB
 
 
 def test_a_bug_in_the_users_loss_is_not_hidden(tmp_path: Path, digits: Dataset) -> None:
@@ -387,7 +387,7 @@ def test_where_the_storage_is_not_mounted_a_trial_waits(digits: Dataset, tmp_pat
     shutil.rmtree(sweep)
     mounted.rename(sweep)
     before = entries(run, 1)
-    sweep.rename(mounted)  # it goes away under way
+    sweep.rename(mounted)  # it disappears during the trial
     assert isinstance(run.advance(), Waiting)
     assert not sweep.exists()
     mounted.rename(sweep)

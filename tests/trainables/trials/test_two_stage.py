@@ -1,4 +1,4 @@
-"""RefCal: an encoder trained once, then heads on its frozen features."""
+"""RefCal: an encoder is trained once, then heads on its frozen features."""
 
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ def make_setup(folder: Path, epochs: int = 2) -> TrialSetup:
     return TrialSetup(
         model="small_cnn",
         model_options={"width": WIDTH},
-        # The head gets no images, so the augmentation of the section is of no account.
+        # The head gets no images, so the augmentation does not matter.
         training=TrainingConfig(epochs=6, batch_size=64, lr=3.0, augmentation="crop"),
         trials_uri=str(folder / "trials"),
         outcome_epochs=(6,),
@@ -111,7 +111,7 @@ def test_every_kind_of_loss_trains_a_head(
 ) -> None:
     _, setup = trained
     result = run_to_end(digits, setup, head_of(number, loss))
-    assert result["epoch"] == 6  # not a failure on the way
+    assert result["epoch"] == 6  # no failure before
 
 
 def test_both_stages_together_predict_what_the_head_did(
@@ -250,7 +250,7 @@ def test_two_sweeps_that_write_the_same_encoder_side_by_side_leave_one_whole(
     folder = Folder(str(tmp_path / "encoder"))
     one, other = features_of(digits, 0), features_of(digits, 1)
     write = Folder.write
-    for at in range(4):  # before one's n-th file the other sweep writes all of its own
+    for at in range(4):  # the other sweep writes all its files before the n-th file
         folder.delete_tree()
         files = 0
 

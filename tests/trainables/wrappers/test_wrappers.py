@@ -1,4 +1,4 @@
-"""What the workers of a trial tell, without Ray."""
+"""Reports of the workers of a trial, without Ray."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +20,7 @@ DONE = Progressed(({"epoch": 1.0},), done=True)
 
 
 class Mailed:
-    """In place of the actor: orders of one worker, and what it tells."""
+    """Replaces the actor: orders of one worker, and its reports."""
 
     def __init__(self, *orders: Order | None) -> None:
         self.told: list[Report | None] = []
@@ -32,7 +32,7 @@ class Mailed:
 def work(
     monkeypatch: pytest.MonkeyPatch, mail: Mailed, runs: dict[int, list[Any]], rank: int = 0
 ) -> list[int]:
-    """Have a worker do what is ordered; the numbers of trials whose runs it made, and closed."""
+    """Run the orders of a worker; returns the numbers of created and closed trials."""
     made: list[int] = []
 
     def make_run(dataset: Any, setup: Any, config: TrialConfig, device: torch.device) -> Any:
@@ -68,7 +68,7 @@ def test_a_worker_that_cannot_write_says_so_and_tries_again(
     assert mail.told == [full, full, DONE]
     mail = Mailed(FIRST, None)
     work(monkeypatch, mail, {1: [full, DONE]}, rank=1)
-    assert mail.told == [full]  # of epochs the first worker tells
+    assert mail.told == [full]  # only the first worker reports epochs
 
 
 def test_a_worker_whose_device_failed_counts_as_dead(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_a_worker_whose_device_failed_counts_as_dead(monkeypatch: pytest.MonkeyP
 
 
 def actor(monkeypatch: pytest.MonkeyPatch, *advances: Any) -> TuneTrial:
-    """The process of trials on a GPU, whose runs end as they are reported to."""
+    """The process of trials on a GPU, whose runs end as given by ``advances``."""
     left = iter(advances)
     runs = SimpleNamespace(advance=lambda: next(left)(), close=lambda: None)
     monkeypatch.setattr(one_process, "make_run", lambda *_: runs)

@@ -56,7 +56,7 @@ def test_pickling_with_buffers_copies_no_array() -> None:
     buffers: list[pickle.PickleBuffer] = []
     stream = pickle.dumps(dataset, protocol=5, buffer_callback=buffers.append)
     assert len(buffers) == 6
-    stored = [bytes(buffer.raw()) for buffer in buffers]  # as shared memory: read-only
+    stored = [bytes(buffer.raw()) for buffer in buffers]  # read-only, like shared memory
     restored = pickle.loads(stream, buffers=stored)
     memory = [np.frombuffer(buffer, np.uint8) for buffer in stored]
     for name in ("train", "validation", "test"):

@@ -1,4 +1,4 @@
-"""Several labels of each sample: decisions, their losses, metrics and differences."""
+"""Multi-label data: decisions, their losses, metrics and differences."""
 
 from collections.abc import Callable
 from typing import Any
@@ -34,7 +34,7 @@ def drawn() -> tuple[Tensor, Tensor]:
 FORMULAS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "cross_entropy": F.binary_cross_entropy_with_logits,
     "brier": lambda z, y: 2 * (z.sigmoid() - y).square().mean(),
-    # Lin et al. 2017, as torchvision.ops.sigmoid_focal_loss has it.
+    # Lin et al. 2017, as in torchvision.ops.sigmoid_focal_loss.
     "focal": lambda z, y: (
         F.binary_cross_entropy_with_logits(z, y, reduction="none")
         * (1 - torch.where(y > 0, z.sigmoid(), 1 - z.sigmoid())) ** 3
@@ -57,14 +57,14 @@ def test_losses_of_decisions_are_those_of_sigmoids(name: str, drawn: tuple[Tenso
 def test_the_losses_that_are_for_several_labels() -> None:
     able = {name for name in available_losses() if TASK.accepts(loss_class(name))}
     assert {"cross_entropy", "focal", "dual_focal", "adafocal", "mbls", "cals_alm"} <= able
-    # The length of (0, z) is |z|: of unit length nothing is left but the sign.
+    # The norm of (0, z) is |z|, so normalisation leaves only the sign.
     assert not {"logitnorm", "mixup", "mmce", "mdca", "r_aurc", "crl", "aucm", "supcon"} & able
     assert all(OneClass().accepts(loss_class(name)) for name in available_losses())
 
 
 @pytest.mark.parametrize("name", [n for n in available_losses() if TASK.accepts(loss_class(n))])
 def test_they_teach_each_label(name: str, drawn: tuple[Tensor, Tensor]) -> None:
-    """A step down the gradient moves every label's logits towards its share."""
+    """A gradient step moves the logits of every label towards its frequency."""
     _, labels = drawn
     logits = torch.zeros(COUNT, 3, dtype=torch.float64)
     logits += 0.1
@@ -103,7 +103,7 @@ def test_a_label_that_is_never_there_has_no_auroc(drawn: tuple[Tensor, Tensor]) 
 
 
 def repeated(array: Tensor) -> Tensor:
-    """Three decisions that are one."""
+    """Three identical decisions."""
     return array.repeat_interleave(3, 0)
 
 
@@ -128,7 +128,7 @@ def test_labels_that_are_one_are_compared_as_one(name: str, drawn: tuple[Tensor,
     alone = M.difference(name, [ours], [theirs], labels)
     found = M.difference(name, [repeated(ours)], [repeated(theirs)], repeated(labels), decisions=3)
     assert found.value == pytest.approx(alone.value)
-    # Binned errors are drawn, from another basis of the same noise.
+    # Binned errors are simulated, with a different basis of the same noise.
     assert (found.low, found.high) == pytest.approx((alone.low, alone.high), abs=0.004)
 
 
@@ -154,7 +154,7 @@ def test_splits_keep_the_rarest_label_in_proportion() -> None:
     labels[:20, 0], labels[:6, 1], labels[39, 2] = 1, 1, 1
     found, names = strata(labels, ("a", "b", "c"))
     assert names is None
-    assert found.tolist() == [1] * 6 + [0] * 14 + [3] * 20  # the only one with c is with the most
+    assert found.tolist() == [1] * 6 + [0] * 14 + [3] * 20  # c joins the largest stratum
     assert strata(labels[:, 0], ("no", "yes"))[1] == ("no", "yes")
 
 

@@ -8,7 +8,7 @@ from trainables.data.kinds.augmentation import augment, normalise
 
 
 def images(count: int = 16, channels: int = 3, height: int = 16, width: int = 16) -> Tensor:
-    # Never zero, so that what is padding shows.
+    # Never zero, to distinguish pixels from padding.
     generator = torch.Generator().manual_seed(0)
     shape = (count, channels, height, width)
     return torch.randint(1, 256, shape, generator=generator, dtype=torch.uint8)
@@ -19,7 +19,7 @@ def seeded(seed: int) -> torch.Generator:
 
 
 def crops(image: Tensor, pad: int) -> list[Tensor]:
-    """All crops of one padded image, cut out by slicing."""
+    """All crops of one padded image, by slicing."""
     _, height, width = image.shape
     padded = torch.nn.functional.pad(image, (pad,) * 4)
     return [

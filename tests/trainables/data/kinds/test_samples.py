@@ -1,4 +1,4 @@
-"""What each kind of sample does."""
+"""The kinds of sample."""
 
 from typing import Any
 
@@ -76,7 +76,7 @@ def test_other_arrays_are_refused(
         kind.check(inputs)
 
 
-@pytest.mark.parametrize("count", [3, 2500])  # in one piece, and in several
+@pytest.mark.parametrize("count", [3, 2500])  # one block, and several
 def test_channel_statistics(count: int) -> None:
     images = np.random.default_rng(0).integers(0, 256, (count, 3, 4, 4), dtype=np.uint8)
     mean, std = channel_statistics(images)

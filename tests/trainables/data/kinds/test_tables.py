@@ -68,7 +68,7 @@ def test_numbers_are_standardised_on_the_training_part_only(tmp_path: Path) -> N
     assert prepared.shape == (20, *dataset.input_shape) == (20, 5)
     numbers, flags, city = prepared[:, :3], prepared[:, 3], prepared[:, 4]
     there = flags == 0
-    # income is of the size of 3e9 with a spread of 1e3: float32 alone could not tell them apart
+    # income is about 3e9 with a spread of 1e3, which float32 could not resolve
     torch.testing.assert_close(numbers[:, 1:].mean(0), torch.zeros(2), atol=1e-5, rtol=0)
     torch.testing.assert_close(numbers[:, 1:].std(0, correction=0), torch.ones(2))
     torch.testing.assert_close(numbers[there, 0].mean(), torch.zeros(()), atol=1e-5, rtol=0)
@@ -95,7 +95,7 @@ def test_constants_are_on_the_device_once(tmp_path: Path, monkeypatch: pytest.Mo
     arrays = Arrays.measured(np.random.default_rng(0).random((9, 2, 3), np.float32))
     batches = torch.tensor(table.train.inputs), torch.ones(4, 2, 3)
     first = [kind.prepare(b) for kind, b in zip((table.samples, arrays), batches, strict=True)]
-    monkeypatch.setattr(torch, "tensor", None)  # neither makes another one
+    monkeypatch.setattr(torch, "tensor", None)  # neither creates another tensor
     again = [kind.prepare(b) for kind, b in zip((table.samples, arrays), batches, strict=True)]
     assert all(torch.equal(one, other) for one, other in zip(first, again, strict=True))
 

@@ -1,4 +1,4 @@
-"""Texts as TF-IDF weights of their words."""
+"""Texts as bags of words with TF-IDF weights."""
 
 from pathlib import Path
 

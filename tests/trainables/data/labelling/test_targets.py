@@ -1,4 +1,4 @@
-"""Class probabilities for labels, and weights of samples: from files and arrays to a split."""
+"""Soft labels and sample weights: from files and arrays to a split."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ def probabilities(count: int = COUNT) -> np.ndarray:
 
 
 def points(count: int = COUNT) -> np.ndarray:
-    """Numbers by which a row is found again."""
+    """Numbers that identify rows."""
     return np.arange(count, dtype=np.float64)[:, None] * [[1.0, -1.0]]
 
 
@@ -71,7 +71,7 @@ def test_labels_are_drawn_in_proportion() -> None:
 
 @pytest.mark.parametrize("form", ["npz", "npy", "csv", "parquet"])
 def test_files(tmp_path: Path, form: str) -> None:
-    """The file's columns of labels and weights are no features."""
+    """The columns of labels and weights are not features."""
     shares, (one, two) = probabilities(), points().T
     columns = dict(zip(("x", "minus_x"), (one, two), strict=True))
     soft = {f"p{k}": shares[:, k] for k in range(CLASSES)}

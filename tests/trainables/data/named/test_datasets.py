@@ -1,4 +1,4 @@
-"""What holds for every dataset."""
+"""Tests of all datasets."""
 
 import subprocess
 import sys
@@ -40,7 +40,7 @@ def test_splits_fit_and_do_not_overlap(name: str, dataset_case: Case) -> None:
 
 
 def as_read(dataset: Dataset, split: Split) -> np.ndarray:
-    """A split's inputs without what the training part decides: how numbers are standardised."""
+    """Inputs of a split without standardisation, which depends on the training part."""
     if not isinstance(dataset.samples, TableRows):
         return split.inputs
     return np.round(split.inputs * dataset.samples.std + dataset.samples.mean, 3)
@@ -94,7 +94,7 @@ def test_common_options_are_checked_without_loading(name: str, option: str, valu
 @each_dataset
 def test_every_loader_says_what_it_is_and_what_its_options_mean(name: str) -> None:
     loader = dataset_loader(name)
-    text = getattr(loader, "func", loader).__doc__ or ""  # one function may load several forms
+    text = getattr(loader, "func", loader).__doc__ or ""  # one function may load several formats
     for option in dataset_options(name):
         assert f"{option}: " in text
 

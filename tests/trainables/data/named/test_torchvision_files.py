@@ -1,4 +1,4 @@
-"""What torchvision reads: small files in the real formats, and the real Fashion-MNIST."""
+"""Datasets of torchvision: small files in the original formats, and the real Fashion-MNIST."""
 
 import pickle
 import struct
@@ -44,7 +44,7 @@ def test_svhn_reads_pixels_and_labels(svhn_root: Path) -> None:
     expected = pixels(20, 32, 32, 3, seed=20).transpose(0, 3, 1, 2)
     np.testing.assert_array_equal(dataset.test.inputs, expected)
     np.testing.assert_array_equal(dataset.test.labels, np.arange(1, 21) % 10)  # 10 means 0
-    assert dataset.samples.augmentation == "crop"  # a mirrored digit is no digit
+    assert dataset.samples.augmentation == "crop"  # digits must not be flipped
 
 
 def test_stl10_reads_pixels_and_labels(stl10_root: Path) -> None:
@@ -69,13 +69,13 @@ def test_mnist_is_read_from_its_own_folder(mnist_root: Path) -> None:
 def test_long_tailed_cifar(cifar_root: Path) -> None:
     options = {"root": cifar_root, "validation": 15, "imbalance": 0.2}
     dataset, other = (load_dataset("cifar10", seed=seed, **options) for seed in (0, 1))
-    expected = [15, 12, 10, 8, 7, 6, 5, 4, 3, 3]  # 15 of the first class: 15 · 0.2^(k/9)
+    expected = [15, 12, 10, 8, 7, 6, 5, 4, 3, 3]  # 15 · 0.2^(k/9) samples of class k
     whole = np.concatenate([dataset.train.labels, dataset.validation.labels])
     np.testing.assert_array_equal(np.bincount(whole), expected)
     np.testing.assert_array_equal(np.bincount(dataset.test.labels), np.full(10, 2))
     seen = {row.tobytes() for part in (dataset.train, dataset.validation) for row in part.inputs}
     again = {row.tobytes() for part in (other.train, other.validation) for row in part.inputs}
-    assert seen == again  # the seed chooses validation samples, not the dataset
+    assert seen == again  # the seed affects the validation split, not the dataset
 
 
 @pytest.mark.parametrize("name", ["mnist", "fashion_mnist", "svhn", "stl10", "imagenet"])
@@ -88,7 +88,7 @@ def test_others_are_long_tailed_too(
         np.bincount(np.concatenate([dataset.train.labels, dataset.validation.labels]))
         for dataset in (balanced, tailed)
     )
-    assert after[0] == before.max() or name == "imagenet"  # whose classes were not alike before
+    assert after[0] == before.max() or name == "imagenet"  # its classes were not balanced before
     assert after[-1] == before.max() // 2
     np.testing.assert_array_equal(tailed.test.labels, balanced.test.labels)
 
@@ -147,7 +147,7 @@ def test_download_fetches_before_reading(cifar_root: Path, monkeypatch: pytest.M
     elsewhere = folder.rename(cifar_root / "elsewhere")
 
     def download(self: CIFAR10) -> None:
-        if elsewhere.exists():  # as torchvision, which does nothing where the files are there
+        if elsewhere.exists():  # like torchvision, which does nothing if the files exist
             elsewhere.rename(folder)
 
     monkeypatch.setattr(CIFAR10, "download", download)
@@ -159,6 +159,6 @@ def test_real_fashion_mnist(shared_data: Path) -> None:
     dataset = load_dataset("fashion_mnist", root=shared_data, seed=0)
     assert [len(dataset.train), len(dataset.validation), len(dataset.test)] == [54000, 6000, 10000]
     np.testing.assert_array_equal(np.bincount(dataset.validation.labels), np.full(10, 600))
-    # The usual constants for this data, to the digits in which they are quoted.
+    # The usual constants for this dataset, as precise as they are quoted.
     assert dataset.samples.mean[0] == pytest.approx(0.2860, abs=5e-4)
     assert dataset.samples.std[0] == pytest.approx(0.3530, abs=5e-4)

@@ -1,4 +1,4 @@
-"""Images and masks in the form of PASCAL VOC: what is read, what is refused, how they move."""
+"""PASCAL VOC images and masks: reading, errors and augmentation."""
 
 import shutil
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_images_and_masks_are_read_alike(scenes: Path) -> None:
     for split in (dataset.train, dataset.validation, dataset.test):
         assert (split.inputs.shape[1:], split.labels.shape[1:]) == ((3, 32, 32), (32, 32))
         colours = split.rows(slice(None)).transpose(0, 2, 3, 1).astype(int)
-        for kind in (1, 2):  # what is red in the picture is red in the mask
+        for kind in (1, 2):  # a red shape has the red class in the mask
             there = colours[split.labels == kind]
             assert (there[:, kind - 1] > there[:, 3 - kind - 1]).mean() > 0.7
         assert set(np.unique(split.labels)) == {0, 1, 2, IGNORED}
@@ -51,7 +51,7 @@ def test_pictures_may_stay_on_the_disk(scenes: Path, tmp_path: Path) -> None:
 
 
 def broken(scenes: Path, tmp_path: Path) -> Path:
-    """One image of each fault, on the lines of the training list."""
+    """One image with each fault, in the training list."""
     root = shutil.copytree(scenes, tmp_path / "broken")
     images, masks = root / "JPEGImages", root / "SegmentationClass"
     (masks / "train_000.png").unlink()
@@ -119,9 +119,9 @@ def test_a_list_that_is_not_there_is_named(scenes: Path, tmp_path: Path) -> None
     start=st.integers(0, 3),
 )
 def test_masks_move_as_their_images_do(kind: Any, seed: int, start: int) -> None:
-    """Each pixel's own number is its class: wherever it goes, it takes that along."""
+    """The class of each pixel is its index, so it must move with the pixel."""
     numbers = torch.arange(1, 241, dtype=torch.uint8).reshape(1, 15, 16).repeat(3, 1, 1)
-    samples = SegmentedImages((1, 15, 16), (0.0,), (1 / 255,))  # normalised, they are as stored
+    samples = SegmentedImages((1, 15, 16), (0.0,), (1 / 255,))  # no normalisation
     draw = torch.Generator().manual_seed(seed)
     found, masks = samples.prepare_with(numbers[:, None], numbers, kind, draw, start, start + 3)
     counted = masks != IGNORED

@@ -1,4 +1,4 @@
-"""Arrays from NumPy's files and from memory."""
+"""Arrays from NumPy files and from memory."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which files are meant by a folder or a pattern."""
+"""The files of a folder or a pattern."""
 
 from pathlib import Path
 

@@ -113,7 +113,7 @@ def test_a_rare_class(write_folder: WriteFolder) -> None:
 def test_imagenet_needs_both_folders_and_enough_memory(
     imagenet_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("os.sysconf", lambda name: 1000)  # a machine of one megabyte
+    monkeypatch.setattr("os.sysconf", lambda name: 1000)  # a machine with one megabyte of memory
     with pytest.raises(ValueError, match=r"63 images of 224 x 224 pixels take .* smaller image_si"):
         load_dataset("imagenet", root=imagenet_root, storage="memory", seed=0)
     shutil.rmtree(imagenet_root / "val")
@@ -128,7 +128,7 @@ def test_most_images_decide_the_size(write_folder: WriteFolder, storage: str) ->
         image.resize((30, 31)).save(root / "a" / "000.png")
     (root / "b" / "003.png").write_bytes(b"no image")
     options = {"root": root, "seed": 0, "storage": storage, "cache": root / ".cache"}
-    for _ in range(2):  # the second time from the cache
+    for _ in range(2):  # the second time, from the cache
         dataset = load_dataset("image_folder", on_bad_sample="skip", **options)
         assert dataset.input_shape == (1, 9, 8)
         assert len(dataset.train) + len(dataset.validation) + len(dataset.test) == 38

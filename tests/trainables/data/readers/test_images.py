@@ -40,7 +40,7 @@ def test_png_pixels_survive(images: Pixels) -> None:
     np.testing.assert_array_equal(decoded, expected)
 
 
-@pytest.mark.parametrize("side", [8, 64])  # few bytes: one thread; many: several
+@pytest.mark.parametrize("side", [8, 64])  # small images: one thread; large images: several
 def test_order_is_kept_over_many_chunks(side: int) -> None:
     images = noise(600, side, side, 3)
     decoded = decode([encode(Image.fromarray(image)) for image in images])

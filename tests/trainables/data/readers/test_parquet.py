@@ -25,7 +25,7 @@ def test_pixels_and_labels(write_parquet: WriteParquet, png: Files) -> None:
     dataset = load(train, train, validation=6)
     assert dataset.classes == ("0", "1", "2")
     assert dataset.input_shape == (1, 6, 5)
-    # The test image at row r is filled with r, see png.
+    # The test image in row r is filled with r; see png.
     np.testing.assert_array_equal(dataset.test.inputs[:, 0, 2, 2], np.arange(30))
     np.testing.assert_array_equal(dataset.test.labels, np.arange(30) % 3)
     np.testing.assert_array_equal(
@@ -257,6 +257,6 @@ def test_real_jpegs(shared_data: Path) -> None:
     assert dataset.classes[:3] == ("airplane", "automobile", "bird")
     np.testing.assert_array_equal(np.bincount(dataset.validation.labels), np.full(10, 100))
     np.testing.assert_array_equal(dataset.test.labels, pq.read_table(path)["label"].to_numpy())
-    # The usual constants of CIFAR-10's training images; these are the test images, as JPEG.
+    # The usual constants of the CIFAR-10 training images; these are the test images, as JPEG.
     assert dataset.samples.mean == pytest.approx((0.4914, 0.4822, 0.4465), abs=5e-3)
     assert dataset.samples.std == pytest.approx((0.2470, 0.2435, 0.2616), abs=5e-3)

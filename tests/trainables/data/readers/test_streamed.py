@@ -1,4 +1,4 @@
-"""Images that stay on the disk are, to anyone who reads them, those that would be in memory."""
+"""Streamed images equal images in memory for all readers."""
 
 import os
 import pickle
@@ -88,7 +88,7 @@ def test_images_of_different_sizes(write_folder: WriteFolder, cache: Path) -> No
 def test_grey_images_beside_coloured_ones(
     write_parquet: Any, png: Any, cache: Path, dataset_case: Case
 ) -> None:
-    options = dataset_case("parquet")  # in colour
+    options = dataset_case("parquet")  # with colour images
     options["test"] = write_parquet("grey.parquet", png(4), ["cat", "dog"] * 2)
     in_memory, streamed = both("parquet", cache, image_size=6, **options)
     assert streamed.test.inputs.shape == (4, 3, 6, 6)
@@ -102,7 +102,7 @@ def test_a_changed_file_is_read_anew(dataset_case: Case, cache: Path) -> None:
     pq.write_table(table.take(list(range(len(table)))[::-1]), options["train"])
     after = load_dataset("parquet", **options)
     assert after.digest() != before.digest()
-    assert len(list(cache.iterdir())) == 3  # the test part is as it was
+    assert len(list(cache.iterdir())) == 3  # the test part is unchanged
 
 
 def test_the_encoded_bytes_are_written_once(
@@ -174,7 +174,7 @@ def test_damaged_and_missing_files(
     options = {**dataset_case("parquet"), "storage": "stream", "cache": cache, "seed": 0}
     images = load_dataset("parquet", **options).test.inputs
     assert isinstance(images, EncodedImages)
-    copy = Path(images.path).with_name("copy.arrow")  # the process has the other one open
+    copy = Path(images.path).with_name("copy.arrow")  # the process has the original open
     shutil.copy(images.path, copy)
     damage(copy)
     elsewhere = EncodedImages(str(copy), images.rows, images.sample_shape, images.image_size)
