@@ -112,16 +112,16 @@ def _print_chance(truth: Truth, validation: int, test: int) -> None:
     usual = truth.mean(BASELINE, "test_ece")
     middle = levels[len(levels) // 2]
     pairs = (
-        ("cross-entropy and the best there is", usual - truth.best),
-        ("the middle setting and the best there is", middle - truth.best),
-        ("the tenth of the settings and the best there is", levels[len(levels) // 10] - truth.best),
+        ("cross-entropy and the best", usual - truth.best),
+        ("the median setting and the best", middle - truth.best),
+        ("the 10th percentile and the best", levels[len(levels) // 10] - truth.best),
     )
     print(
         f"\n{len(feasible)} settings within the guard. Standard deviation of the ECE over seeds "
-        f"{seeds:.4f}; over samples, of one network beside others on the same samples, "
+        f"{seeds:.4f}; over samples, relative to other networks on the same samples, "
         f"{within / math.sqrt(validation):.4f} with {validation} of them.\n"
     )
-    print("| difference of | test ECE | seeds each, samples apart | samples, seeds apart |")
+    print("| difference of | test ECE | seeds each, unlimited samples | samples, unlimited seeds |")
     print("| --- " * 4 + "|")
     for words, gap in pairs:
         if gap <= 0:

@@ -66,9 +66,9 @@ def main() -> None:
         published = SearchSpace(truth.sweep).initial_settings(num_classes)
         known = [setting for setting in order if setting in published]
         kinds: dict[str, Sequence[Setting] | None] = {
-            "published, in turns": None,
-            "published, by gain elsewhere": known,
-            f"any of {len(order)} recorded, by gain elsewhere": order,
+            "published, in turn": None,
+            "published, by gain on other datasets": known,
+            f"any of {len(order)} recorded, by gain on other datasets": order,
         }
         for kind, initial in kinds.items():
             cells = []

@@ -170,7 +170,7 @@ def test_every_policy_comes_to_a_recorded_setting_and_the_same_again() -> None:
 def test_a_better_stopper_or_none_costs_epochs_and_no_trial_more() -> None:
     truth = truth_of(sweep_of())
     stopped = POLICIES["others"][DEFAULT](truth.sweep, truth.curves, 10, (0, 1, 2))
-    nothing = POLICIES["stops"]["nothing"](truth.sweep, truth.curves, 10, (0, 1, 2))
+    nothing = POLICIES["stops"]["no stopping"](truth.sweep, truth.curves, 10, (0, 1, 2))
     assert stopped.epochs < nothing.epochs <= (16 + 4 * 2) * EPOCHS
 
 
