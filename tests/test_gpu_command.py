@@ -54,7 +54,7 @@ def test_the_table_is_written_as_json_too(tmp_path: Path) -> None:
     assert [Part(**each) for each in found["parts"]] == [part]
 
 
-def test_its_sweeps_are_valid() -> None:
+def test_sweeps_of_the_command_are_valid() -> None:
     assert {name for _, name in SWEEPS} | {"workers"} == set(SECTIONS)
     for sections in SECTIONS.values():
         parse_sweep({"name": "gpu", "dataset": {"name": "digits"}, **sections})
@@ -62,7 +62,7 @@ def test_its_sweeps_are_valid() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sweep", ["adaptive", "assertion"])
-def test_its_sweeps_run_without_a_gpu(sweep: str) -> None:
+def test_sweeps_of_the_command_run_without_a_gpu(sweep: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.gpu_sweep", sweep, "--cpu"],
         check=False,

@@ -12,7 +12,7 @@ NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 WITH_SWEEPS = {"on_a_cluster", "own_data", "quickstart", "reading_the_evidence"}
 
 
-def test_they_are_there_and_stripped() -> None:
+def test_notebooks_exist_and_have_no_output() -> None:
     assert {path.stem for path in NOTEBOOKS} == WITH_SWEEPS | {"comparing_losses"}
     for path in NOTEBOOKS:
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
@@ -24,7 +24,7 @@ def test_they_are_there_and_stripped() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning:zmq")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_they_run(path: Path, tmp_path: Path) -> None:
+def test_notebooks_run(path: Path, tmp_path: Path) -> None:
     import nbformat
     from nbclient import NotebookClient
 

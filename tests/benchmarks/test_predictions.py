@@ -68,7 +68,7 @@ def check_against_curves(path: Path) -> int:
     return len(errors) // 2
 
 
-def test_recorded_nets_predict_what_their_curves_say(
+def test_predictions_of_recorded_networks_match_their_curves(
     sweep_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     predict(monkeypatch, str(sweep_file))
@@ -84,7 +84,7 @@ def test_recorded_nets_predict_what_their_curves_say(
         assert 0 < history[1]["val_ece_calibrated"] < history[1]["val_ece_calibrated_high"]
 
 
-def test_a_net_that_comes_to_something_else_is_refused(
+def test_a_network_with_different_metrics_is_rejected(
     sweep_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = tmp_path / "small.yaml"

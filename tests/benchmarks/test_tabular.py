@@ -156,7 +156,7 @@ def test_the_best_there_is_is_within_the_guard() -> None:
     assert truth.best == pytest.approx(truth.mean(BASELINE, "test_ece"), abs=0.003)
 
 
-def test_every_policy_comes_to_a_recorded_setting_and_the_same_again() -> None:
+def test_every_policy_selects_a_recorded_setting_deterministically() -> None:
     truth = truth_of(sweep_of(trials=6))
     for name in ("others", "stops", "suggests", "chooses"):
         for policy in POLICIES[name].values():
@@ -299,7 +299,7 @@ NEW_POLICIES = [
 
 
 @pytest.mark.parametrize("name", NEW_POLICIES)
-def test_nothing_degenerate_wins_whatever_stops_or_suggests(name: str) -> None:
+def test_degenerate_settings_never_win_with_any_stopper_or_sampler(name: str) -> None:
     truth = truth_of(sweep_of(), share=0.5)
     policy = POLICIES[name.split("/", maxsplit=1)[0]][name.split("/")[1]]
     assert not run(policy, truth.sweep, truth, 10, 0).degenerate
@@ -417,7 +417,7 @@ def judged(stopper: Stopper, number: int, role: Any = "search", **last: float) -
     return record.epochs
 
 
-def test_what_will_not_be_the_best_of_its_loss_is_stopped() -> None:
+def test_trials_that_will_not_be_the_best_of_their_loss_are_stopped() -> None:
     stopper = Extrapolation(sweep_of(scheduler={"grace_period": 1}))
     assert judged(stopper, 1, val_nll=1.0) == EPOCHS
     assert judged(stopper, 2, val_nll=1.1) == 5  # as soon as there are enough points
@@ -425,7 +425,7 @@ def test_what_will_not_be_the_best_of_its_loss_is_stopped() -> None:
     assert judged(stopper, 4, val_nll=1.0) == 5
 
 
-def test_what_will_be_no_finalist_is_stopped() -> None:
+def test_trials_that_will_not_be_finalists_are_stopped() -> None:
     sweep = sweep_of(scheduler={"grace_period": 1}, selection={"finalists": 2})
     stopper = NoFinalist(sweep)
     assert judged(stopper, 0, "baseline", val_error=0.1, val_ece=0.3) == EPOCHS
@@ -493,7 +493,7 @@ def test_within_a_loss_its_own_trials_are_seen_with_what_they_break() -> None:
     assert [known.params for known in Watched.shown] == [{"focal.gamma": 1.0}] * 3
 
 
-def test_syne_tune_is_driven_alike_twice() -> None:
+def test_syne_tune_is_deterministic() -> None:
     pytest.importorskip("syne_tune", reason="uv run --with 'syne-tune==0.16.*' brings it")
     from benchmarks.tabular.syne_tune_schedulers import SyneTuneASHA
 

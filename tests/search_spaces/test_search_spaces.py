@@ -131,14 +131,14 @@ def test_published(loss: str, expected: list[dict[str, float]]) -> None:
     assert published_settings(loss) == expected
 
 
-def test_the_number_of_classes_chooses_what_comes_first() -> None:
+def test_the_number_of_classes_determines_the_first_published_setting() -> None:
     few, many = published_settings("r_aurc", 10), published_settings("r_aurc", 100)
     assert few[0]["epsilon"] == 0.05
     assert many[0]["epsilon"] == 0.01
     assert sorted(map(str, few)) == sorted(map(str, many))
 
 
-def test_answers_are_copies() -> None:
+def test_results_are_copies() -> None:
     search_space("focal").clear()
     published_settings("focal")[0]["gamma"] = -1
     assert list(search_space("focal")) == ["gamma"]

@@ -64,7 +64,7 @@ def test_pixels_know_their_images() -> None:
     assert rows.tolist() == [[0, 4, 8], [2, 6, 10], [3, 7, 11], [15, 19, 23]]
 
 
-def test_a_batch_of_which_no_pixel_counts_teaches_nothing() -> None:
+def test_a_batch_with_only_ignored_pixels_has_no_gradient() -> None:
     logits = torch.randn(2, 3, 2, 2, requires_grad=True)
     masks = torch.full((2, 2, 2), IGNORED, dtype=torch.uint8)
     rows, truth = TASK.decisions_of(logits, masks)
@@ -131,7 +131,7 @@ def test_a_network_learns_pixels_and_predicts_those_that_are_drawn() -> None:
     assert torch.equal(TASK.as_outputs(rows), logits)
 
 
-def test_what_lies_beneath_ignored_pixels_has_no_part_in_weights_of_classes() -> None:
+def test_ignored_pixels_do_not_affect_class_weights() -> None:
     from trainables.engine.class_weights import class_weights
 
     masks = np.array([[[0, 0], [0, 1]], [[IGNORED, IGNORED], [1, 0]]], np.uint8)
@@ -148,7 +148,7 @@ def clustered(clusters: int, size: int, seed: int = 0) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("name", M.CLUSTERED_METRICS)
-def test_pixels_that_are_one_have_the_intervals_of_one(name: str) -> None:
+def test_identical_pixels_have_the_interval_of_one(name: str) -> None:
     """Ten copies of a sample have as much information as the sample."""
     logits, labels = clustered(450, 10)
     probs = logits.softmax(1)
@@ -180,7 +180,7 @@ def test_intervals_by_image_cover(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", M.COMPARABLE)
-def test_pixels_that_are_one_are_compared_as_one(name: str) -> None:
+def test_identical_pixels_have_the_difference_of_one(name: str) -> None:
     logits, labels = clustered(450, 10)
     ours, theirs = (0.7 * logits).softmax(1), logits.softmax(1)
     alone = M.difference(name, [ours[::10]], [theirs[::10]], labels[::10])
@@ -199,7 +199,7 @@ def test_what_has_no_interval_by_image_has_none() -> None:
         M.interval("nll", probs, labels, cluster_size=7)
 
 
-def test_a_calibrated_model_whose_pixels_err_together_shows_more() -> None:
+def test_correlated_pixels_increase_the_calibrated_reference() -> None:
     logits, labels = clustered(450, 10)
     probs = logits.softmax(1)
     mean, low, high = M.calibrated_reference("ece", probs, labels=labels, cluster_size=10)

@@ -78,13 +78,13 @@ def test_simulated_gpu_gives_the_numbers_of_the_cpu_for_every_network() -> None:
         check(each)
 
 
-def test_simulated_gpu_covers_what_is_registered() -> None:
+def test_simulated_gpu_covers_all_registered_components() -> None:
     names = {case.name for case in cases()}
     assert all(any(n.startswith(f"loss {loss}") for n in names) for loss in available_losses())
     assert {f"posthoc {name}" for name in available_posthoc()} <= names
 
 
-def test_simulated_gpu_sees_what_a_gpu_would() -> None:
+def test_simulated_gpu_detects_problems_of_gpus() -> None:
     expected = {
         "(x * 2 + 1).softmax(0)": [0, [], ""],
         "x.sum().item()": [1, [], ""],

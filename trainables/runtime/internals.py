@@ -15,6 +15,6 @@ def lost_a_peer(error: Exception) -> bool:
     Relies on: the text of gloo's errors, which are plain ``RuntimeError``.
     Why: only errors of nccl are ``DistError``.
     Since: torch 2.0.
-    Test: tests/trainables/runtime/test_internals.py::test_a_lost_peer_is_no_fault
+    Test: tests/trainables/runtime/test_internals.py::test_a_lost_peer_is_detected
     """
     return isinstance(error, torch.distributed.DistError) or "gloo/transport" in str(error)

@@ -48,7 +48,7 @@ class Scaled(nn.BatchNorm2d):
         return 2 * super().forward(input)
 
 
-def test_a_batch_norm_that_may_do_more_is_refused() -> None:
+def test_an_unknown_batch_norm_is_rejected() -> None:
     model = nn.Sequential(nn.Conv2d(1, 2, 3), Scaled(2))
     with pytest.raises(ValueError, match=r"sync_batch_norm: layer '1' is a \S+\.Scaled, of which"):
         synchronised(model, torch.device("cpu"))
@@ -88,7 +88,7 @@ def test_folded_batch_norms_change_no_output(name: str, left: int) -> None:
     assert all(one is other for one, other in zip(layers, model.modules(), strict=True))
 
 
-def test_they_are_back_after_an_error() -> None:
+def test_batch_norms_are_restored_after_an_error() -> None:
     model = make_model("small_cnn", input_shape=(1, 8, 8), num_classes=5).eval()
     before = batch_norms(model)
     with pytest.raises(KeyboardInterrupt), folded(model):
@@ -105,7 +105,7 @@ class Looking(nn.Sequential):
         return seen
 
 
-def test_layers_of_others_are_left_as_they_are() -> None:
+def test_third_party_layers_are_not_folded() -> None:
     layers = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2))
     for model, left in ((nn.Sequential(layers), 0), (Looking(layers), 1)):
         with folded(model.eval()):

@@ -177,7 +177,7 @@ def test_soft_labels_are_learnt_from() -> None:
     torch.testing.assert_close(found, expected, rtol=1e-2, atol=1e-2)
 
 
-def test_samples_of_no_weight_teach_nothing() -> None:
+def test_samples_with_weight_zero_have_no_gradient() -> None:
     digits = load_dataset("digits", seed=0)
     config = TrainingConfig(epochs=3, batch_size=64, lr=0.05)
     count = len(digits.train)
@@ -197,7 +197,7 @@ def test_samples_of_no_weight_teach_nothing() -> None:
 
 
 @pytest.mark.parametrize("of_classes", [False, True])
-def test_a_batch_of_no_weight_changes_nothing(of_classes: bool) -> None:
+def test_a_batch_with_weight_zero_changes_nothing(of_classes: bool) -> None:
     logits = torch.randn(4, 3, requires_grad=True)
     targets, none = torch.tensor([0, 1, 1, 0]), torch.zeros(4)
     weights = torch.tensor([0.0, 0.0, 1.0]) if of_classes else None

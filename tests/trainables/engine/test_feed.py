@@ -38,7 +38,7 @@ def test_rows_in_order(split: Split, batches: int) -> None:
     check(list(feed._read_ahead(rows(batches))), rows(batches), split)
 
 
-def test_a_batch_may_be_changed_and_the_split_stays(split: Split) -> None:
+def test_changing_a_batch_does_not_change_the_split(split: Split) -> None:
     before = split.inputs.copy()
     for inputs, labels, _ in Feed(split, torch.device("cpu")).batches(rows(2)):
         inputs.zero_()
@@ -46,7 +46,7 @@ def test_a_batch_may_be_changed_and_the_split_stays(split: Split) -> None:
     np.testing.assert_array_equal(split.inputs, before)
 
 
-def test_what_goes_wrong_in_the_thread_is_reported(split: Split) -> None:
+def test_errors_in_the_thread_are_reported(split: Split) -> None:
     with pytest.raises(IndexError):
         list(Feed(split, torch.device("cpu"))._read_ahead([np.array([0]), np.array([99])]))
 
@@ -73,7 +73,7 @@ def test_streamed_rows_in_order(split: Split, streamed: Split, threads: int) -> 
         torch.set_num_threads(1)
 
 
-def test_what_goes_wrong_in_a_process_is_reported(streamed: Split) -> None:
+def test_errors_in_a_process_are_reported(streamed: Split) -> None:
     assert isinstance(streamed.inputs, EncodedImages)
     Path(streamed.inputs.path).rename(Path(streamed.inputs.path).with_name("moved"))
     with pytest.raises(ValueError, match="set the dataset's cache to a folder that all machines"):

@@ -53,7 +53,7 @@ def logits_and_targets(count: int = 64, classes: int = 10) -> tuple[Tensor, Tens
     return logits, torch.randint(classes, (count,), generator=draw)
 
 
-def test_all_of_a_trial_lies_on_its_gpu(digits: Dataset) -> None:
+def test_all_tensors_of_a_trial_are_on_its_gpu(digits: Dataset) -> None:
     trainer = make_trainer(digits, GPU)
     trainer.train_epoch()
     state = [*trainer.model.parameters(), *trainer.model.buffers(), *trainer.loss.buffers()]
@@ -77,7 +77,7 @@ def test_a_gpu_trains_as_a_cpu_does(digits: Dataset) -> None:
     assert found["nll"] == pytest.approx(expected["nll"], rel=0.05)
 
 
-def test_bfloat16_trains_and_float32_judges(digits: Dataset) -> None:
+def test_training_is_bfloat16_and_evaluation_float32(digits: Dataset) -> None:
     full, half = (make_trainer(digits, GPU, precision=p) for p in ("float32", "bfloat16"))
     one, other = full.train_epoch(), half.train_epoch()
     assert other["train_loss"] != one["train_loss"]
@@ -99,7 +99,7 @@ def test_augmentation_is_seeded_on_the_gpu(digits: Dataset, kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in available_losses() if n != "supcon"])
-def test_losses_give_on_a_gpu_what_they_give_on_a_cpu(name: str) -> None:
+def test_losses_are_equal_on_gpu_and_cpu(name: str) -> None:
     logits, targets = logits_and_targets()
     found = []
     for device in (CPU, GPU):
@@ -149,7 +149,7 @@ def test_a_device_side_assertion_is_recognised() -> None:
     assert done.stdout == "failed\n", done.stderr
 
 
-def test_metrics_and_intervals_give_on_a_gpu_what_they_give_on_a_cpu() -> None:
+def test_metrics_and_intervals_are_equal_on_gpu_and_cpu() -> None:
     logits, labels = logits_and_targets(2000)
     here, there = M.evaluate(logits, labels), M.evaluate(logits.to(GPU), labels.to(GPU))
     assert there == pytest.approx(here, rel=1e-6, abs=1e-9)
@@ -161,7 +161,7 @@ def test_metrics_and_intervals_give_on_a_gpu_what_they_give_on_a_cpu() -> None:
     assert intervals[1] == pytest.approx(intervals[0], rel=1e-6)
 
 
-def test_a_trial_cut_off_on_a_gpu_ends_the_same(tmp_path: Path, digits: Dataset) -> None:
+def test_an_interrupted_trial_on_a_gpu_has_the_same_result(tmp_path: Path, digits: Dataset) -> None:
     def run(folder: str) -> TrialRun:
         setup = TrialSetup(
             model="small_cnn",
@@ -188,7 +188,7 @@ def test_a_trial_cut_off_on_a_gpu_ends_the_same(tmp_path: Path, digits: Dataset)
 
 @pytest.mark.parametrize("device", [GPU, torch.device("cuda", 0)])
 @pytest.mark.parametrize("loss", ["focal", "adafocal", "kde_xe"])
-def test_a_loop_of_ones_own_trains_and_continues_on_a_gpu(
+def test_a_custom_loop_trains_and_resumes_on_a_gpu(
     tmp_path: Path,
     digits: Dataset,
     monkeypatch: pytest.MonkeyPatch,

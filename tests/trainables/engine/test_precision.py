@@ -22,7 +22,7 @@ class Emulating:
         return including_emulation
 
 
-def test_emulated_bfloat16_is_not_taken_for_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_emulated_bfloat16_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", Emulating.is_bf16_supported)
     assert not isinstance(autocast(torch.device("cuda"), "auto"), torch.autocast)
 
@@ -31,7 +31,7 @@ def test_emulated_bfloat16_is_not_taken_for_bfloat16(monkeypatch: pytest.MonkeyP
     ("precision", "dtype"),
     [("auto", torch.float32), ("float32", torch.float32), ("bfloat16", torch.bfloat16)],
 )
-def test_what_a_cpu_computes_in(precision: str, dtype: torch.dtype) -> None:
+def test_precision_of_a_cpu(precision: str, dtype: torch.dtype) -> None:
     with autocast(torch.device("cpu"), precision):
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == dtype
 
@@ -39,18 +39,18 @@ def test_what_a_cpu_computes_in(precision: str, dtype: torch.dtype) -> None:
 @pytest.mark.skipif(
     platform.machine() != "x86_64" or not CPUINFO.exists(), reason="Linux on x86 tells its flags"
 )
-def test_the_cpu_is_known_as_linux_knows_it() -> None:
+def test_cpu_features_match_linux() -> None:
     flags = CPUINFO.read_text().split()
     assert cpu_has_bfloat16() == bool({"avx512_bf16", "amx_bf16"} & set(flags))
 
 
-def test_models_that_gain() -> None:
+def test_models_that_become_faster_in_bfloat16() -> None:
     digits = load_dataset("digits", seed=0)
     assert not gains_on_cpus(measure("small_cnn", {}, digits), 128)  # 1.04 times as fast
     assert gains_on_cpus(measure("resnet18_cifar", {}, digits), 32)
 
 
-def test_a_table_gains_in_large_batches_only(tmp_path: Path) -> None:
+def test_tables_become_faster_only_with_large_batches(tmp_path: Path) -> None:
     load_breast_cancer(as_frame=True).frame.to_csv(tmp_path / "cancer.csv", index=False)
     table = load_dataset("csv", seed=0, train=tmp_path / "cancer.csv", label="target")
     found = measure("table_mlp", {}, table)

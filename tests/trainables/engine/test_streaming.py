@@ -64,7 +64,7 @@ def history(run: TrialRun) -> list[dict[str, float]]:
     return [{k: v for k, v in entry.items() if k not in COSTS} for entry in run.history]
 
 
-def test_a_trial_is_the_one_on_data_in_memory_also_when_it_was_cut_off(
+def test_a_streamed_trial_equals_one_in_memory_also_after_an_interruption(
     birds: dict[str, Any], streamed: Dataset, tmp_path: Path
 ) -> None:
     expected = history(start(load_dataset(**birds, storage="memory"), tmp_path / "memory"))

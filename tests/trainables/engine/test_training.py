@@ -92,7 +92,7 @@ def test_equal_seeds_give_equal_bits(digits: Dataset, recipe: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("switch", ["dropout", "augmentation"])
-def test_chance_is_drawn_anew_each_epoch(digits: Dataset, switch: str) -> None:
+def test_random_numbers_differ_between_epochs(digits: Dataset, switch: str) -> None:
     """With a tiny learning rate, epochs differ only by random numbers."""
     plain: dict[str, Any] = {"lr": 1e-12, "weight_decay": 0.0, "augmentation": "none"}
     first, second = train(make_trainer(digits, **plain))
@@ -127,7 +127,7 @@ class Recorder(CrossEntropy):
         self.calls.append(("validation", tuple(val_logits.shape), val_targets.tolist()))
 
 
-def test_the_loss_is_reported_of_everything_in_order(digits: Dataset) -> None:
+def test_hooks_of_the_loss_are_called_in_order(digits: Dataset) -> None:
     loss = Recorder(10)
     trainer = make_trainer(digits, loss)
     orders = []
@@ -156,7 +156,7 @@ def test_validation_logits_adapt_the_loss(digits: Dataset) -> None:
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_a_state_carries_everything_over(digits: Dataset, loss: str) -> None:
+def test_a_state_dict_restores_everything(digits: Dataset, loss: str) -> None:
     whole = make_trainer(digits, loss, dropout=0.5)
     train(whole, 2)
     state = copy.deepcopy(whole.state_dict())
@@ -238,7 +238,7 @@ def rounding() -> list[str]:
 
 
 @pytest.mark.parametrize("setting", ["high", "medium", "tf32"])
-def test_evaluation_rounds_nothing_whatever_the_user_sets(digits: Dataset, setting: str) -> None:
+def test_evaluation_is_exact_for_all_user_settings(digits: Dataset, setting: str) -> None:
     trainer, looking = make_trainer(digits), Looking()
     expected, _ = trainer.predict(digits.test)
     trainer.model.encoder.insert(0, looking)
@@ -258,7 +258,7 @@ def test_evaluation_rounds_nothing_whatever_the_user_sets(digits: Dataset, setti
     assert torch.equal(found, expected)
 
 
-def test_evaluation_out_of_memory_takes_smaller_batches(digits: Dataset) -> None:
+def test_evaluation_retries_out_of_memory_with_smaller_batches(digits: Dataset) -> None:
     trainer = make_trainer(digits, eval_batch_size=100)
     expected, _ = trainer.predict(digits.test)
     hungry = Hungry(most=30)
@@ -297,13 +297,13 @@ def test_evaluation_is_float32_whatever_the_precision(digits: Dataset, what: str
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
 
 
-def test_a_loss_that_is_not_finite_ends_it(digits: Dataset) -> None:
+def test_a_loss_that_is_not_finite_raises(digits: Dataset) -> None:
     trainer = make_trainer(digits, lr=1e30)
     with pytest.raises(DivergedError, match=r"diverged: training loss is nan in epoch \d"):
         train(trainer, 4)
 
 
-def test_logits_that_are_not_finite_end_it(digits: Dataset) -> None:
+def test_logits_that_are_not_finite_raise(digits: Dataset) -> None:
     trainer = make_trainer(digits)
     assert isinstance(trainer.model, Classifier)
     trainer.model.head.bias.data[3] = math.inf
@@ -311,7 +311,7 @@ def test_logits_that_are_not_finite_end_it(digits: Dataset) -> None:
         trainer.predict(digits.validation)
 
 
-def test_shared_arrays_are_left_as_they_are(digits: Dataset) -> None:
+def test_shared_arrays_are_unchanged(digits: Dataset) -> None:
     """Other trials read the same memory concurrently."""
     before = {
         name: (split.inputs.copy(), split.labels.copy())
@@ -352,7 +352,7 @@ def test_learning_rates(recipe: dict[str, Any], epochs_done: float, factor: floa
 
 
 @pytest.mark.parametrize("warmup", [5e-4, 0.5, 5.0])
-def test_warming_up_never_overshoots(warmup: float) -> None:
+def test_warmup_never_exceeds_the_learning_rate(warmup: float) -> None:
     config = TrainingConfig(epochs=10, schedule="constant", warmup_epochs=warmup)
     factors = [learning_rate_factor(config, step / 10_000) for step in range(60_000)]
     assert factors[0] > 0
@@ -441,7 +441,7 @@ def test_empty_shares_are_refused(num_samples: int, batch_size: int, num_workers
             check_shares(num_samples, batch_size, num_workers)
 
 
-def test_the_layout_in_memory_changes_nothing_but_the_speed(digits: Dataset) -> None:
+def test_the_memory_layout_does_not_change_the_result(digits: Dataset) -> None:
     found = {}
     for layout in ("channels_last", "contiguous", "auto"):
         torch.manual_seed(0)

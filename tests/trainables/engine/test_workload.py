@@ -44,7 +44,7 @@ def test_larger_nets_take_more_and_are_busier(digits: Dataset) -> None:
     assert 0 < busy_share(small, 128) < busy_share(large, 128) <= busy_share(large, 4096) == 1
 
 
-def test_measuring_draws_nothing(digits: Dataset) -> None:
+def test_measuring_keeps_the_random_state(digits: Dataset) -> None:
     before = torch.get_rng_state()
     measure("small_cnn", {"dropout": 0.5}, digits)
     assert torch.equal(before, torch.get_rng_state())

@@ -21,7 +21,7 @@ def fitted(samples: int, unseen: int, draw: torch.Generator) -> dict[str, dict[s
     return fit_prediction_sets((cross_fitted(logits, labels), labels), (new / 2, truth))["lac"]
 
 
-def test_they_hold_the_true_class_as_often_as_asked() -> None:
+def test_prediction_sets_reach_the_requested_coverage() -> None:
     draw = torch.Generator().manual_seed(0)
     held = []
     for _ in range(40):

@@ -43,7 +43,7 @@ def test_rows_with_numbers_that_are_none_are_skipped_on_request(tmp_path: Path) 
     assert names == ["0", "2"]
 
 
-def test_a_missing_number_of_a_table_is_no_fault(tmp_path: Path) -> None:
+def test_a_missing_number_in_a_table_is_allowed(tmp_path: Path) -> None:
     (tmp_path / "new.csv").write_text("a,b\n1,2\n,3\ninf,4\n")
     trained = Columns(pa.table({"a": [1.0, None, 3.0], "b": [1.0, 2.0, 3.0]}))
     samples = TableRows.measured(trained, numeric=["a", "b"], categorical=[])

@@ -25,7 +25,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: Any) -> 
     return Folder(str(tmp_path / "store"))
 
 
-def test_files_come_and_go(folder: Folder, tmp_path: Path) -> None:
+def test_files_are_created_listed_and_deleted(folder: Folder, tmp_path: Path) -> None:
     assert folder.is_local
     assert not folder.exists()
     assert folder.names() == []
@@ -151,7 +151,7 @@ def test_a_checkpoint_can_run_no_code(folder: Folder) -> None:
         load_checkpoint(folder, "mine")
 
 
-def test_damaged_files_make_way_when_their_epochs_come_again(folder: Folder) -> None:
+def test_damaged_checkpoints_are_replaced_when_epochs_are_repeated(folder: Folder) -> None:
     """A trial with two damaged checkpoints starts over, and must keep its new checkpoints."""
     for epoch in (5, 6):
         folder.write(save(folder, epoch), b"damaged")
@@ -236,7 +236,7 @@ def test_a_remote_write_that_fails_publishes_nothing(objects: Breaking, broken: 
     assert [Path(name).name for name in objects.store] == ["record"]
 
 
-def test_what_killed_writers_left_in_an_object_store_is_deleted(objects: Breaking) -> None:
+def test_temporary_objects_of_killed_writers_are_deleted(objects: Breaking) -> None:
     folder = Folder("s3://bucket/sweep")
     (folder / "trials").write("record", b"1")
     objects.pipe("/bucket/sweep/trials/.tmp-0123", b"half")

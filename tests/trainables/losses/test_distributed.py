@@ -24,7 +24,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_as_with_one_worker(name: str, results: Results) -> None:
+def test_several_workers_equal_one(name: str, results: Results) -> None:
     expected = results["alone"][name]
     for number, workers in SHARES:
         found = results[f"worker{number}of{workers}"][name]
@@ -43,7 +43,7 @@ def test_all_gather(number: int, workers: int, results: Results) -> None:
     assert found["gradient"].tolist() == mine
 
 
-def test_alone_there_is_nothing_to_exchange() -> None:
+def test_one_worker_does_not_communicate() -> None:
     tensor, mean = torch.zeros(2, 3), torch.zeros(())
     assert (rank(), world_size()) == (0, 1)
     assert all_gather(tensor) is tensor

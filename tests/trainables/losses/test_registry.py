@@ -47,7 +47,7 @@ def own_module(monkeypatch: pytest.MonkeyPatch) -> str:
     return "somebodys_losses"
 
 
-def test_all_losses_are_there() -> None:
+def test_all_losses_are_registered() -> None:
     assert available_losses() == NAMES
 
 
@@ -249,13 +249,13 @@ class Returns(CalibrationLoss):
         (lambda logits: logits.mean().detach(), "the loss has no gradient"),
     ],
 )
-def test_what_is_no_loss_is_refused_where_it_is_returned(what: Any, message: str) -> None:
+def test_a_value_that_is_no_loss_is_rejected(what: Any, message: str) -> None:
     logits, targets = torch.randn(4, 3, requires_grad=True), torch.tensor([0, 1, 2, 0])
     with pytest.raises((TypeError, ValueError), match=message):
         Returns(3, what)(logits, targets)
 
 
-def test_a_value_without_gradient_is_right_where_none_is_wanted() -> None:
+def test_a_value_without_gradient_is_accepted_under_no_grad() -> None:
     logits, targets = torch.randn(4, 3, requires_grad=True), torch.tensor([0, 1, 2, 0])
     with torch.no_grad():
         assert not make_loss("focal", 3)(logits, targets).requires_grad

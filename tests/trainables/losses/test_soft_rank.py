@@ -79,7 +79,7 @@ def test_gradient(epsilon: float) -> None:
     assert torch.autograd.gradcheck(soft_rank, (x, epsilon))
 
 
-def test_float32_is_as_exact_as_float32_can_be() -> None:
+def test_float32_has_the_precision_of_float32() -> None:
     x = torch.rand(1000)
     exact = soft_rank(x.double(), 0.01)
     torch.testing.assert_close(soft_rank(x, 0.01).double(), exact, rtol=1e-6, atol=0)

@@ -143,7 +143,7 @@ def crl_epoch(loss: CalibrationLoss, order: list[int], right: list[bool]) -> Non
     loss.on_epoch_end()
 
 
-def test_crl_remembers_samples_through_shuffling() -> None:
+def test_crl_tracks_samples_across_shuffling() -> None:
     loss = make_loss("crl", 2)
     loss.on_train_begin(4)
     crl_epoch(loss, [2, 0, 3, 1], [True, False, True, False])
@@ -152,7 +152,7 @@ def test_crl_remembers_samples_through_shuffling() -> None:
     assert state(loss)["epochs"].item() == 2
 
 
-def test_crl_remembers_training_steps_only() -> None:
+def test_crl_counts_training_steps_only() -> None:
     loss = make_loss("crl", 2).eval()
     crl_epoch(loss, [0, 1], [True, True])
     assert state(loss)["times_right"].tolist() == [0, 0]
@@ -220,7 +220,7 @@ def test_other_losses_have_nothing_to_optimise(name: str) -> None:
     assert make_loss(name, 3).parameter_groups() == []
 
 
-def test_kde_takes_the_bandwidth_under_which_validation_is_likeliest() -> None:
+def test_kde_selects_the_bandwidth_with_the_largest_validation_likelihood() -> None:
     logits = 2 * torch.randn(50, 4, dtype=torch.float64)
     probs, targets = logits.softmax(1), torch.zeros(50, dtype=torch.int64)
 

@@ -18,7 +18,7 @@ def test_by_hand() -> None:
 
 
 @given(st.integers(1, 10**6), st.floats(0.001, 0.999), st.floats(0.51, 0.99), st.integers(1, 50))
-def test_more_samples_tell_smaller_differences_apart(
+def test_more_samples_detect_smaller_differences(
     num_samples: int, error: float, power: float, candidates: int
 ) -> None:
     value = M.detectable_difference(num_samples, error, power=power, candidates=candidates)

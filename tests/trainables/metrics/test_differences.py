@@ -39,7 +39,7 @@ def truth(factor: float) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("ours", "theirs"), [(1.0, 1.0), (1.0, 1.3), (1.3, 1.3)])
-def test_the_interval_of_ece_covers_and_is_seldom_wrong(ours: float, theirs: float) -> None:
+def test_the_interval_of_ece_covers_with_few_false_verdicts(ours: float, theirs: float) -> None:
     generator, repetitions = np.random.default_rng(0), 40
     expected = truth(ours) - truth(theirs)
     covered = said_wrong = 0
@@ -55,7 +55,7 @@ def test_the_interval_of_ece_covers_and_is_seldom_wrong(ours: float, theirs: flo
 
 
 @pytest.mark.slow
-def test_it_covers_where_one_is_too_sure_and_the_other_not_sure_enough() -> None:
+def test_it_covers_for_an_overconfident_and_an_underconfident_setting() -> None:
     # Noise moves their errors in opposite directions.
     generator, repetitions = np.random.default_rng(0), 100
     expected = truth(0.75) - truth(1.3)
@@ -80,7 +80,7 @@ def test_a_large_difference_is_supported_and_its_reverse_is_worse() -> None:
     assert accuracy.low > 0
 
 
-def test_of_one_run_each_a_mean_has_the_paired_interval() -> None:
+def test_with_one_run_each_a_mean_has_the_paired_interval() -> None:
     (ours, theirs), labels = drawn(1, 2000, 1.0, 1.4)
     found = M.difference("nll", [ours], [theirs], labels)
     rows = torch.arange(len(labels))
@@ -90,7 +90,7 @@ def test_of_one_run_each_a_mean_has_the_paired_interval() -> None:
     assert found.value == pytest.approx(paired.mean())
 
 
-def test_seeds_that_differ_more_and_more_candidates_make_it_wider() -> None:
+def test_seed_variance_and_candidates_widen_the_interval() -> None:
     runs, labels = drawn(2, 1000, 1.0, 1.01, 1.3, 1.31)
     unlike, _ = drawn(2, 1000, 0.8, 1.2, 1.1, 1.5)
     for metric in ("ece", "nll"):
@@ -104,7 +104,7 @@ def test_seeds_that_differ_more_and_more_candidates_make_it_wider() -> None:
         assert helped.high - helped.low < wide.high - wide.low
 
 
-def test_a_difference_of_something_and_itself_is_zero() -> None:
+def test_a_difference_to_itself_is_zero() -> None:
     (run,), labels = drawn(3, 500, 1.2)
     for metric in M.COMPARABLE:
         found = M.difference(metric, [run], [run], labels)
@@ -155,7 +155,7 @@ def test_a_difference_of_means_needs_the_same_samples() -> None:
         M.mean_difference("nll", [torch.zeros(4)], [torch.zeros(5)])
 
 
-def test_the_chance_of_support_is_how_often_it_comes_true() -> None:
+def test_the_chance_of_support_is_calibrated() -> None:
     """For settings with widely varying true differences, going from two runs to six."""
     generator, repetitions = np.random.default_rng(0), 600
     chances, supported = [], []

@@ -95,9 +95,7 @@ def test_wrong_logits(logits: Tensor, message: str) -> None:
         M.evaluate(logits, torch.tensor([0]))
 
 
-def test_classes_that_are_ruled_out_count_as_probability_zero(
-    logits: Tensor, labels: Tensor
-) -> None:
+def test_masked_classes_count_as_probability_zero(logits: Tensor, labels: Tensor) -> None:
     ruled_out = torch.cat([logits, torch.full((len(logits), 2), -math.inf)], dim=1)
     values, expected = M.evaluate(ruled_out, labels), M.evaluate(logits, labels)
     for name in ("classwise_ece", "classwise_adaptive_ece"):
@@ -121,7 +119,7 @@ def test_evaluate_warns_of_probabilities(probs: Tensor, logits: Tensor, labels: 
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_probabilities_may_be_off_by_rounding(metric: Callable[[Tensor, Tensor], float]) -> None:
+def test_probabilities_may_have_rounding_errors(metric: Callable[[Tensor, Tensor], float]) -> None:
     probs = torch.tensor([[1 + 1e-7, -1e-7], [0.6, 0.4], [0.7, 0.3]])
     exact = probs.clamp(0, 1)
     assert probs.max() > 1
@@ -196,7 +194,7 @@ def test_ood_scores_are_floats() -> None:
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_lower_precision_is_computed_higher(
+def test_half_precision_is_computed_in_float32(
     metric: Callable[[Tensor, Tensor], float], rough_probs: Tensor, labels: Tensor
 ) -> None:
     expected = pytest.approx(metric(rough_probs, labels), rel=1e-6, abs=1e-6)
@@ -205,7 +203,7 @@ def test_lower_precision_is_computed_higher(
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_gradients_are_cut_and_inputs_left_alone(
+def test_gradients_are_detached_and_inputs_unchanged(
     metric: Callable[[Tensor, Tensor], float], probs: Tensor, labels: Tensor
 ) -> None:
     before = probs.clone()

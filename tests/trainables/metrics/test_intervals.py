@@ -83,7 +83,7 @@ def test_the_resampled_errors_of_the_benchmark_are_those_of_the_bootstrap(
     assert np.quantile(drawn, [0.025, 0.975]) == pytest.approx((low, high), abs=0.005)
 
 
-def test_the_benchmark_continues_where_it_was_broken_off(tmp_path: Path) -> None:
+def test_an_interrupted_benchmark_continues(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     laws = [simulated(kind, 3, 300) for kind in ("calibrated", "much overconfident")]
     fill(Results(path), laws[:1], ["ece"], [50], repetitions=2)
@@ -129,7 +129,7 @@ def test_ends_are_ordered_and_lie_in_the_range(
 
 
 @pytest.mark.parametrize("name", WITH_INTERVAL)
-def test_more_confidence_is_wider_and_more_samples_are_narrower(name: str) -> None:
+def test_higher_levels_are_wider_and_more_samples_are_narrower(name: str) -> None:
     law = simulated("much overconfident", 5, 4000)
     random = np.random.default_rng(0)
     few, many = law.draw(200, random), law.draw(2000, random)
@@ -144,7 +144,7 @@ def test_more_confidence_is_wider_and_more_samples_are_narrower(name: str) -> No
 
 
 @pytest.mark.parametrize("name", WITH_INTERVAL)
-def test_an_interval_is_the_same_each_time_and_leaves_the_random_state_alone(name: str) -> None:
+def test_an_interval_is_deterministic_and_keeps_the_random_state(name: str) -> None:
     sample = simulated("calibrated", 4, 200).draw(100, np.random.default_rng(0))
     before = torch.get_rng_state()
     first = M.interval(name, *sample)
@@ -152,7 +152,7 @@ def test_an_interval_is_the_same_each_time_and_leaves_the_random_state_alone(nam
     assert M.interval(name, *sample) == first
 
 
-def test_calibrated_predictions_reach_zero_and_miscalibrated_ones_do_not() -> None:
+def test_intervals_include_zero_only_for_calibrated_predictions() -> None:
     errors = ("ece", "adaptive_ece", "classwise_ece", "smooth_ece", "kde_ece", "debiased_ece")
     random = np.random.default_rng(3)
     calibrated = simulated("calibrated", 10, 5000).draw(2000, random)
@@ -175,21 +175,21 @@ def test_two_classes_have_the_classwise_interval_of_one() -> None:
     ("kind", "name"),
     [("classes unlike, scaled", "classwise_ece"), ("label noise", "classwise_adaptive_ece")],
 )
-def test_class_wise_intervals_hold_where_no_temperature_is_right(kind: str, name: str) -> None:
+def test_class_wise_intervals_cover_without_a_true_temperature(kind: str, name: str) -> None:
     law = simulated(kind, 30, 20_000)
     (truth, interval) = intervals_of(law, [name])[name]
     row = measure(law, name, interval, truth, 3000, repetitions=20, seed=0)
     assert row.covers >= 0.95  # .1 and .7 with the earlier interval
 
 
-def test_the_smooth_error_of_a_subgroup_is_not_missed_above() -> None:
+def test_smooth_error_intervals_cover_overconfident_subgroups() -> None:
     law = simulated("overconfident subgroup", 30, 40_000)
     (truth, interval) = intervals_of(law, ["smooth_ece"])["smooth_ece"]
     row = measure(law, "smooth_ece", interval, truth, 800, repetitions=40, seed=800)
     assert row.below <= 0.05  # .125 along the fitted curve alone
 
 
-def test_ends_of_bins_that_move_are_part_of_the_interval() -> None:
+def test_intervals_account_for_random_bin_edges() -> None:
     # Mostly correct with low confidence: gaps change sign at the edges of bins.
     probs = simulated("calibrated", 30, 60_000).probs
     law = Law("sharp", probs, softmax(5 * np.log(probs)))
@@ -198,7 +198,7 @@ def test_ends_of_bins_that_move_are_part_of_the_interval() -> None:
     assert row.covers >= 55 / 60  # 51 while ends stood still
 
 
-def test_saturated_and_right_predictions_may_still_err() -> None:
+def test_saturated_correct_predictions_have_a_positive_upper_end() -> None:
     # 200 of 200 certain predictions are right: with 3 errors in 200, that happens in 5% of cases.
     labels = torch.arange(200) % 10
     probs = torch.nn.functional.one_hot(labels, 10).double()
@@ -207,7 +207,7 @@ def test_saturated_and_right_predictions_may_still_err() -> None:
     assert 0.005 < high < 0.03
 
 
-def test_mean_interval_is_students_without_skewness_and_longer_on_the_long_side() -> None:
+def test_mean_interval_is_students_plus_a_skewness_correction() -> None:
     values = torch.tensor([-1.0, 1.0] * 50)
     half = 1.959964 * float(values.double().std()) / 10
     assert mean_interval(values, 0.95) == pytest.approx((-half, half), rel=1e-5)
@@ -248,7 +248,7 @@ def test_smooth_functions_have_the_width_of_the_bootstrap(name: str) -> None:
     assert high - low == pytest.approx(higher - lower, rel=0.15)
 
 
-def test_what_has_no_interval_says_so() -> None:
+def test_metrics_without_an_interval_return_nan() -> None:
     probs, labels = simulated("calibrated", 3, 500).draw(50, np.random.default_rng(0))
     value, low, high = M.interval("mce", probs, labels)
     assert value == M.maximum_calibration_error(probs, labels)
@@ -268,7 +268,7 @@ def test_wrong_arguments() -> None:
         M.interval("ece", probs * 0.9, labels)
 
 
-def test_laws_know_their_values() -> None:
+def test_population_values_of_laws() -> None:
     # If the labels are fixed, the population values are the metrics of the pool.
     law = simulated("much overconfident", 4, 500)
     labels = law.draw(500, np.random.default_rng(0))[1]

@@ -99,7 +99,7 @@ def test_evaluate_gives_what_the_functions_give(example: tuple[Tensor, Tensor]) 
 
 
 @pytest.mark.parametrize("metric", CALIBRATION_ERRORS)
-def test_certain_and_right_is_calibrated(metric: Callable[[Tensor, Tensor], float]) -> None:
+def test_certain_and_correct_is_calibrated(metric: Callable[[Tensor, Tensor], float]) -> None:
     for num_samples, num_classes in product((1, 7, 100), (2, 10)):
         labels = torch.arange(num_samples) % num_classes
         probs = torch.nn.functional.one_hot(labels, num_classes).float()
@@ -107,7 +107,7 @@ def test_certain_and_right_is_calibrated(metric: Callable[[Tensor, Tensor], floa
 
 
 @pytest.mark.parametrize("metric", CALIBRATION_ERRORS)
-def test_certain_and_wrong_is_not(metric: Callable[[Tensor, Tensor], float]) -> None:
+def test_certain_and_wrong_is_miscalibrated(metric: Callable[[Tensor, Tensor], float]) -> None:
     labels = torch.arange(100) % 2
     probs = torch.nn.functional.one_hot(1 - labels, 2).float()
     # smECE adds a small constant to the density.

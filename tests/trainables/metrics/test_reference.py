@@ -16,9 +16,7 @@ def make_probs(num_samples: int, num_classes: int, seed: int = 0) -> Tensor:
 
 @pytest.mark.parametrize("num_classes", [2, 6])
 @pytest.mark.parametrize("name", M.REFERENCED_METRICS)
-def test_reference_is_what_labels_drawn_from_the_probabilities_show(
-    name: str, num_classes: int
-) -> None:
+def test_reference_matches_labels_drawn_from_the_probabilities(name: str, num_classes: int) -> None:
     probs = make_probs(400, num_classes)
     generator = torch.Generator().manual_seed(1)
     drawn = [
@@ -34,7 +32,7 @@ def test_reference_is_what_labels_drawn_from_the_probabilities_show(
 
 
 @pytest.mark.parametrize("name", M.REFERENCED_METRICS)
-def test_more_samples_show_less_and_a_smaller_share_is_narrower(name: str) -> None:
+def test_more_samples_and_smaller_shares_give_narrower_references(name: str) -> None:
     few, many = make_probs(200, 4), make_probs(4000, 4)
     mean, low, high = M.calibrated_reference(name, few)
     assert low < mean < high
@@ -54,7 +52,7 @@ def test_seed_decides_and_the_random_state_is_left_alone(name: str) -> None:
         assert M.calibrated_reference(name, probs, seed=1) != first
 
 
-def test_the_issues_example() -> None:
+def test_reference_of_a_calibrated_ten_class_model() -> None:
     # A calibrated ten-class model with 2,000 samples shows an ECE of about 0.023.
     generator = torch.Generator().manual_seed(0)
     probs = torch.softmax(2 * torch.randn(2000, 10, generator=generator), dim=1)
@@ -62,7 +60,7 @@ def test_the_issues_example() -> None:
 
 
 @pytest.mark.parametrize("name", M.REFERENCED_METRICS)
-def test_certain_predictions_that_are_calibrated_are_right(name: str) -> None:
+def test_certain_calibrated_predictions_have_no_error(name: str) -> None:
     probs = torch.nn.functional.one_hot(torch.arange(90) % 3, 3).double()
     assert M.calibrated_reference(name, probs) == pytest.approx((0, 0, 0), abs=1e-6)
 

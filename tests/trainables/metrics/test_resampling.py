@@ -32,7 +32,7 @@ from trainables import metrics as M
         M.e_aurc,
     ],
 )
-def test_all_resamples_at_once_are_as_one_by_one(
+def test_batched_resamples_equal_single_ones(
     metric: Callable[[Tensor, Tensor], float], probs: Tensor, labels: Tensor
 ) -> None:
     at_once = M.bootstrap(metric, probs, labels, num_resamples=50, seed=3)
@@ -53,7 +53,7 @@ def test_all_resamples_at_once_are_as_one_by_one(
         partial(M.e_aurc, confidence="negative_entropy"),
     ],
 )
-def test_resamples_of_top_label_metrics_hold_no_class_probabilities(
+def test_top_label_metrics_resample_only_confidence_and_correctness(
     metric: Callable[[Tensor, Tensor], float], probs: Tensor, labels: Tensor
 ) -> None:
     wide = torch.cat([probs, torch.zeros(len(probs), 1000)], dim=1)
@@ -85,7 +85,7 @@ def test_interval_of_accuracy_is_the_binomial_one(probs: Tensor, labels: Tensor)
     "metric",
     [M.expected_calibration_error, M.adaptive_calibration_error, M.aurc, M.multiclass_auroc],
 )
-def test_interval_holds_the_value_and_grows_with_its_level(
+def test_interval_contains_the_value_and_widens_with_its_level(
     metric: Callable[[Tensor, Tensor], float], probs: Tensor, labels: Tensor
 ) -> None:
     value, low, high = M.bootstrap(metric, probs, labels, 100, confidence=0.5)
@@ -94,13 +94,13 @@ def test_interval_holds_the_value_and_grows_with_its_level(
     assert lower < low < high < higher
 
 
-def test_seed_decides(probs: Tensor, labels: Tensor) -> None:
+def test_seed_determines_the_result(probs: Tensor, labels: Tensor) -> None:
     first = M.bootstrap(M.brier_score, probs, labels, num_resamples=100, seed=1)
     assert first == M.bootstrap(M.brier_score, probs, labels, num_resamples=100, seed=1)
     assert first != M.bootstrap(M.brier_score, probs, labels, num_resamples=100, seed=2)
 
 
-def test_global_random_state_is_left_alone(probs: Tensor, labels: Tensor) -> None:
+def test_global_random_state_is_unchanged(probs: Tensor, labels: Tensor) -> None:
     before = torch.get_rng_state()
     M.bootstrap(M.accuracy, probs, labels, num_resamples=10)
     assert torch.equal(torch.get_rng_state(), before)

@@ -32,7 +32,7 @@ def binomial_errors(cells: Cells, error: ErrorOfGaps, accuracy: Array) -> Array:
 @pytest.mark.parametrize("terms", [np.abs, squares])
 @pytest.mark.parametrize("size", [6, 15])
 @pytest.mark.parametrize("model", [SummedErrors, DrawnErrors])
-def test_shares_are_those_of_binomial_samples(
+def test_probabilities_match_binomial_samples(
     terms: np.ufunc, size: int, model: type[SummedErrors] | type[DrawnErrors]
 ) -> None:
     cells = make_cells(size, seed=size)
@@ -53,7 +53,7 @@ def test_shares_are_those_of_binomial_samples(
             )
 
 
-def test_a_quantile_without_gaps_is_that_of_calibrated_samples() -> None:
+def test_quantile_without_gaps_matches_calibrated_samples() -> None:
     cells = make_cells(15, seed=0)
     error = ErrorOfGaps(lambda g: np.abs(g).sum(axis=1), lambda g: 0.0, terms=np.abs)
     drawn = binomial_errors(cells, error, cells.confidence)
@@ -63,7 +63,7 @@ def test_a_quantile_without_gaps_is_that_of_calibrated_samples() -> None:
         assert errors.quantile_without_gaps(share) == pytest.approx(expected, rel=0.02)
 
 
-def test_certain_predictions_show_nothing() -> None:
+def test_certain_predictions_have_no_gaps() -> None:
     cells = Cells(np.array([40.0]), np.array([1.0]), np.array([40.0]), np.array([0]))
     error = ErrorOfGaps(lambda g: np.abs(g).sum(axis=1), lambda g: 0.0, terms=np.abs)
     assert SummedErrors(cells, error).quantile_without_gaps(0.99) == pytest.approx(0, abs=1e-9)

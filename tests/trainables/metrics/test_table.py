@@ -47,5 +47,5 @@ def test_a_new_metric_is_one_line(
     assert M.evaluate(logits, labels, ["worst"]) == {"worst": pytest.approx(expected)}
 
 
-def test_epoch_metrics_hold_what_schedulers_and_watchers_look_at() -> None:
+def test_epoch_metrics_include_those_of_schedulers_and_progress() -> None:
     assert set(M.EPOCH_METRICS) == {"nll", "error", "ece", "adaptive_ece", "brier"}

@@ -100,7 +100,7 @@ def test_risk_coverage_by_hand() -> None:
     assert M.e_aurc(PROBS, LABELS) == pytest.approx(area - (0.25 + 0.75 * math.log(0.75)))
 
 
-def test_risk_coverage_of_ties_is_the_mean_over_all_their_orders() -> None:
+def test_aurc_of_ties_is_the_mean_over_their_orders() -> None:
     probs = binary([0.9, 0.6, 0.6, 0.6, 0.6, 0.55, 0.55])
     labels = torch.tensor([1, 0, 1, 0, 0, 1, 0])
     wrong = labels.tolist()
@@ -131,7 +131,7 @@ def test_confidence_scores_rank_differently(
     assert M.failure_auroc(probs, labels, confidence=confidence) == 1
 
 
-def test_sweep_stops_where_accuracy_falls() -> None:
+def test_ece_sweep_stops_when_accuracy_decreases() -> None:
     # Two bins: accuracies 1/3 and 2/3, monotonic; three bins: 1/2, 1/2, 1/2, monotonic; four bins
     # (sizes 2, 1, 2, 1): 1/2, 0, ... falls.
     probs = binary([0.55, 0.6, 0.65, 0.7, 0.75, 0.8])
@@ -275,7 +275,7 @@ def test_smooth_error_of_saturated_predictions_is_the_integral_of_its_definition
 
 
 @pytest.mark.parametrize("cap", [0.9999, 0.999, 0.998])
-def test_smooth_error_hardly_moves_when_confidence_is_capped(cap: float) -> None:
+def test_smooth_error_is_robust_to_capped_confidence(cap: float) -> None:
     random = np.random.default_rng(1)
     confidence = np.where(random.random(3000) < 0.8, 1, random.uniform(0.5, 1, 3000))
     labels = torch.from_numpy((random.random(3000) > confidence**1.5).astype(int))
@@ -349,7 +349,7 @@ def test_the_top_labels_bandwidth_is_that_of_two_classes(kind: str) -> None:
 
 
 @pytest.mark.parametrize("power", [0.02, 0.3, 1.0])
-def test_half_of_the_samples_tell_which_bandwidths_to_try(power: float) -> None:
+def test_half_of_the_samples_preselect_the_bandwidths(power: float) -> None:
     generator = torch.Generator().manual_seed(0)
     confidence = torch.rand(900, generator=generator, dtype=torch.float64) ** power
     pair = torch.stack([confidence, 1 - confidence], dim=1)

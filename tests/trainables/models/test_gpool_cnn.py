@@ -31,7 +31,7 @@ def test_layers_by_hand() -> None:
     torch.testing.assert_close(model(tokens), expected)
 
 
-def test_a_text_that_is_filled_up_further_stays_the_same() -> None:
+def test_more_padding_does_not_change_the_result() -> None:
     short = Tokens((4,), SAMPLES.vocabulary)
     model = make_model("gpool_cnn", input_shape=(4,), samples=short, num_classes=4).eval()
     tokens = torch.tensor([[2, 3, 1, 4]], dtype=torch.int32)

@@ -105,7 +105,7 @@ def test_the_weights_of_the_folder_are_trained_on_and_learn(bert: Path, dataset:
     assert told.argmax(1).tolist() == [0, 1]
 
 
-def test_what_fills_a_text_up_does_not_count(bert: Path, dataset: Dataset) -> None:
+def test_padding_does_not_change_the_result(bert: Path, dataset: Dataset) -> None:
     model = build(dataset, f"huggingface/{bert}").eval()
     rows = torch.from_numpy(dataset.samples.encode(np.array(["bananas are good."], dtype=object)))
     short = rows[:, : int((rows != 0).sum())]
@@ -123,7 +123,7 @@ def test_new_texts_are_read_as_the_trained_ones(dataset: Dataset, tmp_path: Path
     )
 
 
-def test_what_does_not_fit_is_refused(
+def test_mismatched_models_are_rejected(
     bert: Path, dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ValueError, match="max_words and tokenizer are given"):

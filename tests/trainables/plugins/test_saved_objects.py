@@ -43,7 +43,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
         CATALOGUE.find(name)
 
 
-def test_what_no_other_process_can_have_is_refused(tmp_path: Path) -> None:
+def test_an_unpicklable_object_is_rejected(tmp_path: Path) -> None:
     lock = threading.Lock()
     with pytest.raises(ValueError, match=r"model cannot be given to other processes: .*lock"):
         keep(Folder(str(tmp_path)), lambda: lock, "model")

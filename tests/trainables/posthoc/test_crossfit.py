@@ -56,7 +56,7 @@ def test_halves_hold_every_class_in_proportion() -> None:
     assert all(abs(a - b) <= 1 for a, b in zip(first, second, strict=True))
 
 
-def test_what_is_judged_is_as_on_new_data() -> None:
+def test_cross_fitted_metrics_match_new_data() -> None:
     """On 30 samples, a temperature fitted on them is optimistic; cross-fitting is not."""
     flattered, honest, fresh = 0.0, 0.0, 0.0
     for seed in range(200):

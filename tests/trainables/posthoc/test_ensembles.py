@@ -47,14 +47,14 @@ def test_the_mean_is_of_probabilities() -> None:
     torch.testing.assert_close(averaged(logits).softmax(1), expected)
 
 
-def test_a_network_that_is_alone_good_is_alone() -> None:
+def test_a_single_good_network_is_the_only_member() -> None:
     logits, labels = draw(1000, networks=1, noise=0.1)
     useless = [torch.randn(1000, 5, dtype=torch.float64) for _ in range(3)]
     ensemble = fit_ensemble([*useless, *logits], labels)
     assert set(ensemble.members) == {3}
 
 
-def test_perfect_predictions_on_few_samples_do_not_end_in_endless_confidence() -> None:
+def test_perfect_predictions_on_few_samples_do_not_make_ensembles_overconfident() -> None:
     """With many networks and few samples, perfect networks are not overrated."""
     losses = []
     for seed in range(8):
@@ -79,7 +79,7 @@ def test_a_network_that_is_right_on_all_samples_is_no_member_and_no_temperature_
     assert (alone.members, alone.temperature) == ((0,), 1.0)
 
 
-def test_cross_fitting_does_not_flatter() -> None:
+def test_cross_fitting_is_not_optimistic() -> None:
     """Random networks: in sample, the best five look better than they are."""
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(3, (200,), generator=generator)
@@ -97,6 +97,6 @@ def test_cross_fitting_of_one_network_is_that_of_its_temperature() -> None:
     torch.testing.assert_close(found, cross_fitted(logits[0], labels).softmax(1), atol=1e-6, rtol=0)
 
 
-def test_there_must_be_a_network() -> None:
+def test_an_empty_list_of_networks_is_rejected() -> None:
     with pytest.raises(ValueError, match="at least one network"):
         fit_ensemble([], torch.tensor([0]))

@@ -188,7 +188,7 @@ def test_threshold_is_that_of_the_authors_procedure(
 
 
 @pytest.mark.parametrize("level", [0.9, 0.999])
-def test_coverage_accuracy_where_all_ranked_predictions_are_right(level: float) -> None:
+def test_coverage_accuracy_if_all_ranked_predictions_are_correct(level: float) -> None:
     # Nearly saturated, as on MNIST: every threshold has an accuracy of 1, and the authors' code
     # returns the mean entropy of the bins.
     generator = torch.Generator().manual_seed(0)
@@ -205,7 +205,7 @@ def test_coverage_accuracy_where_all_ranked_predictions_are_right(level: float) 
     assert calibrator.covers(logits).double().mean() > 0.5
 
 
-def test_classes_that_are_ruled_out(logits: Tensor, labels: Tensor) -> None:
+def test_masked_classes(logits: Tensor, labels: Tensor) -> None:
     possible = TemperatureScaling().fit(logits, labels)
     ruled_out = torch.cat([logits, torch.full((len(logits), 1), -math.inf)], dim=1)
     for criterion in ("nll", "ece"):

@@ -126,7 +126,7 @@ def test_fresh_predictions_are_better_calibrated(name: str, logits: Tensor, labe
         *("dirichlet", "isotonic", "histogram"),
     ],
 )
-def test_maps_with_an_offset_mend_a_class_that_is_favoured(
+def test_maps_with_an_offset_correct_a_favoured_class(
     name: str, logits: Tensor, labels: Tensor
 ) -> None:
     fresh, fresh_labels = make_predictions(seed=1)
@@ -345,7 +345,7 @@ def test_no_label_takes_part_in_its_own_calibration(
         assert (2 * counts - torch.bincount(labels, minlength=num_classes)).abs().max() <= 1
 
 
-def test_crossfitting_gives_no_reward_for_learning_the_labels_by_heart() -> None:
+def test_crossfitting_does_not_reward_memorised_labels() -> None:
     # Labels are random: evaluation on the samples of the fit looks better than chance.
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(300, 10, generator=generator, dtype=torch.float64)
@@ -400,7 +400,7 @@ def test_the_matrix_is_selected_where_classes_are_confused_in_one_direction() ->
     assert nll["selected"] < nll["structured_vector"] < nll["temperature"]
 
 
-def test_a_temperature_is_selected_where_it_is_all_that_is_wrong() -> None:
+def test_a_temperature_is_selected_if_it_suffices() -> None:
     generator = torch.Generator().manual_seed(0)
     kept = 0
     for _ in range(20):

@@ -6,7 +6,7 @@ from tests.harness.workers import run_workers
 from trainables.runtime.internals import lost_a_peer
 
 
-def test_a_lost_peer_is_no_fault(tmp_path: Path) -> None:
+def test_a_lost_peer_is_detected(tmp_path: Path) -> None:
     script = Path(__file__).with_name("dying_worker.py")
     (survivor,) = run_workers(script, tmp_path).values()
     assert survivor["lost a peer"]

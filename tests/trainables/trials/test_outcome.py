@@ -29,7 +29,7 @@ def doubled_brier(probs: Tensor, labels: Tensor) -> float:
     return 2 * M.brier_score(probs.float(), labels)
 
 
-def test_metrics_of_ones_own_are_there_raw_and_scaled_with_intervals_at_the_end() -> None:
+def test_custom_metrics_are_raw_and_scaled_with_intervals_at_the_end() -> None:
     validation, test = overconfident(300, 0), overconfident(200, 1)
     at_rung = summarise(validation, test, names=("ece",), own={"doubled": doubled_brier})
     last = summarise(validation, test, intervals=["ece"], own={"doubled": doubled_brier})
@@ -95,7 +95,7 @@ def test_what_the_temperature_is_fitted_on_may_be_apart() -> None:
     assert values["val_nll_scaled"] == pytest.approx(M.evaluate(scaled, validation[1])["nll"])
 
 
-def test_the_test_split_chooses_no_temperature() -> None:
+def test_the_test_split_is_not_used_for_the_temperature() -> None:
     validation = overconfident(500, 0)
     one = summarise(validation, overconfident(500, 1, scale=0.1))
     other = summarise(validation, overconfident(500, 2, scale=9.0))

@@ -76,7 +76,7 @@ def write_loop(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> str:
 
 
 @pytest.mark.parametrize("loss", ["focal", "adafocal", "cals_alm"])
-def test_a_trial_cut_off_after_any_epoch_ends_the_same(
+def test_a_trial_interrupted_after_any_epoch_has_the_same_result(
     tmp_path: Path, digits: Dataset, loss: str
 ) -> None:
     config = TrialConfig(0, "search", Setting(loss, {}), seed=3)
@@ -118,7 +118,7 @@ def test_a_finished_trial_reports_its_end_once_more(tmp_path: Path, digits: Data
     ]
 
 
-def test_a_loop_that_is_stopped_ends_in_order(
+def test_a_stopped_loop_runs_its_cleanup(
     tmp_path: Path, digits: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = """
@@ -202,7 +202,7 @@ def test_divergence_and_memory_are_failures_as_of_all_trials(
         ("aucm", "trial.loss.on_step_end(), trial.loss.parameter_groups()"),
     ],
 )
-def test_a_loss_whose_hooks_nobody_calls_is_refused(
+def test_a_loss_whose_hooks_are_not_called_is_rejected(
     tmp_path: Path, digits: Dataset, monkeypatch: pytest.MonkeyPatch, loss: str, calls: str
 ) -> None:
     config = TrialConfig(0, "search", Setting(loss, {}), seed=3)
@@ -229,7 +229,7 @@ def test_a_loss_whose_hooks_nobody_calls_is_refused(
         ("for p in trial.loss.parameters(): p.data += 1", False),  # like an optimiser
     ],
 )
-def test_a_loss_whose_parameters_nobody_trains_is_refused(
+def test_a_loss_whose_parameters_are_not_trained_is_rejected(
     tmp_path: Path, digits: Dataset, monkeypatch: pytest.MonkeyPatch, body: str, failed: bool
 ) -> None:
     monkeypatch.syspath_prepend(Path(__file__).parents[1])

@@ -85,7 +85,7 @@ def without_time(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "cals_alm", "adafocal", "crl", "aucm", "mixup"])
-def test_a_trial_cut_off_after_any_epoch_ends_the_same(
+def test_a_trial_interrupted_after_any_epoch_has_the_same_result(
     tmp_path: Path, digits: Dataset, loss: str
 ) -> None:
     whole = start(digits, make_setup(tmp_path / "whole"), loss)
@@ -123,7 +123,7 @@ def test_outcomes_are_written_where_a_trial_may_end(tmp_path: Path, digits: Data
 
 
 @pytest.mark.parametrize("role", ["baseline", "finalist"])
-def test_what_is_never_stopped_looks_at_the_test_split_once(
+def test_a_trial_that_is_never_stopped_uses_the_test_split_once(
     tmp_path: Path, digits: Dataset, role: Role
 ) -> None:
     run = TrialRun(digits, make_setup(tmp_path), replace(CONFIG, role=role))
@@ -141,7 +141,7 @@ def test_divergence_is_a_failure_with_a_reason(tmp_path: Path, digits: Dataset) 
 
 
 @pytest.mark.parametrize("damage", ["cut short", "flipped byte"])
-def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_checkpoint_is_replaced_by_the_previous_one(tmp_path: Path, damage: str) -> None:
     folder = Folder(str(tmp_path))
     for epoch in (1, 2, 3):
         save_checkpoint(
@@ -343,7 +343,7 @@ def test_a_bug_in_the_users_loss_is_not_hidden(tmp_path: Path, digits: Dataset) 
         start_own(tmp_path, digits, "Buggy", "KeyError('a bug')").advance()
 
 
-def test_what_adapts_is_kept_apart_from_what_judges(tmp_path: Path, digits: Dataset) -> None:
+def test_adaptation_and_evaluation_use_different_samples(tmp_path: Path, digits: Dataset) -> None:
     setup = make_setup(tmp_path, adapt_share=0.4)
     run = start(digits, setup, "adafocal")
     given: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -459,7 +459,7 @@ def test_a_trial_waits_until_its_checkpoint_can_be_read(
     assert entries(run, 1)[0]["epoch"] == 3
 
 
-def test_a_checkpoint_that_vanishes_is_passed_over(
+def test_a_checkpoint_that_vanishes_is_skipped(
     digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     setup = make_setup(tmp_path)

@@ -148,7 +148,9 @@ def trainer_of(digits: Dataset, model: Any) -> Trainer:
     return Trainer(model, make_loss("cross_entropy", num_classes=10), digits, config, 0, device)
 
 
-def test_an_encoder_cut_off_after_any_epoch_ends_the_same(tmp_path: Path, digits: Dataset) -> None:
+def test_an_encoder_interrupted_after_any_epoch_has_the_same_result(
+    tmp_path: Path, digits: Dataset
+) -> None:
     whole = make_setup(tmp_path / "whole", epochs=3)
     run_to_end(digits, whole, ENCODER)
     for cut in (1, 2):
@@ -244,7 +246,7 @@ def test_a_complete_encoder_is_never_replaced(tmp_path: Path, digits: Dataset) -
     assert {name: folder.read(name) for name in folder.names()} == files
 
 
-def test_two_sweeps_that_write_the_same_encoder_side_by_side_leave_one_whole(
+def test_two_sweeps_that_write_the_same_encoder_concurrently_leave_a_complete_one(
     tmp_path: Path, digits: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = Folder(str(tmp_path / "encoder"))

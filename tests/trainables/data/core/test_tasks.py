@@ -63,7 +63,7 @@ def test_the_losses_that_are_for_several_labels() -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in available_losses() if TASK.accepts(loss_class(n))])
-def test_they_teach_each_label(name: str, drawn: tuple[Tensor, Tensor]) -> None:
+def test_losses_train_each_label(name: str, drawn: tuple[Tensor, Tensor]) -> None:
     """A gradient step moves the logits of every label towards its frequency."""
     _, labels = drawn
     logits = torch.zeros(COUNT, 3, dtype=torch.float64)
@@ -94,7 +94,7 @@ def test_metrics_are_means_over_labels(drawn: tuple[Tensor, Tensor]) -> None:
     assert found["accuracy"] == 1 - found["error"]
 
 
-def test_a_label_that_is_never_there_has_no_auroc(drawn: tuple[Tensor, Tensor]) -> None:
+def test_an_absent_label_has_no_auroc(drawn: tuple[Tensor, Tensor]) -> None:
     logits, labels = drawn
     labels[:, 1] = 0
     found = evaluate(*TASK.decisions_of(logits, labels), ["auroc"], decisions=3)
@@ -107,7 +107,7 @@ def repeated(array: Tensor) -> Tensor:
     return array.repeat_interleave(3, 0)
 
 
-def test_labels_that_are_one_have_its_intervals(drawn: tuple[Tensor, Tensor]) -> None:
+def test_identical_labels_have_the_interval_of_one(drawn: tuple[Tensor, Tensor]) -> None:
     logits, labels = SeveralLabels(("a", "b")).decisions_of(*(each[:, :1] for each in drawn))
     arguments: dict[str, Any] = {
         "names": ["ece", "nll", "auroc"],
@@ -122,7 +122,9 @@ def test_labels_that_are_one_have_its_intervals(drawn: tuple[Tensor, Tensor]) ->
 
 
 @pytest.mark.parametrize("name", M.COMPARABLE)
-def test_labels_that_are_one_are_compared_as_one(name: str, drawn: tuple[Tensor, Tensor]) -> None:
+def test_identical_labels_have_the_difference_of_one(
+    name: str, drawn: tuple[Tensor, Tensor]
+) -> None:
     logits, labels = SeveralLabels(("a", "b")).decisions_of(*(each[:, :1] for each in drawn))
     ours, theirs = (0.7 * logits).softmax(1), logits.softmax(1)
     alone = M.difference(name, [ours], [theirs], labels)
@@ -132,7 +134,7 @@ def test_labels_that_are_one_are_compared_as_one(name: str, drawn: tuple[Tensor,
     assert (found.low, found.high) == pytest.approx((alone.low, alone.high), abs=0.004)
 
 
-def test_differences_of_labels_that_have_nothing_in_common_are_surer(
+def test_differences_of_independent_labels_are_narrower(
     drawn: tuple[Tensor, Tensor],
 ) -> None:
     logits, labels = drawn

@@ -100,7 +100,7 @@ def test_constants_are_on_the_device_once(tmp_path: Path, monkeypatch: pytest.Mo
     assert all(torch.equal(one, other) for one, other in zip(first, again, strict=True))
 
 
-def test_a_level_unknown_in_training_is_as_a_missing_one(tmp_path: Path) -> None:
+def test_an_unknown_level_equals_a_missing_one(tmp_path: Path) -> None:
     train = write(tmp_path / "a.csv", columns())
     test = write(tmp_path / "b.csv", columns() | {"city": ["Oslo", "Paris"] * (COUNT // 2)})
     dataset = load(train, test=test)
@@ -159,7 +159,7 @@ def test_bad_tables(
         load(path, **options)
 
 
-def test_texts_are_no_categories(tmp_path: Path) -> None:
+def test_texts_are_rejected_as_categories(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     lines = [f"a text of number {index},{index % 2}" for index in range(300)]
     path.write_text("\n".join(["content,label", *lines]))
@@ -200,7 +200,7 @@ def test_a_truncated_parquet_file_is_named(tmp_path: Path) -> None:
         load(path)
 
 
-def test_columns_are_excluded_and_bad_ones_told_all_at_once(tmp_path: Path) -> None:
+def test_columns_are_excluded_and_bad_ones_reported_together(tmp_path: Path) -> None:
     lines = [f"{i},note {i},{i % 5},other {i},{i % 2}" for i in range(300)]
     path = tmp_path / "a.csv"
     path.write_text("\n".join(["id,note,x,remark,label", *lines]))

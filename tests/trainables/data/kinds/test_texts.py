@@ -99,7 +99,7 @@ def test_words_are_lower_case_runs_of_letters_digits_and_inner_apostrophes() -> 
     assert split_words(text) == expected
 
 
-def test_bad_texts_are_reported_all_at_once_or_passed_over(tmp_path: Path) -> None:
+def test_bad_texts_are_reported_together_or_skipped(tmp_path: Path) -> None:
     lines = [f"{text},{index % 2}" for index, text in enumerate(["good text"] * 40)]
     lines[3], lines[7], lines[9] = ",1", "!!!,0", "fine,"
     path = write_csv(tmp_path / "a.csv", "text,label", lines)

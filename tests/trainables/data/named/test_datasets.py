@@ -47,9 +47,7 @@ def as_read(dataset: Dataset, split: Split) -> np.ndarray:
 
 
 @each_dataset
-def test_the_seed_chooses_validation_but_never_the_test_split(
-    name: str, dataset_case: Case
-) -> None:
+def test_the_seed_changes_only_the_validation_split(name: str, dataset_case: Case) -> None:
     options = dataset_case(name)
     first, again, other = (load_dataset(name, seed=seed, **options) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first.train.inputs, again.train.inputs)

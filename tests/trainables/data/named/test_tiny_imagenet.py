@@ -26,7 +26,7 @@ def test_long_tailed(tiny_imagenet_root: Path) -> None:
     np.testing.assert_array_equal(np.bincount(whole), [30, 3])
 
 
-def test_a_damaged_image_is_named_or_passed_over(tiny_imagenet_root: Path) -> None:
+def test_a_damaged_image_is_reported_or_skipped(tiny_imagenet_root: Path) -> None:
     file = tiny_imagenet_root / "tiny-imagenet-200/train/n02/images/n02_05.JPEG"
     file.write_bytes(file.read_bytes()[:100])
     options = {"root": tiny_imagenet_root, "validation": 10, "seed": 0}

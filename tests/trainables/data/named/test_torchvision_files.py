@@ -99,7 +99,7 @@ def test_cifar_holds_out_5000_by_default(cifar_root: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["fashion_mnist", "mnist", "cifar10", "cifar100", "svhn", "stl10"])
-def test_nothing_there(name: str, tmp_path: Path) -> None:
+def test_missing_files_are_reported(name: str, tmp_path: Path) -> None:
     message = rf"dataset '{name}': {tmp_path}/\S+ does not exist; set root .*download: true"
     with pytest.raises(FileNotFoundError, match=message):
         load_dataset(name, root=tmp_path, seed=0)

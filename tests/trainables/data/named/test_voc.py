@@ -118,7 +118,7 @@ def test_a_list_that_is_not_there_is_named(scenes: Path, tmp_path: Path) -> None
     seed=st.integers(0, 99),
     start=st.integers(0, 3),
 )
-def test_masks_move_as_their_images_do(kind: Any, seed: int, start: int) -> None:
+def test_masks_get_the_same_crops_and_flips_as_images(kind: Any, seed: int, start: int) -> None:
     """The class of each pixel is its index, so it must move with the pixel."""
     numbers = torch.arange(1, 241, dtype=torch.uint8).reshape(1, 15, 16).repeat(3, 1, 1)
     samples = SegmentedImages((1, 15, 16), (0.0,), (1 / 255,))  # no normalisation

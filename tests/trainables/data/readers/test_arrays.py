@@ -87,7 +87,7 @@ def test_bad_arrays(inputs: Any, targets: Any, error: type[Exception], message: 
         made(inputs, targets)
 
 
-def test_bad_samples_are_passed_over_on_request() -> None:
+def test_bad_samples_are_skipped_on_request() -> None:
     dataset = made(with_one(np.inf, 7), on_bad_sample="skip", validation=4)
     assert len(dataset.train) + len(dataset.validation) + len(dataset.test) == COUNT - 1
     assert dataset.notes[0].startswith("1 of 40 samples are skipped:\ntrain, row 7")

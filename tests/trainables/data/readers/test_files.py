@@ -8,7 +8,7 @@ from trainables.data.readers.files import find_files
 
 
 @pytest.mark.parametrize("place", ["", "/*.csv", "/*/*.csv"])
-def test_what_is_hidden_is_passed_over(tmp_path: Path, place: str) -> None:
+def test_hidden_files_are_skipped(tmp_path: Path, place: str) -> None:
     below = "" if place == "/*.csv" else "deeper/"
     for name in (f"{below}a.csv", f"{below}._a.csv", ".ipynb_checkpoints/a.csv", ".b.csv"):
         path = tmp_path / name

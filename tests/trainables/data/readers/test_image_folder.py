@@ -36,7 +36,7 @@ def test_a_class_may_be_absent_from_the_test_tree(write_folder: WriteFolder) -> 
     np.testing.assert_array_equal(dataset.test.labels, [1, 1, 1, 1])
 
 
-def test_other_files_and_hidden_ones_are_passed_over(write_folder: WriteFolder) -> None:
+def test_other_and_hidden_files_are_skipped(write_folder: WriteFolder) -> None:
     root = write_folder("", {"a": 10, "b/deeper": 10, ".cache": 2})
     (root / "readme.txt").write_text("hello")
     (root / "a" / "notes.txt").write_text("hello")
@@ -138,7 +138,7 @@ def test_most_images_decide_the_size(write_folder: WriteFolder, storage: str) ->
         load_dataset("image_folder", **options)
 
 
-def test_unreadable_images_are_passed_over_on_request(write_folder: WriteFolder) -> None:
+def test_unreadable_images_are_skipped_on_request(write_folder: WriteFolder) -> None:
     root = write_folder("", {"a": 20, "b": 20})
     (root / "a" / "007.png").write_bytes(b"no image")
     dataset = load_dataset("image_folder", root=root, seed=0, on_bad_sample="skip")

@@ -149,7 +149,7 @@ def test_a_folder_that_cannot_be_written(dataset_case: Case, cache: Path) -> Non
     assert list(cache.iterdir()) == [cache / "file"]
 
 
-def test_nothing_is_left_of_what_could_not_be_written_whole(
+def test_failed_writes_leave_no_files(
     dataset_case: Case, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any) -> None:
@@ -182,7 +182,7 @@ def test_damaged_and_missing_files(
         elsewhere.read()
 
 
-def test_no_images_travel_to_the_trials(dataset_case: Case, cache: Path) -> None:
+def test_images_are_not_pickled_for_trials(dataset_case: Case, cache: Path) -> None:
     dataset = load_dataset(
         "parquet", seed=0, storage="stream", cache=cache, image_size=300, **dataset_case("parquet")
     )
