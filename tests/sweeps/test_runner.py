@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from sweeps import runner
+from sweeps.ending import _on_budget
 from sweeps.errors import UserError
 from sweeps.inspect_sweeps import overviews, read_answer, write_report
 from sweeps.planning.data import load_data
-from sweeps.runner import _on_budget, resume_sweep, run_sweep
+from sweeps.runner import resume_sweep, run_sweep
 from sweeps.store.sweep_store import SweepStore
 from sweeps.upkeep import delete_sweep
 from tests.builders import baseline, make_sweep, new_store, queue_of, trial
