@@ -346,6 +346,13 @@ POLICIES: dict[str, dict[str, Policy]] = {
         "10 finalists, selected by all seeds": replace(_finalists(10), judge=with_search_seed),
         "simplest within one SE": Calsweep(judge=simplest),
     },
+    "objectives": {
+        "ECE": _aim("val_ece"),
+        "NLL": _aim("val_nll"),
+        "refinement": _aim("refinement"),
+        "Brier": _aim("val_brier"),
+        "scaled Brier": _aim("val_brier_scaled"),
+    },
     "budgets": {
         **{f"{count} trials": _trials(count) for count in (4, 8, 20, 35, 100)},
         "until a trial is at noise": Calsweep(("search.stop_at_noise=true",)),

@@ -12,6 +12,7 @@ by its mean test error and ECE over all recorded seeds. Prints a table for each 
 - its difference from the default, paired over replays;
 - how often the selected setting is within one standard error of the best;
 - optimism: test ECE minus the validation ECE used for selection;
+- NLL (refinement) and Brier score on the test split after the temperature;
 - test error, and how often it is at least 5 points above the baseline's (degenerate), or above the
   baseline's by more than the guard (beyond the guard);
 - trained epochs.
@@ -137,6 +138,8 @@ class Row:
     ece: float
     within: float
     optimism: float
+    nll_scaled: float
+    brier_scaled: float
     error: float
     degenerate: float
     beyond_guard: float
@@ -149,12 +152,17 @@ def run(policy: Policy, sweep: SweepFile, truth: Truth, num_classes: int, number
     seeds = orders[number % len(orders)]
     with_seed = with_values(sweep, [f"search.seed={number}"])
     choice = policy(with_seed, truth.curves, num_classes, seeds)
-    ece, error = (truth.mean(choice.setting, m, choice.epoch) for m in ("test_ece", "test_error"))
+    ece, nll, brier, error = (
+        truth.mean(choice.setting, f"test_{metric}", choice.epoch)
+        for metric in ("ece", "nll_scaled", "brier_scaled", "error")
+    )
     excess = error - truth.mean(BASELINE, "test_error")
     return Row(
         ece=ece,
         within=float(ece - truth.best <= truth.standard_error),
         optimism=ece - choice.promised,
+        nll_scaled=nll,
+        brier_scaled=brier,
         error=error,
         degenerate=float(excess > DEGENERATE),
         beyond_guard=float(excess > sweep.search.guard),
@@ -205,14 +213,16 @@ def _print_table(
     print(
         f"\n{Path(file).stem}: {len(truth.settings)} settings, {replays} replays; the best there "
         f"is: test ECE {truth.best:.4f} ± {truth.standard_error:.4f}; cross-entropy: "
-        f"{truth.mean(BASELINE, 'test_ece'):.4f}, test error "
+        f"{truth.mean(BASELINE, 'test_ece'):.4f}, NLL scaled "
+        f"{truth.mean(BASELINE, 'test_nll_scaled'):.4f}, Brier scaled "
+        f"{truth.mean(BASELINE, 'test_brier_scaled'):.4f}, test error "
         f"{truth.mean(BASELINE, 'test_error'):.4f}\n"
     )
     print(
-        "| policy | test ECE | regret | − default's | within one SE | optimism | test error | "
-        "degenerate | beyond the guard | epochs |"
+        "| policy | test ECE | regret | − default's | within one SE | optimism | NLL scaled | "
+        "Brier scaled | test error | degenerate | beyond the guard | epochs |"
     )
-    print("| --- " * 10 + "|", flush=True)
+    print("| --- " * 12 + "|", flush=True)
 
     def rows_of(policy: Policy) -> list[Row]:
         return [run(policy, truth.sweep, truth, num_classes, n) for n in range(replays)]
@@ -227,6 +237,8 @@ def _print_table(
             [row.ece - other.ece for row, other in zip(rows, usual, strict=True)],
             [row.within for row in rows],
             [row.optimism for row in rows],
+            [row.nll_scaled for row in rows],
+            [row.brier_scaled for row in rows],
             [row.error for row in rows],
             [row.degenerate for row in rows],
             [row.beyond_guard for row in rows],

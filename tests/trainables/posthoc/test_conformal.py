@@ -45,6 +45,16 @@ def test_scores_by_hand() -> None:
     torch.testing.assert_close(SCORES["raps"](eight, half), SCORES["aps"](eight, half) + extra)
 
 
+def test_scores_of_torchcp() -> None:
+    """APS and RAPS of TorchCP 1.2.1, whose random number u is one less ours."""
+    probs = torch.tensor([[0.04, 0.3, 0.1, 0.2, 0.02, 0.12, 0.15, 0.07]], dtype=torch.float64)
+    noise = torch.full((1, 1), 1 - 0.25, dtype=torch.float64)
+    aps = torch.tensor([[0.97, 0.225, 0.845, 0.45, 0.995, 0.74, 0.6125, 0.9225]])
+    raps = torch.tensor([[0.99, 0.225, 0.845, 0.45, 1.025, 0.74, 0.6125, 0.9325]])
+    torch.testing.assert_close(SCORES["aps"](probs, noise), aps.double(), atol=1e-6, rtol=0)
+    torch.testing.assert_close(SCORES["raps"](probs, noise), raps.double(), atol=1e-6, rtol=0)
+
+
 def test_the_threshold_is_the_corrected_quantile_and_few_samples_give_full_sets() -> None:
     probs = torch.tensor([[p, 1 - p] for p in (0.9, 0.8, 0.7, 0.6)], dtype=torch.float64)
     labels = torch.zeros(4, dtype=torch.int64)
