@@ -156,7 +156,7 @@ def killed_for_memory(on_shortage: Callable[[str], object]) -> Iterator[None]:
             trial.
 
     Why: Tune has no argument or callback for it.
-    Test: tests/sweeps/test_low_memory.py::test_a_trial_killed_for_memory_comes_again
+    Test: tests/sweeps/test_low_memory.py::test_a_trial_killed_by_the_memory_monitor_is_retried
     """
     if not provides(
         "retrying trials that were killed for lack of memory",
@@ -215,8 +215,8 @@ def processes_kept(slots: Callable[[], int], running: Callable[[], int]) -> Iter
 
     Why: ``TuneConfig`` has no arguments for this.
     Upstream: ray-project/ray#36020 explains why idle processes are taken first.
-    Test: tests/sweeps/test_service.py::test_finalists_take_the_processes_of_the_search
-    Test: tests/sweeps/test_service.py::test_a_process_that_starts_late_has_its_share
+    Test: tests/sweeps/test_service.py::test_finalists_reuse_the_processes_of_the_search
+    Test: tests/sweeps/test_service.py::test_a_process_that_starts_late_gets_trials
     Test: tests/sweeps/cluster/test_two_sweeps.py::test_two_sweeps_share_a_cluster
     """
     if not provides(
@@ -317,7 +317,7 @@ def others_took_the_memory(said: str) -> bool:
 
     Why: no exception has the numbers as fields, and a trial must not fail because another program
         uses the memory. If Ray's message has another form, the result is False.
-    Test: tests/sweeps/test_low_memory.py::test_a_trial_killed_for_memory_comes_again
+    Test: tests/sweeps/test_low_memory.py::test_a_trial_killed_by_the_memory_monitor_is_retried
     """
     used, killed = _USED.search(said), dict(_KILLED.findall(said))
     if used is None or not killed:

@@ -28,7 +28,7 @@ class TrialWindow(InMemoryStorage):
     infeasible trials, and at most 25 count as good.
     Why: the time of a suggestion grows with the number of trials, and no sampler has such a window.
     Since: Optuna 5.0, the oldest allowed version.
-    Test: tests/sweeps/search/test_internals.py::test_of_many_trials_tpe_sees_the_same_best
+    Test: tests/sweeps/search/test_internals.py::test_with_many_trials_tpe_gets_the_same_best_ones
     """
 
     def __init__(self) -> None:

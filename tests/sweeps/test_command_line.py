@@ -100,7 +100,7 @@ def test_check_prints_the_plan(tmp_path: Path) -> None:
     ("command", "names"),
     [("losses", ["r_aurc", "cals_alm"]), ("datasets", ["digits"]), ("models", ["resnet50_cifar"])],
 )
-def test_lists_of_what_there_is(tmp_path: Path, command: str, names: list[str]) -> None:
+def test_lists_of_components(tmp_path: Path, command: str, names: list[str]) -> None:
     done = calsweep(tmp_path, command)
     assert done.returncode == 0
     assert all(name in done.stdout for name in names)
@@ -122,7 +122,7 @@ def test_lists_of_what_there_is(tmp_path: Path, command: str, names: list[str]) 
         ("import sweeps.cli", {"ray", "mlflow", "torch", "pydantic"}),
     ],
 )
-def test_imports_pull_in_no_more_than_they_need(statement: str, absent: set[str]) -> None:
+def test_imports_load_only_what_they_need(statement: str, absent: set[str]) -> None:
     assert absent & imported_by(statement) == set()
 
 
@@ -158,7 +158,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_the_choice_is_in_the_registry_at_once(
+def test_the_selected_setting_is_in_the_registry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import mlflow
@@ -173,7 +173,7 @@ def test_the_choice_is_in_the_registry_at_once(
     assert model.metadata.signature is not None
 
 
-def test_the_answer_as_table_json_and_yaml(finished: Path) -> None:
+def test_the_best_setting_as_table_json_and_yaml(finished: Path) -> None:
     assert "small_cnn" in calsweep(finished, "best").stdout
     (entry,) = json.loads(calsweep(finished, "best", "--format", "json").stdout)
     assert isinstance(entry["run_id"], str)
@@ -190,7 +190,7 @@ def test_the_answer_as_table_json_and_yaml(finished: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["best", "best --format yaml", "show quickstart", "list"])
-def test_answers_import_nothing_that_takes_long(finished: Path, command: str) -> None:
+def test_reading_commands_import_nothing_slow(finished: Path, command: str) -> None:
     code = f"from sweeps.cli import app; app({command.split()!r}, standalone_mode=False)"
     slow = {"mlflow", "ray", "torch", "numpy", "scipy", "optuna", "matplotlib", "pyarrow"}
     assert slow & imported_by(code, finished) == set()

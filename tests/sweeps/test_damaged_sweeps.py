@@ -87,7 +87,7 @@ def all_readers(storage: Path, sync: bool) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-def test_whatever_is_damaged_is_reported(storage: Path, damage: Damage) -> None:
+def test_any_damaged_file_is_reported(storage: Path, damage: Damage) -> None:
     for name in FILES:
         path = storage / "sweeps/done" / name
         before = path.read_bytes()

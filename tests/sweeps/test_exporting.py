@@ -112,7 +112,7 @@ def test_the_same_as_onnx(store: SweepStore, tmp_path: Path) -> None:
     assert np.allclose(found, chosen(store)[0][:7], atol=1e-5)
 
 
-def test_onnx_wants_its_packages(store: SweepStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_onnx_requires_its_packages(store: SweepStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sweeps.exporting.find_spec", lambda name: None)
     with pytest.raises(UserError, match=re.escape('pip install "calsweep[onnx]"')):
         export_model("small", store.storage, onnx=True)

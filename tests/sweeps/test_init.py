@@ -152,7 +152,7 @@ def test_what_is_not_understood_is_reported(tmp_path: Path) -> None:
             draft_for(data if data == "digit" else str(tmp_path / data))
 
 
-def test_comments_are_about_the_kind_of_data_at_hand(tmp_path: Path) -> None:
+def test_comments_match_the_kind_of_data(tmp_path: Path) -> None:
     about = {}
     for make in (customers, half_empty, texts):
         folder = tmp_path / make.__name__

@@ -109,7 +109,7 @@ def test_a_sweep_killed_again_and_again_resumes_to_the_same_trials(
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_in_order_and_says_how_to_continue(tmp_path: Path) -> None:
+def test_ctrl_c_exits_normally_and_says_how_to_continue(tmp_path: Path) -> None:
     (tmp_path / "sweep.yaml").write_text(SWEEP)
     store = SweepStore(str(tmp_path / "calsweep-store"), "fragile")
     process = start(tmp_path, "run", "sweep.yaml")

@@ -29,7 +29,7 @@ GIB = 2**30
 @pytest.mark.slow
 @pytest.mark.alone
 @pytest.mark.timeout(600)
-def test_a_trial_killed_for_memory_comes_again(
+def test_a_trial_killed_by_the_memory_monitor_is_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = psutil.virtual_memory()

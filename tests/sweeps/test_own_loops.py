@@ -118,7 +118,7 @@ def run(folder: Path, sweep: SweepFile) -> SweepResult:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", ["plain", "with_lightning", "with_transformers"])
-def test_an_example_is_swept_as_a_model_is(folder: Path, session: None, name: str) -> None:
+def test_an_example_loop_is_swept_like_a_model(folder: Path, session: None, name: str) -> None:
     sweep = load_sweep(f"{name}.yaml")
     check_sweep(sweep)
     result = run(folder, sweep)
@@ -164,7 +164,7 @@ def test_a_trial_whose_process_dies_continues_from_its_folder(folder: Path, sess
 
 
 @pytest.mark.slow
-def test_a_fault_of_the_loop_is_the_trials_reason(folder: Path, session: None) -> None:
+def test_an_error_in_the_loop_is_the_reason_of_the_failure(folder: Path, session: None) -> None:
     sweep = sweep_of(name="broken", trainable="mortal:broken")
     with pytest.raises(Exception, match="a bug of the user"):
         run(folder, sweep)
@@ -214,7 +214,7 @@ def test_own_data_need_a_title_and_the_number_of_classes(
         sweep_of(dataset=OWN, trainable=None)
 
 
-def test_own_data_are_known_by_what_is_said_of_them(folder: Path) -> None:
+def test_own_data_are_identified_by_title_and_classes(folder: Path) -> None:
     sweep = sweep_of(dataset=OWN)
     check_at_once_if_doubtful(sweep)
     fitted, data = _fitted_data(sweep)
@@ -241,9 +241,7 @@ def test_own_data_are_known_by_what_is_said_of_them(folder: Path) -> None:
         ),
     ],
 )
-def test_what_a_loop_does_itself_is_not_for_the_sweep_file(
-    sections: dict[str, Any], message: str
-) -> None:
+def test_keys_that_a_loop_ignores_are_rejected(sections: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         sweep_of(**sections)
 

@@ -80,7 +80,7 @@ def test_a_sweep_over_a_loss_beside_the_sweep_file(folder: Path) -> None:
         assert isinstance(record.hyperparameters["ramp_epochs"], int)
 
 
-def test_check_shows_what_is_searched_of_it(folder: Path) -> None:
+def test_check_shows_the_search_space_of_the_loss(folder: Path) -> None:
     done = calsweep(folder, "check", "own.yaml")
     assert done.returncode == 0, done.stderr
     assert re.search(rf"{OWN} +weight +0\.1 … 10 \(log\)", done.stdout)

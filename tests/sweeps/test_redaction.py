@@ -74,19 +74,19 @@ def test_credentials_are_left_out(text: str, shown: str) -> None:
         "γ=4.7: my_module:Loss @ 3 / 5",
     ],
 )
-def test_all_else_stays_as_it_is(text: str) -> None:
+def test_other_text_is_unchanged(text: str) -> None:
     assert redact(text) == text
     assert not is_redacted(text)
 
 
 @pytest.mark.parametrize("kind", [UserError, SweepFailedError])
-def test_no_message_of_a_command_has_them(kind: type[Exception]) -> None:
+def test_messages_of_commands_have_no_credentials(kind: type[Exception]) -> None:
     assert str(kind("storage = 's3://K:HUSH@b' cannot be used")) == (
         "storage = 's3://***@b' cannot be used"
     )
 
 
-def test_what_a_sweep_says_on_its_way_has_none_of_them() -> None:
+def test_output_of_a_sweep_has_no_credentials() -> None:
     text = io.StringIO()
     with Progress(plain_console(file=text)) as progress:
         progress.stage("at s3://K:HUSH@b")
@@ -115,7 +115,7 @@ cli.main()
 """
 
 
-def test_a_crash_shows_where_it_was_and_none_of_them(tmp_path: Path) -> None:
+def test_a_traceback_has_no_credentials(tmp_path: Path) -> None:
     command = [sys.executable, "-c", CRASHES, "crash", "s3://K:HUSH@b"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1
@@ -125,18 +125,18 @@ def test_a_crash_shows_where_it_was_and_none_of_them(tmp_path: Path) -> None:
     assert "HUSH" not in done.stdout + done.stderr
 
 
-def test_a_complaint_about_the_command_line_has_none_of_them(tmp_path: Path) -> None:
+def test_usage_errors_have_no_credentials(tmp_path: Path) -> None:
     done = calsweep(tmp_path, "run", "x.yaml", "s3://K:HUSH@b")
     assert done.returncode == 2
     assert "s3://***@b" in done.stderr
     assert "HUSH" not in done.stderr
 
 
-def test_a_value_is_cut_short_without_them() -> None:
+def test_truncated_values_have_no_credentials() -> None:
     assert "HUSH" not in shortened("postgresql://user:HUSH" + "HUSH" * 20 + "@host/db")
 
 
-def test_a_sweep_file_is_complained_about_without_them(tmp_path: Path) -> None:
+def test_sweep_file_errors_have_no_credentials(tmp_path: Path) -> None:
     path = tmp_path / "sweep.yaml"
     path.write_text("name: a\ndataset: digits\nmodel: small_cnn\nlosses: [focal]\n")
     with pytest.raises(UserError) as caught:
@@ -145,7 +145,7 @@ def test_a_sweep_file_is_complained_about_without_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["s3://b/x?secret_key=HUSH", "s3://K:HUSH@b/x"])
-def test_a_job_is_not_given_them(place: str) -> None:
+def test_jobs_get_no_credentials(place: str) -> None:
     with pytest.raises(UserError, match="storage holds a password"):
         check_reachable(place)
 
@@ -162,7 +162,7 @@ def test_a_copy_of_what_was_shown_is_reported_from_the_original() -> None:
     assert tracking.startswith("tracking.uri = 'http://***@host:5000' lacks the credentials")
 
 
-def test_nothing_that_is_kept_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_files_have_no_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = "HUSHHUSH"
     data = f"s3://KEY:{secret}@bucket/train.parquet"
     monkeypatch.setattr(sys, "argv", ["calsweep", "run", "--set", f"dataset.train={data}"])
@@ -189,7 +189,7 @@ def test_nothing_that_is_kept_has_them(tmp_path: Path, monkeypatch: pytest.Monke
     assert not any(secret in name for name in names)
 
 
-def test_the_reason_of_a_failure_is_kept_without_them() -> None:
+def test_failure_reasons_have_no_credentials() -> None:
     queue = TrialQueue(make_sweep("hidden"), lambda record: None, num_classes=10)
     record = queue.next()
     assert record is not None
@@ -197,12 +197,12 @@ def test_the_reason_of_a_failure_is_kept_without_them() -> None:
     assert record.reason == "s3://***@b/x cannot be read"
 
 
-def test_mlflow_is_reported_of_a_storage_without_them() -> None:
+def test_mlflow_records_storages_without_credentials() -> None:
     place = artifact_location("postgresql://u:p@host/db", "s3://KEY:HUSH@bucket/x?region=eu")
     assert place == "s3://bucket/x/artifacts"
 
 
-def test_an_address_that_is_none_is_reported() -> None:
+def test_an_invalid_address_is_reported() -> None:
     with pytest.raises(UserError, match="does not answer"):
         check_answers("http://[x")
 

@@ -28,7 +28,7 @@ def test_a_faulty_sweep_leaves_nothing_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_not_there_cannot_be_gone_on_with(tmp_path: Path) -> None:
+def test_a_missing_sweep_cannot_be_resumed(tmp_path: Path) -> None:
     for act in (resume_sweep, delete_sweep, read_answer, write_report):
         with pytest.raises(UserError, match="no sweep named 'nowhere'"):
             act("nowhere", str(tmp_path))

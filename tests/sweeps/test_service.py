@@ -154,7 +154,7 @@ def test_every_trial_ends_with_all_metrics(first: SweepResult) -> None:
     assert first.records[0].epochs == 3
 
 
-def test_finalists_have_new_seeds(first: SweepResult) -> None:
+def test_finalists_have_fresh_seeds(first: SweepResult) -> None:
     seeds = {record.seed for record in first.records if record.role == "finalist"}
     assert seeds == {1}
 
@@ -231,7 +231,7 @@ def statuses(store: SweepStore) -> set[str]:
     return {run.info.status for run in runs.values()}
 
 
-def test_the_answer_comes_before_mlflow_has_it_all(
+def test_the_result_is_printed_before_mlflow_is_complete(
     unmirrored: SweepStore, locked: sqlite3.Connection, first: SweepResult
 ) -> None:
     answers = []
@@ -249,7 +249,7 @@ def test_the_answer_comes_before_mlflow_has_it_all(
     assert statuses(unmirrored) == {"FINISHED"}
 
 
-def test_what_mlflow_lacks_when_it_is_cut_off_is_written_another_time(
+def test_missing_mlflow_runs_are_written_later(
     unmirrored: SweepStore, locked: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(progress: Progress, text: str) -> None:
@@ -278,7 +278,7 @@ def cost(probs, labels):
 """
 
 
-def test_a_sweep_aims_at_a_function_of_ones_own(workplace: Path) -> None:
+def test_a_custom_metric_is_the_objective(workplace: Path) -> None:
     (workplace / "own_metric.py").write_text(OWN_METRIC)
     objectives = ["own_metric:cost_scaled", "val_error"]
     result = run(
@@ -379,7 +379,7 @@ def test_a_trial_that_cannot_continue_is_failed_with_its_reason(
     assert re.search(reason, record.reason)
 
 
-def test_a_constant_classifier_is_never_chosen(mixed: SweepResult) -> None:
+def test_a_constant_classifier_is_never_selected(mixed: SweepResult) -> None:
     constant = of(mixed, "Constant")
     assert constant.state == "finished"
     assert constant.outcome["val_ece"] < mixed.records[0].outcome["val_ece"] + 0.1
@@ -407,7 +407,7 @@ def test_a_trial_whose_accelerator_fails_continues_in_another_process(
     assert "device-side assert triggered" in log
 
 
-def test_finalists_take_the_processes_of_the_search(workplace: Path) -> None:
+def test_finalists_reuse_the_processes_of_the_search(workplace: Path) -> None:
     """Including processes that were idle during the last trial of the search."""
     (workplace / "processes").unlink(missing_ok=True)
     alike = {"name": "telling:Waiting", "space": {"alpha": {"choices": [1.0, 2.0, 3.0]}}}
@@ -425,7 +425,7 @@ def test_finalists_take_the_processes_of_the_search(workplace: Path) -> None:
     assert len(set(processes)) == len(set(processes[-4:])) == 2
 
 
-def test_a_process_that_starts_late_has_its_share(
+def test_a_process_that_starts_late_gets_trials(
     workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even though another process could run each trial first."""
@@ -509,7 +509,7 @@ def test_if_every_trial_fails_the_sweep_fails_with_the_reasons(workplace: Path) 
         ({"num_workers": 2, "gpus_per_worker": 0.5}, r"gpus_per_worker = 0.5 is not allowed with"),
     ],
 )
-def test_more_than_the_cluster_has_is_refused_at_once(
+def test_requests_beyond_the_cluster_are_rejected_at_once(
     workplace: Path, scaling: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UserError, match=message):

@@ -146,13 +146,13 @@ def test_a_fault_on_one_worker_fails_the_trial_with_its_reason(result: SweepResu
     assert record.reason == "KeyError: 'a bug on one worker'"
 
 
-def test_a_stopped_trial_gives_its_workers_back(result: SweepResult) -> None:
+def test_a_stopped_trial_releases_its_workers(result: SweepResult) -> None:
     (record,) = with_alpha(result, 0.0)
     assert (record.state, record.epochs) == ("stopped", 2)  # after epoch 1 it is at chance level
     wait_for_cpus()
 
 
-def test_an_interrupted_sweep_gives_its_places_back(workplace: Path) -> None:
+def test_an_interrupted_sweep_releases_its_placement_groups(workplace: Path) -> None:
     swept = sweep_of(name="cut", losses=["brier"], training={"epochs": 500})
     caught = interrupted(
         lambda: run_sweep(swept, str(workplace / "store"), console=Console(quiet=True)),
@@ -162,7 +162,7 @@ def test_an_interrupted_sweep_gives_its_places_back(workplace: Path) -> None:
     wait_for_cpus()
 
 
-def test_trials_take_the_workers_of_those_that_have_ended(workplace: Path) -> None:
+def test_trials_reuse_the_workers_of_ended_trials(workplace: Path) -> None:
     alike = {"name": "telling:Waiting", "space": {"alpha": {"choices": [1.0, 2.0]}}}
     swept = sweep_of(name="telling", losses=[alike], search={"trials": 3})
     result = run_sweep(swept, str(workplace / "store"), console=Console(quiet=True))
@@ -193,7 +193,7 @@ class Maker:
         return group
 
 
-def test_places_whose_maker_died_are_given_back(workplace: Path) -> None:
+def test_placement_groups_of_dead_creators_are_released(workplace: Path) -> None:
     actor: Any = ray.remote(num_cpus=0)(Maker)
     makers = [actor.remote() for _ in range(2)]
     left, held = ray.get([maker.make.remote() for maker in makers])
@@ -221,7 +221,7 @@ def test_places_whose_maker_died_are_given_back(workplace: Path) -> None:
         ({"gpus_per_worker": 1.0}, [{"CPU": 16.0}], 0),
     ],
 )
-def test_room_is_counted_node_by_node(
+def test_slots_are_counted_per_node(
     scaling: dict[str, Any], nodes: list[dict[str, float]], room: int
 ) -> None:
     assert cluster.worker_room(ScalingSection(**scaling), nodes) == room

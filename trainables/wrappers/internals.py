@@ -39,7 +39,7 @@ def release_abandoned_placement_groups() -> bool:
     Why: Ray removes a group only when its job ends, and no public API reports the creator of a
         group. The cleanup of Ray Train starts too late and needs Ray's dashboard.
     Upstream: ray-project/ray#54305, ray-project/ray#58515.
-    Test: tests/sweeps/test_several_workers.py::test_places_whose_maker_died_are_given_back
+    Test: tests/sweeps/test_several_workers.py::test_placement_groups_of_dead_creators_are_released
     """
     if not provides(
         "giving back places that dead trials had reserved",

@@ -296,7 +296,7 @@ def test_an_address_that_is_none(monkeypatch: pytest.MonkeyPatch, address: str) 
     assert f"RAY_API_SERVER_ADDRESS = {address!r} {allowed}" in str(refused.value)
 
 
-def test_nobody_answers() -> None:
+def test_a_job_server_that_does_not_answer() -> None:
     with pytest.raises(UserError, match=r"there \([^()]*Connection refused\); give --address"):
         ask(f"http://127.0.0.1:{free_port()}", "/api/jobs/")
 

@@ -26,7 +26,7 @@ def lines(dataset: Dataset, share: float, **facts: float) -> list[str]:
     return findings(fit_to_data(sweep, dataset), dataset, FACTS | facts, NODES)
 
 
-def test_a_share_that_fits_is_left_alone(dataset: Dataset) -> None:
+def test_a_suitable_share_is_kept(dataset: Dataset) -> None:
     (line,) = lines(dataset, 0.125)
     assert line.startswith("First epoch: 1.6 GB of GPU memory (estimated: 0.")
     assert line.endswith("400 samples/s, bfloat16.")

@@ -29,7 +29,7 @@ def tune_trial(number: int) -> Any:
     return SimpleNamespace(config={"number": number}, last_result={})
 
 
-def test_of_several_trials_none_is_at_fault_for_the_memory(tmp_path: Path) -> None:
+def test_with_several_trials_none_fails_for_memory(tmp_path: Path) -> None:
     queue, _ = a_queue(tmp_path)
     said: list[str] = []
     callback = QueueCallback(queue, lambda running: f"{running} ran", Noted(said))
@@ -86,7 +86,7 @@ Selected to kill: (Actor(7608): task name=ImplicitFunc, pid=824, actual memory u
 
 
 @pytest.mark.parametrize(("taken", "state"), [("3.75", "failed"), ("0.41", "running")])
-def test_what_other_programs_take_is_no_trials_fault(
+def test_memory_of_other_programs_does_not_fail_trials(
     tmp_path: Path, taken: str, state: str
 ) -> None:
     said = 2 * SHORTAGE.format(taken=taken)  # a chained error contains the text twice

@@ -50,7 +50,7 @@ def facts(*arguments: str) -> Any:
     return json.loads(run(*arguments, "--format", "json"))
 
 
-def test_what_is_found_is_what_metrics_and_scaling_say() -> None:
+def test_findings_agree_with_metrics_and_scaling() -> None:
     judgement = calsweep.judge(PROBS, LABELS)
     model = judgement.facts["models"][0]
     probs, labels = torch.from_numpy(PROBS), torch.from_numpy(LABELS)
@@ -240,7 +240,7 @@ def test_table_and_page(tmp_path: Path) -> None:
     assert "Prediction sets" in text
 
 
-def test_sets_cover_what_they_should_and_small_files_have_none() -> None:
+def test_prediction_sets_cover_and_small_files_have_none() -> None:
     logits, labels = draw(4000)
     sets = calsweep.judge(logits, labels, logits=True).facts["models"][0]["sets"]
     assert sets["lac"]["low"] <= 0.9 <= sets["lac"]["high"]

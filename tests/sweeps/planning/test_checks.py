@@ -120,7 +120,7 @@ def test_a_hyperparameter_without_default_is_checked_with_the_values_of_its_rang
         ),
     ],
 )
-def test_what_an_encoder_may_be(sections: dict[str, Any], message: str) -> None:
+def test_allowed_encoder_losses(sections: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         check_sweep(make_sweep(**sections))
 
@@ -140,7 +140,7 @@ def test_what_an_encoder_may_be(sections: dict[str, Any], message: str) -> None:
         ),
     ],
 )
-def test_constraints_are_of_metrics_and_on_the_side_of_the_worse(
+def test_constraints_are_on_metrics_and_limit_the_worse_side(
     constraints: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
@@ -179,7 +179,7 @@ def pair(probs, labels):
 """
 
 
-def test_an_objective_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_custom_objective(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "checked_metrics.py").write_text(OWN_METRICS)
 

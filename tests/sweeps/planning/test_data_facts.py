@@ -16,7 +16,7 @@ from trainables.metrics import detectable_difference
 
 
 @pytest.mark.parametrize(("share", "judging"), [(0.0, 360), (0.5, 180)])
-def test_how_much_there_is_and_what_it_can_tell_apart(share: float, judging: int) -> None:
+def test_data_sizes_and_detectable_differences(share: float, judging: int) -> None:
     dataset = load_dataset("digits", seed=0)
     sweep = make_sweep(training={"adapt_share": share})
     facts = data_facts(fit_to_data(sweep, dataset), dataset)
@@ -37,7 +37,7 @@ def test_skipped_samples_are_counted_and_listed() -> None:
     assert not skipped_files(load_dataset("digits", seed=0))
 
 
-def test_other_objectives_promise_nothing() -> None:
+def test_other_objectives_have_no_detectable_difference() -> None:
     dataset = load_dataset("digits", seed=0)
     sweep = make_sweep(search={"objective": "val_nll"})
     assert "can detect" not in data_facts(sweep, dataset)

@@ -41,7 +41,7 @@ def test_a_sweep_without_model_gets_the_default_one_of_its_data(tmp_path: Path) 
     assert fitted.model_copy(update=unchanged) == sweep
 
 
-def test_what_training_leaves_out_depends_on_the_model(tmp_path: Path) -> None:
+def test_training_defaults_depend_on_the_model(tmp_path: Path) -> None:
     data = table(tmp_path)
     fitted = fit_to_data(without_model(training={"lr": 0.002}), data).training
     assert (fitted.optimizer, fitted.lr, fitted.epochs) == ("adam", 0.002, 30)
@@ -105,9 +105,7 @@ def test_a_named_model_stays(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_reported(
-    tmp_path: Path, sections: dict[str, Any], message: str
-) -> None:
+def test_mismatches_are_reported(tmp_path: Path, sections: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         fit_to_data(make_sweep(**sections), table(tmp_path))
 

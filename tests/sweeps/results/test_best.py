@@ -54,7 +54,7 @@ def test_the_best_of_several_sweeps() -> None:
         assert part in text
 
 
-def test_beside_a_calibration_error_stands_what_a_calibrated_model_would_show() -> None:
+def test_calibration_errors_are_shown_with_their_calibrated_bound() -> None:
     perfect = {"val_ece_calibrated": 0.0123, "val_ece_calibrated_high": 0.0321}
     found = best_settings([tracked([baseline(val_ece=0.02, **perfect)])])
     assert found[0]["val"]["ece_calibrated"] == 0.0123
@@ -75,7 +75,7 @@ def test_a_line_of_80_characters_is_enough() -> None:
         assert word in text
 
 
-def test_what_was_aimed_at_after_scaling_is_shown_after_scaling() -> None:
+def test_scaled_objectives_are_shown_scaled() -> None:
     scaled = {"val_ece_scaled": 0.0111, "val_ece_scaled_low": 0.0044, "val_ece_scaled_high": 0.0222}
     aimed = tracked([baseline(val_ece=0.0666, **scaled)], objective="val_ece_scaled")
     found = best_settings([aimed])

@@ -59,7 +59,7 @@ def compared(
     return compare(ranking, written(folder, factors))
 
 
-def test_a_better_choice_is_supported_against_the_plain_baseline_alone(tmp_path: Path) -> None:
+def test_a_better_setting_is_supported_only_against_the_raw_baseline(tmp_path: Path) -> None:
     """Temperature scaling makes cross-entropy equally good, so it is recommended."""
     plain, scaled = compared(tmp_path, ours=1.0, theirs=2.0)
     assert (plain.theirs, plain.verdict) == ("cross_entropy", "supported")
@@ -192,7 +192,9 @@ def test_the_interval_is_that_of_the_runs_themselves(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("objective", ["val_error", "val_error_scaled"])
-def test_by_the_error_the_verdict_is_about_the_error(tmp_path: Path, objective: str) -> None:
+def test_with_error_as_objective_the_verdict_is_about_the_error(
+    tmp_path: Path, objective: str
+) -> None:
     """There is no comparison with temperature scaling, which does not change the error."""
     records, factors = sweep_of(1.0, 2.0)
     for record in records:
@@ -217,7 +219,7 @@ def written_for_test(folder: Path, factors: dict[int, float]) -> Callable[[int],
     return lambda number: (place / str(number)).read("predictions_test.parquet")
 
 
-def test_the_test_split_has_the_first_word(tmp_path: Path) -> None:
+def test_the_verdict_on_the_test_split_comes_first(tmp_path: Path) -> None:
     """Temperatures come from the validation split; here they are too high for cross-entropy."""
     records, factors = sweep_of(ours=1.0, theirs=1.0)
     for record in records:

@@ -111,7 +111,9 @@ def test_its_row_survives_the_file_of_the_answer(tmp_path: Path) -> None:
     assert "ensemble" in console.export_text()
 
 
-def test_one_seed_of_cross_entropy_leaves_the_fair_rival_open(tmp_path: Path) -> None:
+def test_with_one_seed_of_cross_entropy_there_is_no_comparison_with_its_ensemble(
+    tmp_path: Path,
+) -> None:
     ranking, read = sweep(tmp_path, seeds=0)
     [found] = judge_ensemble(ranking, read)
     assert {each["theirs"] for each in found["comparisons"]} == {

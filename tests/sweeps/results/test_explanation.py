@@ -34,7 +34,7 @@ def test_what_a_calibrated_model_would_show_stands_beside() -> None:
     assert any("would show 0.0190, up to 0.0270" in line for line in lines)
 
 
-def test_a_chosen_baseline_is_not_compared_with_itself() -> None:
+def test_a_selected_baseline_is_not_compared_with_itself() -> None:
     records = [baseline(val_ece=0.01), trial(1, "focal", val_ece=0.03)]
     lines = explain_choice(ranked(records))
     assert len(lines) == 2
@@ -107,7 +107,7 @@ def test_reasons_of_failure_are_counted() -> None:
     assert failure_summary(failed) == "  2 × diverged\n  1 × out of memory"
 
 
-def test_what_became_of_the_choice_elsewhere_is_reported_set_by_set() -> None:
+def test_results_on_evaluation_sets_are_reported_per_set() -> None:
     found = {
         "shift_cifar10_c_5_ece": 0.2,
         "shift_cifar10_c_5_ece_scaled": 0.1,

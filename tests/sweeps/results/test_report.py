@@ -103,7 +103,7 @@ def test_it_is_one_file_and_escapes_what_users_wrote(page: Path) -> None:
     assert all("xmlns" in link or "purl" in link or "creative" in link for link in links), links
 
 
-def test_it_waits_for_no_import_that_it_does_without(tmp_path: Path) -> None:
+def test_the_report_imports_nothing_unnecessary(tmp_path: Path) -> None:
     storage = make_store(tmp_path / "store", [record(n, "focal") for n in range(3)])
     code = f"""
 import sys

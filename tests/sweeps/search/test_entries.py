@@ -11,7 +11,7 @@ numbers = st.floats(allow_nan=False) | st.booleans() | st.integers(-(2**53), 2**
 
 
 @given(st.dictionaries(st.text(), numbers))
-def test_it_is_what_the_dict_was(metrics: dict[str, float]) -> None:
+def test_entries_equal_their_dicts(metrics: dict[str, float]) -> None:
     entry = CompactEntry(metrics)
     assert entry == metrics and metrics == entry
     assert list(entry.items()) == list(metrics.items())

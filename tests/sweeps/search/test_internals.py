@@ -43,7 +43,7 @@ def shown(study: optuna.Study) -> list[FrozenTrial]:
     return study.get_trials(deepcopy=False, states=states)
 
 
-def test_of_few_trials_all_are_seen() -> None:
+def test_with_few_trials_the_sampler_gets_all() -> None:
     whole, window = pair(LATEST)
     assert [t.number for t in shown(window)] == [t.number for t in shown(whole)]
     suggested = []
@@ -54,7 +54,7 @@ def test_of_few_trials_all_are_seen() -> None:
 
 
 @pytest.mark.parametrize("count", [700, pytest.param(2000, marks=pytest.mark.slow)])
-def test_of_many_trials_tpe_sees_the_same_best(count: int) -> None:
+def test_with_many_trials_tpe_gets_the_same_best_ones(count: int) -> None:
     whole, window = pair(count)
     assert len(shown(window)) <= LATEST + BEST + 1
     best, others = _split_trials(window, shown(window), BEST)

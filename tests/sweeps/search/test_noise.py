@@ -8,23 +8,23 @@ from sweeps.search.noise import first_at_noise
 from sweeps.search.rules import rule_of
 from tests.builders import baseline, make_sweep, trial
 
-HONEST = {"val_ece": 0.02, "val_ece_calibrated_high": 0.03}
+CALIBRATED = {"val_ece": 0.02, "val_ece_calibrated_high": 0.03}
 
 
 @pytest.mark.parametrize(
     ("values", "found"),
     [
-        (HONEST, True),
-        (HONEST | {"val_ece": 0.031}, False),
+        (CALIBRATED, True),
+        (CALIBRATED | {"val_ece": 0.031}, False),
         ({"val_ece": 0.02}, False),
-        (HONEST | {"val_error": 0.2}, False),
-        (HONEST | {"val_nll": 0.5}, False),
-        (HONEST | {"state": "stopped"}, False),
-        (HONEST | {"role": "finalist"}, False),
+        (CALIBRATED | {"val_error": 0.2}, False),
+        (CALIBRATED | {"val_nll": 0.5}, False),
+        (CALIBRATED | {"state": "stopped"}, False),
+        (CALIBRATED | {"role": "finalist"}, False),
     ],
     ids=["at noise", "above", "not known", "guard", "constraint", "stopped", "of a fresh seed"],
 )
-def test_a_trial_that_passes_and_is_as_honest_as_can_be_told(
+def test_the_search_ends_with_a_trial_within_guard_and_noise(
     values: dict[str, Any], found: bool
 ) -> None:
     rule = rule_of(make_sweep(search={"constraints": {"val_nll": 0.4}}))
@@ -32,8 +32,8 @@ def test_a_trial_that_passes_and_is_as_honest_as_can_be_told(
     assert (first_at_noise(records, rule) is records[1]) is found
 
 
-def test_without_the_baseline_nobody_knows_who_passes() -> None:
+def test_without_the_baseline_the_search_does_not_end() -> None:
     rule = rule_of(make_sweep())
-    honest = trial(1, **HONEST)
-    assert first_at_noise([baseline(state="failed", history=[]), honest], rule) is None
-    assert first_at_noise([baseline(**HONEST), honest], rule) is not honest
+    calibrated = trial(1, **CALIBRATED)
+    assert first_at_noise([baseline(state="failed", history=[]), calibrated], rule) is None
+    assert first_at_noise([baseline(**CALIBRATED), calibrated], rule) is not calibrated

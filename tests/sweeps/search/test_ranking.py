@@ -62,7 +62,7 @@ def test_whatever_the_trials_the_chosen_one_is_finished_and_within_the_guard(
 
 
 @given(drawn=records, shift=st.permutations(list(range(12))))
-def test_the_test_split_chooses_nothing(
+def test_the_test_split_is_never_used_for_selection(
     drawn: list[tuple[float, float, str]], shift: list[int]
 ) -> None:
     def made(test_ece: list[float]) -> list[TrialRecord]:
@@ -80,7 +80,7 @@ def test_the_test_split_chooses_nothing(
     assert one.trials[0].number == other.trials[0].number
 
 
-def test_new_seeds_have_the_last_word() -> None:
+def test_fresh_seeds_determine_the_selection() -> None:
     lucky, steady = trial(1, val_ece=0.001), trial(2, val_ece=0.02)
     again = [
         finalist(3, lucky, 1, val_ece=0.06),
@@ -226,7 +226,7 @@ def test_finalists_keep_to_constraints_over_their_new_seeds() -> None:
 FRONT = rule_of(make_sweep(search={"objective": ["val_ece", "val_nll"]}))
 
 
-def test_of_several_objectives_the_finalists_are_the_front() -> None:
+def test_with_several_objectives_the_finalists_are_the_pareto_front() -> None:
     trials = [
         baseline(val_ece=0.2, val_nll=0.5),
         trial(1, val_ece=0.01, val_nll=0.9),

@@ -116,11 +116,11 @@ def test_a_trial_whose_metric_is_undefined_is_stopped_and_spoils_nothing() -> No
         (float("nan"), 10, False),
     ],
 )
-def test_what_is_at_chance(error: float, classes: int, at_chance: bool) -> None:
+def test_chance_level(error: float, classes: int, at_chance: bool) -> None:
     assert is_at_chance({"val_error": error}, classes) is at_chance
 
 
-def test_no_lots_are_drawn_among_trials_that_have_learnt_nothing() -> None:
+def test_trials_at_chance_level_are_not_compared() -> None:
     queue = TrialQueue(make_sweep(9), lambda record: None, num_classes=20)
     for _ in range(4):
         queue.next()

@@ -279,7 +279,7 @@ def test_without_the_encoder_of_the_search_nothing_continues(tmp_path: Path) -> 
     assert queue_of(sweep, store, trained_encoders={1}).exhausted
 
 
-def test_without_an_encoder_of_a_new_seed_the_finalists_do_without_that_seed(
+def test_finalists_skip_seeds_without_an_encoder(
     tmp_path: Path,
 ) -> None:
     sweep = simulated(TWO_STAGES)
@@ -373,7 +373,9 @@ def cut_off(store: SweepStore, history: list[dict[str, float]], now: float) -> N
 
 
 @pytest.mark.parametrize("ahead", [-7200.0, 0.0, 7200.0])
-def test_a_workers_clock_costs_no_hours(tmp_path: Path, clock: Clock, ahead: float) -> None:
+def test_clock_differences_of_workers_do_not_use_up_the_budget(
+    tmp_path: Path, clock: Clock, ahead: float
+) -> None:
     sweep = simulated(max_hours=1.0)
     store = new_store(tmp_path, sweep)
     begun = queue_of(sweep, store).next()
@@ -424,7 +426,7 @@ def test_a_resume_knows_how_many_trials_ran_at_once(tmp_path: Path, clock: Clock
     assert [record.role for record in begun if record is not None] == ["search", "search"]
 
 
-def test_hours_of_trials_side_by_side_count_once_and_those_of_their_gpus_each(
+def test_concurrent_trials_count_once_in_hours_and_each_in_gpu_hours(
     tmp_path: Path, clock: Clock
 ) -> None:
     quarter = {"scaling": {"gpus_per_worker": 0.25}}
@@ -462,7 +464,7 @@ def test_gpu_hours_end_the_search_in_time_for_the_finals(tmp_path: Path, clock: 
     seeds=st.integers(0, 3),
     at_once=st.integers(1, 4),
 )
-def test_epochs_bind_every_phase_and_leave_what_the_finalists_need(
+def test_a_budget_of_epochs_reserves_epochs_for_finalists(
     max_epochs: int, finalists: int, seeds: int, at_once: int
 ) -> None:
     sweep = make_sweep(
@@ -573,7 +575,7 @@ def test_a_crash_in_a_long_sweep_changes_nothing(
         assert settings(resumed.records) == settings(whole.records), f"crash after step {cut}"
 
 
-def test_a_trial_whose_process_dies_comes_again_as_long_as_it_gets_further(tmp_path: Path) -> None:
+def test_a_trial_whose_process_dies_is_retried_while_it_progresses(tmp_path: Path) -> None:
     sweep = simulated()
     queue = queue_of(sweep, new_store(tmp_path, sweep))
     lively, stuck = queue.next(), queue.next()
@@ -594,7 +596,7 @@ def test_a_trial_whose_process_dies_comes_again_as_long_as_it_gets_further(tmp_p
     assert queue.live == 1
 
 
-def test_the_last_trial_too_comes_again(tmp_path: Path) -> None:
+def test_the_last_trial_is_retried_too(tmp_path: Path) -> None:
     sweep = simulated()
     queue = queue_of(sweep, new_store(tmp_path, sweep))
     for _ in steps(queue):

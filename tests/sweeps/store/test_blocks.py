@@ -67,7 +67,7 @@ def test_a_damaged_block_is_passed_over(
     assert ("blocks/00000.json" in caplog.text) == (content != b"{}")
 
 
-def test_of_a_trial_that_is_gone_nothing_comes_back(
+def test_records_of_deleted_trials_are_not_read(
     store: SweepStore, records: list[TrialRecord]
 ) -> None:
     BlockWriter(store.folder, records)

@@ -145,7 +145,7 @@ def test_deleting_a_sweep_does_not_lose_its_lease(
     assert not Path(store.folder.path).exists()
 
 
-def test_whoever_was_away_for_too_long_stops(folder: Folder) -> None:
+def test_a_driver_that_was_suspended_too_long_stops(folder: Folder) -> None:
     other = json.dumps({"holder": "other", "host": "far", "pid": 1, "renewals": 7}).encode()
     stopped_by(folder, lambda: folder.write(NAME, other))
     assert folder.read(NAME) == other

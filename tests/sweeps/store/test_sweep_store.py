@@ -73,7 +73,7 @@ metrics = st.dictionaries(st.text(max_size=5), st.floats(), max_size=4)
 @given(
     history=st.lists(metrics, max_size=3), gamma=st.floats(allow_nan=False, allow_infinity=False)
 )
-def test_any_metric_comes_back_exactly_or_not_at_all(
+def test_metrics_are_stored_exactly_or_not_at_all(
     tmp_path_factory: pytest.TempPathFactory, history: list[dict[str, float]], gamma: float
 ) -> None:
     store = SweepStore(str(tmp_path_factory.getbasetemp() / "any"), "kept")
@@ -290,7 +290,7 @@ def test_records_of_another_sweep_are_refused(tmp_path: Path) -> None:
     assert told == [f"{file} is another sweep's; the trial is left out"]
 
 
-def test_what_a_newer_version_has_added_is_passed_over(tmp_path: Path) -> None:
+def test_fields_of_newer_versions_are_ignored(tmp_path: Path) -> None:
     store = new_store(tmp_path, make_sweep("kept"), [baseline()])
     comparison = asdict(Comparison("ours", "theirs", "ece", 0.0, 0.0, 0.0, "supported", 3))
     answer = {"verdict": "supported", "comparisons": [{**comparison, "mood": "good"}]}
@@ -386,7 +386,7 @@ Folder(sys.argv[1]).write("trial.json", b"{}")
 """
 
 
-def test_what_killed_writers_have_left_is_cleared_away(store: SweepStore) -> None:
+def test_files_of_killed_writers_are_deleted(store: SweepStore) -> None:
     folder = store.trial_folder(7)
     killed = subprocess.run([sys.executable, "-c", WRITER, folder.uri], check=False)
     assert killed.returncode < 0

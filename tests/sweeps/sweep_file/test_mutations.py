@@ -136,7 +136,7 @@ MUTATIONS = (_replaced_value,) * 6 + (
 )
 
 
-def test_a_spoilt_file_is_reported_or_is_still_right(
+def test_a_mutated_file_is_reported_or_valid(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "sweep.yaml"
@@ -163,7 +163,7 @@ def test_a_spoilt_file_is_reported_or_is_still_right(
     assert 0.7 * count < refused < count
 
 
-def test_what_is_reported_ends_the_command_with_2(
+def test_a_reported_file_exits_with_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "sweep.yaml"

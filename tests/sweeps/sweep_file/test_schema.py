@@ -87,7 +87,7 @@ def test_a_date_is_text(tmp_path: Path) -> None:
         ("{!own a: 2}", r"line 5: !own is not allowed for a key"),
     ],
 )
-def test_what_yaml_has_and_a_sweep_file_has_not(tmp_path: Path, value: str, message: str) -> None:
+def test_unsupported_yaml_features(tmp_path: Path, value: str, message: str) -> None:
     with pytest.raises(UserError, match=message) as caught:
         load(tmp_path, HEAD + f"losses: [focal]\nx: {value}\n")
     assert len(str(caught.value)) < 400
@@ -151,7 +151,7 @@ def test_hyperparameters_have_a_bound(tmp_path: Path, loss: str) -> None:
         load(tmp_path, HEAD + f"losses: [{loss}]\n")
 
 
-def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "sweep.yaml"
     path.write_bytes(b"\xef\xbb\xbf" + (HEAD + "losses: [focal]\n").encode())
     assert load_sweep(str(path)).name == "small"
@@ -212,7 +212,7 @@ def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_no_sweep_file_may_hold(tmp_path: Path, text: str, message: str) -> None:
+def test_values_that_no_sweep_file_may_contain(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UserError, match=message) as caught:
         load(tmp_path, text)
     assert len(str(caught.value).splitlines()) == 1

@@ -89,7 +89,7 @@ def test_the_end_of_a_sweep(capsys: pytest.CaptureFixture[str]) -> None:
     assert "http://h/[/x]" in printed
 
 
-def test_in_a_notebook_what_is_for_a_file_goes_there(
+def test_in_a_notebook_output_to_a_file_goes_to_the_file(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class ZMQInteractiveShell:

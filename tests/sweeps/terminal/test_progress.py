@@ -36,7 +36,7 @@ def plain(text: io.StringIO) -> Console:
     return plain_console(file=text, width=200)
 
 
-def test_elsewhere_than_on_a_terminal_there_are_lines(queue: TrialQueue) -> None:
+def test_without_a_terminal_progress_is_printed_as_lines(queue: TrialQueue) -> None:
     text = io.StringIO()
     with Progress(plain(text)) as progress:
         progress.stage("Loading [data/x]")
@@ -57,7 +57,7 @@ def test_elsewhere_than_on_a_terminal_there_are_lines(queue: TrialQueue) -> None
     assert re.search(r"about \d+:\d\d left$", last)
 
 
-def test_it_says_how_fast_it_goes_and_why_the_best_is_the_best(queue: TrialQueue) -> None:
+def test_progress_shows_speed_and_reasons_for_the_best(queue: TrialQueue) -> None:
     text = io.StringIO()
     with Progress(plain(text)) as progress:
         progress.follow(queue)
@@ -122,7 +122,7 @@ def test_a_guided_search_shows_what_it_expects_and_a_bound_of_the_time() -> None
     assert re.search(r" · at most \d+:\d\d left$", line)
 
 
-def test_a_fault_is_reported_and_not_over_and_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     text, moments = io.StringIO(), iter((1000.0, 1029.0, 1031.0))
     with Progress(plain(text)) as progress:
         monkeypatch.setattr(module.time, "monotonic", lambda: next(moments))
@@ -131,7 +131,7 @@ def test_a_fault_is_reported_and_not_over_and_over(monkeypatch: pytest.MonkeyPat
     assert text.getvalue() == "/data: No space left on device; waiting\n" * 2
 
 
-def test_before_a_trial_has_ended_nothing_is_promised(tmp_path: Path) -> None:
+def test_no_time_estimate_before_a_trial_has_ended(tmp_path: Path) -> None:
     text = io.StringIO()
     queue = TrialQueue(make_sweep("begun"), lambda record: None, num_classes=10)
     with Progress(plain(text)) as progress:
@@ -142,7 +142,7 @@ def test_before_a_trial_has_ended_nothing_is_promised(tmp_path: Path) -> None:
     assert line.endswith("time left: not known yet")
 
 
-def test_text_from_outside_is_no_markup() -> None:
+def test_external_text_is_not_markup() -> None:
     text = io.StringIO()
     with Progress(Console(file=text, width=200)) as progress:  # console with markup enabled
         progress.stage("Loading [/data/x]")

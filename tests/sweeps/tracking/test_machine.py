@@ -57,7 +57,7 @@ def test_a_run_that_takes_none_stops_nothing(fresh: Path) -> None:
     assert runs_of(fresh, "unmeasured")["1"].info.status == "FINISHED"
 
 
-def test_what_nobody_takes_is_not_kept_for_ever(
+def test_measurements_that_are_not_read_are_dropped(
     fresh: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sweeps.tracking.writer._MOST_SAMPLES", 3)

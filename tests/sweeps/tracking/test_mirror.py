@@ -281,7 +281,7 @@ def test_runs_sorted_by_rank_have_the_chosen_setting_first(
     assert (found[1].data.tags["val ECE"], found[1].data.tags["T"]) == (".0200", "1.30")
 
 
-def test_the_sweeps_own_run_tells_the_story(storage: Path, written: list[TrialRecord]) -> None:
+def test_the_parent_run_describes_the_sweep(storage: Path, written: list[TrialRecord]) -> None:
     client, parent = client_of(storage), runs_of(storage, "whole")[""]
     told = parent.data.tags["mlflow.note.content"]
     assert told.startswith("Selected: focal γ=0.3")
@@ -343,7 +343,7 @@ def test_the_sweeps_own_run_tells_how_far_it_is_and_of_which_commit(
     assert "4 trials ended" in runs_of(fresh, "going")[""].data.tags["mlflow.note.content"]
 
 
-def test_there_is_one_star(fresh: Path) -> None:
+def test_the_selected_run_has_the_only_star(fresh: Path) -> None:
     sweep, records = make_sweep("moving"), make_records()
     store = make_store(fresh, sweep, records)
 

@@ -155,7 +155,7 @@ def test_a_model_that_may_not_be_registered_is_named(server: SecuredMlflow) -> N
         registry.register(model)
 
 
-def test_who_is_not_known_or_not_trusted_is_reported_so(
+def test_unknown_users_and_certificates_are_reported(
     server: SecuredMlflow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.act_as("admin")
