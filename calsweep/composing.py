@@ -92,7 +92,8 @@ class Composer:
         if isinstance(given, str):
             return given
         if isinstance(given, Mapping):
-            return dict(given)
+            functions = {k: v for k, v in given.items() if k in ("name", "load") and callable(v)}
+            return {**given, **{k: self._named("trainable", v) for k, v in functions.items()}}
         if not callable(given):
             raise UserError(
                 f"trainable is a {type(given).__name__}; allowed: package.module:function, a "

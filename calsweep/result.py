@@ -171,7 +171,7 @@ class Result:
 
         Raises:
             UserError: No setting was selected, the data have changed, the checkpoint was deleted,
-                or the sweep has a custom training loop.
+                or the sweep has a custom training loop without ``trainable.load``.
         """
         from sweeps.trained import load_same_data, load_trained
 

@@ -68,7 +68,8 @@ def run(
             trial. A module for which this is impossible, or whose weights are already trained, is
             rejected. None selects the default for the kind of data.
         trainable: Instead of a model, a custom training loop: a function that takes ``trial``
-            (:class:`calsweep.Trial`) and reports each epoch.
+            (:class:`calsweep.Trial`) and reports each epoch. Or a section ``trainable``, such as
+            ``{"name": train, "load": load}``, where ``load`` returns the trained model.
         losses: Names of losses, results of :func:`loss`, or your own loss classes.
         epochs: ``training.epochs``, the number of epochs per trial.
         trials: ``search.trials``, the number of trials of the search.

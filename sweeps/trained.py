@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from sweeps.errors import UserError, first_line
+from sweeps.planning.checks import use_working_folder
 from sweeps.planning.data import load_data
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from sweeps.results.ensemble import Selected
     from sweeps.search.record import TrialRecord
     from sweeps.store.sweep_store import SweepStore
-    from sweeps.sweep_file.schema import SweepFile
+    from sweeps.sweep_file.schema import SweepFile, TrainableSection
     from trainables.data.core.base import Dataset
     from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsemble
 
@@ -27,11 +28,11 @@ def load_same_data(store: SweepStore, sweep: SweepFile) -> Dataset:
     Raises:
         UserError: They are others now; or what the sweep has trained cannot be built from them.
     """
-    if sweep.trainable is not None:
+    if sweep.trainable is not None and sweep.trainable.load is None:
         raise UserError(
             f"sweep {sweep.name!r} was trained by a loop of your own, {sweep.trainable.name}, "
-            "which alone can build its model; what it has kept lies in "
-            f"{store.trials_folder.uri}/NUMBER/checkpoints, and in MLflow"
+            "which alone can build its model: name a function that loads it as trainable.load; "
+            f"what it has kept lies in {store.trials_folder.uri}/NUMBER/checkpoints, and in MLflow"
         )
     dataset = load_data(sweep)
     identity = read_identity(store.folder)
@@ -104,6 +105,8 @@ def load_trained(
     Raises:
         UserError: Its checkpoint is gone.
     """
+    if sweep.trainable is not None:
+        return _load_of_loop(store, sweep.trainable, dataset, record)
     from trainables.export.calibrated import load_calibrated
 
     encoder = encoder_setup(sweep, store, dataset)
@@ -118,3 +121,27 @@ def load_trained(
         )
     except (FileNotFoundError, ValueError) as error:
         raise UserError(f"{record.label}: its weights are gone: {error}") from None
+
+
+def _load_of_loop(
+    store: SweepStore, trainable: TrainableSection, dataset: Dataset, record: TrialRecord
+) -> CalibratedClassifier:
+    """As :func:`load_trained`, by the user's function."""
+    from trainables.export.loop_models import load_of_loop
+    from trainables.plugins.arguments import describe_error
+
+    assert trainable.load is not None  # load_same_data refuses the rest
+    use_working_folder()
+    try:
+        return load_of_loop(
+            dataset,
+            (trainable.name, trainable.options),
+            trainable.load,
+            record.config,
+            store.trial_folder(record.number),
+            record.outcome["temperature"],
+        )
+    except Exception as error:  # whatever the user's function raises
+        raise UserError(
+            f"{record.label}: trainable.load = {trainable.load} fails: {describe_error(error)}"
+        ) from error

@@ -1,19 +1,26 @@
 """A training loop in plain PyTorch: ``trainable: plain:train``."""
 
+import math
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from calsweep import Trial
 
 
-def train(trial: Trial, width: int = 64, lr: float = 0.01, batch_size: int = 64) -> None:
-    x, y = (part.to(trial.device) for part in trial.tensors("train"))
-    model = nn.Sequential(
+def make_model(trial: Trial, width: int) -> nn.Module:
+    return nn.Sequential(
         nn.Flatten(),
-        nn.Linear(x[0].numel(), width),
+        nn.Linear(math.prod(trial.data.input_shape), width),
         nn.ReLU(),
         nn.Linear(width, trial.num_classes),
-    ).to(trial.device)
+    )
+
+
+def train(trial: Trial, width: int = 64, lr: float = 0.01, batch_size: int = 64) -> None:
+    x, y = (part.to(trial.device) for part in trial.tensors("train"))
+    model = make_model(trial, width).to(trial.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
     kept = {"model": model, "optimizer": optimizer, "loss": trial.loss}
     checkpoint, first = trial.folder / "last.pt", 1
@@ -45,3 +52,10 @@ def train(trial: Trial, width: int = 64, lr: float = 0.01, batch_size: int = 64)
         state = {name: part.state_dict() for name, part in kept.items()} | {"epoch": epoch}
         torch.save(state, trial.folder / "new.pt")  # a file that is cut short is never read
         (trial.folder / "new.pt").replace(checkpoint)
+
+
+def load(trial: Trial, width: int = 64, **_: Any) -> nn.Module:
+    """The model that was trained, for `calsweep export` and `result.model()`."""
+    model = make_model(trial, width)
+    model.load_state_dict(torch.load(trial.folder / "last.pt", weights_only=True)["model"])
+    return model

@@ -1,5 +1,7 @@
 """A LightningModule as it is, with one callback: ``trainable: with_lightning:train``."""
 
+import math
+
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
@@ -48,9 +50,13 @@ class Report(L.Callback):
         model.train()
 
 
+def make_model(trial: Trial, width: int) -> Classifier:
+    return Classifier(trial.loss, math.prod(trial.data.input_shape), trial.num_classes, width)
+
+
 def train(trial: Trial, width: int = 64) -> None:
     dataset = TensorDataset(*trial.tensors("train"))
-    model = Classifier(trial.loss, dataset[0][0].numel(), trial.num_classes, width)
+    model = make_model(trial, width)
     trainer = L.Trainer(
         max_epochs=trial.epochs,
         accelerator=trial.device.type,
@@ -66,3 +72,11 @@ def train(trial: Trial, width: int = 64) -> None:
         DataLoader(dataset, batch_size=64, shuffle=True),
         ckpt_path=last if last.exists() else None,
     )
+
+
+def load(trial: Trial, width: int = 64) -> nn.Module:
+    """The network that was trained, for `calsweep export` and `result.model()`."""
+    model = make_model(trial, width)
+    state = torch.load(trial.folder / "last.ckpt", map_location="cpu", weights_only=True)
+    model.load_state_dict(state["state_dict"])
+    return model.network

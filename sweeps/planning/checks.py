@@ -46,6 +46,7 @@ def check_sweep(sweep: SweepFile) -> None:
     parts: list[tuple[str, NamedSection | None, Callable[..., None]]] = [
         ("dataset", sweep.dataset, check_dataset_options),
         ("trainable", sweep.trainable, check_trainable),
+        ("trainable.load", _loader(sweep), check_trainable),
         ("model", sweep.model, check_model_options),
     ]
     for key, section, check in parts:
@@ -68,6 +69,14 @@ def check_sweep(sweep: SweepFile) -> None:
     faults += part_faults(sweep) + _metric_faults(sweep)
     if faults:
         raise UserError("\n".join(faults))
+
+
+def _loader(sweep: SweepFile) -> TrainableSection | None:
+    """The function that loads the model of a custom loop, with the loop's options."""
+    loop = sweep.trainable
+    if loop is None or loop.load is None:
+        return None
+    return TrainableSection(name=loop.load, **loop.options)
 
 
 def _left_out(sweep: SweepFile) -> list[str]:

@@ -160,6 +160,11 @@ class SweepFile(Section):
                 "give trainable, or name the data"
             )
         classes = self.dataset.options.get("num_classes")
+        if self.trainable.load is not None:
+            raise ValueError(
+                f"trainable.load is not possible together with dataset.name = {OWN_DATA!r}: how "
+                "samples become inputs is unknown; leave it out, or name the data"
+            )
         known = isinstance(classes, int) and not isinstance(classes, bool) and classes >= 2
         if not known or self.dataset.title is None or len(self.dataset.options) > 1:
             raise ValueError(
@@ -176,7 +181,7 @@ class SweepFile(Section):
             "model": self.model != ModelSection(),
             "encoder": self.encoder is not None,
             "evaluation": bool(self.evaluation.sets),
-            "tracking.register_model": self.tracking.register_model,
+            "tracking.register_model": self.tracking.register_model and not self.trainable.load,
         }
         if besides := [key for key, is_given in given.items() if is_given]:
             raise ValueError(
@@ -256,4 +261,6 @@ class SweepFile(Section):
         """All names that may be dotted paths of custom code."""
         encoder = [self.encoder.loss.name] if self.encoder is not None else []
         losses = (section.name for section in self.losses)
-        return (self.dataset.name, self.trained.name, *losses, *encoder, *self.search.own_metrics)
+        load = [self.trainable.load] if self.trainable and self.trainable.load else []
+        trained = (self.trained.name, *load)
+        return (self.dataset.name, *trained, *losses, *encoder, *self.search.own_metrics)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -26,6 +27,7 @@ from sweeps.sweep_file.schema import SweepFile
 from tests.harness.command import calsweep
 from tests.harness.tracked import client_of, runs_of
 from trainables.contract.report import COSTS
+from trainables.data import load_dataset
 
 EXAMPLES = Path(__file__).parents[2] / "examples/own_loop"
 MORTAL = """
@@ -138,7 +140,13 @@ def test_an_example_loop_is_swept_like_a_model(folder: Path, session: None, name
     assert "lr" not in run_of_baseline.data.params
     found = client_of(folder / "store").list_artifacts(run_of_baseline.info.run_id)
     assert {"checkpoint", "predictions_test.parquet"} <= {file.path for file in found}
-    with pytest.raises(UserError, match="was trained by a loop of your own"):
+    if sweep.trainable is not None and sweep.trainable.load is not None:
+        export_model(name, storage)  # which compares it with the trial's predictions
+        samples = load_dataset("digits", seed=0).test.inputs.copy()
+        probs = load(storage, name).model().predict_proba(samples)
+        assert probs.shape == (359, 10) and np.allclose(probs.sum(1), 1, atol=1e-5)
+        return
+    with pytest.raises(UserError, match=r"was trained by a loop of your own.*trainable\.load"):
         export_model(name, storage)
     with pytest.raises(UserError, match="was trained by a loop of your own"):
         load(storage, name).model()
@@ -237,7 +245,7 @@ def test_own_data_are_identified_by_title_and_classes(folder: Path) -> None:
         ({"evaluation": {"ood": ["digits"]}}, "evaluation is not possible together with trainab"),
         (
             {"training": {"epochs": 2, "lr": 0.3}},
-            r"training\.lr is not for a trainable.*allowed: epochs, adapt_share.*\{name: plain:tr",
+            r"training\.lr is not for a trainable.*allowed: epochs, patience, adapt_share.*\{name",
         ),
     ],
 )
@@ -252,6 +260,11 @@ def test_a_wrong_path_or_option_is_reported_before_anything_starts(folder: Path)
     for loop in ("nowhere:train", "plain", {"name": "plain:train", "depth": 3}):
         with pytest.raises(UserError, match=r"trainable: trainable '(nowhere|plain)"):
             check_sweep(sweep_of(trainable=loop))
+    unknown = {"name": "plain:train", "load": "plain:lod"}
+    with pytest.raises(UserError, match=r"trainable\.load: .*plain:lod"):
+        check_sweep(sweep_of(trainable=unknown))
+    with pytest.raises(UserError, match=r"trainable\.load is not possible together with dataset"):
+        sweep_of(dataset=OWN, trainable={"name": "plain:train", "load": "plain:load"})
     with pytest.raises(UserError, match="trainable 'nowhere:train' cannot be imported"):
         check_at_once_if_doubtful(sweep_of(trainable="nowhere:train"))
 

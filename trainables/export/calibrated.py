@@ -50,7 +50,7 @@ class CalibratedClassifier(nn.Module):
 
     def __init__(
         self,
-        network: Classifier,
+        network: nn.Module,
         samples: Samples,
         temperature: float,
         classes: tuple[str, ...],

@@ -132,16 +132,11 @@ class LoopRun(TrialRun):
         return reported
 
     def _own_folder(self) -> Path:
-        """The local folder of the loop, with its files from the storage."""
+        """The loop's folder on this machine, with its stored files."""
         if self.folder.is_local:
-            own = Path(self._kept.path)
-            own.mkdir(parents=True, exist_ok=True)
-            return own
-        own = Path(tempfile.mkdtemp(prefix="calsweep-own-"))
-        if (packed := self._kept.read_if_exists(ARCHIVE)) is not None:
-            with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-                archive.extractall(own, filter="data")
-        return own
+            Path(self._kept.path).mkdir(parents=True, exist_ok=True)
+            return fetch_own_files(self._kept, Path())
+        return fetch_own_files(self._kept, Path(tempfile.mkdtemp(prefix="calsweep-own-")))
 
     def _packed(self) -> bytes:
         assert self._own is not None
@@ -149,6 +144,21 @@ class LoopRun(TrialRun):
         with tarfile.open(fileobj=stream, mode="w") as archive:
             archive.add(self._own, arcname=".")
         return stream.getvalue()
+
+
+def fetch_own_files(kept: Folder, scratch: Path) -> Path:
+    """A local folder with the files that a loop has kept.
+
+    Args:
+        kept: The stored folder, which is returned if it is local.
+        scratch: An empty folder, to which the files of a remote one are unpacked.
+    """
+    if kept.is_local:
+        return Path(kept.path)
+    if kept.exists(ARCHIVE):
+        with tarfile.open(fileobj=io.BytesIO(kept.read(ARCHIVE))) as archive:
+            archive.extractall(scratch, filter="data")
+    return scratch
 
 
 def _told(error: BaseException) -> str:

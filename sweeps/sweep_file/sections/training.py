@@ -39,7 +39,11 @@ class TrainableSection(NamedSection):
 
     Attributes:
         name: The function, as ``package.module:function``.
+        load: Another one, which returns the trained model: it gets the trial and the same options.
+            ``export`` and ``result.model()`` need it.
     """
+
+    load: str | None = None
 
 
 class TrainingSection(Section, TrainingConfig):  # type: ignore[misc]  # frozen as well
