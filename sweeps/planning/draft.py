@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sweeps.errors import UserError, first_line
 from sweeps.planning.draft_columns import LABELS, label_column, unusable_columns
 from sweeps.sweep_file.loading import FIRST_LINE, to_yaml
+from trainables.data.kinds.dates import is_dates
 from trainables.models.recipes import usual_recipe
 from trainables.plugins.arguments import did_you_mean
 
@@ -336,14 +337,21 @@ def _rows(path: Path) -> _Seen:
         return _Seen({"label": label, "image": image}, "image", f"{seen}, images in column {image}")
     if text is not None:
         return _Seen({"label": label, "text": text}, "text", f"{seen}, texts in column {text}")
-    if not usable:
+    dates = [name for name in unusable if is_dates(table[name])]
+    unusable = {name: reason for name, reason in unusable.items() if name not in dates}
+    if not (usable or dates):
         reasons = ", ".join(f"{name} ({reason})" for name, reason in unusable.items())
         raise UserError(f"--data {path}: none of its columns can be a feature: {reasons}")
     options: dict[str, Any] = {"label": label}
     if unusable:
         options["exclude"] = list(unusable)
+    if dates:
+        options["dates"] = dates
     comments = [f"{name} is excluded: {reason}" for name, reason in unusable.items()]
-    return _Seen(options, "table", f"{seen}; features are {_few(usable)}", tuple(comments))
+    comments += [f"{name}: its year, month and weekday are features" for name in dates]
+    return _Seen(
+        options, "table", f"{seen}; features are {_few([*usable, *dates])}", tuple(comments)
+    )
 
 
 def _all_rows(path: Path) -> pa.Table:

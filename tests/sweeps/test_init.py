@@ -102,7 +102,8 @@ def scenes(folder: Path) -> Path:
             {
                 "name": "csv",
                 "label": "has_churn",
-                "exclude": ["customer_id", "joined", "remarks", "source"],
+                "exclude": ["customer_id", "remarks", "source"],
+                "dates": ["joined"],
             },
             2,
         ),
@@ -159,7 +160,7 @@ def test_comments_match_the_kind_of_data(tmp_path: Path) -> None:
         folder.mkdir()
         about[make] = sweep_file_text(draft_for(str(make(folder))), "a", 5)
     assert "# customer_id is excluded: numbers of the rows" in about[customers]
-    assert "# joined is excluded: dates" in about[customers]
+    assert "# joined: its year, month and weekday are features" in about[customers]
     assert "# source is excluded: constant" in about[customers]
     assert "timm" in about[half_empty]
     for make in (customers, texts):

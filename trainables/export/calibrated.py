@@ -15,6 +15,7 @@ from trainables.contract.report import TrialConfig
 from trainables.data.core.base import Dataset
 from trainables.data.core.samples import Samples
 from trainables.data.core.tasks import OneClass, Task
+from trainables.data.kinds.dates import date_column, date_feature
 from trainables.data.kinds.samples import Images
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import Columns, TableRows, as_table
@@ -23,7 +24,7 @@ from trainables.data.kinds.weighted_words import WeightedWords
 from trainables.data.readers.arrays import as_inputs
 from trainables.files.checkpoints import load_checkpoint
 from trainables.files.storage import Folder
-from trainables.models import Classifier, make_model, without_weights
+from trainables.models import make_model, without_weights
 from trainables.trials import two_stage
 
 
@@ -240,10 +241,15 @@ def _columns(raw: Any, samples: TableRows) -> Columns:
     import pyarrow as pa
 
     table = as_table(raw)
+    known = table.column_names
     names = (*samples.numeric, *samples.categorical)
-    if missing := [name for name in names if name not in table.column_names]:
+    dates = {name: column for name in names if (column := date_column(name, known)) is not None}
+    if missing := [name for name in names if name not in known and name not in dates]:
         raise ValueError(f"the columns {', '.join(missing)} are missing")
-    columns = {name: table[name] for name in names}
+    columns = {
+        name: date_feature(name, table[dates[name]]) if name in dates else table[name]
+        for name in names
+    }
     for name in samples.numeric:
         numbers = columns[name]
         if pa.types.is_boolean(numbers.type):

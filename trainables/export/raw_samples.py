@@ -12,6 +12,7 @@ import numpy as np
 from trainables.data.core.bad_samples import BadSamples, OnBadSample, settle
 from trainables.data.core.samples import Samples
 from trainables.data.core.types import Inputs
+from trainables.data.kinds.dates import date_column, date_feature
 from trainables.data.kinds.samples import Arrays, Images, SegmentedImages
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import Columns, TableRows
@@ -149,8 +150,15 @@ def _table(samples: Samples, path: Path, column: str | None) -> Any:
         raise ValueError(f"{path}: {samples} are read from .csv and .parquet files")
     rows = open_rows("csv" if path.suffix == ".csv" else "parquet", "data", str(path))
     if isinstance(samples, TableRows):
-        _check_columns(rows, path, (*samples.numeric, *samples.categorical))
-        columns = {name: rows.column(name, pa.float64()) for name in samples.numeric}
+        dates = {name: date_column(name, rows.names) for name in samples.numeric}
+        wanted = [dates.get(name) or name for name in (*samples.numeric, *samples.categorical)]
+        _check_columns(rows, path, wanted)
+        columns = {
+            name: date_feature(name, rows.column(column, rows.type(column)))
+            if (column := dates[name]) is not None
+            else rows.column(name, pa.float64())
+            for name in samples.numeric
+        }
         columns |= {name: rows.column(name, pa.string()) for name in samples.categorical}
         return Columns(pa.table(columns))
     assert column is not None

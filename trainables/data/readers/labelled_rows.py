@@ -15,6 +15,7 @@ from trainables.data.core.bad_samples import BadSamples, OnBadSample, settle
 from trainables.data.core.base import Dataset, Targets
 from trainables.data.core.samples import Samples
 from trainables.data.core.splits import HeldOut, SampleCount, build_dataset, split_off_test
+from trainables.data.kinds.dates import date_column, date_feature, date_features, is_dates
 from trainables.data.kinds.samples import Images
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import Columns, TableRows
@@ -48,6 +49,7 @@ def _load(
     image: str | None = None,
     features: Names = None,
     exclude: Names = None,
+    dates: Names = None,
     categorical: Names = None,
     test_size: HeldOut = 0.2,
     image_size: Count | None = None,
@@ -91,6 +93,7 @@ def _load(
         image: Column of the images.
         features: Feature columns of a table; by default all except labels and weights.
         exclude: Columns of a table that are not features; instead of ``features``.
+        dates: Columns of dates, such as 2026-11-24; their year, month and weekday are features.
         categorical: Feature columns that are categories although they contain numbers.
         test_size: Fraction or number of samples for the test split, the same for every seed.
         image_size: Resize the shorter side to this and crop the centre; needed if sizes differ.
@@ -116,7 +119,7 @@ def _load(
     _check_belongs(kind, "text", max_words=max_words, max_tokens=max_tokens, tokenizer=tokenizer)
     _check_belongs(kind, "text", text_form=text_form)
     _check_belongs(kind, "image", image_size=image_size, storage=storage, cache=cache)
-    _check_belongs(kind, "features", categorical=categorical, exclude=exclude)
+    _check_belongs(kind, "features", categorical=categorical, exclude=exclude, dates=dates)
     target = _Target(label, labels, separator, soft_labels)
     measure: Callable[[Any], Samples]
     if kind == "text":
@@ -127,8 +130,10 @@ def _load(
         hold = partial(hold_images, image_size=image_size, storage=storage, cache=cache)
         read, measure = partial(_read_images, column=image or "image", hold=hold), Images.measured
     else:
-        names = _feature_names(parts[0], features, exclude, {*target.columns, weight})
+        targets = {*target.columns, weight}
+        names = _feature_names(parts[0], features, exclude, targets, dates or ())
         numbers, words = _features(parts, names, categorical or ())
+        numbers += _date_features(parts, dates or ())
         read = partial(_read_table, numeric=numbers, categorical=words)
         measure = partial(TableRows.measured, numeric=numbers, categorical=words)
     bad = [BadSamples(part.count, part.where) for part in parts]
@@ -397,7 +402,11 @@ def _origin(rows: Rows, column: str, paths: bool) -> object:
 
 
 def _feature_names(
-    rows: Rows, features: Names, exclude: Names, targets: set[str | None]
+    rows: Rows,
+    features: Names,
+    exclude: Names,
+    targets: set[str | None],
+    dates: tuple[str, ...],
 ) -> list[str]:
     """Names of the feature columns."""
     if features and exclude:
@@ -407,9 +416,10 @@ def _feature_names(
             f"exclude names {', '.join(unknown)}, no column of {rows.option}={rows.files[0].path}; "
             f"its columns: {', '.join(rows.names)}"
         )
-    out = {*targets, *(exclude or ())}
-    names = list(features or [name for name in rows.names if name not in out])
-    if targets & set(names) or not names:
+    out = {*targets, *(exclude or ()), *dates}
+    names = [name for name in features or rows.names if features or name not in out]
+    names = [name for name in names if name not in dates]
+    if targets & {*names, *dates} or not (names or dates):
         raise ValueError(
             f"features={names}: give one or more columns, without that of the labels or weights"
         )
@@ -433,6 +443,19 @@ def _features(
             bad.append(name)
     _refuse_columns(faults, bad)
     return [n for n in names if n not in words], [n for n in names if n in words]
+
+
+def _date_features(parts: list[Rows], dates: tuple[str, ...]) -> list[str]:
+    """Names of the features of columns of dates."""
+    for rows in parts:
+        for name in dates:
+            rows.content(name, "dates")  # it exists
+            if not is_dates(rows.column(name, rows.type(name))):
+                raise ValueError(
+                    f"{rows.option}={rows.files[0].path}: column {name!r} (option dates) holds "
+                    f"{rows.type(name)}; allowed: dates, also as words such as 2026-11-24"
+                )
+    return [feature for name in dates for feature in date_features(name)]
 
 
 def _refuse_columns(faults: list[str], names: list[str]) -> None:
@@ -484,6 +507,8 @@ def _read_table(
 
 
 def _numbers(rows: Rows, name: str) -> pa.ChunkedArray:
+    if (dates := date_column(name, rows.names)) is not None:
+        return date_feature(name, rows.column(dates, rows.type(dates)))
     if rows.content(name, "features") == "truth":
         return rows.column(name, pa.bool_()).cast(pa.uint8()).cast(pa.float64())
     return rows.column(name, pa.float64())

@@ -1,5 +1,6 @@
 """Tables from CSV and Parquet files."""
 
+import datetime as dt
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 import torch
 
 from trainables.data import Arrays, Dataset, TableRows, load_dataset
+from trainables.data.kinds.table import Columns
+from trainables.export.calibrated import CalibratedClassifier
+from trainables.export.raw_samples import read_raw
 
 COUNT = 60
 
@@ -217,3 +221,29 @@ def test_columns_are_excluded_and_bad_ones_reported_together(tmp_path: Path) -> 
         load_dataset("csv", seed=0, train=path, exclude=["y"])
     with pytest.raises(ValueError, match="features and exclude are given"):
         load_dataset("csv", seed=0, train=path, exclude=["id"], features=["x"])
+
+
+def test_dates_become_their_year_month_and_weekday(tmp_path: Path) -> None:
+    days = ["2024-01-31", "2026-11-24 09:30", "", "2025-6-1"] * 5
+    rows = [f"{day},{i},{'ab'[i % 2]}" for i, day in enumerate(days)]
+    path = tmp_path / "dated.csv"
+    path.write_text("day,x,label\n" + "\n".join(rows))
+    samples = load_dataset("csv", seed=0, train=path, dates=["day"]).samples
+    assert isinstance(samples, TableRows)
+    assert samples.numeric == ("x", "day.year", "day.month", "day.weekday")
+    parts = pa.table(
+        {"x": [0.0] * 2, "day.year": [2026.0, None], "day.month": [11.0, None]}
+        | {"day.weekday": [1.0, None]}  # a Tuesday
+    )
+    expected = samples.encode(Columns(parts))
+    classifier = CalibratedClassifier(torch.nn.Identity(), samples, 1.0, ("a", "b"))
+    for days in (["2026-11-24", None], [dt.date(2026, 11, 24), None]):
+        found = classifier.encode(pa.table({"x": [0.0, 0.0], "day": days}))
+        np.testing.assert_array_equal(found, expected)
+    new = tmp_path / "new.csv"
+    new.write_text("x,day\n0,2026-11-24\n0,\n")
+    np.testing.assert_array_equal(read_raw(samples, new)[0], expected)
+    with pytest.raises(
+        ValueError, match=r"column 'x' \(option dates\) holds int64; allowed: dates"
+    ):
+        load_dataset("csv", seed=0, train=path, dates=["x"])
