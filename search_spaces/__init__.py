@@ -18,7 +18,7 @@ from typing import Any, Final
 from optuna.distributions import BaseDistribution
 
 ENTRY_POINT_GROUP: Final = "calsweep.search_spaces"
-"""Installed packages offer spaces for their losses here: ``my_loss = "my_package.my_space"``."""
+"""Entry point group of search spaces in packages: ``my_loss = "my_package.my_space"``."""
 
 
 def available_search_spaces() -> tuple[str, ...]:

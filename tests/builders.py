@@ -74,17 +74,17 @@ def trial(
     """A trial that has ended, with a unique setting.
 
     Args:
-        number: Of the trial.
+        number: Number of the trial.
         loss: Name of the loss.
         hyperparameters: None for a gamma that no other number has.
-        role: As in :class:`TrialRecord`, like all below that are not named here.
-        seed: Of its training.
+        role: See :class:`TrialRecord`.
+        seed: Seed of the training.
         state: How it ended.
         reason: Why it failed or was stopped.
         ended: When.
         history: All that it reported; None for one entry.
         epochs: The epoch of that entry.
-        metrics: Of that entry, in place of the usual ones.
+        metrics: Metrics of that entry that replace the usual ones.
     """
     entry = {
         "epoch": epochs,

@@ -26,7 +26,7 @@ class ObjectStore:
     Attributes:
         refuses_readers: Whether it answers 503 to all that only read.
         environment: Variables that lead pyarrow and boto3 to it.
-        client: Of boto3, whose methods threads may share.
+        client: A boto3 client, which threads may share.
     """
 
     def __init__(self) -> None:

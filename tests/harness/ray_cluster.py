@@ -43,7 +43,7 @@ class Node:
 
     Args:
         arguments: For ``ray start``.
-        environment: Of the node's processes.
+        environment: Environment of the node's processes.
         log: File for what ``ray start`` prints.
     """
 
@@ -95,8 +95,8 @@ class RayCluster:
 
     Args:
         head_cpus: CPUs of the head.
-        token: Of authentication; None for a cluster that asks for none.
-        variables: Of the environment of all nodes.
+        token: Authentication token; None for a cluster without authentication.
+        variables: Environment variables of all nodes.
         of_nodes: The same, of all but the head.
         object_store: One that the variables lead to.
     """

@@ -59,8 +59,8 @@ class Epoch:
 
     Attributes:
         when: Seconds since the epoch.
-        pid: Of the process.
-        trial: What tells the trials apart.
+        pid: Id of the process.
+        trial: Identifies the trial.
         number: From 1.
     """
 

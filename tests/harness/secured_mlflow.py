@@ -71,7 +71,7 @@ class SecuredMlflow:
         """Create a user and act as this user from now on.
 
         Args:
-            name: Of the user.
+            name: Name of the user.
             rights: Kind of thing → ``<id or *>: <right>``, as of :meth:`grant`.
         """
         self.act_as(_ADMIN)

@@ -1,4 +1,4 @@
-"""A simulated GPU: tensors of a device of its own that carry real numbers on the CPU.
+"""A simulated GPU: tensors on a custom device, backed by real numbers on the CPU.
 
 Inside :func:`simulated_gpu`, an operation on such tensors gives the numbers that the CPU gives.
 What would fail or be slow on a GPU is found without one:

@@ -77,7 +77,7 @@ def make_store(
         folder: The storage.
         sweep: The sweep.
         records: Its trials.
-        digest: Of its data; None for a sweep from before that was kept.
+        digest: Digest of its data; None for a sweep of an older version.
     """
     store = SweepStore(str(folder), sweep.name)
     identity = {} if digest is None else identity_files(Identity(digest, {}, 10, {}))

@@ -15,9 +15,9 @@ def write_voc(root: Path, train: int = 40, val: int = 30, size: int = 36) -> Pat
 
     Args:
         root: An empty folder, or none.
-        train: How many images ``train.txt`` lists.
+        train: Number of images in ``train.txt``.
         val: Likewise ``val.txt``.
-        size: Of the shorter side.
+        size: Size of the shorter side, in pixels.
     """
     for folder in ("JPEGImages", "SegmentationClass", "ImageSets/Segmentation"):
         (root / folder).mkdir(parents=True)

@@ -18,7 +18,7 @@ Precision = Literal["auto", "float32", "bfloat16"]
 Layout = Literal["auto", "channels_last", "contiguous"]
 AugmentationName = Literal["none", "crop", "crop_flip"]
 LARGEST: Final = 1e6
-"""Beyond it no number of a recipe or range makes sense, and some break what is computed."""
+"""Largest allowed number in a recipe or range; larger ones make no sense, and some overflow."""
 Epochs = Annotated[int, Range(0, 100_000, open_low=True)]
 Fraction = Annotated[float, Range(0, 1, open_low=True, open_high=True)]
 Share = Annotated[float, Range(0, 1, open_high=True)]

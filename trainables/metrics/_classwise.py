@@ -60,7 +60,7 @@ class ClassCells:
 
 @dataclass(frozen=True)
 class ClassRanks:
-    """What class-wise metrics and their intervals need, of one sort of each class's probabilities.
+    """Inputs of class-wise metrics and intervals, from one sort of each class's probabilities.
 
     Attributes:
         cells: The bins of every class, by their kind.

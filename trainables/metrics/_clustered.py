@@ -158,4 +158,4 @@ _MEANS = {
 """Metrics that are means over samples, each with its largest possible value."""
 
 CLUSTERED_METRICS = (*_BINNED, *_MEANS)
-"""Metrics that have an interval where samples come in clusters."""
+"""Metrics that have an interval if samples come in clusters."""

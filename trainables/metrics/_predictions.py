@@ -24,7 +24,7 @@ class Predictions:
     """One set of predictions; intermediate results of its metrics are computed once, on demand."""
 
     def __init__(self, probs: Tensor, labels: Tensor, logits: Tensor | None = None) -> None:
-        """Of checked probabilities (N, K) and labels (N,); the log-likelihood is of the logits."""
+        """Made from checked probabilities (N, K) and labels (N,); the logits give the NLL."""
         self.probs, self.labels, self._logits = probs, labels, logits
 
     @cached_property

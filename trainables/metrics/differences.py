@@ -218,17 +218,17 @@ def chance_of_support(
 ) -> float:
     """The probability that a difference would be supported if both settings had more runs.
 
-    It is predicted from the difference as observed: on the same samples, the value with more runs
-    differs from the present one by seeds alone, and the half-width shrinks with their variance.
+    It is predicted from the observed difference: on the same samples, the value with more runs
+    differs from the current one only by seed noise, and the half-width shrinks with its variance.
 
     Args:
-        found: Of `difference` or `mean_difference`, by a metric where lower is better.
-        runs: How many runs each setting has.
-        more_runs: How many it would have.
+        found: Result of `difference` or `mean_difference` for a metric where lower is better.
+        runs: Number of runs of each setting.
+        more_runs: Number of runs to predict for.
         confidence: Level of the interval of `found`.
         more_confidence: Level of the interval with more runs.
-        candidates: As of `difference`.
-        finalists: As of `difference`.
+        candidates: See `difference`.
+        finalists: See `difference`.
     """
     if not math.isfinite(found.high) or found.freedom == 0:
         return float("nan")
@@ -238,7 +238,7 @@ def chance_of_support(
     selection = Selection(1 - confidence, candidates, finalists or candidates)
     now = half_width(samples, found.seeds, found.freedom, selection)
     then = half_width(samples, seeds, freedom, replace(selection, error=1 - more_confidence))
-    lacking = float(found.high + then - now)  # what the value must fall by
+    lacking = float(found.high + then - now)  # required decrease of the value
     if found.seeds == seeds:
         return float(lacking < 0)
     return float(stdtr(found.freedom, -lacking / math.sqrt(found.seeds - seeds)))
@@ -485,4 +485,4 @@ COMPARABLE: dict[str, _Method] = {
     "error": _means(_wrong),
     "accuracy": _means(_right),
 }
-"""Metrics whose differences have an interval that covers, with the way to it."""
+"""Metrics with a valid interval for differences, and the method for it."""

@@ -117,7 +117,7 @@ class Ranked(Predictions):
 
     @cached_property
     def classwise(self) -> Tensor:
-        """As of :class:`Predictions`, from the same sort."""
+        """See :class:`Predictions`; from the same sort."""
         ranks, scale = self.class_ranks, len(self.labels)
         errors = [cells.gaps.abs().sum(dim=1) / scale for cells in ranks.cells.values()]
         return torch.stack([*errors, ranks.auroc])
@@ -231,4 +231,4 @@ METHODS: dict[str, Method] = {
     "aurc": lambda p, level: aurc_interval(*p.top, level, excess=False),
     "e_aurc": lambda p, level: aurc_interval(*p.top, level, excess=True),
 }
-"""Both ends by metric; `mce` has none: a bin of a few samples can decide it."""
+"""Both ends by metric; `mce` has none, because a bin with a few samples can determine it."""

@@ -201,7 +201,7 @@ _OF_TOP_LABEL: dict[Callable[..., float], Callable[..., Tensor | float]] = {
     aurc: risk_coverage_area,
     e_aurc: lambda s, c: risk_coverage_area(s, c) - perfect_ranking_area(c),
 }
-"""Metrics of scores (N,) and correctness (N,) alone."""
+"""Metrics that depend only on scores (N,) and correctness (N,)."""
 
 
 def _gaps_per_bin(probs: Tensor, labels: Tensor, num_bins: int = 15) -> Tensor:

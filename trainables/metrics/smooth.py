@@ -16,7 +16,7 @@ _DENSITY_OFFSET = 1e-4
 
 
 def smooth_calibration_error(probs: Tensor, labels: Tensor) -> float:
-    """Smooth calibration error (smECE) of the top label: no bins, and a kernel width set by itself.
+    """Smooth calibration error (smECE) of the top label, without bins or a width to choose.
 
     The residuals (confidence - correct) are smoothed over confidence by a Gaussian that is
     reflected at 0 and 1, so every sample keeps its full weight. The error is the integral of the

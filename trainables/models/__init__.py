@@ -50,7 +50,7 @@ def __getattr__(name: str) -> Any:
 _TIMM = "timm/"
 _HUGGING_FACE = "huggingface/"
 OTHERS: Final = (_TIMM, _HUGGING_FACE)
-"""What names of models begin with that are none of ours."""
+"""Prefixes of names of models that are not built in."""
 
 CATALOGUE: Final = Catalogue(
     kind="model",

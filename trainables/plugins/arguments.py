@@ -26,7 +26,7 @@ class Bounds(NamedTuple):
     low: float
     high: float
     open_low: bool = False
-    """Whether ``low`` itself is excluded."""
+    """Whether ``low`` is excluded."""
 
     def __str__(self) -> str:
         return f"{'(' if self.open_low else '['}{self.low:g}, {self.high:g}]"

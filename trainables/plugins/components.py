@@ -23,7 +23,7 @@ class _Required:
 
 
 REQUIRED: Final = _Required()
-"""Stands in for the default of an option that has none."""
+"""Marks an option without a default."""
 
 
 @dataclass(frozen=True)

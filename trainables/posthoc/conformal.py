@@ -122,4 +122,4 @@ SCORES: dict[SetMethod, Callable[[Tensor, Tensor], Tensor]] = {
     "aps": _aps,
     "raps": _raps,
 }
-"""The score (N, K) of each class by method, of noise (N, 1) in [0, 1]: lower is likelier."""
+"""The score (N, K) of each class by method, given noise (N, 1) in [0, 1]; lower is likelier."""

@@ -7,7 +7,7 @@ import gc
 import torch
 
 CONTEXT_MEMORY = 700 * 2**20
-"""Bytes of GPU memory that a process takes besides its tensors, estimated on the safe side."""
+"""Conservative estimate of the GPU memory of a process besides its tensors, in bytes."""
 
 
 class DeviceFailedError(RuntimeError):

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 OnBadSample: TypeAlias = Literal["error", "skip"]
-"""What to do about samples that cannot be used."""
+"""How to treat unusable samples."""
 
 _SHOWN, _KEPT = 10, 1000
 

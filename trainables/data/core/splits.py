@@ -15,10 +15,10 @@ from trainables.plugins.components import Range
 HeldOut: TypeAlias = (
     Annotated[float, Range(0, 1, open_low=True, open_high=True)] | Annotated[int, Range(1)]
 )
-"""How much to hold out: a fraction, or a number of samples."""
+"""Size of a held-out split: a fraction, or a number of samples."""
 
 SampleCount: TypeAlias = Annotated[int, Range(1)] | None
-"""How many samples to keep; ``None`` keeps all."""
+"""Number of samples to keep; ``None`` keeps all."""
 
 Imbalance: TypeAlias = Annotated[float, Range(0, 1, open_low=True)] | None
 """Size of the rarest class over that of the most frequent one."""

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 Names = tuple[str, ...] | None
 
 NO_OR_YES: Final = ("no", "yes")
-"""The classes of a dataset of several labels."""
+"""The classes of multi-label data."""
 
 IGNORED: Final = 255
-"""The class of pixels that count nowhere."""
+"""The class of ignored pixels."""
 
 
 class Task(ABC):

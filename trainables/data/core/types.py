@@ -62,4 +62,4 @@ class Streamed(Protocol):
 
 
 Stored: TypeAlias = Inputs | Streamed
-"""The samples of a split: in memory, or images that stay encoded on the disk."""
+"""The samples of a split: in memory, or images that stay encoded on disk."""

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 PADDING: Final = 0
-"""Number of what fills a short text up at its end."""
+"""Index of padding at the end of short texts."""
 
 UNKNOWN: Final = 1
-"""Number of every word that is not in the vocabulary."""
+"""Index of words outside the vocabulary."""
 
 FIRST_WORD: Final = 2
 """Number of the first word of the vocabulary."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NO_WORD: Final = 0
-"""Number of the places that a short text leaves empty; their weight is 0."""
+"""Index of padding in short texts; its weight is 0."""
 
 FIRST_WORD: Final = 1
 """Number of the first word of the vocabulary."""

@@ -15,13 +15,13 @@ from trainables.data.core.types import Pixels
 from trainables.data.readers.ahead import in_order
 
 Encoded: TypeAlias = bytes | str | None
-"""A file's content, why it cannot be read, or None where there is none."""
+"""The content of a file, the reason why it is unreadable, or None if it is missing."""
 
 THREADS = len(os.sched_getaffinity(0))
-"""That decode, as many as there are CPUs for this process."""
+"""Number of decoding threads: the CPUs available to this process."""
 
 AHEAD = 4 * THREADS
-"""Of decoded images, which may be large."""
+"""Bound on decoded images in memory, which may be large."""
 
 _CHUNK = 64
 # Measured on two cores: below about 100x100 pixels, threads wait for the GIL and are slower than

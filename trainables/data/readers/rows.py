@@ -18,12 +18,12 @@ from trainables.data.readers.files import PathOrUri, find_files
 from trainables.plugins.arguments import did_you_mean
 
 Content = Literal["number", "text", "truth", "bytes", "nothing", "other"]
-"""What a column holds; ``nothing`` where every value is missing."""
+"""The content of a column; ``nothing`` if all values are missing."""
 
 Form = Literal["csv", "parquet"]
 
 MISSING: Final = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
-"""What stands for a missing value in a CSV file, unless it is quoted."""
+"""Unquoted texts that are missing values in CSV files."""
 
 _BUFFER: Final = 2**23
 """Bytes read at a time; without, all that a row group has of a column, maybe all that there is."""

@@ -23,7 +23,7 @@ from trainables.data.readers.streamed import keep_images
 from trainables.files.digests import digest_of
 
 Storage: TypeAlias = Literal["memory", "stream"] | None
-"""Where images are held; ``None`` leaves it to their size."""
+"""Where images are kept; ``None`` decides by their size."""
 
 Cache: TypeAlias = str | os.PathLike[str] | None
 """Cache folder of streamed images; ``None`` is ``~/.cache/calsweep``."""
