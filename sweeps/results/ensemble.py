@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from sweeps.formatting import counted
 from sweeps.results.columns import shown_metrics
 from sweeps.results.comparison import ENSEMBLE, ERROR, SCALED, Comparison, Split
-from sweeps.results.prediction_sets import COVERAGE, set_rows
+from sweeps.results.prediction_sets import COVERAGE, Read, read_one_class, set_rows
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from trainables.contract.metric_names import MetricName
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from trainables.posthoc.ensembles import Ensemble
-
-Read = Callable[[str, int], bytes]
-"""Gives the predictions on a split, ``validation`` or ``test``, of a trial."""
 
 _MOST_READ: Final = 40  # trials whose predictions are read, the best single ones
 _LOSS: Final = "val_nll_scaled"
@@ -126,17 +123,6 @@ def _pool(ranking: Ranking, read: Read) -> Pool | None:
     logits = [each[0] for each in found if each is not None]
     labels = next(each[1] for each in found if each is not None)
     return Pool(tuple(trials), logits, labels)
-
-
-def read_one_class(data: bytes) -> tuple[Tensor, Tensor] | None:
-    """Logits and labels of a trial's Parquet file; None if a sample has several decisions."""
-    from trainables.files.predictions import cluster_size_of, decisions_of
-    from trainables.trials.outcome import read_predictions
-
-    if max(decisions_of(data), cluster_size_of(data)) > 1:
-        return None
-    logits, labels = read_predictions(data)
-    return logits.double(), labels
 
 
 def _comparisons(

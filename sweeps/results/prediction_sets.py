@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 from sweeps.search.ranking import Ranking
 
 if TYPE_CHECKING:
-    from sweeps.results.ensemble import Read
+    from torch import Tensor
+
     from trainables.export.prediction_sets import Facts
     from trainables.posthoc.conformal import SetMethod
 
 COVERAGE: Final = 0.9
+Read = Callable[[str, int], bytes]
+"""Gives the predictions on a split, ``validation`` or ``test``, of a trial."""
 
 
 def judge_sets(ranking: Ranking, read: Read) -> list[dict[str, Any]]:
@@ -35,7 +38,6 @@ def judge_sets(ranking: Ranking, read: Read) -> list[dict[str, Any]]:
         OSError: Predictions cannot be read.
         ValueError: They are damaged.
     """
-    from sweeps.results.ensemble import read_one_class
     from trainables.export.prediction_sets import fit_prediction_sets
     from trainables.posthoc import cross_fitted
 
@@ -56,6 +58,17 @@ def judge_sets(ranking: Ranking, read: Read) -> list[dict[str, Any]]:
             of_seeds.append(fit_prediction_sets(validation, test, (COVERAGE,)))
         rows += set_rows(candidate.trials[0].label, of_seeds)
     return rows
+
+
+def read_one_class(data: bytes) -> tuple[Tensor, Tensor] | None:
+    """Logits and labels of a trial's Parquet file; None if a sample has several decisions."""
+    from trainables.files.predictions import cluster_size_of, decisions_of
+    from trainables.trials.outcome import read_predictions
+
+    if max(decisions_of(data), cluster_size_of(data)) > 1:
+        return None
+    logits, labels = read_predictions(data)
+    return logits.double(), labels
 
 
 def set_rows(
