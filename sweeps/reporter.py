@@ -21,7 +21,7 @@ class Reporter(Protocol):
         """Show what the sweep is waiting for."""
 
     def left(self, what: str) -> None:
-        """Show what is left to do, each time it gets less."""
+        """Show the remaining work, whenever it decreases."""
 
 
 class LogReporter:

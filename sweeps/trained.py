@@ -26,7 +26,7 @@ def load_same_data(store: SweepStore, sweep: SweepFile) -> Dataset:
     """The data that a sweep was started with.
 
     Raises:
-        UserError: They are others now; or what the sweep has trained cannot be built from them.
+        UserError: The data have changed, or the sweep's classifiers cannot be built from them.
     """
     if sweep.trainable is not None and sweep.trainable.load is None:
         raise UserError(
@@ -68,7 +68,7 @@ def select_ensemble(store: SweepStore, sweep: SweepFile) -> Selected:
     """Select an ensemble from a sweep's classifiers: :func:`sweeps.results.ensemble.select`.
 
     Raises:
-        UserError: There is none, or predictions of the trials cannot be read.
+        UserError: There is no ensemble, or predictions of the trials cannot be read.
     """
     from sweeps.results.ensemble import select
 
@@ -100,7 +100,7 @@ def load_trained(
         store: The sweep's store.
         sweep: The sweep.
         dataset: The sweep's data.
-        record: The trial's.
+        record: The record of the trial.
 
     Raises:
         UserError: Its checkpoint is gone.

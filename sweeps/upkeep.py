@@ -22,11 +22,11 @@ from sweeps.tracking.writer import mlflow_lacks
 
 @dataclass(frozen=True)
 class SyncResult:
-    """What :func:`sync_sweep` did.
+    """The result of :func:`sync_sweep`.
 
     Attributes:
-        trials: How many there are.
-        deleted: How many of them stay out of MLflow, as their runs were deleted there.
+        trials: Number of trials.
+        deleted: Number of trials whose runs were deleted in MLflow.
     """
 
     trials: int
@@ -39,13 +39,13 @@ def sync_sweep(name: str, storage: str, reporter: Reporter = LOG) -> SyncResult:
 
     Args:
         name: Name of the sweep.
-        storage: Where it is.
+        storage: Path or URI of the sweep store.
         reporter: Shows how many trials are left.
 
     Raises:
         UserError: There is no such sweep, it is being run, or MLflow does not answer.
-        SweepFailedError: The files of some trials are damaged, or MLflow refuses their runs; all
-            else is up to date. Or MLflow stopped answering.
+        SweepFailedError: The files of some trials are damaged, or MLflow refuses their runs;
+            everything else is up to date. Or MLflow stopped answering.
     """
     store = SweepStore(storage, name)
     sweep = store.load_sweep()
@@ -75,9 +75,9 @@ def sync_sweep(name: str, storage: str, reporter: Reporter = LOG) -> SyncResult:
                 ending = Ending(ranking, judgement, found)
                 mirror.answer(ending)
                 mirror.end(ending)
-        except RunRefusedError as error:  # the sweep's own
+        except RunRefusedError as error:  # the sweep's own run
             left.append(str(error))
-        except Exception as error:  # whatever MLflow or the network raises
+        except Exception as error:  # any error of MLflow or the network
             raise SweepFailedError(
                 f"MLflow is not up to date: {first_line(error)}; "
                 f"{calsweep_command(f'sync {name}', storage)} continues from here"
@@ -89,16 +89,16 @@ def sync_sweep(name: str, storage: str, reporter: Reporter = LOG) -> SyncResult:
 
 @tells_storage_faults
 def delete_sweep(name: str, storage: str, checkpoints: bool = False) -> None:
-    """Delete a sweep from the storage, or its checkpoints alone.
+    """Delete a sweep from the storage, or only its checkpoints.
 
-    What is left of a sweep whose deletion was interrupted is deleted too.
+    This also completes an interrupted deletion.
 
     Raises:
         UserError: There is no such sweep, or it is being run.
     """
     store = SweepStore(storage, name)
     if checkpoints or not store.folder.names():
-        store.load_sweep()  # raises where there is none
+        store.load_sweep()  # raises if there is no such sweep
     with store.locked():
         if checkpoints:
             store.delete_checkpoints()

@@ -1,4 +1,4 @@
-"""What runs on a Ray cluster and what waits there, by its dashboard."""
+"""The running and waiting sweeps of a Ray cluster, from its dashboard."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class SweepOnCluster:
     """A sweep that runs on a cluster, or waits to start there.
 
     Attributes:
-        sweep: Its name.
-        job: Id of the job, if it was submitted, else of its driver.
+        sweep: Name of the sweep.
+        job: Id of the job if it was submitted, else id of its driver.
         state: ``starting`` until it asks for room for trials.
         started: When its driver started, in seconds since the epoch; 0 before.
         running: Number of trials that have room, and of idle processes kept for the next ones.
@@ -38,13 +38,13 @@ class SweepOnCluster:
 
 
 def sweeps_on(address: str | None) -> list[SweepOnCluster]:
-    """The sweeps on a cluster that have not ended, the one that started first first.
+    """The sweeps on a cluster that have not ended, sorted by their start.
 
     Args:
         address: See :func:`~sweeps.cluster.job_client.dashboard_url`.
 
     Raises:
-        UserError: The cluster does not answer, or wants another token.
+        UserError: The cluster does not answer, or requires another token.
     """
     jobs = [job for job in ask(address, JOBS) if job["status"] not in ENDED]
     groups = ask(address, _GROUPS)["data"]["result"]["result"]
@@ -80,6 +80,6 @@ def _state(job: dict[str, Any], names: dict[str, str]) -> Literal["waiting", "st
 
 
 def _has_a_device(group: dict[str, Any]) -> bool:
-    """Whether it is a trial's place: announcements, and processes that only wait, have none."""
+    """Whether it reserves a device for a trial, unlike announcements and waiting processes."""
     resources = (bundle["unit_resources"] for bundle in group["bundles"])
     return any("CPU" in needed or "GPU" in needed for needed in resources)

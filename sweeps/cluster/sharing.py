@@ -1,4 +1,4 @@
-"""Several sweeps on one cluster: each gets its share of the room."""
+"""Several sweeps on one cluster: each gets its share of the resources."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ _WAITING = ("PENDING", "RESCHEDULING")
 
 @contextmanager
 def announced(sweep: str) -> Iterator[None]:
-    """Context in which the cluster's other users see that this driver runs a sweep.
+    """Context: announces to other drivers on the cluster that this one runs a sweep.
 
-    It is announced by the name of a placement group, which takes nothing that a trial needs. Ray
+    The announcement is the name of a placement group that reserves nothing a trial needs. Ray
     removes the group when the driver ends, even if it is killed.
 
     Args:
         sweep: Name of the sweep.
     """
-    here = ray.get_runtime_context().get_node_id()  # on another node it would keep an idle one
+    here = ray.get_runtime_context().get_node_id()  # on another node it would keep it busy
     (node,) = (node["NodeManagerAddress"] for node in ray.nodes() if node["NodeID"] == here)
     group = placement_group([{f"node:{node}": 0.001}], name=f"{ANNOUNCEMENT}{sweep}")
     try:
         yield
     finally:
-        with suppress(Exception):  # the cluster may be gone, which has been reported
+        with suppress(Exception):  # the cluster may have gone, which was reported before
             remove_placement_group(group)
 
 
 def fair_share(room: int) -> int:
-    """How many trials this sweep may run.
+    """The number of trials that this sweep may run.
 
-    All that the cluster has room for, unless trials of another sweep wait: then every announced
-    sweep may run equally many, and at least one. Trials that run are not ended for that; their
-    processes are released as they end.
+    This is all that the cluster has room for, unless trials of another sweep wait. Then every
+    announced sweep may run the same number, at least one. Running trials are not interrupted; their
+    processes are released when they end.
 
     Args:
         room: Number of trials of this sweep that fit on the whole cluster.

@@ -1,4 +1,4 @@
-"""Prediction sets of a sweep's finalists: how often they hold the true class, and their size."""
+"""Prediction sets of a sweep's finalists: their coverage and their size."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ Read = Callable[[str, int], bytes]
 def judge_sets(ranking: Ranking, read: Read) -> list[dict[str, Any]]:
     """Prediction sets of the finalists, or of the selected setting and the baseline.
 
-    They are fitted on the validation split by cross-fitted temperatures and measured on the test
+    They are fitted on the validation split with cross-fitted temperatures, and measured on the test
     split.
 
     Args:
-        ranking: The sweep's.
-        read: Gives a trial's predictions on a split, a Parquet file's content.
+        ranking: The ranking of the sweep's trials.
+        read: Returns a trial's predictions on a split, the content of a Parquet file.
 
     Returns:
-        A row for each setting and method: ``label``, ``method``, ``target`` (the coverage that they
-        are made for), ``coverage`` and mean ``size``, means over the judged seeds. None where a
-        sample has several decisions, or there are too few validation samples.
+        A row for each setting and method: ``label``, ``method``, ``target`` (the nominal coverage),
+        ``coverage`` and mean ``size``, as means over the judged seeds. None if a sample has several
+        decisions, or there are too few validation samples.
 
     Raises:
         OSError: Predictions cannot be read.
@@ -77,8 +77,8 @@ def set_rows(
     """The rows of one setting, see :func:`judge_sets`.
 
     Args:
-        label: Its name.
-        of_seeds: The sets of its runs, each of
+        label: Label of the setting.
+        of_seeds: The sets of its runs, each from
             :func:`~trainables.export.prediction_sets.fit_prediction_sets`.
     """
     rows = []

@@ -1,8 +1,8 @@
 """The pilot: one run of the baseline before the sweep, which finds the epochs of all trials.
 
-``training.patience`` asks for it. The pilot ends once its validation NLL, as a mean over that many
-epochs, has not improved for as many. Then all trials, the baseline too, train until the middle of
-the epochs with the lowest mean.
+``training.patience`` turns it on. The pilot ends when its validation NLL, averaged over that many
+epochs, has not improved for as many epochs. All trials, including the baseline, then train until
+the middle of the epochs with the lowest mean.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class PilotQueue(TrialQueue):
         save: Saves its record.
         num_classes: Number of classes of the dataset.
         records: The pilot's record of an earlier run, if there is one.
-        listeners: Called with its record whenever it changed.
+        listeners: Called with its record whenever it has changed.
     """
 
     def __init__(
@@ -61,8 +61,8 @@ class PilotQueue(TrialQueue):
 def lowest(history: Iterable[Entry], patience: int) -> int:
     """The last of the ``patience`` consecutive epochs with the lowest mean validation NLL.
 
-    A mean, because the NLL of single epochs varies by chance before the learning rate has fallen.
-    The number of all epochs if there are no more than ``patience``.
+    The mean is used because the NLL of single epochs varies by chance before the learning rate has
+    fallen. If there are no more than ``patience`` epochs, this is the last one.
     """
     nll = [entry["val_nll"] for entry in history]
     means = [fmean(nll[end - patience : end]) for end in range(patience, len(nll) + 1)]
@@ -74,7 +74,7 @@ def common_epochs(pilot: TrialRecord, sweep: SweepFile) -> int:
 
     Args:
         pilot: The pilot, which has ended.
-        sweep: The sweep; its ``training.epochs`` stay if the pilot was not stopped.
+        sweep: The sweep; its ``training.epochs`` is used if the pilot was not stopped.
     """
     patience = sweep.training.patience
     if pilot.state != "stopped" or patience is None:

@@ -1,7 +1,7 @@
 """The thread that keeps MLflow up to date while a sweep runs.
 
-A tracking server that goes away loses nothing and stops nothing, and one run that it refuses holds
-up no other.
+If the tracking server is unreachable, nothing is lost and the sweep continues. If it refuses a run,
+other runs are not delayed.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ logger = logging.getLogger("calsweep")
 
 _PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 15.0
-_MOST_SAMPLES = 1000  # of machines, kept while MLflow does not answer
-_TRIES = 3  # of a run that MLflow refuses
+_MOST_SAMPLES = 1000  # samples of machines that are buffered while MLflow does not answer
+_TRIES = 3  # tries of a run that MLflow refuses
 
 
 def mlflow_lacks(trials: int) -> str:
-    """A message: how many trials are not up to date in MLflow."""
+    """A message about the number of trials that are not up to date in MLflow."""
     return f"Writing to MLflow, {counted(trials, 'trial')} left"
 
 
 class MlflowWriter:
     """Writes the records of a sweep to MLflow as they change.
 
-    What its pages show comes first, of all trials and of the sweep; files follow when there is
-    time, and then the runs are closed.
+    It first writes what MLflow's pages show, for all trials and the sweep. Files follow when there
+    is time, and then the runs are closed.
 
     Args:
         mirror: The sweep's runs in MLflow.
@@ -68,10 +68,10 @@ class MlflowWriter:
         self.fault: str | None = None  # why MLflow does not have all, as far as is known
 
     def submit(self, record: TrialRecord) -> None:
-        """A record changed; its run will be brought up to date soon, by a background thread.
+        """Called when a record has changed; a background thread brings its run up to date soon.
 
-        The thread starts with the first results: making MLflow's database takes some seconds of
-        CPU that the starting workers need more.
+        The thread starts with the first results, because creating MLflow's database takes some
+        seconds of CPU time, which the starting workers need.
         """
         with self._lock:
             if record.number not in self._given_up:
@@ -93,14 +93,14 @@ class MlflowWriter:
             return len(self._pending.keys() | self._unfiled.keys())
 
     def close(self, patience: float, ending: Ending | None = None) -> int:
-        """Write what is left and stop.
+        """Write the remaining changes and stop.
 
         Args:
-            patience: Seconds to wait without any progress, should the server not answer.
-            ending: Of the sweep, with which its own run is closed; None to leave it open.
+            patience: Seconds to wait without progress if the server does not answer.
+            ending: The ending of the sweep, with which its own run is closed; None leaves it open.
 
         Returns:
-            How many trials could not be brought up to date, those not counted whose runs were
+            The number of trials that could not be brought up to date, without those whose runs were
             deleted in MLflow. :attr:`fault` says why.
         """
         self._ending = ending
@@ -124,7 +124,7 @@ class MlflowWriter:
 
     @property
     def _left(self) -> tuple[int, int, bool, bool]:
-        """Trials to be shown, trials without files, whether answer and end are to be written."""
+        """Trials to show, trials without files, and whether result and end must be written."""
         with self._lock:
             trials = len(self._pending), len(self._unfiled)
         ends = self._ending is not None
@@ -148,14 +148,14 @@ class MlflowWriter:
                 self._file(_PAUSE_SECONDS)
                 self._end_sweep()
                 self.fault, pause = self._refused, _PAUSE_SECONDS
-            except Exception as error:  # whatever it is, the sweep continues without MLflow
+            except Exception as error:  # after any error the sweep continues without MLflow
                 said, self.fault = self.fault, first_line(error)
                 if isinstance(error, NoRightError) and self.fault != said:
                     self._reporter.notice(f"the sweep continues without MLflow: {self.fault}")
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         if not (self._answered or self._abandoned or self._refused or self.fault):
-            with suppress(Exception):  # the sweep continues another time, and so does its run
+            with suppress(Exception):  # the sweep will be resumed, and so will its run
                 self._mirror.tell_progress()
 
     def _show_all(self) -> None:
@@ -186,7 +186,7 @@ class MlflowWriter:
             self._samples = [each for each in self._samples if each not in batch]
 
     def _file(self, seconds: float) -> None:
-        """Add files for some time, in which further changes gather: one call carries many."""
+        """Add files for some time, while further changes gather, so that one call writes many."""
         until = time.monotonic() + seconds
         with self._lock:
             batch = list(self._unfiled.values())
