@@ -62,7 +62,7 @@ class MlflowWriter:
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closing = False
-        self._abandoned = False  # no one waits any more, and another one may write
+        self._abandoned = False  # the caller no longer waits; another process may write
         self._thread: threading.Thread | None = None
         self._refused: str | None = None  # the last run that was given up, and why
         self.fault: str | None = None  # why MLflow does not have all, as far as is known

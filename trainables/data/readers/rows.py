@@ -252,7 +252,7 @@ def _check_csv(where: str, table: pa.Table) -> None:
         raise ValueError(f"{where}: two columns are called {twice[0]!r}")
     mark = next((mark for mark in ";\t|" if len(names) == 1 and mark in names[0]), None)
     if mark is not None:
-        raise ValueError(f"{where}: columns are parted by {mark!r}, while commas are expected")
+        raise ValueError(f"{where}: columns are separated by {mark!r}, while commas are expected")
     for name in names:
         if pa.types.is_binary(table[name].type):  # what Arrow makes of text that it cannot read
             for row, value in enumerate(table[name].to_pylist()):

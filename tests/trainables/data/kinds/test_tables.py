@@ -185,7 +185,7 @@ def test_train_and_test_must_agree(tmp_path: Path) -> None:
         ("", "not a readable CSV file"),
         ("a,label\n", "has no rows"),
         ("a,a,label\n1,2,x\n", "two columns are called 'a'"),
-        ("a;label\n1;x\n", "columns are parted by ';', while commas are expected"),
+        ("a;label\n1;x\n", "columns are separated by ';', while commas are expected"),
         ("a,label\n1,tea\n2,caf\udce9\n", r"row 1 \(from 0\): label is not in UTF-8: b'caf"),
     ],
 )
