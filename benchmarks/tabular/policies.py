@@ -339,6 +339,7 @@ POLICIES: dict[str, dict[str, Policy]] = {
         "objective ECE, selected by NLL": Calsweep(judge=by("val_nll")),
         "no finalists": _finalists(0),
         "1 finalist": _finalists(1),
+        "2 finalists": _finalists(2),
         "5 finalists": _finalists(5),
         "10 finalists": _finalists(10),
         "selected by all seeds": Calsweep(judge=with_search_seed),
