@@ -75,15 +75,15 @@ class ErrorOfGaps:
         power: 1 if the statistic grows like the gaps, 2 if it grows like their squares.
         terms: Maps gaps (..., G) to the contribution of each cell to the statistic, (..., G); None
             if the statistic is not a sum over cells.
-        fine: Whether cells are finer than the fitted curve. The curve may then miss the gaps of a
-            few samples, so the upper end does not rely on it alone.
+        additive: Whether the error of gaps that all have one sign is their sum. The upper end then
+            does not rely on the fitted curve alone, which may miss the gaps of a few samples.
     """
 
     statistic: Callable[[Array], Array]
     population: Callable[[Array], float]
     power: int = 1
     terms: Callable[[Array], Array] | None = None
-    fine: bool = False
+    additive: bool = False
 
 
 class Model(Protocol):

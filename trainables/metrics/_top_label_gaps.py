@@ -29,6 +29,7 @@ def binned_error_of_gaps(ranked: RankedScores, boundaries: Tensor) -> Problem:
         statistic=lambda gaps: np.abs(gaps).sum(axis=1),
         population=lambda gaps: float(np.abs(gaps).sum()),
         terms=np.abs,
+        additive=True,
     )
     return cells_of_bins(ranked, boundaries), error
 
@@ -67,7 +68,7 @@ def smooth_error_of_gaps(confidence: Array, correct: Array) -> Problem:
     return cells, ErrorOfGaps(
         statistic=lambda gaps: _smoothed_size(_waves(gaps, position, size), width),
         population=lambda gaps: float(fixed_widths(gaps, position, size)),
-        fine=True,
+        additive=True,
     )
 
 
