@@ -360,7 +360,7 @@ POLICIES: dict[str, dict[str, Policy]] = {
     },
     "guided": {
         "guided": _guided(),
-        **{f"guided, {n} trials": _guided(f"search.trials={n}") for n in (3, 4, 8, 20)},
+        **{f"guided, {n} trials": _guided(f"search.trials={n}") for n in (3, 5, 8, 20)},
         "guided, ASHA": _guided("scheduler.name=asha"),
         "guided, a finalist of each loss": _guided("selection.per_loss=true"),
     },

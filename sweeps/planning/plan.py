@@ -13,7 +13,7 @@ from sweeps.sweep_file.schema import DEFAULT_MODEL, SweepFile, TrainingSection
 from sweeps.sweep_file.sections.search import GUIDED
 
 ANY_NUMBER_OF_CLASSES = 10
-_GUIDED_TRIALS = (7, 22)  # after how many a guided search ended, fewest and most: docs/search.md
+_GUIDED_TRIALS = (6, 34)  # after how many a guided search ended, fewest and most: docs/search.md
 
 
 def planned_trials(sweep: SweepFile) -> int:

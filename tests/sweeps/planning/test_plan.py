@@ -26,7 +26,7 @@ from tests.builders import make_sweep, shown
             {"search": {"sampler": "guided"}},
             {
                 "trials": "at most 50: the baseline, then guided until no other is expected to be "
-                "better (7 to 22 on recorded datasets)",
+                "better (6 to 34 on recorded datasets)",
                 "epochs": "at most 9 a trial",
                 "starts from": "the settings of 6 recorded datasets, and finished sweeps in the "
                 "storage",
