@@ -77,7 +77,7 @@ def test_when_ray_does_not_start_one_message_says_what_to_do(
     init = Refusing(99)
     monkeypatch.setattr(ray, "init", init)
     with (
-        pytest.raises(SweepFailedError, match=r"in 3 tries .*as it was: try again"),
+        pytest.raises(SweepFailedError, match=r"in 3 tries .*unchanged: try again"),
         connected(None),
     ):
         pass
