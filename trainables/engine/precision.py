@@ -57,8 +57,11 @@ def exact_arithmetic() -> Iterator[None]:
 
 
 def cpu_has_bfloat16() -> bool:
-    """Whether the CPU supports bfloat16 natively; emulation is nine times slower."""
-    capabilities = torch.cpu.get_capabilities()
+    """Whether the CPU supports bfloat16 natively; emulation is nine times slower.
+
+    Older versions of torch cannot tell; there the answer is no.
+    """
+    capabilities: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
     return any(capabilities.get(name, False) for name in ("avx512_bf16", "amx_bf16"))
 
 

@@ -122,14 +122,14 @@ def sent_to(cluster: RayCluster) -> set[str]:
 
 
 def wait_for(what: Callable[[], bool], why_not: Callable[[], str]) -> None:
-    until = time.monotonic() + 120
+    until = time.monotonic() + 300
     while not what():
         assert time.monotonic() < until, why_not()
         time.sleep(0.3)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_a_sweep_is_submitted_stopped_and_resumed(cluster: RayCluster, workplace: Path) -> None:
     store, hold = str(workplace / "store"), workplace / "hold"
     at = ("--address", cluster.url)
