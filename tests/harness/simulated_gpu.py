@@ -25,11 +25,13 @@ from unittest import mock
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils import backend_registration
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
-from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 _NAME: Final = "simulated"
+CAN_SIMULATE: Final = hasattr(backend_registration, "_setup_privateuseone_for_python_backend")
+NEEDS_NEWER_TORCH: Final = "this PyTorch is too old to simulate a GPU"
 DEVICE: Final = torch.device("privateuseone", 0)  # its name in torch before registration
 
 _aten = torch.ops.aten
@@ -153,7 +155,7 @@ def in_this_thread() -> SimulatedGpu:
 @cache
 def register() -> None:
     """Make the device known to torch; in its process, call this before the first backward pass."""
-    _setup_privateuseone_for_python_backend(_NAME)
+    backend_registration._setup_privateuseone_for_python_backend(_NAME)
 
 
 @contextmanager

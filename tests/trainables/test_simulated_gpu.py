@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from tests.harness.on_simulated_gpu import SLOW, cases
+from tests.harness.simulated_gpu import CAN_SIMULATE, NEEDS_NEWER_TORCH
 from trainables.losses import available_losses
 from trainables.models import available_models
 from trainables.posthoc import available_posthoc
+
+pytestmark = pytest.mark.skipif(not CAN_SIMULATE, reason=NEEDS_NEWER_TORCH)
 
 # An epoch has 2 steps, or 4 for segmentation.
 _SYNCHRONISED = {

@@ -16,8 +16,11 @@ from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from tests.harness.simulated_gpu import CAN_SIMULATE, NEEDS_NEWER_TORCH
 from tests.trainables.models.test_models import MODELS, images, kinds, make, rows
 from trainables.losses import available_losses, make_loss
+
+pytestmark = pytest.mark.skipif(not CAN_SIMULATE, reason=NEEDS_NEWER_TORCH)
 
 GPU = torch.device("cuda", 0)
 # It computes ranks on the CPU, which needs values; test_contract.py covers it under CPU autocast.
