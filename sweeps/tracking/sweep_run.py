@@ -9,6 +9,7 @@ from typing import Any
 
 from sweeps.formatting import finite
 from sweeps.redaction import redact
+from sweeps.results.columns import shown_metrics
 from sweeps.search.ranking import Ranking
 from sweeps.store.identity import Identity, read_environment, read_identity
 from sweeps.store.skipped import SKIPPED, read_skipped
@@ -121,12 +122,17 @@ class SweepRun:
         summary = finite(ending.answer)
         chosen = summary.get("chosen") or {}
         now = int(1000 * time.time())
-        metrics = [
-            (f"best_{split}_{name}", value, now, 0)
+        values = {
+            f"best_{split}_{name}": value
             for split in ("val", "test")
             for name, value in chosen.get(split, {}).items()
-            if value is not None
-        ]
+        }
+        ensemble = summary.get("ensemble")
+        if ensemble:
+            shown = shown_metrics(self._sweep.objective)
+            values |= {f"ensemble_{name}": ensemble["row"].get(name) for name in shown}
+            values["ensemble_networks"] = ensemble["networks"]
+        metrics = [(name, value, now, 0) for name, value in values.items() if value is not None]
         tags = {_DESCRIPTION: description(self._sweep, ending.answer)}
         if chosen:
             tags["best_loss"] = chosen["loss"]

@@ -154,6 +154,22 @@ def test_a_writer_continues_where_another_died(storage: Path, written: list[Tria
     assert found["1"][3] == "FINISHED"
 
 
+def test_an_ensemble_has_metrics_and_its_cost(fresh: Path) -> None:
+    sweep, records = make_sweep("several"), make_records()
+    mirror = make_mirror(fresh, sweep, records)
+    ending = ending_of(records, sweep)
+    row = {"loss": "ensemble", "test_ece": 0.01, "test_error": 0.25, "temperature": 1.2, "seeds": 0}
+    found = {"networks": 3, "row": {**row, "objective": float("nan"), "val_ece": float("nan")}}
+    mirror.answer(replace(ending, answer={**ending.answer, "ensemble": found}))
+    metrics = runs_of(fresh, "several")[""].data.metrics
+    assert {name: value for name, value in metrics.items() if "ensemble" in name} == {
+        "ensemble_networks": 3,
+        "ensemble_test_ece": 0.01,
+        "ensemble_test_error": 0.25,
+        "ensemble_temperature": 1.2,
+    }
+
+
 def test_the_environment_stays_that_of_the_sweep(fresh: Path, tmp_path: Path) -> None:
     sweep = make_sweep("moved")
     make_mirror(fresh, sweep, []).connect()
