@@ -39,14 +39,7 @@ logger = logging.getLogger("calsweep")
 
 
 def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Reporter) -> Ending:
-    """Fit the reference models, judge the selected setting, and say why the search ended.
-
-    Args:
-        queue: The trials, none of which runs.
-        store: The store of the sweep.
-        dataset: The data of the sweep.
-        reporter: Shows stages and notices.
-    """
+    """Fit the reference models, judge the selected setting, and say why the search ended."""
     references = _references(queue.sweep, dataset, reporter)
     reporter.stage("Comparing the selected setting with cross-entropy")
     ranking = Ranking(queue.records, rule_of(queue.sweep))
@@ -164,11 +157,6 @@ def _judge(ranking: Ranking, store: SweepStore, selection: SelectionSection) -> 
 
 
 def _read_predictions(store: SweepStore, split: str, number: int) -> bytes:
-    """The content of a trial's file of predictions.
-
-    Raises:
-        FileNotFoundError: There is none.
-    """
     folder, name = store.trial_folder(number), f"predictions_{split}.parquet"
     data = store.patiently(folder.read_if_exists, name)
     if data is None:

@@ -60,20 +60,11 @@ def export_model(
     onnx: bool = False,
     ensemble: bool = False,
 ) -> tuple[str, str]:
-    """Write the selected classifier of a sweep to a new folder.
+    """Write the selected classifier of a sweep, or the ensemble of its networks, to a new folder.
 
-    ``model.pt2`` maps samples to calibrated probabilities and needs only PyTorch. The folder also
-    contains the weights, a description ``model.json``, requirements and a page on its use.
-
-    Args:
-        name: Name of the sweep.
-        storage: Path or URI of the sweep store.
-        output: The folder; ``<name>-model`` if None.
-        onnx: Whether to add ``model.onnx``, for ONNX Runtime.
-        ensemble: Whether to write the ensemble of the sweep's networks instead.
-
-    Returns:
-        The folder, and a description of the classifier.
+    ``model.pt2`` maps samples to calibrated probabilities and needs only PyTorch. The folder, by
+    default ``<name>-model``, also contains the weights, a description ``model.json``, requirements,
+    a page on its use, and if asked for ``model.onnx``. Returns the folder, and a description.
 
     Raises:
         UserError: There is no such sweep, it has no selected setting, its data have changed, its
@@ -115,12 +106,7 @@ def reads_files(folder: str) -> bool:
 def register_models(name: str, storage: str) -> list[str]:
     """Register the selected classifier in MLflow as ``champion``, the runner-up as ``challenger``.
 
-    Args:
-        name: Name of the sweep.
-        storage: Path or URI of the sweep store.
-
-    Returns:
-        Their addresses, ``models:/calsweep-digits@champion``.
+    Returns their addresses, ``models:/calsweep-digits@champion``.
 
     Raises:
         UserError: See :func:`export_model`; or MLflow does not answer, or does not have the sweep.
@@ -133,22 +119,9 @@ def register_models(name: str, storage: str) -> list[str]:
 def register_choice(
     store: SweepStore, sweep: SweepFile, ranking: Ranking, load: Callable[[], Dataset]
 ) -> list[str]:
-    """Like :func:`register_models`, for a sweep that has just ended.
+    """Like :func:`register_models`, for a sweep that has just ended, whose data `load` returns.
 
     A classifier that this sweep has already registered is not built again.
-
-    Args:
-        store: The sweep's store.
-        sweep: The sweep.
-        ranking: The ranking of the sweep's trials.
-        load: Gives its data.
-
-    Returns:
-        See :func:`register_models`.
-
-    Raises:
-        UserError: See :func:`register_models`.
-        SweepFailedError: See :func:`export_model`.
     """
     parent, _ = store.load_run_ids()
     if parent is None:
@@ -176,11 +149,7 @@ def register_choice(
 
 
 def _chosen(name: str, storage: str) -> tuple[SweepStore, SweepFile, Ranking]:
-    """A sweep that has a selected setting.
-
-    Raises:
-        UserError: There is no such sweep, or it has not.
-    """
+    """A sweep that has a selected setting; UserError if there is none."""
     store = SweepStore(storage, name)
     sweep = store.load_sweep()
     ranking = Ranking(store.load_records(), rule_of(sweep))
@@ -198,8 +167,6 @@ def _runner_up(ranking: Ranking) -> Candidate | None:
 
 
 class _Builder:
-    """Builds the classifiers of a sweep."""
-
     def __init__(self, store: SweepStore, sweep: SweepFile, dataset: Dataset) -> None:
         self._store = store
         self._sweep = sweep
@@ -289,12 +256,7 @@ class _Builder:
         return _Built(files, program, about)
 
     def as_onnx(self, program: ExportedProgram) -> bytes:
-        """The program as ONNX, checked on the first test samples.
-
-        Raises:
-            UserError: The format lacks an operation of the model.
-            SweepFailedError: Its probabilities differ from the program's.
-        """
+        """The program as ONNX, checked on the first test samples."""
         import torch
 
         from trainables.export.exported import export_onnx, run_onnx
@@ -454,25 +416,26 @@ def predict(
 ) -> tuple[int, tuple[str, ...]]:
     """Write the predictions of an exported classifier for new samples, as CSV.
 
+    A line has the sample's name, the predicted class, its probability, and the probabilities of all
+    classes. With several labels per sample: the labels with a probability above one half, the
+    lowest probability of these decisions, and the probability of each label.
+
     Args:
         folder: Of :func:`export_model`.
         data: See :func:`~trainables.export.raw_samples.read_raw`.
-        output: Receives a header, then a line per sample: its name, the predicted class, the
-            probability of that class, and the probabilities of all classes. With several labels per
-            sample: the labels with a probability above one half, the lowest probability of these
-            decisions, and the probability of each label.
+        output: Receives a header, then the lines.
         on_bad_sample: ``skip`` leaves out samples that cannot be used.
         coverage: If given, a column ``set`` contains classes that include the true class with this
             probability.
         method: Method of these sets, see :class:`~trainables.posthoc.conformal.PredictionSets`.
         batch_size: Samples at a time.
 
-    Returns:
-        The number of classified samples, and notes about skipped samples.
-
     Raises:
         UserError: There is no exported classifier, the samples do not fit it, it classifies pixels,
             or it has no prediction sets of this coverage.
+
+    Returns:
+        The number of classified samples, and notes about skipped samples.
     """
     import torch
 
@@ -529,11 +492,7 @@ def _decided(classes: list[str], probs: list[float], several: bool) -> tuple[str
 
 
 def _threshold(about: dict[str, Any], coverage: float, method: SetMethod) -> float:
-    """The threshold of an exported classifier's prediction sets.
-
-    Raises:
-        UserError: The classifier has no sets of this coverage.
-    """
+    """The threshold of the prediction sets; UserError if there are none of this coverage."""
     sets = (about.get("prediction_sets") or {}).get(method)
     if not sets:
         raise UserError(

@@ -1,4 +1,7 @@
-"""Reads sweeps, finished or not: results, best settings, the report."""
+"""Reads sweeps, finished or not: results, best settings, the report.
+
+All functions raise UserError if there is no such sweep or the storage cannot be read.
+"""
 
 from __future__ import annotations
 
@@ -40,11 +43,7 @@ if TYPE_CHECKING:
 
 @tells_storage_faults
 def read_answer(name: str, storage: str) -> tuple[dict[str, Any], bool]:
-    """The result of a sweep, see :func:`~sweeps.results.explanation.answer`; whether it is final.
-
-    Raises:
-        UserError: There is no such sweep, or none of its trials has started.
-    """
+    """The result, see :func:`~sweeps.results.explanation.answer`, and whether it is final."""
     store = SweepStore(storage, name)
     sweep = store.load_sweep()
     records = store.load_records()
@@ -63,11 +62,7 @@ def read_answer(name: str, storage: str) -> tuple[dict[str, Any], bool]:
 
 @tells_storage_faults
 def look_at(name: str, storage: str) -> Glimpse:
-    """The state of a sweep now, wherever it runs.
-
-    Raises:
-        UserError: There is no such sweep.
-    """
+    """The state of a sweep now, wherever it runs."""
     from sweeps.planning.plan import planned_trials  # Optuna takes a quarter of a second
 
     store = SweepStore(storage, name)
@@ -93,11 +88,7 @@ def look_at(name: str, storage: str) -> Glimpse:
 
 @tells_storage_faults
 def side_by_side(names: Sequence[str], storage: str) -> list[Beside]:
-    """The sweeps to compare.
-
-    Raises:
-        UserError: There is no sweep of one of the names, or it has no trial yet.
-    """
+    """The sweeps to compare."""
     found = []
     for name in names:
         store = SweepStore(storage, name)
@@ -112,12 +103,7 @@ def side_by_side(names: Sequence[str], storage: str) -> list[Beside]:
 
 @dataclass(frozen=True)
 class Best:
-    """The result of :func:`find_best`.
-
-    Attributes:
-        entries: See :func:`~sweeps.results.best.best_settings`.
-        read_sweep_file: Returns the resolved sweep file of the sweep that found an entry.
-    """
+    """The result of :func:`find_best`: entries, and what reads the sweep file that found one."""
 
     entries: list[dict[str, Any]]
     read_sweep_file: Callable[[dict[str, Any]], str]
@@ -127,19 +113,10 @@ class Best:
 def find_best(
     storage: str, dataset: str | None = None, model: str | None = None, objective: str | None = None
 ) -> Best:
-    """The best setting of each dataset, model and objective.
+    """The best setting of each dataset, model and objective, or of the given ones.
 
     It reads the sweeps in the storage. If there are none, or ``MLFLOW_TRACKING_URI`` names a shared
     server, it reads the sweeps in MLflow.
-
-    Args:
-        storage: Path or URI of the sweep store.
-        dataset: Only this dataset.
-        model: Only this model.
-        objective: Only sweeps with this objective.
-
-    Raises:
-        UserError: There is no such setting, or MLflow does not answer.
     """
     if sweep_names(storage) and not os.environ.get("MLFLOW_TRACKING_URI"):
         place = storage
@@ -183,11 +160,7 @@ def overviews(storage: str) -> list[Overview]:
 
 @tells_storage_faults
 def paper_table_of(name: str, storage: str, form: Form) -> str:
-    """The papers' table of a sweep, finished or not.
-
-    Raises:
-        UserError: There is no such sweep.
-    """
+    """The papers' table of a sweep, finished or not."""
     store = SweepStore(storage, name)
     sweep = store.load_sweep()
     return paper_table(Ranking(store.load_records(), rule_of(sweep)), sweep, form)
@@ -196,13 +169,7 @@ def paper_table_of(name: str, storage: str, form: Form) -> str:
 def write_text(text: str, output: str, option: str = "--output ") -> str:
     """Write a text to a file, completely or not at all; returns the path.
 
-    Args:
-        text: The text.
-        output: The file.
-        option: The option that names the file, for messages.
-
-    Raises:
-        UserError: It cannot be written.
+    A UserError about a file that cannot be written names `option`.
     """
     path = Path(output).absolute()
     temporary = path.with_name(f".{path.name}.tmp")
@@ -215,13 +182,7 @@ def write_text(text: str, output: str, option: str = "--output ") -> str:
 
 
 def write_new_sweep_file(draft: Draft, name: str, trials: int, file: str) -> str:
-    """Write a commented sweep file; returns its path.
-
-    Args:
-        draft: The parts that depend on the data.
-        name: Name of the sweep.
-        trials: How many settings to try.
-        file: Where to write it.
+    """Write a commented sweep file that tries so many settings; returns its path.
 
     Raises:
         UserError: The file already exists or cannot be written, or a name or number is not allowed.
@@ -239,9 +200,6 @@ def write_new_sweep_file(draft: Draft, name: str, trials: int, file: str) -> str
 def write_batch_script(file: str) -> str:
     """Write a Slurm batch script for a sweep file, next to it; returns its path.
 
-    Args:
-        file: The sweep file.
-
     Raises:
         UserError: There is no such sweep file, it is wrong, or the script already exists.
     """
@@ -256,20 +214,7 @@ def write_batch_script(file: str) -> str:
 
 
 def write_side_by_side(names: Sequence[str], storage: str, output: str | None = None) -> str:
-    """Write a page that compares several sweeps.
-
-    Args:
-        names: Names of the sweeps.
-        storage: Path or URI of the sweep store.
-        output: Path of the HTML file; ``comparison.html`` if None.
-
-    Returns:
-        The path written.
-
-    Raises:
-        UserError: There is no sweep of one of the names, it has no trial, or the file cannot be
-            written.
-    """
+    """Write a page that compares sweeps, by default ``comparison.html``; returns its path."""
     from sweeps.results.report import render_side_by_side
 
     return write_text(
@@ -279,19 +224,7 @@ def write_side_by_side(names: Sequence[str], storage: str, output: str | None = 
 
 @tells_storage_faults
 def write_report(name: str, storage: str, output: str | None = None) -> str:
-    """Write the report of a sweep, finished or not.
-
-    Args:
-        name: Name of the sweep.
-        storage: Path or URI of the sweep store.
-        output: Path of the HTML file; ``<name>-report.html`` if None.
-
-    Returns:
-        The path written.
-
-    Raises:
-        UserError: There is no such sweep, or the file cannot be written.
-    """
+    """Write the report of a sweep, by default ``<name>-report.html``; returns its path."""
     from sweeps.results.report import render_report  # its imports for drawing take a second
 
     store = SweepStore(storage, name)

@@ -67,8 +67,7 @@ _PATIENCE_SECONDS = 20.0
 OnAnswer = Callable[[dict[str, Any]], None]
 
 
-def _nothing(summary: dict[str, Any]) -> None:
-    """Wait for the result."""
+def _nothing(summary: dict[str, Any]) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,6 @@ class SweepResult:
     """How a sweep ended.
 
     Attributes:
-        records: All trials.
         answer: The result, see :func:`~sweeps.results.explanation.answer`.
         unsynced: Trials that are incomplete in MLflow, because it did not answer or their files are
             damaged.
@@ -97,14 +95,9 @@ def run_sweep(
     console: Console | None = None,
     on_answer: OnAnswer = _nothing,
 ) -> SweepResult:
-    """Run a new sweep.
+    """Run a new sweep on the Ray cluster at an address, or on this machine.
 
-    Args:
-        sweep: The sweep.
-        storage: Path or URI of the sweep store.
-        address: Address of a Ray cluster; None starts Ray on this machine.
-        console: The console for progress.
-        on_answer: Called with the result as soon as it exists, while MLflow is still being written.
+    `on_answer` is called with the result as soon as it exists, while MLflow is still being written.
 
     Raises:
         UserError: The input is wrong; nothing was started or written.
@@ -128,19 +121,9 @@ def resume_sweep(
 ) -> SweepResult:
     """Continue a sweep: finished trials stay, interrupted ones continue from their checkpoints.
 
-    Args:
-        name: Name of the sweep.
-        storage: As for :func:`run_sweep`.
-        address: As for :func:`run_sweep`.
-        console: As for :func:`run_sweep`.
-        on_answer: As for :func:`run_sweep`.
-        overrides: Changed budgets, as for :func:`~sweeps.sweep_file.loading.with_other_budgets`.
-
-    Raises:
-        UserError: There is no such sweep, it is running, or it has finished and its budget cannot
-            change.
-        SweepFailedError: Every trial failed.
-        SweepInterruptedError: By Ctrl-C or SIGTERM; the sweep can be resumed again.
+    `overrides` are changed budgets, see :func:`~sweeps.sweep_file.loading.with_other_budgets`.
+    Errors are those of :func:`run_sweep`; a sweep that is running, or has finished and cannot use
+    the budget, is a UserError.
     """
     store = SweepStore(storage, name)
     sweep = with_other_budgets(store.load_sweep(), overrides)
@@ -162,13 +145,8 @@ def run_or_resume(
 ) -> SweepResult:
     """Resume the sweep if one of this name exists, otherwise start it.
 
-    A job that is killed, preempted or recreated can call this repeatedly.
-
-    Raises:
-        UserError: The sweep file was changed in anything but the budgets; or see :func:`run_sweep`
-            and :func:`resume_sweep`.
-        SweepFailedError: Every trial failed.
-        SweepInterruptedError: By Ctrl-C or SIGTERM; calling this again resumes it.
+    A job that is killed, preempted or recreated can call this repeatedly. Errors are those of
+    :func:`run_sweep`; a sweep file changed in anything but the budgets is a UserError.
     """
     store = SweepStore(storage, sweep.name)
     check_storage(storage)
@@ -331,8 +309,7 @@ def _with_common_epochs(
 ) -> tuple[SweepFile, list[TrialRecord]]:
     """The sweep with the number of epochs that its pilot finds, and the pilot's record.
 
-    The stored sweep file gets that number too. A pilot that was cut off continues; one that has
-    ended is only read.
+    The stored sweep file gets that number too. A pilot that was cut off continues.
     """
     most, patience = sweep.training.epochs, sweep.training.patience
     if patience is None:
@@ -390,9 +367,6 @@ def _write_the_rest(writer: MlflowWriter, ending: Ending | None, store: SweepSto
     """Bring MLflow up to date; returns the number of trials that failed.
 
     Without an ending (the sweep can be resumed), the sweep's own run in MLflow stays open.
-
-    Raises:
-        SweepInterruptedError: By Ctrl-C or SIGTERM; the result is already stored.
     """
     try:
         return writer.close(_PATIENCE_SECONDS, ending)
@@ -421,7 +395,6 @@ def _register(
     fault: str | None,
     progress: Progress,
 ) -> None:
-    """Register the selected classifier in MLflow; if that fails, print the reason."""
     from sweeps.exporting import register_choice
     from trainables.data.core.base import Dataset
 
@@ -442,11 +415,7 @@ def _register(
 
 
 def _named_sweeps(sweep: SweepFile, storage: str) -> dict[str, list[TrialRecord]]:
-    """The trials of the sweeps in ``search.warm_start``.
-
-    Raises:
-        UserError: There is no sweep of one of these names.
-    """
+    """The trials of the sweeps in ``search.warm_start``."""
     found = {}
     for name in sweep.search.warm_start:
         store = SweepStore(storage, name)
@@ -484,9 +453,9 @@ def _terminated_as_interrupted() -> Iterator[Callable[[], None]]:
     """Context: SIGTERM ends a sweep like Ctrl-C, cleanly and resumable.
 
     Yields:
-        A function that does so from another thread, by SIGTERM. If the context is entered outside
-        the main thread, it cannot handle signals and the function does nothing, because SIGTERM
-        would end the whole process.
+        A function that does so from another thread. Outside the main thread, where signals cannot
+        be
+        handled, it does nothing, because SIGTERM would end the whole process.
     """
 
     def interrupt(*_: object) -> None:

@@ -47,11 +47,7 @@ def load_same_data(store: SweepStore, sweep: SweepFile) -> Dataset:
 def load_ensemble(
     store: SweepStore, sweep: SweepFile, dataset: Dataset, selected: Selected
 ) -> CalibratedEnsemble:
-    """The ensemble selected from a sweep's trained classifiers.
-
-    Raises:
-        UserError: The checkpoint of a member is gone.
-    """
+    """The ensemble selected from a sweep's trained classifiers; UserError without checkpoints."""
     from trainables.export.calibrated import CalibratedEnsemble
 
     weights = Counter(trial.number for trial in selected.trials)
@@ -65,11 +61,7 @@ def load_ensemble(
 
 
 def select_ensemble(store: SweepStore, sweep: SweepFile) -> Selected:
-    """Select an ensemble from a sweep's classifiers: :func:`sweeps.results.ensemble.select`.
-
-    Raises:
-        UserError: There is no ensemble, or predictions of the trials cannot be read.
-    """
+    """The ensemble of a sweep's classifiers; UserError if there is none or files are damaged."""
     from sweeps.results.ensemble import select
 
     def read(split: str, number: int) -> bytes:
@@ -94,17 +86,7 @@ def select_ensemble(store: SweepStore, sweep: SweepFile) -> Selected:
 def load_trained(
     store: SweepStore, sweep: SweepFile, dataset: Dataset, record: TrialRecord
 ) -> CalibratedClassifier:
-    """A trial's classifier with its temperature.
-
-    Args:
-        store: The sweep's store.
-        sweep: The sweep.
-        dataset: The sweep's data.
-        record: The record of the trial.
-
-    Raises:
-        UserError: Its checkpoint is gone.
-    """
+    """A trial's classifier with its temperature; UserError if its checkpoint is gone."""
     if sweep.trainable is not None:
         return _load_of_loop(store, sweep.trainable, dataset, record)
     from trainables.export.calibrated import load_calibrated

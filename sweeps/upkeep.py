@@ -22,12 +22,7 @@ from sweeps.tracking.writer import mlflow_lacks
 
 @dataclass(frozen=True)
 class SyncResult:
-    """The result of :func:`sync_sweep`.
-
-    Attributes:
-        trials: Number of trials.
-        deleted: Number of trials whose runs were deleted in MLflow.
-    """
+    """The result of :func:`sync_sweep`: trials, and how many of them have deleted runs."""
 
     trials: int
     deleted: int
@@ -36,11 +31,6 @@ class SyncResult:
 @tells_storage_faults
 def sync_sweep(name: str, storage: str, reporter: Reporter = LOG) -> SyncResult:
     """Bring MLflow up to date with the sweep store.
-
-    Args:
-        name: Name of the sweep.
-        storage: Path or URI of the sweep store.
-        reporter: Shows how many trials are left.
 
     Raises:
         UserError: There is no such sweep, it is being run, or MLflow does not answer.
@@ -89,9 +79,7 @@ def sync_sweep(name: str, storage: str, reporter: Reporter = LOG) -> SyncResult:
 
 @tells_storage_faults
 def delete_sweep(name: str, storage: str, checkpoints: bool = False) -> None:
-    """Delete a sweep from the storage, or only its checkpoints.
-
-    This also completes an interrupted deletion.
+    """Delete a sweep, even if partly deleted, or only its checkpoints.
 
     Raises:
         UserError: There is no such sweep, or it is being run.

@@ -1,8 +1,4 @@
-"""Receives from Tune what happens to trials, and passes it to the queue.
-
-Tune's own experiment snapshot and table of results are disabled: they grow with the number of
-trials.
-"""
+"""Passes what happens to trials from Tune to the queue, without Tune's snapshots and tables."""
 
 from __future__ import annotations
 
@@ -24,10 +20,9 @@ logger = logging.getLogger("calsweep")
 
 
 class SweepOverError(Exception):
-    """Every trial has ended.
+    """Every trial has ended; raised out of Tune's loop, which ends its actors.
 
-    Raised out of Tune's loop, which ends its actors and re-raises it. If the loop ended normally,
-    Tune would write a snapshot of all trials and read all their results back, 20 ms for each.
+    If the loop ended normally, Tune would read all results back, 20 ms for each trial.
     """
 
 
@@ -35,11 +30,8 @@ class QueueCallback(SharedWithTune, Callback):
     """Passes results and ends of trials to the queue, and ends Tune's loop after the last one.
 
     Args:
-        queue: The sweep's trials.
         on_shortage: Called with the number of running trials when memory ran short; returns a
             message about the reaction.
-        reporter: Shows notices.
-        check: Raises if the sweep no longer belongs to this driver.
         nodes_drain: Returns whether Ray has announced that a node will go.
     """
 
@@ -60,12 +52,7 @@ class QueueCallback(SharedWithTune, Callback):
         self._shortage: str | None = None  # the reason if the trial that ends next was killed
 
     def on_step_end(self, iteration: int, trials: list[Trial], **_: Any) -> None:
-        """Called after each turn of Tune's loop.
-
-        Raises:
-            SweepOverError: No trial is running, and none will start.
-            UserError: Another driver has taken the sweep.
-        """
+        """Called after each turn of Tune's loop."""
         self._check()
         if self._queue.exhausted:
             raise SweepOverError
@@ -119,8 +106,8 @@ class QueueCallback(SharedWithTune, Callback):
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **_: Any) -> None:
         """The trial's process died.
 
-        Tune's own retries are not used: if a process dies just after its start, with two calls in
-        flight, Tune mistakes the second failed call for the end of the trial.
+        Tune's own retries may mistake a second failed call for the end of the trial, so they are
+        off.
         """
         number = trial.config["number"]
         self._silence.ended(number)

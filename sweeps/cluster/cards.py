@@ -22,12 +22,9 @@ _KERNELS, _SECONDS = 6, 5e-6  # per layer and step, and to start each: as in wor
 
 @dataclass(frozen=True)
 class Card:
-    """A GPU, described by its data sheet.
+    """A GPU, described by its data sheet: GB of memory, and peak teraflops without sparsity.
 
-    Attributes:
-        gigabytes: Memory, in GB.
-        teraflops: Peak without sparsity, in bfloat16 if the card supports it, else in float32.
-        bfloat16: Whether the card supports bfloat16.
+    The peak is that of bfloat16 if the card supports it, else of float32.
     """
 
     gigabytes: float
@@ -54,11 +51,6 @@ CARDS: Final[dict[str, Card]] = {
 
 def card_facts(name: str, sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
     """Estimates for a sweep on a card: precision, trials per card and time.
-
-    Args:
-        name: One of :data:`CARDS`, in any case.
-        sweep: The sweep, with a complete recipe.
-        dataset: The data of the sweep.
 
     Raises:
         UserError: There is no such card, or the sweep trains by a custom loop.

@@ -26,10 +26,6 @@ def connected(address: str | None, reporter: Reporter = LOG) -> Iterator[None]:
 
     An existing Ray session of the process is used and stays open.
 
-    Args:
-        address: Address of a cluster; None starts Ray on this machine.
-        reporter: Shows what takes longer than it should.
-
     Raises:
         UserError: No cluster answers at the address.
         SweepFailedError: Ray does not start on this machine.
@@ -108,11 +104,7 @@ def _no_cluster(address: str, error: Exception) -> UserError:
 
 
 def check_room(scaling: ScalingSection, address: str | None) -> None:
-    """Check that one trial fits, now or after the autoscaler has added its nodes.
-
-    Raises:
-        UserError: It does not fit.
-    """
+    """Check that a trial fits, now or once the autoscaler has added nodes; UserError if not."""
     where = f"the cluster at {address}" if address else "this machine"
     nodes = all_nodes()
     room = worker_room(scaling, nodes)
@@ -140,10 +132,7 @@ def _fitting(scaling: ScalingSection, node: Mapping[str, float]) -> int:
 
 
 def concurrent_trials(scaling: ScalingSection) -> int:
-    """Number of trials that may run concurrently, with the nodes that the autoscaler may add.
-
-    An autoscaler adds nodes because trials wait for room.
-    """
+    """Number of trials that may run concurrently, with the nodes that the autoscaler may add."""
     room = max(worker_room(scaling, nodes) for nodes in (_nodes(), nodes_to_come()))
     return max(1, min(room // scaling.num_workers, scaling.max_concurrent or room))
 
@@ -175,11 +164,7 @@ def _sizes(nodes: list[dict[str, float]]) -> str:
 
 @contextmanager
 def asking(address: str) -> Iterator[None]:
-    """Point Ray's clients to a cluster, by the variable that overrides their address argument.
-
-    Args:
-        address: The URL of its dashboard, or the host:port of the cluster.
-    """
+    """Point Ray's clients to a cluster, by the variable that overrides their address argument."""
     before = os.environ.get(API_SERVER)
     os.environ[API_SERVER] = address
     try:

@@ -1,8 +1,4 @@
-"""Selects device and precision of trials if the sweep file says ``auto``.
-
-``scaling.gpus_per_worker: auto`` and ``training.precision: auto`` are resolved once, when the sweep
-starts, and stored with it. So all trials are alike, also after a resume.
-"""
+"""Selects device and precision of trials if the sweep file says ``auto``, once, at the start."""
 
 from __future__ import annotations
 
@@ -27,13 +23,7 @@ _ON_CPUS = "training.precision = bfloat16, in which these CPUs are faster than i
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU of the cluster.
-
-    Attributes:
-        name: Product name.
-        memory: Memory in bytes.
-        bfloat16: Whether it supports bfloat16 in hardware.
-    """
+    """A GPU of the cluster; memory in bytes."""
 
     name: str
     memory: int
@@ -103,14 +93,8 @@ def gpu_share(
 
     Up to eight trials share a GPU: as many as fit its memory and the node's CPUs, or fewer if these
     keep it busy. A trial with several workers gets one GPU per worker, or none if the cluster has
-    too few. If the workload is unknown, as for a custom loop, each trial gets one.
-
-    Args:
-        sweep: The sweep.
-        workload: The cost of a training step.
-        gpu: The GPU.
-        nodes: Resources of each node.
-        needed: Bytes of GPU memory that a trial needs; None estimates them.
+    too few. If the workload is unknown, as for a custom loop, each trial gets one. `needed` is the
+    GPU memory of a trial in bytes; None estimates it.
     """
     scaling, nodes = sweep.scaling, list(nodes)
     if scaling.num_workers > 1:
@@ -167,7 +151,7 @@ def workload_of(sweep: SweepFile, dataset: Data) -> Workload | None:
 
 
 def _weakest_gpu(nodes: Iterable[Mapping[str, float]]) -> Gpu | None:
-    """The weakest GPU of the cluster, comparing one of each type; None if PyTorch can use none.
+    """The cluster's weakest GPU, one of each type being examined; None if PyTorch can use none.
 
     If no node with a GPU has started yet, this makes the autoscaler start one.
     """

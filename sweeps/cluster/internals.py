@@ -1,10 +1,8 @@
 """The driver's uses of Ray's private API; for the workers see :mod:`trainables.wrappers`.
 
-A private API is used only if users would otherwise lose work, wait for ever, get a wrong result, or
-wait 20 % longer for a whole small sweep. Each use checks that what it needs exists; otherwise it is
-turned off and logged once. Each docstring says why no public API suffices, and names Ray's issue if
-there is one. Ray is imported inside functions, because the command imports this module before it
-knows whether it needs Ray.
+Each use checks that what it needs exists; otherwise it is turned off and logged once. Each
+docstring says why no public API suffices. Ray is imported inside functions, because the command
+imports this module before it knows whether it needs Ray.
 """
 
 from __future__ import annotations
@@ -49,8 +47,7 @@ LOCAL_SETTINGS = {
 }
 """Environment variables of the driver and of what it starts, where the user has not set them.
 
-``ray.init`` and ``tune.RunConfig`` have no arguments for them. Ray ignores those that it does not
-know.
+``ray.init`` and ``tune.RunConfig`` have no arguments for them. Ray ignores unknown ones.
 """
 
 SECONDS_TO_STOP = "RAY_JOB_STOP_WAIT_TIME_S"
@@ -148,12 +145,8 @@ def agents_may_be_slow() -> Iterator[None]:
 def killed_for_memory(on_shortage: Callable[[str], object]) -> Iterator[None]:
     """Context: Tune treats a trial that was killed for lack of memory as dead.
 
-    Otherwise Tune raises ``ray.exceptions.OutOfMemoryError`` as a ``RuntimeError`` out of
-    ``fit()``, which ends all trials.
-
-    Args:
-        on_shortage: Called with Ray's message, just before Tune's callbacks are called for the
-            trial.
+    Otherwise Tune raises the error out of ``fit()``, which ends all trials. `on_shortage` gets
+    Ray's message, just before Tune's callbacks are called for the trial.
 
     Why: Tune has no argument or callback for it.
     Test: tests/sweeps/test_low_memory.py::test_a_trial_killed_by_the_memory_monitor_is_retried
@@ -207,11 +200,7 @@ def processes_kept(slots: Callable[[], int], running: Callable[[], int]) -> Iter
     Tune keeps one idle process, plus one per waiting trial. No trial waits while the last ones of
     the search run, so the finalists would need new processes. Tune also gives an idle process to a
     trial whose own process is starting, and discards the starting one. So short trials would run
-    one after the other on one slot.
-
-    Args:
-        slots: Returns how many trials may run concurrently now.
-        running: Returns how many trials run now.
+    one after the other on one slot. `slots` and `running` return how many trials may run, and run.
 
     Why: ``TuneConfig`` has no arguments for this.
     Upstream: ray-project/ray#36020 explains why idle processes are taken first.
@@ -310,10 +299,7 @@ _KILLED = re.compile(r"pid=(\d+), actual memory used=([\d.]+)GB")
 
 
 def others_took_the_memory(said: str) -> bool:
-    """Whether the killed process had less than half of the memory of its node.
-
-    Args:
-        said: Ray's message about the shortage.
+    """Whether the killed process had less than half of the memory of its node, by Ray's message.
 
     Why: no exception has the numbers as fields, and a trial must not fail because another program
         uses the memory. If Ray's message has another form, the result is False.

@@ -25,14 +25,9 @@ _LONGEST_ANSWER_SECONDS = 60.0
 
 
 def dashboard_url(address: str | None) -> str:
-    """The URL of a cluster's dashboard.
+    """The URL of a cluster's dashboard; a UserError if the address is malformed.
 
-    Args:
-        address: The given address; by default ``RAY_API_SERVER_ADDRESS``, else ``RAY_ADDRESS``,
-            else that of this machine.
-
-    Raises:
-        UserError: It is malformed.
+    By default ``RAY_API_SERVER_ADDRESS``, else ``RAY_ADDRESS``, else that of this machine.
     """
     source, given = _find_address(address)
     url = given if "://" in given else f"http://{given}"
@@ -65,16 +60,9 @@ def _is_allowed(url: str) -> bool:
 
 
 def ask(address: str | None, call: str) -> Any:
-    """The answer of the job server at :func:`dashboard_url` (Ray's REST API).
+    """The reply of the job server to a REST call such as ``/api/jobs/``; errors as below.
 
     Ray's own client is used only for changes, because importing it takes longer than any reply.
-
-    Args:
-        address: See :func:`dashboard_url`.
-        call: ``/api/jobs/`` and the like.
-
-    Raises:
-        UserError: As :func:`connected_client`.
     """
     import requests
 

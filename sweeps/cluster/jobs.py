@@ -36,17 +36,11 @@ _PROGRESS = re.compile(r"^\d+/\d+ trials\b.*", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Job:
-    """A sweep that was submitted to a cluster.
+    """A sweep that was submitted to a cluster; times in seconds since the epoch.
 
     Attributes:
-        id: The job's id.
-        sweep: Name of the sweep.
-        storage: Path or URI of the sweep store.
-        entrypoint: The command that the cluster runs.
         state: PENDING, RUNNING, STOPPED, SUCCEEDED or FAILED.
         message: Ray's message about the state.
-        started: Seconds since the epoch.
-        ended: Seconds since the epoch, or None.
     """
 
     id: str
@@ -62,20 +56,11 @@ class Job:
 def submit(
     sweep: SweepFile, storage: str, address: str | None, on_notice: OnNotice
 ) -> tuple[str, Shipment]:
-    """Submit a new sweep to a cluster.
+    """Submit a new sweep to a cluster; returns the job's id and the files that were sent.
 
     A cluster stores the command, metadata and environment variables of a job unencrypted, readable
     by all its users. So no environment variable of this machine is sent. The nodes need their own
-    credentials for the storage and MLflow, preferably a role.
-
-    Args:
-        sweep: The sweep.
-        storage: Path or URI of the sweep store, as the cluster's nodes know it.
-        address: See :func:`~sweeps.cluster.job_client.dashboard_url`.
-        on_notice: Called with messages for the user before anything is sent.
-
-    Returns:
-        The job's id, and the files that were sent.
+    credentials for the storage (a path or URI as they know it) and MLflow, preferably a role.
 
     Raises:
         UserError: Something is wrong with the input; nothing was sent.
@@ -108,11 +93,7 @@ def submit_resume(
 
 
 def _check_exists(name: str, storage: str) -> None:
-    """Refuse a sweep that does not exist, if the storage is a folder on this machine.
-
-    Raises:
-        UserError: There is no such sweep.
-    """
+    """Refuse a sweep that does not exist, if the storage is a folder on this machine."""
     from sweeps.store.sweep_store import SweepStore
 
     if os.path.isdir(storage):
@@ -155,21 +136,13 @@ def _submit(
 
 
 def list_jobs(address: str | None) -> list[Job]:
-    """The sweeps that were submitted to a cluster, newest first.
-
-    Raises:
-        UserError: The cluster does not answer, or requires another token.
-    """
+    """The sweeps that were submitted to a cluster, newest first."""
     found = [_job(details) for details in ask(address, JOBS) if is_ours(details)]
     return sorted(found, key=lambda job: job.started, reverse=True)
 
 
 def find_job(name: str, address: str | None) -> Job:
-    """The job with this id, or the latest job of the sweep with this name.
-
-    Raises:
-        UserError: There is none; or see :func:`list_jobs`.
-    """
+    """The job with this id, or the latest job of this sweep; UserError if there is none."""
     jobs = list_jobs(address)
     for job in jobs:
         if name in (job.id, job.sweep):
@@ -189,11 +162,7 @@ def progress(job: Job, address: str | None) -> tuple[str, str]:
 
 
 def logs(job: Job, address: str | None, follow: bool) -> Iterator[str]:
-    """The output of a job; with ``follow``, until it ends.
-
-    Raises:
-        SweepFailedError: The connection to the cluster was lost.
-    """
+    """The output of a job; with ``follow``, until it ends. SweepFailedError if contact is lost."""
     if not follow:
         yield _said(job, address)
         return
@@ -216,11 +185,7 @@ def logs(job: Job, address: str | None, follow: bool) -> Iterator[str]:
 
 
 def stop(job: Job, address: str | None) -> Job:
-    """Stop a job cleanly, so that its sweep can be resumed; wait until it has ended.
-
-    Raises:
-        SweepFailedError: It does not end.
-    """
+    """Stop a job, resumably, and wait; SweepFailedError if it does not end."""
     with connected_client(address) as client:
         client.stop_job(job.id)
         until = time.monotonic() + _SECONDS_TO_STOP + 30

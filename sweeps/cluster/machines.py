@@ -1,7 +1,4 @@
-"""Measures the load of the cluster's machines while trials run.
-
-Trials' processes are not involved.
-"""
+"""Measures the load of the cluster's machines while trials run, without the trials' processes."""
 
 from __future__ import annotations
 
@@ -31,13 +28,10 @@ def watched(
     reporter: Reporter = LOG,
     seconds: float = _SECONDS,
 ) -> Iterator[None]:
-    """Context: the machines of the connected cluster are measured.
+    """Context: the machines of the connected cluster are measured every so many seconds.
 
-    Args:
-        on_sample: Called with the measurements: ``cpu_utilization_percentage`` and so on for the
-            driver's machine, ``<name>/cpu_utilization_percentage`` for another machine.
-        reporter: Shows the reason if nothing can be measured.
-        seconds: Time between two samples.
+    `on_sample` gets the measurements: ``cpu_utilization_percentage`` and so on for the driver's
+    machine, ``<name>/cpu_utilization_percentage`` for another machine.
     """
     over = threading.Event()
 

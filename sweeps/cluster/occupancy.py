@@ -21,7 +21,6 @@ class SweepOnCluster:
     """A sweep that runs on a cluster, or waits to start there.
 
     Attributes:
-        sweep: Name of the sweep.
         job: Id of the job if it was submitted, else id of its driver.
         state: ``starting`` until it asks for room for trials.
         started: When its driver started, in seconds since the epoch; 0 before.
@@ -38,14 +37,7 @@ class SweepOnCluster:
 
 
 def sweeps_on(address: str | None) -> list[SweepOnCluster]:
-    """The sweeps on a cluster that have not ended, sorted by their start.
-
-    Args:
-        address: See :func:`~sweeps.cluster.job_client.dashboard_url`.
-
-    Raises:
-        UserError: The cluster does not answer, or requires another token.
-    """
+    """The sweeps on a cluster that have not ended, sorted by their start."""
     jobs = [job for job in ask(address, JOBS) if job["status"] not in ENDED]
     groups = ask(address, _GROUPS)["data"]["result"]["result"]
     names = {

@@ -21,13 +21,7 @@ _LOWEST, _HIGHEST = 0.5, 1.5  # times the share in use; a share between these li
 class Rehearsal:
     """Reports the first epoch of the baseline, or of the encoder if there is one.
 
-    A listener of the trial queue.
-
-    Args:
-        sweep: The sweep.
-        dataset: The sweep's data.
-        reporter: Shows what was found.
-        nodes: Returns the resources of each node.
+    A listener of the trial queue. `nodes` returns the resources of each node.
     """
 
     def __init__(
@@ -58,14 +52,7 @@ class Rehearsal:
 def findings(
     sweep: SweepFile, dataset: Data, entry: Entry, nodes: Iterable[Mapping[str, float]]
 ) -> list[str]:
-    """Measurements of the first epoch, and a better ``gpus_per_worker`` if it is far off.
-
-    Args:
-        sweep: The sweep.
-        dataset: The sweep's data.
-        entry: Metrics of the epoch, including the GPU memory that it used.
-        nodes: Resources of each node.
-    """
+    """Measurements of the first epoch, and a better ``gpus_per_worker`` if it is far off."""
     from trainables.data.core.base import Dataset  # imports torch
 
     workload = workload_of(sweep, dataset)

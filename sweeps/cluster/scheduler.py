@@ -13,11 +13,7 @@ from trainables.contract.report import Progressed, from_tune
 
 
 class QueueScheduler(SharedWithTune, FIFOScheduler):
-    """Stops the trials that :class:`~sweeps.search.pruner.Pruner` prunes.
-
-    Args:
-        queue: The sweep's trials.
-    """
+    """Stops the trials that :class:`~sweeps.search.pruner.Pruner` prunes."""
 
     def __init__(self, queue: TrialQueue) -> None:
         super().__init__()

@@ -12,12 +12,7 @@ from sweeps.search.trial_queue import TrialQueue
 
 
 class QueueSearcher(SharedWithTune, Searcher):
-    """Gives Tune the next trial of the queue while there is a free slot.
-
-    Args:
-        queue: The sweep's trials.
-        slots: Returns how many concurrent trials may run now.
-    """
+    """Gives Tune the next trial of the queue while fewer run than `slots` returns."""
 
     def __init__(self, queue: TrialQueue, slots: Callable[[], int]) -> None:
         super().__init__()

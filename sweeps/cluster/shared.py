@@ -6,11 +6,7 @@ from typing import Any, Self
 
 
 class SharedWithTune:
-    """An object of the driver that Ray Tune must not duplicate when it copies or pickles it.
-
-    Tune deep-copies its searcher, scheduler and callbacks. It also pickles them to restore
-    experiments, which calsweep does not use.
-    """
+    """An object of the driver of which Tune's deep copies and pickles are the same object."""
 
     def __deepcopy__(self, memo: object) -> Self:
         return self

@@ -24,9 +24,6 @@ def announced(sweep: str) -> Iterator[None]:
 
     The announcement is the name of a placement group that reserves nothing a trial needs. Ray
     removes the group when the driver ends, even if it is killed.
-
-    Args:
-        sweep: Name of the sweep.
     """
     here = ray.get_runtime_context().get_node_id()  # on another node it would keep it busy
     (node,) = (node["NodeManagerAddress"] for node in ray.nodes() if node["NodeID"] == here)
@@ -45,14 +42,11 @@ def announced(sweep: str) -> Iterator[None]:
 
 
 def fair_share(room: int) -> int:
-    """The number of trials that this sweep may run.
+    """The number of trials that this sweep may run, of those for which the whole cluster has room.
 
-    This is all that the cluster has room for, unless trials of another sweep wait. Then every
-    announced sweep may run the same number, at least one. Running trials are not interrupted; their
-    processes are released when they end.
-
-    Args:
-        room: Number of trials of this sweep that fit on the whole cluster.
+    These are all, unless trials of another sweep wait. Then every announced sweep may run the same
+    number, at least one. Running trials are not interrupted; their processes are released when they
+    end.
     """
     return share_of(room, ray.get_runtime_context().get_job_id(), placement_group_table().values())
 

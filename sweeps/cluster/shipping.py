@@ -1,9 +1,7 @@
 """The files that are sent to a cluster with a sweep: its file, your own modules, and calsweep.
 
-Nothing else is sent: no data, `.git`, settings, keys or other files. The cluster's nodes already
-have the packages that calsweep needs, as in `cluster.yaml`. calsweep's own code, a few hundred KB,
-is sent too, so the nodes run the version that checked the sweep, even if they have another one
-installed.
+No data, settings, keys or other files are sent. calsweep's own code, a few hundred KB, is sent so
+that the nodes run the version that checked the sweep.
 """
 
 from __future__ import annotations
@@ -37,13 +35,7 @@ _PACKAGES = ("calsweep", "search_spaces", "sweeps", "trainables")
 
 @dataclass(frozen=True)
 class Shipment:
-    """The files to send.
-
-    Attributes:
-        modules: The relative paths of the user's modules.
-        size: Their size in bytes.
-        version: Version of calsweep.
-    """
+    """The files to send: relative paths of the user's modules, their size in bytes, the version."""
 
     modules: tuple[str, ...]
     size: int
@@ -53,15 +45,12 @@ class Shipment:
 def stage(source: Path, target: Path, sweep: SweepFile | None) -> Shipment:
     """Copy the files to send into an empty folder.
 
-    Args:
-        source: The user's folder. Its Python modules are sent, except for hidden modules, modules
-            that git ignores and installed packages.
-        target: The folder to fill.
-        sweep: The sweep whose resolved file is sent; None if the cluster already has it.
+    These are the modules of the user's folder, except for hidden ones, those that git ignores and
+    installed packages; and the resolved file of the sweep, unless the cluster already has it.
 
     Raises:
-        UserError: The modules are too large, cannot be read, hide calsweep's own, git ignores
-            one that the sweep names, or git does not say what it ignores.
+        UserError: The modules are too large, cannot be read, hide calsweep's own, git ignores one
+            that the sweep names, or git does not say what it ignores.
     """
     source = source.resolve()
     paths = [path.relative_to(source) for path in _modules(source)]
@@ -127,13 +116,7 @@ def _modules(source: Path) -> Iterator[Path]:
 
 
 def _ignored_by_git(root: Path, paths: list[Path]) -> set[Path]:
-    """The paths that git ignores; none without a repository.
-
-    Nested repositories, such as submodules, are asked about their own files.
-
-    Raises:
-        UserError: There is a repository, but git cannot report what it ignores.
-    """
+    """The paths that git ignores; none without a repository. Submodules are asked as well."""
     below: dict[Path, list[Path]] = {}
     asked: list[Path] = []
     for path in paths:

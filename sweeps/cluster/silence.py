@@ -19,11 +19,7 @@ _BUSY = 2.0  # runnable processes per CPU; a sweep itself adds about one
 class Silence:
     """Reports a trial after a minute without an epoch, and again whenever this time has doubled.
 
-    Args:
-        queue: The trials.
-        reporter: Shows notices.
-        clock: Seconds, as :func:`time.monotonic`.
-        load: How many processes want to run on this machine, lately.
+    `load` returns how many processes want to run on this machine, lately.
     """
 
     def __init__(

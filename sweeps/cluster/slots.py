@@ -11,12 +11,7 @@ _FIRST_LIMIT = 300.0  # seconds in which fewer trials run; twice as long after e
 
 
 class Slots:
-    """As many slots as the cluster has room for; fewer for a while after a lack of memory.
-
-    Args:
-        room: Returns how many trials the cluster has room for; called every few seconds.
-        clock: Returns seconds, like :func:`time.monotonic`.
-    """
+    """As many slots as the cluster has room for; fewer for a while after a lack of memory."""
 
     def __init__(
         self, room: Callable[[], int], clock: Callable[[], float] = time.monotonic
@@ -38,15 +33,9 @@ class Slots:
         return min(self._room, self._limit) if now < self._limited_until else self._room
 
     def out_of_memory(self, running: int) -> str:
-        """A trial was killed for lack of memory: pause, then allow one trial less for a while.
+        """A trial was killed for lack of memory: pause, then allow one less than were `running`.
 
-        If the shortage lasts or recurs, both times double each time.
-
-        Args:
-            running: How many ran until then.
-
-        Returns:
-            A message about the decision.
+        If the shortage lasts or recurs, both times double each time. Returns a message about it.
         """
         now = self._clock()
         if now >= self._resting_until:

@@ -48,13 +48,6 @@ def tune(
 ) -> None:
     """Run the queue's trials on the connected cluster.
 
-    Args:
-        queue: The sweep's trials.
-        store: The sweep's store.
-        dataset: The sweep's data.
-        encoder: The first stage of two-stage training, if there is one.
-        reporter: Shows notices.
-
     Raises:
         SweepFailedError: Tune failed repeatedly while the sweep made no progress.
     """

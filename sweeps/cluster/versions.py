@@ -13,11 +13,7 @@ _RAY_AND_PYTHON = re.compile(r"Ray: (\S+)\s+Python: (\S+)")
 
 
 def check_jobs_version(cluster: str, url: str) -> str | None:
-    """A message if the versions of Ray differ, before a job is sent; None if they are equal.
-
-    Args:
-        cluster: The cluster's version of Ray, with which the job will run.
-        url: The URL of the cluster's dashboard.
+    """A message if the cluster has another version of Ray, before a job is sent there; else None.
 
     Raises:
         UserError: calsweep does not run with that version.
@@ -35,11 +31,7 @@ def check_jobs_version(cluster: str, url: str) -> str | None:
 
 
 def driver_mismatch(reason: str) -> str | None:
-    """A message about the versions if Ray refuses a driver because of them; else None.
-
-    Args:
-        reason: Ray's message.
-    """
+    """A message about the versions if Ray refuses a driver because of them; else None."""
     found = _RAY_AND_PYTHON.findall(reason)
     if len(found) != 2:
         return None

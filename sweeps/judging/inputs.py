@@ -23,7 +23,6 @@ class Predicted:
     """The predictions of one model.
 
     Attributes:
-        name: Name of the model.
         logits: (N, K) float; logarithms of the probabilities if no logits were given.
         probs: (N, K) float, each row sums to one.
         labels: (N,) int64.

@@ -16,12 +16,7 @@ from sweeps.results.reliability import reliability_svg
 
 
 def render_judgement(found: dict[str, Any], models: Sequence[Predicted]) -> str:
-    """The page.
-
-    Args:
-        found: The result of :func:`~sweeps.judging.judgement.judge`.
-        models: The judged predictions.
-    """
+    """The page of the result of :func:`~sweeps.judging.judgement.judge`."""
     templates = Environment(
         loader=ChoiceLoader(
             [PackageLoader("sweeps.judging", "."), PackageLoader("sweeps.results", ".")]

@@ -13,11 +13,8 @@ from trainables.contract.setting import BASELINE_LOSS
 def with_comparison(sweep: SweepFile, losses: str | None, seeds: int | None) -> SweepFile:
     """A sweep that compares the best settings of some losses in pairs.
 
-    Args:
-        sweep: The sweep; its ranges and values of these losses stay.
-        losses: Their names, separated by commas; None leaves the sweep unchanged. Cross-entropy is
-            always included and may be named.
-        seeds: Fresh seeds of each loss; None for the sweep's.
+    `losses` are names, separated by commas, to which cross-entropy is added; None leaves the sweep
+    unchanged. `seeds` is the number of fresh seeds of each; None for the sweep's.
 
     Raises:
         UserError: A loss is unknown, or there is no loss besides cross-entropy.

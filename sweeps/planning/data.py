@@ -13,11 +13,7 @@ if TYPE_CHECKING:
 
 
 def load_data(sweep: SweepFile) -> Dataset:
-    """The sweep's dataset, split by the sweep's seed, with the evaluation sets.
-
-    Raises:
-        UserError: The data cannot be loaded.
-    """
+    """The sweep's dataset, split by its seed, with evaluation sets; UserError on failure."""
     from trainables.data import load_dataset
     from trainables.data.evaluation_sets import load_evaluation_sets
 

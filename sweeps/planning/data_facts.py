@@ -27,12 +27,7 @@ _UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 def data_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
-    """Facts by heading: the size of the data, the model, and which differences can be detected.
-
-    Args:
-        sweep: The sweep, with a named model.
-        dataset: The sweep's data.
-    """
+    """Facts by heading: the size of the data, the model, and which differences can be detected."""
     from trainables.data.kinds.samples import Images
     from trainables.metrics import detectable_difference
     from trainables.trials.trial import validation_parts
@@ -84,12 +79,7 @@ def data_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
 
 
 def duration_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
-    """The sweep's duration on this machine, estimated by training the baseline for a second or two.
-
-    Args:
-        sweep: The sweep, with a model and complete recipes.
-        dataset: The sweep's data.
-    """
+    """The sweep's duration here, estimated by training the baseline for a second or two."""
     if sweep.trainable is not None or sweep.encoder is not None or sweep.scaling.num_workers > 1:
         return {}
     import torch

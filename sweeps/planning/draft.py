@@ -35,13 +35,7 @@ _MASKS: Final = 200  # that are looked at
 
 @dataclass(frozen=True)
 class _Kind:
-    """The parts of a sweep file for a kind of data.
-
-    Attributes:
-        default: The default model.
-        model: Another model, shown as a comment.
-        hints: Further comments, about keys for this kind of data.
-    """
+    """The parts of a sweep file for a kind of data: models, and comments about further keys."""
 
     default: str
     model: str
@@ -66,14 +60,7 @@ _KINDS: Final = {
 
 @dataclass(frozen=True)
 class _Seen:
-    """The content of a file.
-
-    Attributes:
-        options: Options of the section ``dataset``.
-        kind: A key of :data:`_KINDS`.
-        words: A description of the content.
-        comments: Comments in the section ``dataset``.
-    """
+    """The content of a file: options of ``dataset``, a key of :data:`_KINDS`, words, comments."""
 
     options: dict[str, Any]
     kind: str
@@ -83,16 +70,7 @@ class _Seen:
 
 @dataclass(frozen=True)
 class Draft:
-    """The parts of a sweep file that depend on the data.
-
-    Attributes:
-        name: Name of the sweep.
-        dataset: The section ``dataset``.
-        kind: Kind of data: image, pixel, table, array or text.
-        seen: A description of the data.
-        losses: Losses to begin with.
-        comments: Comments in the section ``dataset``.
-    """
+    """The parts of a sweep file that depend on the data, with a description of the data."""
 
     name: str
     dataset: dict[str, Any]
@@ -129,13 +107,7 @@ def draft_for(data: str) -> Draft:
 
 
 def sweep_file_text(draft: Draft, name: str, trials: int) -> str:
-    """A commented sweep file.
-
-    Args:
-        draft: A draft of :func:`draft_for`.
-        name: Name of the sweep.
-        trials: How many settings to try.
-    """
+    """A commented sweep file that tries so many settings."""
     return FIRST_LINE + _TEMPLATE.format(
         name=name,
         seen=draft.seen,
@@ -276,10 +248,7 @@ def _sizes(files: Sequence[Path]) -> set[tuple[int, int]]:
 def _file(path: Path, given: Path, whole: Path | None = None) -> Draft:
     """A draft for a file, and the test file next to it if there is one.
 
-    Args:
-        path: The file to read.
-        given: The path that the user gave.
-        whole: The training data, if not that file.
+    `given` is the path that the user gave; `whole` the training data, if not that file.
     """
     if path.suffix == ".npz":
         found = _arrays(path)

@@ -19,11 +19,7 @@ _LOOKED_AT: Final = 100  # values to check for dates
 
 
 def label_column(table: pa.Table) -> str | None:
-    """The label column: found by its name, else the last column with few different values.
-
-    Args:
-        table: All rows.
-    """
+    """The label column: found by its name, else the last column with few different values."""
     possible: list[str] = [n for n in table.column_names if _could_be_label(table[n])]
     by_lower = {name.lower(): name for name in possible}
     for name in LABELS:
@@ -37,12 +33,7 @@ def label_column(table: pa.Table) -> str | None:
 
 
 def unusable_columns(table: pa.Table, names: Sequence[str]) -> dict[str, str]:
-    """Columns that cannot be features, each with the reason.
-
-    Args:
-        table: All rows.
-        names: Names of the columns to check.
-    """
+    """Columns that cannot be features, each with the reason."""
     reasons = {name: _why_not(name, table[name].combine_chunks()) for name in names}
     return {name: reason for name, reason in reasons.items() if reason is not None}
 

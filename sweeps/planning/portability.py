@@ -27,10 +27,8 @@ _INSTEAD = {
 def check_reachable(storage: str, sweep: SweepFile | None = None) -> None:
     """Check that a cluster can find the data of a sweep, and that the sweep contains no password.
 
-    The whole sweep file is sent with a job, so all of its values are checked.
-
-    A shared folder cannot be distinguished from a folder of this machine, so absolute paths are
-    accepted.
+    The whole sweep file is sent with a job, so all of its values are checked. A shared folder
+    cannot be distinguished from a folder of this machine, so absolute paths are accepted.
 
     Raises:
         UserError: The storage, the data or MLflow's database are given by a relative path, or an

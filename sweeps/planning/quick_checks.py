@@ -9,14 +9,9 @@ from sweeps.sweep_file.schema import DEFAULT_MODEL, OWN_DATA, LossSection, Sweep
 
 
 def check_at_once_if_doubtful(sweep: SweepFile) -> None:
-    """Check a sweep now if a name in it looks wrong, as far as this can be seen without torch.
+    """Check a sweep in full now if a name in it looks wrong, as far as can be seen without torch.
 
-    A sweep is checked in full while Ray starts, because both take seconds. An error is then
-    reported only after Ray has started and stopped again. Ranges, metrics and the user's own
-    modules are not checked here.
-
-    Raises:
-        UserError: See :func:`~sweeps.planning.checks.check_sweep`.
+    Otherwise it is checked while Ray starts, because both take seconds.
     """
     use_working_folder()
     losses = [*sweep.losses, *([sweep.encoder.loss] if sweep.encoder is not None else [])]

@@ -64,12 +64,7 @@ exit "$code"
 
 
 def batch_script(name: str, file: str) -> str:
-    """The text of a batch script that runs a sweep file in the folder it is submitted from.
-
-    Args:
-        name: Name of the sweep.
-        file: Path of the sweep file, relative to that folder.
-    """
+    """The text of a batch script that runs a sweep file in the folder it is submitted from."""
     words = {
         "@FILE": shlex.quote(file),
         "@SCRIPT": shlex.quote(file.rpartition(".")[0] + ".sbatch"),

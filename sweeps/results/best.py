@@ -27,20 +27,15 @@ class TrackedSweep:
     """The trials of one sweep, read from MLflow or the sweep store.
 
     Attributes:
-        name: The sweep's name.
-        dataset: Label of the dataset.
         data: Digest of the data. For a sweep of an older version, a digest of the sweep's
             description of its data.
-        model: Label of the model.
         model_options: Its options, ``,width=8``.
-        objective: The metric that it minimised.
         guard: How far the validation error may exceed the baseline's.
-        constraints: Limits of other metrics.
         others: Further objectives.
         candidates: Number of settings it selected from, including those of earlier sweeps on the
             same data; None if unknown.
-        verdict: Whether the selected setting beats cross-entropy with a temperature; None before
-            the end of the sweep, or if they could not be compared.
+        verdict: Whether the selected setting beats cross-entropy with a temperature; None if
+            unknown.
         records: The sweep's trials. If they are read from MLflow, their history is the last epoch
             alone, and trials that cannot affect the selection are omitted from a long sweep.
         run_ids: MLflow's ids of the trials' runs, by number, as far as known.
@@ -79,10 +74,7 @@ class TrackedSweep:
 def named(
     sweeps: Sequence[TrackedSweep], dataset: str | None, model: str | None
 ) -> list[TrackedSweep]:
-    """The sweeps on a dataset and a model of these names; a full name matches exactly.
-
-    Names are compared here, because MLflow's filters cannot contain both kinds of quotes.
-    """
+    """The sweeps on a dataset and a model of these names; a full name matches exactly."""
     found = list(sweeps)
     for kind, name in (("dataset", dataset), ("model", model)):
         if name is not None:
@@ -108,9 +100,6 @@ def best_settings(sweeps: Sequence[TrackedSweep]) -> list[dict[str, Any]]:
     Each sweep selects by its own rule, relative to its own baseline. Sweeps are compared only if
     they have identical splits, the same model with the same options, and the same single objective.
     A setting with more fresh seeds comes first, then the one with the lower objective.
-
-    Args:
-        sweeps: The sweeps in MLflow or the store.
 
     Returns:
         One entry each: ``dataset`` and ``model`` (with a part of the digest, or the options, if the
@@ -139,12 +128,8 @@ def best_settings(sweeps: Sequence[TrackedSweep]) -> list[dict[str, Any]]:
 def as_sweep_file(entry: dict[str, Any], resolved: dict[str, Any]) -> dict[str, Any]:
     """A sweep file that trains just one setting, with the recipe of the sweep that found it.
 
-    The file records the number of settings that this one was selected from, and the data. On the
-    same data, the new sweep's verdict is corrected for them.
-
-    Args:
-        entry: An entry of :func:`best_settings`.
-        resolved: The resolved sweep file of that sweep.
+    It records the number of settings that this one was selected from, and the data, to correct the
+    new sweep's verdict on the same data.
     """
     origin = {}
     if "data" in entry:

@@ -9,10 +9,7 @@ _USUAL = "ece"
 
 
 def objective_metric(objective: str) -> str:
-    """The metric behind an objective: ``nll`` of ``val_nll_scaled``.
-
-    For the error, which has its own column, it is the ECE.
-    """
+    """The metric behind an objective: ``nll`` of ``val_nll_scaled``; ECE for the error."""
     metric = MetricName.parse(objective).metric
     return _USUAL if metric == "error" else metric
 

@@ -36,12 +36,8 @@ class Comparison:
     """The selected setting compared with another one.
 
     Attributes:
-        ours: The selected setting; with a temperature if the objective is scaled.
-        theirs: The setting that it is compared with.
-        metric: Name of the metric.
         value: Difference of the metric, ours minus theirs; means over the runs.
         low: Lower end of its interval over samples and seeds.
-        high: Upper end.
         verdict: ``supported`` (ours is better), ``not supported`` (it may be chance) or ``worse``.
         seeds: Number of runs of each.
         split: The split of the samples; ``test`` took no part in the selection.
@@ -86,23 +82,23 @@ def compare(
 
     Args:
         ranking: The ranking of the sweep's trials.
-        read_predictions: Returns a trial's predictions on the validation split, the content of a
-            Parquet file.
+        read_predictions: Returns a trial's predictions on the split, the content of a Parquet file.
         earlier_candidates: Number of settings that earlier sweeps tried on the same data, if this
             sweep continues their selection.
-        looks: After how many seeds the verdict is looked at, and the share of the allowed error of
-            each look, where seeds are added until it is decided.
-
-    Returns:
-        One comparison with cross-entropy as it is and one with a temperature, by the metric of the
-        objective. Metrics whose differences have no valid interval are omitted. A selected baseline
-        is only compared with itself after a temperature. For a metric that no temperature changes
-        (the error), the setting is only compared with cross-entropy as it is. Empty if no setting
-        was selected or the baseline did not finish.
+        looks: After how many seeds the verdict is looked at, and each look's share of the allowed
+            error, where seeds are added until it is decided.
 
     Raises:
         OSError: Predictions cannot be read.
         ValueError: They are damaged.
+
+    Returns:
+        One comparison with cross-entropy as it is and one with a temperature, by the metric of the
+        objective. Metrics whose differences have no valid interval are omitted. A selected baseline
+        is
+        only compared with itself after a temperature. For a metric that no temperature changes (the
+        error), the setting is only compared with cross-entropy as it is. Empty if no setting was
+        selected or the baseline did not finish.
     """
     from trainables.posthoc import cross_fitted
 
@@ -127,12 +123,8 @@ def compare(
 def look(comparisons: Sequence[Comparison]) -> Look:
     """Whether further seeds may still change a verdict on the validation split.
 
-    Args:
-        comparisons: Of :func:`compare`, with looks to come.
-
-    Returns:
-        ``open`` where one is not supported yet and is likely enough to be with more seeds, else
-        ``decided`` if all are supported or worse, and ``hopeless`` if one is not.
+    ``open`` where one is not supported yet and is likely enough to be with more seeds, else
+    ``decided`` if all are supported or worse, and ``hopeless`` if one is not.
     """
     rest = [each for each in comparisons if each.verdict == "not supported"]
     if any(each.chance is not None and each.chance >= LEAST_CHANCE for each in rest):
@@ -143,27 +135,16 @@ def look(comparisons: Sequence[Comparison]) -> Look:
 def compare_on_test_split(
     ranking: Ranking, read_predictions: ReadPredictions, sweeps: int = 1
 ) -> list[Comparison]:
-    """Compare the selected setting with cross-entropy on the test split.
+    """Compare the selected setting with cross-entropy on the test split; see :func:`compare`.
 
     Temperatures were fitted on the validation split. The noise of the samples needs no correction
     for the selection. The noise of the networks does, because the best finalist was selected. All
-    sweeps that are evaluated on this split share the allowed error.
+    `sweeps` that were evaluated on this split, this one included, share the allowed error.
 
-    Args:
-        ranking: The ranking of the sweep's trials.
-        read_predictions: As of :func:`compare`, on the test split.
-        sweeps: How many sweeps have evaluated this test split, this one included.
-
-    Returns:
-        As :func:`compare`. If the objective is an unscaled calibration error, there is a further
-        comparison with cross-entropy as it is, by the calibration part of the NLL, which is a mean
-        over samples and has a narrower interval. (On the validation split the temperature is
-        cross-fitted, and the interval of such a mean covers only 86 % if both are calibrated, n =
-        300.)
-
-    Raises:
-        OSError: Predictions cannot be read.
-        ValueError: They are damaged.
+    If the objective is an unscaled calibration error, there is a further comparison with
+    cross-entropy as it is, by the calibration part of the NLL, which is a mean over samples and has
+    a narrower interval. (On the validation split the temperature is cross-fitted, and the interval
+    of such a mean covers only 86 % if both are calibrated, n = 300.)
     """
     finalists = max(1, sum(c.seeds > 0 for c in ranking.candidates if c != ranking.baseline))
     selection = {
@@ -181,8 +162,7 @@ def compare_losses(
 ) -> list[Comparison]:
     """Compare the finalists of the losses with each other, in pairs, on the test split.
 
-    No pair is selected by its result. All pairs, and all sweeps that are evaluated on this split,
-    share the allowed error. Arguments, result and errors are those of
+    No pair is selected by its result. All pairs and all sweeps share the allowed error, as in
     :func:`compare_on_test_split`. Empty if fewer than two losses have a finalist.
     """
     objective = MetricName.parse(ranking.rule.objective)
@@ -275,9 +255,7 @@ class _Looks:
 class _Runs:
     """Probabilities of trials on a split; each trial's predictions are read once.
 
-    Args:
-        read: Returns a trial's predictions, the content of a Parquet file.
-        scale: Divides a trial's logits by its temperature.
+    `scale` divides a trial's logits by its temperature.
     """
 
     def __init__(
@@ -301,15 +279,8 @@ class _Runs:
     ) -> Comparison:
         """Compare two settings, each after its temperature if the second item says so.
 
-        Args:
-            metric: One of ``COMPARABLE``, or the calibration part of the NLL.
-            ours: The setting for which a negative difference is better.
-            theirs: The other setting.
-            finalists: Further settings for estimating the variance over seeds.
-            selection: How ours was selected: arguments of ``trainables.metrics.difference``.
-            split: The split of the predictions.
-            corrected_for: See :class:`Comparison`.
-            looks: Of a verdict that is looked at several times.
+        `finalists` are further settings for estimating the variance over seeds; `selection` says
+        how ours was selected, as arguments of ``trainables.metrics.difference``.
         """
         from trainables.metrics import difference, mean_difference
 
@@ -394,11 +365,10 @@ class _Runs:
 
 
 def deciding(comparisons: Sequence[Comparison]) -> Comparison | None:
-    """The comparison that decides the verdict.
+    """The comparison that decides the verdict, if there is one.
 
     This is the comparison with cross-entropy after a temperature; for a metric that no temperature
-    changes, with cross-entropy as it is. The test split takes precedence. None if there is no such
-    comparison.
+    changes, with cross-entropy as it is. The test split takes precedence.
     """
     found = [
         each

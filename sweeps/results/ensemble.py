@@ -26,13 +26,7 @@ _LOSS: Final = "val_nll_scaled"
 
 @dataclass(frozen=True)
 class Selected:
-    """An ensemble of a sweep's trials.
-
-    Attributes:
-        trials: Its members, repeated by weight.
-        ensemble: Their temperatures, and the temperature of their mean.
-        pool: All candidate trials with their predictions.
-    """
+    """An ensemble of a sweep's trials, which are repeated by weight."""
 
     trials: tuple[TrialRecord, ...]
     ensemble: Ensemble
@@ -54,18 +48,10 @@ class Pool:
 
 
 def select(ranking: Ranking, read: Read) -> Selected | None:
-    """Select an ensemble among the finished trials within the guard.
+    """Select an ensemble among the finished trials within the guard; `read` reads validation files.
 
-    Args:
-        ranking: The ranking of the sweep's trials.
-        read: Returns a trial's predictions on the validation split, the content of a Parquet file.
-
-    Returns:
-        None if fewer than two trials qualify, or a sample has several decisions.
-
-    Raises:
-        OSError: Predictions cannot be read.
-        ValueError: They are damaged.
+    None if fewer than two trials qualify, or a sample has several decisions. Raises OSError or
+    ValueError if predictions cannot be read.
     """
     from trainables.posthoc.ensembles import fit_ensemble
 
@@ -80,8 +66,8 @@ def judge_ensemble(ranking: Ranking, read: Read, sweeps: int = 1) -> list[dict[s
     """Results of the ensemble, as plain data: a row, sentences, members, comparisons, sets.
 
     On the validation split everything is cross-fitted: members and temperatures for one half are
-    selected on the other. None if there is no ensemble of two networks. Arguments and errors are
-    those of :func:`select`; `sweeps` is the number of sweeps that were evaluated on the test split.
+    selected on the other. None if there is no ensemble of two networks. `sweeps` is the number of
+    sweeps that were evaluated on the test split. Errors are those of :func:`select`.
     """
     from trainables.export.prediction_sets import fit_prediction_sets
     from trainables.posthoc.ensembles import cross_fitted_ensemble

@@ -158,9 +158,8 @@ def _on_evaluation_sets(chosen: Candidate) -> list[str]:
 def evaluation_rows(ranking: Ranking) -> list[dict[str, Any]]:
     """The selected setting and the baseline on the sets of ``evaluation``, a row per metric.
 
-    Returns:
-        Rows with ``set``, ``metric`` and ``numbers``: the value for the selected setting, after
-        temperature scaling, and both for cross-entropy; NaN if unknown.
+    ``numbers`` are the value for the selected setting, after temperature scaling, and both for
+    cross-entropy; NaN if unknown.
     """
     chosen, baseline = ranking.chosen, ranking.baseline
     rows: list[dict[str, Any]] = []

@@ -167,13 +167,7 @@ def saved_by_stopping(records: Sequence[TrialRecord], sweep: SweepFile) -> str:
 
 @dataclass(frozen=True)
 class Searched:
-    """The finished trials of the search with one loss, for one of its hyperparameters.
-
-    Attributes:
-        loss: Name of the loss.
-        name: Name of the hyperparameter.
-        trials: Trials with a number as value of this hyperparameter.
-    """
+    """The finished trials of the search with one loss that have a number for one hyperparameter."""
 
     loss: str
     name: str
@@ -294,10 +288,7 @@ def _across(rows: Mapping[int, Searched], sweeps: Sequence[Beside]) -> str:
 
 
 def interval_bars(comparisons: Sequence[Comparison]) -> list[str]:
-    """A small figure of each interval relative to 0, for a table cell.
-
-    Differences of the same metric share a scale.
-    """
+    """A small figure of each interval relative to 0; the same metric has the same scale."""
     furthest = {
         metric: max(abs(end) for c in comparisons if c.metric == metric for end in (c.low, c.high))
         for metric in {each.metric for each in comparisons}

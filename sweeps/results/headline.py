@@ -20,12 +20,7 @@ from trainables.contract.metric_names import MetricName
 
 @dataclass(frozen=True)
 class Headline:
-    """The recommendation.
-
-    Attributes:
-        advice: What to do, one sentence.
-        facts: The facts behind it, one sentence each.
-    """
+    """The recommendation: what to do, and the facts behind it, in sentences."""
 
     advice: str
     facts: tuple[str, ...]
@@ -34,14 +29,7 @@ class Headline:
 def headline(
     ranking: Ranking, comparisons: Sequence[Comparison], others: Sequence[Comparison] = ()
 ) -> Headline:
-    """The result of a sweep so far.
-
-    Args:
-        ranking: The ranking of the sweep's trials.
-        comparisons: Comparisons of the selected setting with cross-entropy; empty before the
-            sweep's end.
-        others: Comparisons of the ensemble.
-    """
+    """The result of a sweep so far; `others` are the comparisons of the ensemble."""
     chosen, baseline = ranking.chosen, ranking.baseline
     if chosen is None:
         return Headline(

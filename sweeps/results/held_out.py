@@ -19,14 +19,7 @@ _POINTS = 300  # per line
 
 @dataclass(frozen=True)
 class OfClass:
-    """The samples that are predicted as one class.
-
-    Attributes:
-        name: Name of the class.
-        count: Number of samples.
-        confidence: Mean confidence.
-        right: Fraction of correct predictions.
-    """
+    """The samples that are predicted as one class; `right` is the share of correct predictions."""
 
     name: str
     count: int
@@ -36,14 +29,7 @@ class OfClass:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A misclassified sample.
-
-    Attributes:
-        row: Its index in the test split, from 0.
-        said: The predicted class.
-        true: The true class.
-        confidence: The confidence of the prediction.
-    """
+    """A misclassified sample: its index in the test split, and what was `said` of it."""
 
     row: int
     said: str
@@ -52,13 +38,7 @@ class Mistake:
 
 
 def by_class(probs: npt.ArrayLike, labels: npt.ArrayLike, names: Sequence[str]) -> list[OfClass]:
-    """Mean confidence and accuracy per predicted class.
-
-    Args:
-        probs: (N, K) float.
-        labels: (N,) integers.
-        names: The K class names.
-    """
+    """Mean confidence and accuracy per predicted class, from probs (N, K) and labels (N,)."""
     (confidence, predicted), truth = top_label(probs), np.asarray(labels)
     found = []
     for index, name in enumerate(names):
@@ -168,8 +148,7 @@ def class_chart(classes: Sequence[OfClass]) -> str:
 def coverage_chart(curves: Mapping[str, tuple[npt.ArrayLike, npt.ArrayLike]]) -> str:
     """Risk–coverage curves: error of the most confident samples against their share.
 
-    Args:
-        curves: Name → probabilities (N, K) and labels (N,).
+    `curves` are probabilities (N, K) and labels (N,) by name.
     """
     risks = {name: risk_coverage(*each).tolist() for name, each in curves.items()}
     highest = max(max(risk) for risk in risks.values())

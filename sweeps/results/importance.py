@@ -23,17 +23,11 @@ def finished_searches(records: Iterable[TrialRecord], objective: str) -> list[Tr
 
 
 def importances(records: Iterable[TrialRecord], sweep: SweepFile) -> dict[str, dict[str, float]]:
-    """Importance of each hyperparameter for being among the best quarter.
+    """Importance of each hyperparameter for being among the best quarter of a loss's trials.
 
-    Computed by PED-ANOVA (Watanabe et al. 2023) over the finished trials of each loss.
-
-    Args:
-        records: The sweep's trials.
-        sweep: The sweep.
-
-    Returns:
-        Loss → hyperparameter → share, the largest first; shares sum to 1. Losses with fewer than 20
-        such trials, or with a single searched hyperparameter, are omitted.
+    Computed by PED-ANOVA (Watanabe et al. 2023). Returns loss → hyperparameter → share, the largest
+    first; shares sum to 1. Losses with fewer than 20 finished trials, or with a single searched
+    hyperparameter, are omitted.
     """
     objective = sweep.objective
     usable = finished_searches(records, objective)

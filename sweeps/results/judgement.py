@@ -16,16 +16,12 @@ class Judgement:
     """The evaluation of the selected setting, made once at the end of a sweep.
 
     Attributes:
-        comparisons: Comparisons of the selected setting with cross-entropy.
         pairs: Comparisons of the losses in pairs, if the sweep compares them.
         warnings: Reasons not to use the result.
         candidates: Number of settings that the selection on these validation data considered,
             including those of earlier sweeps; None before the end.
-        references: Results of the reference models.
-        ensemble: The ensemble of the sweep's networks, see
-            :func:`~sweeps.results.ensemble.judge_ensemble`; None if there is none.
-        sets: Prediction sets of the finalists, see
-            :func:`~sweeps.results.prediction_sets.judge_sets`.
+        ensemble: See :func:`~sweeps.results.ensemble.judge_ensemble`.
+        sets: See :func:`~sweeps.results.prediction_sets.judge_sets`.
     """
 
     comparisons: tuple[Comparison, ...] = ()

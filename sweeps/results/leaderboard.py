@@ -16,12 +16,9 @@ from trainables.contract.setting import BASELINE_LOSS
 def leaderboard(ranking: Ranking) -> list[dict[str, Any]]:
     """One row per loss, best first: its best setting and the results of this setting.
 
-    A loss without finished trials is represented by the trial with the most epochs.
-
-    Returns:
-        Rows with ``loss``, ``hyperparameters``, ``trials`` (how they ended), the metrics of
-        :func:`~sweeps.results.columns.shown_metrics` (means over the judged seeds), ``objective``,
-        ``seeds`` (number of fresh seeds) and ``note``.
+    A loss without finished trials is represented by the trial with the most epochs. ``trials`` says
+    how they ended, ``seeds`` is the number of fresh seeds; the metrics are those of
+    :func:`~sweeps.results.columns.shown_metrics`, means over the judged seeds.
     """
     heads = [r for r in ranking.records if r.role != "encoder"]
     losses = dict.fromkeys([c.loss for c in ranking.candidates] + [r.loss for r in heads])

@@ -31,9 +31,7 @@ _HARDLY_FELL: Final = 0.1  # relative fall of the training loss in all epochs
 class ConstantClassifier:
     """A classifier that gives each class its share of the samples as probability.
 
-    Attributes:
-        error: Its error: it always predicts the most frequent class.
-        nll: Its NLL, the lowest without looking at the inputs.
+    Its NLL is the lowest without looking at the inputs.
     """
 
     error: float
@@ -56,10 +54,6 @@ class FirstEpochs:
     """Reports once if the baseline diverges, or has learned nothing in its first epochs.
 
     A listener of the trial queue.
-
-    Args:
-        dataset: The sweep's data.
-        reporter: Shows what was found.
     """
 
     def __init__(self, dataset: Data, reporter: Reporter) -> None:
@@ -114,16 +108,8 @@ def learning_warnings(ranking: Ranking, read_predictions: Callable[[int], bytes]
     """A warning if the baseline or the selected setting has learned almost nothing.
 
     They are compared with a constant classifier by error and by NLL after temperature scaling. The
-    error alone might not distinguish a useful model of a rare class from it.
-
-    Args:
-        ranking: The ranking of the sweep's trials.
-        read_predictions: Returns a trial's predictions on the validation split, the content of a
-            Parquet file.
-
-    Raises:
-        OSError: The predictions cannot be read.
-        ValueError: They are damaged.
+    error alone might not distinguish a useful model of a rare class from it. Raises OSError or
+    ValueError if the predictions on the validation split cannot be read.
     """
     candidates = [c for c in (ranking.chosen, ranking.baseline) if c is not None]
     if not candidates:

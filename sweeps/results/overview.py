@@ -15,12 +15,8 @@ class Overview:
     """A sweep in short.
 
     Attributes:
-        name: Its name.
-        dataset: Label of the dataset.
-        model: Label of the model.
         states: Number of trials in each state.
         started: When its first trial began, in seconds since the epoch; None before.
-        finished: Whether it has finished.
         best: The best setting so far, with its objective; empty if none passes the guard.
     """
 
@@ -34,13 +30,7 @@ class Overview:
 
 
 def overview(sweep: SweepFile, ranking: Ranking, finished: bool) -> Overview:
-    """Summarise a sweep.
-
-    Args:
-        sweep: The sweep.
-        ranking: The ranking of its trials so far.
-        finished: Whether it has finished.
-    """
+    """Summarise a sweep."""
     records, chosen = ranking.records, ranking.chosen
     heading = objective_heading(sweep.objective)
     return Overview(

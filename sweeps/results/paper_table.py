@@ -71,15 +71,7 @@ def paper_table(ranking: Ranking, sweep: SweepFile, form: Form) -> str:
     scaling, with their 95% intervals and the temperature; means over the fresh seeds if there are
     any. The lowest value of each column is bold. Only settings within the guard and with the
     largest number of seeds compete, because a mean over seeds and a single lucky run are not
-    comparable.
-
-    Args:
-        ranking: The ranking of the sweep's trials.
-        sweep: The sweep.
-        form: The format; LaTeX needs the package ``booktabs``.
-
-    Returns:
-        The text; a table without rows if no trial has finished.
+    comparable. LaTeX needs the package ``booktabs``. Without finished trials the table has no rows.
     """
     candidates = [c for loss in _losses(ranking) if (c := ranking.best_of(loss)) is not None]
     metrics = tuple(dict.fromkeys(("ece", objective_metric(ranking.rule.objective), "nll")))
@@ -161,13 +153,7 @@ def _setting(candidate: Candidate) -> str:
 
 @dataclass(frozen=True)
 class _Markup:
-    """How a format writes the cells.
-
-    Attributes:
-        escapes: Escapes of special characters.
-        bold: Format of a bold value.
-        more: Formats interval and temperature.
-    """
+    """How a format escapes special characters and writes a bold value, and `more` in brackets."""
 
     escapes: dict[int, str]
     bold: str

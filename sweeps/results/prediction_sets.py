@@ -23,20 +23,9 @@ def judge_sets(ranking: Ranking, read: Read) -> list[dict[str, Any]]:
     """Prediction sets of the finalists, or of the selected setting and the baseline.
 
     They are fitted on the validation split with cross-fitted temperatures, and measured on the test
-    split.
-
-    Args:
-        ranking: The ranking of the sweep's trials.
-        read: Returns a trial's predictions on a split, the content of a Parquet file.
-
-    Returns:
-        A row for each setting and method: ``label``, ``method``, ``target`` (the nominal coverage),
-        ``coverage`` and mean ``size``, as means over the judged seeds. None if a sample has several
-        decisions, or there are too few validation samples.
-
-    Raises:
-        OSError: Predictions cannot be read.
-        ValueError: They are damaged.
+    split. A row for each setting and method has ``target`` (the nominal coverage), ``coverage`` and
+    mean ``size``, as means over the judged seeds. None if a sample has several decisions, or there
+    are too few validation samples. Raises OSError or ValueError if predictions cannot be read.
     """
     from trainables.export.prediction_sets import fit_prediction_sets
     from trainables.posthoc import cross_fitted
@@ -74,13 +63,7 @@ def read_one_class(data: bytes) -> tuple[Tensor, Tensor] | None:
 def set_rows(
     label: str, of_seeds: Sequence[dict[SetMethod, dict[str, Facts]]]
 ) -> list[dict[str, Any]]:
-    """The rows of one setting, see :func:`judge_sets`.
-
-    Args:
-        label: Label of the setting.
-        of_seeds: The sets of its runs, each from
-            :func:`~trainables.export.prediction_sets.fit_prediction_sets`.
-    """
+    """The rows of one setting, from the sets of its runs, see :func:`judge_sets`."""
     rows = []
     for method in of_seeds[0]:
         facts = [found[method][f"{COVERAGE:g}"] for found in of_seeds]

@@ -1,7 +1,6 @@
 """The data behind the figures of predictions, computed with NumPy.
 
-``trainables.metrics`` needs torch, and importing torch takes longer than writing a report. A test
-compares these functions with the metrics.
+Importing torch for ``trainables.metrics`` takes longer than writing a report. A test compares both.
 """
 
 from __future__ import annotations
@@ -42,9 +41,6 @@ class Bin:
     Attributes:
         lower: Its lower edge, exclusive except for the first bin.
         upper: Its upper edge, inclusive.
-        count: Number of samples.
-        confidence: Mean confidence.
-        accuracy: Share of correct predictions.
         low: Lower end of the 95% interval of the accuracy (Clopper and Pearson 1934).
         high: Its upper end.
     """
@@ -59,12 +55,7 @@ class Bin:
 
 
 def reliability_bins(probs: npt.ArrayLike, labels: npt.ArrayLike) -> list[Bin]:
-    """The non-empty bins among 15 equal-width bins of confidence, in ascending order.
-
-    Args:
-        probs: (N, K) float.
-        labels: (N,) integers.
-    """
+    """The non-empty bins among 15 equal-width bins of confidence: probs (N, K), labels (N,)."""
     confidence, predicted = top_label(probs)
     edges = np.linspace(0, 1, _BINS + 1)
     place = np.searchsorted(edges[1:-1], confidence, side="left")
@@ -89,12 +80,7 @@ def expected_calibration_error(bins: Sequence[Bin]) -> float:
 
 @dataclass(frozen=True)
 class Panel:
-    """One of the two reliability diagrams of a classifier.
-
-    Attributes:
-        heading: The temperature, and the ECE (of several labels its mean).
-        bins: Of all decisions together.
-    """
+    """One of the two reliability diagrams of a classifier, of all decisions together."""
 
     heading: str
     bins: list[Bin]
@@ -105,11 +91,7 @@ def reliability_panels(
 ) -> list[Panel]:
     """The reliability diagrams before and after temperature scaling.
 
-    Args:
-        logits: (N, K) float.
-        labels: (N,) integers.
-        temperature: The fitted temperature.
-        decisions: Rows per sample, one for each label.
+    `logits` are (N, K), `labels` (N,), with `decisions` rows per sample, one for each label.
     """
     classes, found = np.asarray(labels), []
     for scale, name in ((1.0, "as trained"), (temperature, f"temperature {temperature:.2f}")):

@@ -17,13 +17,7 @@ REFERENCE: Final = "reference"
 
 @dataclass(frozen=True)
 class ReferenceResult:
-    """The result of a reference model.
-
-    Attributes:
-        name: Descriptive name.
-        outcome: Its metrics, named like those of trials.
-        test_samples: Number of test samples.
-    """
+    """The result of a reference model; metrics are named like those of trials."""
 
     name: str
     outcome: dict[str, float]
@@ -49,8 +43,8 @@ def reference_rows(references: Sequence[ReferenceResult], objective: str) -> lis
 def reference_warnings(ranking: Ranking, references: Sequence[ReferenceResult]) -> list[str]:
     """A warning if the baseline network has a clearly higher test error than a reference model.
 
-    “Clearly” means that the difference exceeds the 95 % interval for two independent samples of
-    this size. This is conservative, because both use the same test samples.
+    That is, by more than the 95 % interval for two independent samples of this size. This is
+    conservative, because both use the same test samples.
     """
     baseline = ranking.baseline
     known = [each for each in references if "test_error" in each.outcome]

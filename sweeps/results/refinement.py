@@ -17,9 +17,6 @@ def parts_of_nll(outcome: Mapping[str, float]) -> dict[str, float]:
 
     NLL = calibration + refinement (Berta et al. 2025). Refinement is the NLL after a temperature,
     which is cross-fitted on the validation split.
-
-    Args:
-        outcome: Metrics of a trial by name, with ``val_nll`` and ``val_nll_scaled``.
     """
     found = {}
     for split in _SPLITS:

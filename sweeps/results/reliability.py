@@ -41,10 +41,9 @@ def reliability_svg(
         labels: (N,) integers.
         temperature: The fitted temperature.
         title: Title of the figure.
-        decisions: Rows per sample, one for each label. All are drawn together; the ECE is the mean
-            over the labels.
-        cluster_size: Rows per sample that depend on each other, as the pixels of an image do. The
-            error bars assume independent rows, so they are left out unless this is 1.
+        decisions: Rows per sample, one for each label; the ECE is the mean over the labels.
+        cluster_size: Rows per sample that depend on each other, as the pixels of an image do. Error
+            bars assume independent rows, so they are left out unless this is 1.
     """
     found = reliability_panels(logits, labels, temperature, decisions)
     panels = [_panel(panel, index, cluster_size) for index, panel in enumerate(found)]

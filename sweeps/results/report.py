@@ -59,17 +59,10 @@ def render_report(
 ) -> str:
     """One HTML page that shows what a sweep found, finished or not.
 
-    Args:
-        sweep: The sweep.
-        records: The sweep's trials.
-        judgement: The evaluation at the end of the sweep.
-        read_predictions: Returns a trial's predictions on the test split, the content of a Parquet
-            file; raises OSError if there are none.
-        environment: The environment of the sweep; None if unknown.
-        classes: Class names; if unknown, classes are numbered.
-        shown_samples: Some samples of the test split: text, or an image as ``data:`` URI.
-        labels: Label names of the decisions on a sample; empty if there is one decision.
-        skipped: The skipped samples, one per line.
+    `read_predictions` returns a trial's predictions on the test split, or raises OSError. If the
+    names of classes are unknown, they are numbered. `shown_samples` are some samples of the test
+    split, as text or as an image in a ``data:`` URI; `labels` the names of the decisions on a
+    sample, if there are several; `skipped` lists samples, one per line.
     """
     ranking = Ranking(records, rule_of(sweep))
     objective = sweep.objective
@@ -131,11 +124,7 @@ def _verdicts(judgement: Judgement) -> list[tuple[Comparison, Markup]]:
 
 
 def render_side_by_side(sweeps: Sequence[Beside]) -> str:
-    """One HTML page that compares several sweeps.
-
-    Args:
-        sweeps: Two or more sweeps, in the order of the page.
-    """
+    """One HTML page that compares several sweeps, in this order."""
     page = (
         _templates()
         .get_template("side_by_side.html.j2")
@@ -198,10 +187,7 @@ class _Predictions:
 
 
 def _diagrams(ranking: Ranking, predictions: _Predictions, about: Sequence[str]) -> list[str]:
-    """Reliability diagrams of the best setting of each loss, the selected one first.
-
-    The others follow in the order of the leaderboard.
-    """
+    """Reliability diagrams of the best setting of each loss: the selected one, then by rank."""
     from sweeps.results.reliability import reliability_svg
 
     losses = dict.fromkeys(candidate.loss for candidate in ranking.candidates)

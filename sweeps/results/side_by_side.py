@@ -14,14 +14,7 @@ from trainables.contract.metric_names import MetricName
 
 @dataclass(frozen=True)
 class Beside:
-    """One of the compared sweeps.
-
-    Attributes:
-        sweep: The sweep.
-        ranking: The ranking of the sweep's trials.
-        verdict: Whether its selected setting beats cross-entropy with a temperature; None before
-            its end.
-    """
+    """One of the compared sweeps; the verdict is None before its end."""
 
     sweep: SweepFile
     ranking: Ranking

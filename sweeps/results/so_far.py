@@ -13,12 +13,7 @@ from trainables.contract.setting import BASELINE_LOSS
 
 @dataclass(frozen=True)
 class SoFar:
-    """The best setting so far.
-
-    Attributes:
-        best: The setting with its objective, or that there is none yet.
-        why: The reason; empty if there is no such setting.
-    """
+    """The best setting so far, or that there is none yet, and why."""
 
     best: str
     why: str = ""
@@ -32,11 +27,7 @@ NONE_YET: Final = SoFar("none has finished yet")
 
 
 def so_far(ranking: Ranking) -> SoFar:
-    """The best of the trials that have ended, and the reason.
-
-    Args:
-        ranking: The ranking of these trials and of those that run.
-    """
+    """The best of the trials that have ended, and the reason."""
     chosen = ranking.chosen
     if chosen is None:
         if not ranking.candidates:

@@ -48,15 +48,7 @@ def marks(names: Sequence[str]) -> dict[str, Mark]:
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a chart.
-
-    Attributes:
-        label: Text of the axis.
-        low: Lower end; above 0 if ``log``.
-        high: Upper end.
-        log: Whether it is logarithmic.
-        silent: Whether it has no ticks.
-    """
+    """One axis of a chart; `silent` if it has no ticks. On a logarithmic one, `low` is above 0."""
 
     label: str
     low: float
@@ -96,13 +88,9 @@ def _round_step(least: float) -> float:
 
 
 def axis(label: str, values: Sequence[float], *, log: bool = False) -> Axis:
-    """An axis whose range contains all values.
+    """An axis whose range contains all values; NaN is ignored.
 
-    Args:
-        label: Text of the axis.
-        values: Values to show; NaN is ignored. On a logarithmic axis, values of 0 or less are on
-            the border.
-        log: Whether the axis is logarithmic, if any value is above 0.
+    With `log` it is logarithmic if any value is above 0; values of 0 or less are on the border.
     """
     known = [v for v in values if math.isfinite(v) and (v > 0 or not log)]
     if not known:
@@ -120,8 +108,6 @@ class Chart:
 
     Attributes:
         title: Description for screen readers.
-        x: The horizontal axis.
-        y: The vertical axis.
         width: Width in pixels, at which text has its natural size.
         height: Height in pixels, without the legend.
         left: Space for the labels of the vertical axis.

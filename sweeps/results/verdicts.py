@@ -49,12 +49,7 @@ def basis(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def conclusion(of_setting: Sequence[Comparison], comparisons: Sequence[Comparison]) -> list[str]:
-    """The conclusion from the verdicts, with the metrics that decided them.
-
-    Args:
-        of_setting: Comparisons of the selected setting with cross-entropy.
-        comparisons: All comparisons of the sweep.
-    """
+    """The conclusion from the verdicts, of the setting and of all, and the deciding metrics."""
     found = deciding(of_setting)
     lines = _on_calibration(of_setting)
     if found is None:

@@ -21,10 +21,6 @@ class Budget:
     estimated by the longest trial so far, and when the hours are used up, no trial runs any more.
     Time spent before a resume counts; the time in between does not. Encoders' epochs do not count,
     because they are much longer.
-
-    Args:
-        sweep: The sweep.
-        records: Its trials from an earlier run.
     """
 
     def __init__(self, sweep: SweepFile, records: Sequence[TrialRecord]) -> None:
@@ -78,11 +74,7 @@ class Budget:
         return next((key for key, spent, most in hours if spent >= most), None)
 
     def lacking(self, finals: int) -> str | None:
-        """The budget that does not suffice for one more trial of the search and the finalists.
-
-        Args:
-            finals: Number of the finalists' trials.
-        """
+        """The budget that does not suffice for one more trial and `finals` trials of finalists."""
         trials = 1 + finals
         running = [r for r in self._running.values() if r.role != "encoder"]
         now = time.time()

@@ -13,10 +13,7 @@ from trainables.contract.setting import Setting
 class EncoderPlan:
     """The encoders of a sweep, one for each of its seeds; those of further seeds are added later.
 
-    Args:
-        sweep: The sweep; without an ``encoder`` section every seed is ready.
-        records: Its trials from an earlier run.
-        trained: Seeds whose encoders are already in the store.
+    Without an ``encoder`` section every seed is ready. Seeds in `trained` have theirs in the store.
     """
 
     def __init__(

@@ -15,10 +15,8 @@ Layout = dict[str, tuple[int, type]]
 class CompactEntry(Mapping[str, float]):
     """The metrics of an epoch as a read-only mapping, in a fifth of a dict's memory.
 
-    The epochs of a sweep share a few sets of names, each of which is stored once.
-
-    Args:
-        metrics: Values by name. Integers and booleans keep their type.
+    The epochs of a sweep share a few sets of names, each of which is stored once. Integers and
+    booleans keep their type.
     """
 
     __slots__ = ("_layout", "_values")

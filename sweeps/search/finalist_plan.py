@@ -28,13 +28,8 @@ class FinalistPlan:
     """The finalists' trials: the best settings and the baseline, each with every fresh seed.
 
     With ``selection.seeds: auto`` each has two, and then the best of them and the baseline get
-    further seeds while a look at the verdict says that it is open.
-
-    Args:
-        sweep: The sweep.
-        records: Its trials from an earlier run.
-        guide: Predicts the objective of each setting, in a guided search.
-        take_look: Looks at the verdict; only used with ``selection.seeds: auto``.
+    further seeds while `take_look` says that the verdict is open. In a guided search, `guide`
+    predicts the objective of each setting.
     """
 
     def __init__(
@@ -82,13 +77,8 @@ class FinalistPlan:
     def extend(self, records: Sequence[TrialRecord], budget: Budget) -> tuple[int, ...]:
         """Add further seeds of the best finalist and the baseline, once all trials have ended.
 
-        Args:
-            records: All trials of the sweep.
-            budget: What further trials must fit into.
-
-        Returns:
-            The seeds that were added; none where the verdict is decided or unlikely to be supported
-            with more seeds, or where they do not fit into the budget.
+        Returns the seeds; none where the verdict is decided or unlikely to be supported with more,
+        or where they do not fit into the budget.
         """
         if not self._finals or self.ended_by is not None or len(self._looks) < 2:
             return ()
@@ -115,10 +105,7 @@ class FinalistPlan:
         return look if look != "open" else budget.lacking(trials - 1)
 
     def _best_and_baseline(self, records: Sequence[TrialRecord]) -> tuple[Setting, ...]:
-        """The finalist that is best with its first seeds, and the baseline.
-
-        Nothing where the baseline is the best, or did not finish.
-        """
+        """The best finalist by its first seeds, and the baseline; empty if both are one."""
         further = self._seeds(self._sweep.selection.first_seeds, self._sweep.selection.most_seeds)
         first = [r for r in records if r.role != "finalist" or r.seed not in further]
         ranking = Ranking(first, rule_of(self._sweep))

@@ -46,13 +46,8 @@ class Proposal:
 class Guide:
     """Proposes settings from earlier datasets and this sweep's trials.
 
-    Args:
-        space: The search space.
-        rule: The selection rule of the sweep.
-        earlier: Records of settings on earlier datasets.
-        published: Candidates in addition to those that are spread over the ranges.
-        seed: Seed of the spread candidates.
-        candidates: The candidates, instead of these two kinds.
+    Candidates are settings spread over the ranges by the seed, and the published ones; or
+    `candidates`.
     """
 
     def __init__(
@@ -77,11 +72,7 @@ class Guide:
         return self._last[1] if self._last else None
 
     def propose(self, records: Sequence[TrialRecord]) -> Proposal:
-        """What to try next.
-
-        Args:
-            records: The trials of the search so far, including running ones.
-        """
+        """What to try next, given the trials of the search so far, including running ones."""
         ended = sum(record.state != "running" for record in records)
         if self._last is None or self._last[0] != (len(records), ended):
             # One thread: trials use the other cores, and threads that wait for each other are far

@@ -24,11 +24,10 @@ def calibrated_bound(rule: Rule) -> str:
 
 
 def first_at_noise(records: Sequence[TrialRecord], rule: Rule) -> TrialRecord | None:
-    """The first trial of the search on which no improvement could be shown.
+    """The first trial of the search on which no improvement could be shown; None if there is none.
 
     It is feasible, and its calibration error is at most the calibrated bound: a perfectly
-    calibrated model with the same confidences could show it on this many samples. None if there is
-    no such trial, or the baseline has not finished.
+    calibrated model with the same confidences could show it on this many samples.
     """
     references = baseline_means((r for r in records if r.role == "baseline"), rule)
     if references is None:

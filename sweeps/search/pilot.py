@@ -17,15 +17,7 @@ from sweeps.sweep_file.schema import SchedulerSection, SelectionSection, SweepFi
 
 
 class PilotQueue(TrialQueue):
-    """A queue of one trial, the pilot.
-
-    Args:
-        sweep: The sweep; its ``training.patience`` is set.
-        save: Saves its record.
-        num_classes: Number of classes of the dataset.
-        records: The pilot's record of an earlier run, if there is one.
-        listeners: Called with its record whenever it has changed.
-    """
+    """A queue of one trial, the pilot; ``training.patience`` of its sweep is set."""
 
     def __init__(
         self,
@@ -70,12 +62,7 @@ def lowest(history: Iterable[Entry], patience: int) -> int:
 
 
 def common_epochs(pilot: TrialRecord, sweep: SweepFile) -> int:
-    """The number of epochs of all trials.
-
-    Args:
-        pilot: The pilot, which has ended.
-        sweep: The sweep; its ``training.epochs`` is used if the pilot was not stopped.
-    """
+    """The number of epochs of all trials; ``training.epochs`` if the pilot was not stopped."""
     patience = sweep.training.patience
     if pilot.state != "stopped" or patience is None:
         return sweep.training.epochs

@@ -16,10 +16,6 @@ class Pruner:
 
     The baseline and the finalists are never stopped. Trials still at chance survive the first rung,
     because their order there is random.
-
-    Args:
-        sweep: The sweep.
-        num_classes: Number of classes of the dataset.
     """
 
     def __init__(self, sweep: SweepFile, num_classes: int) -> None:
@@ -32,12 +28,7 @@ class Pruner:
         return self._stopper.rungs
 
     def should_prune(self, record: TrialRecord, entries: Iterable[Entry]) -> bool:
-        """Record epochs of a trial and return whether to stop it.
-
-        Args:
-            record: The trial.
-            entries: Metrics of its epochs. Known epochs are ignored.
-        """
+        """Record new epochs of a trial and return whether to stop it."""
         if not record.searched:
             return False
         poor = [

@@ -34,9 +34,7 @@ class Candidate:
         trials: Its finished trials, first the one of the search.
         judged: The trials that represent it: those with fresh seeds, or the first if there are
             none.
-        objective: Mean of the objective over ``judged``.
-        val_error: Mean validation error over ``judged``.
-        others: Means of the further objectives.
+        objective: Mean of the objective over ``judged``, as of the other metrics.
         broken: The limits that it exceeds; it is feasible if there are none.
     """
 
@@ -88,13 +86,7 @@ class Ranking:
     is partly luck. If the baseline did not finish, the lowest validation error replaces its error.
 
     Attributes:
-        rule: The selection rule.
-        records: The sweep's trials, in any state.
         candidates: Every setting with a finished trial: feasible ones first, then by objective.
-
-    Args:
-        records: The sweep's trials.
-        rule: The selection rule.
     """
 
     def __init__(self, records: Iterable[TrialRecord], rule: Rule) -> None:
@@ -169,17 +161,13 @@ class Ranking:
         per_loss: bool = False,
         expected: Mapping[Setting, float] | None = None,
     ) -> list[Candidate]:
-        """The settings to train again with fresh seeds: the most promising ones, and the baseline.
+        """The `count` most promising settings and the baseline, to train again with fresh seeds.
 
-        With one objective these are the settings with the lowest expected objective, see
-        :meth:`_expected_objective`. With several they are the Pareto front, or settings spread
-        along it if it has too many. The baseline is included even if it breaks a constraint.
-
-        Args:
-            count: Number of settings without the baseline; 0 for no trials at all.
-            per_loss: Whether to take the best setting of each loss, instead of the best overall. A
-                loss without a promising setting is represented by its best one.
-            expected: Expected objectives of settings, instead of :meth:`_expected_objective`.
+        With one objective these are the settings with the lowest expected objective: `expected`, or
+        that of :meth:`_expected_objective`. With several they are the Pareto front, or settings
+        spread along it if it has too many. The baseline is included even if it breaks a constraint;
+        0 means no trials at all. With `per_loss` they are the best setting of each loss, promising
+        or not.
         """
         if count == 0:
             return []
@@ -213,7 +201,7 @@ class Ranking:
         return only_guard and self._chance(candidate) >= _LEAST_CHANCE
 
     def _expected_objective(self, candidate: Candidate) -> float:
-        """Its objective · p + the baseline's · (1 - p); p: probability of respecting the guard.
+        """Its objective · p + the baseline's · (1 - p), p being the chance to respect the guard.
 
         If a setting turns out to break the guard, the baseline is selected instead.
         """
@@ -225,7 +213,7 @@ class Ranking:
     def _chance(self, candidate: Candidate) -> float:
         """The probability that a setting's true error respects the guard.
 
-        Computed from the intervals of both measured errors, assumed independent and normal. If an
+        Computed from the intervals of both measured errors, assumed independent and normal; if an
         interval is unknown, the measured errors decide.
         """
         widths = [_error_width(c) for c in (candidate, self.baseline) if c is not None]

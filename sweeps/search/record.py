@@ -16,21 +16,16 @@ State = Literal["running", "finished", "stopped", "failed"]
 
 @dataclass
 class TrialRecord:
-    """One trial of a sweep.
+    """One trial of a sweep; times are in seconds since the epoch.
 
     Attributes:
         number: Position in the sweep, from 0.
-        role: The purpose of the trial.
-        setting: Its loss with its hyperparameters.
         seed: Training seed.
         state: ``finished`` ran all epochs, ``stopped`` was stopped by the scheduler.
         reason: Why it failed or was stopped.
-        started: Seconds since the epoch.
-        ended: Seconds since the epoch, or None while it runs.
         history: One entry per epoch: metrics by name.
-        runs: Times when its process ran, in seconds since the epoch: ``[began, ended]`` for each
-            run, ``[began]`` for one that continues or was interrupted. None in records of older
-            versions.
+        runs: When its process ran: ``[began, ended]`` for each run, ``[began]`` for one that
+            continues or was interrupted. None in records of older versions.
         sweep_id: Id of the sweep that wrote it; None before it is written, and in records of older
             versions.
     """
@@ -49,13 +44,7 @@ class TrialRecord:
 
     @classmethod
     def from_file(cls, number: int, values: Any) -> TrialRecord:
-        """Read a record from the content of a file, and check it.
-
-        Unknown fields, which a newer calsweep may have added, are ignored.
-
-        Args:
-            number: Number of the trial, from the file's name.
-            values: Content of the file.
+        """Read a record from the content of a trial's file; unknown fields are ignored.
 
         Raises:
             ValueError: It is not a record, or belongs to another trial.
@@ -114,23 +103,15 @@ class TrialRecord:
         self.runs.append([now])
 
     def pause(self, now: float) -> None:
-        """Record that its process has ended.
-
-        Args:
-            now: The time.
-        """
+        """Record that its process has ended."""
         if self.runs and len(self.runs[-1]) == 1:
             self.runs[-1].append(max(self.runs[-1][0], now))
 
     def cut_off(self, history: Iterable[Entry], now: float) -> None:
         """Record that its process ended without a driver, after the last epoch of its checkpoint.
 
-        Only durations are taken from the worker, because the clocks of worker and driver may differ
-        by hours.
-
-        Args:
-            history: The epochs in its checkpoint.
-            now: The time by the driver's clock.
+        Only durations are taken from the worker, because its clock may differ by hours from the
+        driver's, which says what time is `now`.
         """
         known = self.epochs
         self.history = list(history)
@@ -184,8 +165,7 @@ class TrialRecord:
 def known_fields(kind: type, values: Any) -> dict[str, Any]:
     """The values of :func:`flat` that a dataclass has fields for; a newer one may have had more.
 
-    Raises:
-        TypeError: They are no mapping, or there is a setting and it lacks its loss.
+    Raises TypeError if they are no mapping, or there is a setting and it lacks its loss.
     """
     if not isinstance(values, dict):
         raise TypeError(f"{type(values).__name__} is no mapping")

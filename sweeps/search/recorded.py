@@ -17,9 +17,7 @@ class RecordedSetting:
 
     Attributes:
         source: Name of the dataset or sweep.
-        setting: The setting.
-        log_ratio: log(T / T of cross-entropy), T being the temperature fitted on the validation
-            split.
+        log_ratio: log(T / T of cross-entropy); T is the temperature fitted on the validation split.
         error_ratio: Validation error as a share of cross-entropy's, minus 1.
         baseline_error: Cross-entropy's validation error there; None if it is not known.
         weight: How much it counts: the variance of its noise is divided by this.

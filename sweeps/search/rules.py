@@ -14,10 +14,9 @@ _ROUNDING: Final = 1e-9  # relative error up to which a value counts as equal to
 
 @dataclass(frozen=True)
 class Limit:
-    """A limit of a metric.
+    """A limit of a metric such as ``val_nll``.
 
     Attributes:
-        metric: Name of the metric, such as ``val_nll``.
         amount: The limit, or its distance from the baseline's value.
         sign: 1 for an upper limit, -1 for a lower limit.
         relative: Whether the limit is relative to the baseline, or to the best value if the
@@ -30,13 +29,9 @@ class Limit:
     relative: bool = False
 
     def excess(self, value: float, reference: float) -> float:
-        """The excess of a value over the limit; at most 0 for values within it.
+        """The excess of a value over the limit; at most 0 for values within it, NaN exceeds it.
 
         Rounding errors are tolerated, because in floating point .07 is greater than .06 + .01.
-
-        Args:
-            value: The metric's value. NaN exceeds every limit.
-            reference: The reference of a relative limit; ignored otherwise.
         """
         most = self.amount + (self.sign * reference if self.relative else 0.0)
         if math.isclose(self.sign * value, most, rel_tol=_ROUNDING):
@@ -53,11 +48,7 @@ class Limit:
         return f"{self.metric} at most {self.amount:g} {side} cross-entropy's"
 
     def broken(self, by_baseline: bool) -> str:
-        """``NLL > 0.3``, ``error > baseline + 0.01``, ``AUROC < baseline - 0.01``.
-
-        Args:
-            by_baseline: Whether it is relative to the baseline, not to the best value.
-        """
+        """``NLL > 0.3``, ``error > baseline + 0.01``, ``AUROC < best - 0.01``."""
         bound = f"{self.sign * self.amount:g}"
         if self.relative:
             best = "lowest" if self.sign == 1 else "highest"
@@ -79,7 +70,6 @@ class Rule:
         objective: The metric to minimise, such as ``val_ece``.
         guard: How far the validation error may exceed the baseline's, or the lowest if the baseline
             did not finish.
-        constraints: Limits of other metrics.
         others: Further metrics to minimise, if the result is a Pareto front.
     """
 

@@ -1,7 +1,6 @@
-"""Samplers of settings: the sweep file's ``search.sampler``.
+"""Samplers of settings: functions of a seed that return an Optuna sampler.
 
-To add one, write a function of a seed that returns an Optuna sampler, and add it to
-:data:`SAMPLERS`. Each suggestion creates a new sampler, which must learn from the study.
+Each suggestion creates a new sampler, which must learn from the study.
 """
 
 from __future__ import annotations

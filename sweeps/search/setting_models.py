@@ -24,12 +24,7 @@ _LENGTH: Final = 0.3  # correlation length, as a share of a range
 
 @dataclass(frozen=True)
 class Guess:
-    """A normal distribution for each of S settings.
-
-    Attributes:
-        mean: Means, (S,).
-        sd: Standard deviations, (S,).
-    """
+    """A normal distribution for each of S settings: means and standard deviations, (S,)."""
 
     mean: Array
     sd: Array
@@ -39,10 +34,7 @@ class Places:
     """Encodes settings as rows: the loss, then each hyperparameter as a share of its range.
 
     Ranges are those of the loss's own search space, so a row does not depend on how a sweep narrows
-    them. For a custom loss they are the ranges of the sweep.
-
-    Args:
-        branches: The sweep's space: loss → hyperparameter → distribution.
+    them. For a custom loss they are the ranges in `branches`, the sweep's space.
     """
 
     def __init__(self, branches: Mapping[str, Mapping[str, BaseDistribution]]) -> None:

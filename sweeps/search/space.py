@@ -29,9 +29,6 @@ class SearchSpace:
         branches: Loss → hyperparameter → distribution; empty for a loss whose values are all fixed.
         fixed: Loss → fixed values of its hyperparameters.
 
-    Args:
-        sweep: The sweep.
-
     Raises:
         ValueError: A range of an integer hyperparameter has a bound that is none.
     """
@@ -49,11 +46,8 @@ class SearchSpace:
         """The first trials: the cross-entropy baseline, then every published setting.
 
         The losses take turns, each in the order of its papers, so that a small budget covers all of
-        them. Published settings outside the user's ranges or fixed values are omitted. A loss
-        without a search space contributes its only setting.
-
-        Args:
-            num_classes: Number of classes of the dataset; some papers' settings depend on it.
+        them. Published settings outside the user's ranges or fixed values are omitted; some depend
+        on the number of classes. A loss without a search space contributes its only setting.
         """
         queues = [self._published(loss, num_classes) for loss in self.branches]
         rounds = range(max(map(len, queues)))
@@ -68,10 +62,7 @@ class SearchSpace:
         return Setting(loss, values | self.fixed[loss])
 
     def contains(self, setting: Setting) -> bool:
-        """Whether the search space contains a setting.
-
-        Fixed values are not compared, because a published setting may have other values.
-        """
+        """Whether the search space contains a setting, apart from its fixed values."""
         branch, values = self.branches.get(setting.loss, {}), setting.hyperparameters
         return bool(branch) and all(
             name in values and _contains(distribution, values[name])
@@ -98,12 +89,7 @@ class SearchSpace:
             yield Setting(loss, dict(zip(branch, values, strict=True)) | self.fixed[loss])
 
     def most_trials(self, wanted: int, initial: Iterable[Setting]) -> int:
-        """Number of trials of a search, which is limited because no setting is trained twice.
-
-        Args:
-            wanted: The requested number.
-            initial: See :meth:`initial_settings`.
-        """
+        """The wanted number of trials, limited because no setting is trained twice."""
         apart = sum(not self.contains(setting) for setting in initial)
         return int(min(wanted, sum(self.sizes.values()) + apart))
 
@@ -124,10 +110,8 @@ class SearchSpace:
 def loss_space(section: LossSection) -> Branch:
     """The space of one loss: its default space with the user's ranges and without fixed values.
 
-    A custom loss without a default space has only the ranges of the sweep file.
-
-    Raises:
-        ValueError: A range of an integer hyperparameter has a bound that is none.
+    A custom loss without a default space has only the ranges of the sweep file. Errors are those of
+    :class:`SearchSpace`.
     """
     space = search_space(section.name) if _has_space(section.name) else {}
     for name, given in section.space.items():

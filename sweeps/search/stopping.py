@@ -1,7 +1,4 @@
-"""Early stopping of trials: the sweep file's ``scheduler``.
-
-To add one, write a class with the two members of :class:`Stopper` and name it in :data:`STOPPERS`.
-"""
+"""Early stopping of trials: classes with the two members of :class:`Stopper`."""
 
 from __future__ import annotations
 
@@ -25,15 +22,7 @@ class Stopper(Protocol):
         """The epochs after which it may stop a trial."""
 
     def judge(self, record: TrialRecord, entry: Entry) -> bool:
-        """Record an epoch of a trial and judge the trial.
-
-        Args:
-            record: The trial.
-            entry: The epoch's metrics. An epoch that was judged before is ignored.
-
-        Returns:
-            Whether to stop the trial.
-        """
+        """Record an epoch, unless it was before, and return whether to stop the trial."""
 
 
 class SuccessiveHalving:
@@ -43,9 +32,6 @@ class SuccessiveHalving:
     have reached the rung so far. Networks trained with focal loss, for example, have a high NLL by
     construction, so trials of different losses do not compete. The sampler decides which loss gets
     more trials.
-
-    Args:
-        sweep: The sweep; uses ``scheduler`` and the number of epochs.
     """
 
     def __init__(self, sweep: SweepFile) -> None:
@@ -104,12 +90,7 @@ class NeverStop:
 def is_at_chance(entry: Entry, num_classes: int) -> bool:
     """Whether a classifier has learned almost nothing, so that comparing it would be random.
 
-    Args:
-        entry: An epoch's metrics.
-        num_classes: Number of classes.
-
-    Returns:
-        Whether the odds of a correct prediction are less than twice those of guessing.
+    That is, the odds of a correct prediction are less than twice those of guessing.
     """
     error = entry.get("val_error", math.nan)
     return error > 0 and (1 - error) / error < 2 / (num_classes - 1)

@@ -1,8 +1,7 @@
 """The sweep's Optuna study: suggests settings and observes results.
 
-The study is in memory and is rebuilt from the trial records. Each suggestion uses a seed that is
-derived from the sweep's seed and the trial's number, so a resumed sweep makes the same suggestions
-as an uninterrupted one.
+The study is in memory and is rebuilt from the trial records. The seed of a suggestion depends on
+the sweep's seed and the trial's number, so a resumed sweep makes the same suggestions.
 """
 
 from __future__ import annotations
@@ -42,10 +41,6 @@ class SweepStudy:
     because the guard depends on it. If the baseline fails, the best values so far replace it.
 
     No setting is suggested twice, because with the same seed its training would be identical.
-
-    Args:
-        sweep: The sweep.
-        space: Its search space.
     """
 
     def __init__(self, sweep: SweepFile, space: SearchSpace) -> None:

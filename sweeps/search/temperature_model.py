@@ -58,18 +58,10 @@ class Baseline:
     """The results of the cross-entropy baseline; usual values before it has finished.
 
     Attributes:
-        finished: Whether it has finished.
-        log_t: Its log T.
-        error: Its validation error.
-        objective: Its objective.
         level: The objective after temperature scaling, or the objective where that is lower.
         error_noise: Standard deviation of the error.
         noise: Standard deviation of the objective over samples, plus a twentieth of the objective
             for seeds.
-
-    Args:
-        records: The trials of the search.
-        objective: The sweep's objective.
     """
 
     def __init__(self, records: Sequence[TrialRecord], objective: MetricName) -> None:
@@ -125,14 +117,7 @@ class Belief:
 
 
 class TemperatureModel:
-    """The three Gaussian processes, given the trials so far.
-
-    Args:
-        places: Encodes the sweep's settings.
-        rule: The selection rule of the sweep.
-        earlier: Records of settings on earlier datasets.
-        records: The trials of the search so far, including running ones.
-    """
+    """The three Gaussian processes, given the trials so far, including running ones."""
 
     def __init__(
         self,
@@ -312,14 +297,10 @@ class TemperatureModel:
 def expected_objectives(
     model: TemperatureModel, settings: Sequence[Setting]
 ) -> dict[Setting, float]:
-    """Expected objectives of settings: p · theirs + (1 − p) · the baseline's.
+    """Expected objectives of settings that can be encoded: p · theirs + (1 − p) · the baseline's.
 
     p is the probability that a setting respects the guard. If it breaks the guard, the baseline is
     selected.
-
-    Args:
-        model: The model.
-        settings: Settings; those that cannot be encoded are omitted.
     """
     known = [s for s in dict.fromkeys(settings) if model.knows(s)]
     expected = {BASELINE: model.baseline.objective}

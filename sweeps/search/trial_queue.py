@@ -62,14 +62,10 @@ class TrialQueue:
     A trial waits for the encoder of its seed.
 
     Args:
-        sweep: The sweep.
         save: Saves a record; returns when it is saved.
-        num_classes: Number of classes of the dataset.
-        past: Trials and encoders that existed before.
         listeners: Called with a record whenever it has changed.
         initial: The baseline and the settings to try first, instead of the published ones.
-        candidates: The candidates of a guided search, instead of published settings and settings
-            spread over the ranges.
+        candidates: The candidates of a guided search, see :class:`~sweeps.search.guide.Guide`.
         take_look: Whether further seeds may still change the verdict: see :class:`FinalistPlan`.
     """
 
@@ -138,10 +134,7 @@ class TrialQueue:
 
     @property
     def planned(self) -> int:
-        """The total number of trials, as far as known.
-
-        Further seeds of ``selection.seeds: auto`` are known when it is decided to train them.
-        """
+        """The total number of trials, as far as known; further seeds are added later."""
         encoders = len(self.records) - self._searched - self._finals.started
         encoders += len(self._encoders.untrained)
         known = self._finals.trials(self._encoders.failed)
@@ -301,10 +294,7 @@ class TrialQueue:
     def out_of_memory(self, number: int, reason: str, at_fault: bool) -> None:
         """A trial ran out of memory on a shared GPU: as :meth:`died`, retried without a limit.
 
-        Args:
-            number: Number of the trial.
-            reason: PyTorch's message.
-            at_fault: Whether it ran alone, so that fewer concurrent trials would not help.
+        It is at fault if it ran alone, so that fewer concurrent trials would not help.
         """
         self._short_of_memory.add(number)
         self.died(number, at_fault, reason)
@@ -312,13 +302,8 @@ class TrialQueue:
     def died(self, number: int, at_fault: bool = True, reason: str | None = None) -> None:
         """A trial's process died: the trial is retried and continues from its checkpoint.
 
-        It fails only if its process died too often without completing an epoch in between, because
-        processes on spot machines may die often.
-
-        Args:
-            number: Number of the trial.
-            at_fault: Whether the trial may have caused it.
-            reason: The reason if the trial fails; by default how often its process died.
+        It fails only if it may be at fault and its process died too often without completing an
+        epoch in between, because processes on spot machines may die often.
         """
         record = self._by_number[number]
         self._deaths[number] += at_fault

@@ -23,7 +23,6 @@ class EarlierTrial:
     """A finished trial of another sweep, as this sweep's study learns of it.
 
     Attributes:
-        setting: Its loss with its hyperparameters.
         objective: Value of this sweep's objective in that trial.
         excess: Excess over the guard, relative to the baseline of its own sweep.
         constraints: Excess over this sweep's constraints, by metric.
@@ -40,18 +39,11 @@ class EarlierTrial:
 def earlier_trials(
     sweep: SweepFile, records: Mapping[str, Sequence[TrialRecord]]
 ) -> list[EarlierTrial]:
-    """The suitable finished trials of the sweeps in ``search.warm_start``.
+    """The suitable finished trials of the sweeps in ``search.warm_start``, UserError if none is.
 
     A trial is suitable if this sweep searches its loss and hyperparameters, their values are within
     the ranges, and fixed hyperparameters have the same value. Finalists are omitted, because they
     repeat the luckiest settings of other trials.
-
-    Args:
-        sweep: The new sweep.
-        records: The trials of each named sweep.
-
-    Raises:
-        UserError: No trial is suitable.
     """
     from sweeps.search.space import SearchSpace  # Optuna takes a quarter of a second
 

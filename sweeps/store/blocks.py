@@ -1,8 +1,7 @@
-"""Copies of the records of ended trials, a hundred per file.
+"""Copies of the records of ended trials, a hundred per file, because object stores are slow.
 
-The trials' own files remain the source of truth. In an object store each file needs several
-requests, so reading thousands takes minutes. The record of an ended trial no longer changes. When a
-hundred consecutive trials have ended, their records are copied into one file, a block.
+The trials' own files remain the source of truth. When a hundred consecutive trials have ended,
+their records are copied into one file, a block.
 """
 
 from __future__ import annotations
@@ -27,21 +26,13 @@ logger = logging.getLogger("calsweep")
 
 
 def block_numbers(sweep: Folder) -> set[int]:
-    """Numbers of the trials with copies, from the names of the blocks.
-
-    Args:
-        sweep: The sweep's folder.
-    """
+    """Numbers of the trials with copies, from the names of the blocks."""
     firsts = [int(name[:-5]) for name in (sweep / _FOLDER).names() if name[:-5].isdigit()]
     return {number for first in firsts for number in range(first, first + SIZE)}
 
 
 def read_blocks(sweep: Folder) -> dict[int, TrialRecord]:
-    """The copies by trial number; damaged blocks are skipped.
-
-    Args:
-        sweep: The sweep's folder.
-    """
+    """The copies by trial number; damaged blocks are skipped."""
     folder = sweep / _FOLDER
     with ThreadPoolExecutor(READERS) as pool:
         blocks = pool.map(partial(_read, folder), folder.names())
@@ -59,13 +50,8 @@ def _read(folder: Folder, name: str) -> list[TrialRecord]:
 class BlockWriter:
     """Copies records as trials end. A copy that cannot be written is written at the next resume.
 
-    Args:
-        sweep: The folder of the sweep.
-        records: The records that were read. Missing blocks are written. Blocks of missing trials
-            are deleted, because other trials may get their numbers.
-
-    Raises:
-        OSError: The storage cannot be read.
+    Blocks that are missing of the given records are written. Blocks of missing trials are deleted,
+    because other trials may get their numbers. Raises OSError if the storage cannot be read.
     """
 
     def __init__(self, sweep: Folder, records: Collection[TrialRecord]) -> None:

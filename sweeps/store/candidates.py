@@ -1,7 +1,7 @@
 """Number of settings that earlier sweeps tried on the validation data of a new sweep.
 
-A verdict is corrected for all settings that the selected one was selected from. A sweep that
-retrains a selected setting, or learns from earlier sweeps, continues their selection.
+A sweep that retrains a selected setting, or learns from earlier sweeps, continues their selection,
+for which its verdict is corrected.
 """
 
 from __future__ import annotations
@@ -26,11 +26,7 @@ def earlier_candidates(
 ) -> int:
     """The number of settings that were tried on the same data before a new sweep begins.
 
-    Args:
-        sweep: The new sweep.
-        data: Digest of its data.
-        storage: Storage of the sweeps that it learns from.
-        records: Their trials, by name of the sweep.
+    `data` is the digest of its data; `records` are the trials of the sweeps that it learns from.
     """
     origin = sweep.selection.selected_from
     count = origin.candidates if origin is not None and origin.data == data else 0

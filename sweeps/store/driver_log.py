@@ -44,11 +44,7 @@ def private_folder() -> Path:
 def driver_log(store: SweepStore) -> Iterator[Path]:
     """Write the logs of calsweep, Ray, MLflow and Optuna, and warnings, to ``driver.log``.
 
-    Args:
-        store: The sweep's store; with a remote storage the log is in a private temporary folder.
-
-    Yields:
-        The log's path.
+    Yields the log's path; with a remote storage it is in a private temporary folder.
     """
     path = _path(store)
     handler = _Handler(path, encoding="utf-8")

@@ -1,9 +1,8 @@
 """The stored encoders of two-stage sweeps.
 
-The name of a stored encoder is a digest of everything that determines it: the data, the model, its
-loss, recipe and seed, the number of workers, custom code and package versions. Sweeps that differ
-only in the heads share it. A sweep that continues with other versions keeps the encoder that it
-started with.
+Their name is a digest of everything that determines them: the data, the model, its loss, recipe and
+seed, the number of workers, custom code and package versions. Sweeps that differ only in the heads
+share them. A sweep that continues with other versions keeps its encoder.
 """
 
 from __future__ import annotations

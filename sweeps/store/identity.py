@@ -1,8 +1,8 @@
 """The identity of a sweep: its data, environment and custom code at the start.
 
-It is stored when the sweep's folder is created, and compared when the sweep continues. Changed data
-are refused: trials on other data cannot be compared, and an interrupted trial would train on its
-former validation samples. Other versions or other code may be intended, so they are only reported.
+It is compared when the sweep continues. Changed data are refused: trials on other data cannot be
+compared, and an interrupted trial would train on its former validation samples. Other versions or
+other code may be intended, so they are only reported.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ class Identity:
     """The data and code that all trials of a sweep share.
 
     Attributes:
-        digest: Digest of the data, see :meth:`~trainables.data.Dataset.digest`.
         samples: Number of samples in each split, for messages.
         num_classes: Number of classes, for messages.
         modules: A digest of each file of custom code.
@@ -100,18 +99,10 @@ def read_environment(folder: Folder) -> dict[str, Any] | None:
 
 
 def go_on(name: str, folder: Folder, identity: Identity) -> list[str]:
-    """Compare the identity of a sweep with the present data and code.
+    """Compare the identity of a sweep with the present one; returns changes of code and versions.
 
     A sweep of an older version without an identity continues with the present data. If the
     environment differs, it is added to the one in which the sweep was started.
-
-    Args:
-        name: Name of the sweep.
-        folder: The sweep's folder.
-        identity: The present identity.
-
-    Returns:
-        The changes of code and versions, one line each.
 
     Raises:
         UserError: The data have changed since the sweep was started.
@@ -187,12 +178,9 @@ def _changes(before: Mapping[str, str | None], now: Mapping[str, str | None]) ->
 
 
 def own_modules(named: Iterable[str]) -> dict[str, str]:
-    """A digest of each file of the named modules and of those that they import.
+    """A digest of each file of modules ``module:Name`` and of those that they import.
 
     Installed packages are omitted, because they have versions.
-
-    Args:
-        named: Names of losses, models and so on; ``module:Name`` for custom ones.
     """
     waiting = [name.partition(":")[0].partition(".")[0] for name in named if ":" in name]
     seen: set[str] = set()

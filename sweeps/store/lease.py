@@ -27,9 +27,7 @@ logger = logging.getLogger("calsweep")
 class Lease:
     """A file in the sweep's folder that names its driver. The driver renews it regularly.
 
-    Args:
-        folder: The sweep's folder.
-        on_lost: Called from another thread when another process has taken over the sweep.
+    `on_lost` is called from another thread when another process has taken over the sweep.
     """
 
     def __init__(self, folder: Folder, on_lost: Callable[[], object]) -> None:
@@ -50,12 +48,7 @@ class Lease:
         self._renewed = _now()
 
     def check(self) -> None:
-        """Check that no other driver has taken over the sweep.
-
-        Raises:
-            UserError: Another driver has taken over. Also raised if the lease is gone, because that
-                driver may have finished since.
-        """
+        """Raise UserError if another driver has taken over; it may even have finished since."""
         holder = _read(self._folder)
         if holder is None:
             raise UserError(
@@ -68,12 +61,9 @@ class Lease:
             )
 
     def check_if_late(self) -> None:
-        """Check that the lease was not lost; reads it again if the last renewal is long ago.
+        """:meth:`check` if the last renewal is long ago; raises if the lease was lost.
 
         Call it before writing, because a suspended process resumes in the middle of its work.
-
-        Raises:
-            UserError: As :meth:`check`.
         """
         if self._lost is not None:
             raise self._lost
@@ -119,15 +109,8 @@ def lease(
     """Context: holds the lease of the folder and keeps renewing it.
 
     The lease of a killed driver expires, because it is no longer renewed. Clocks of different
-    machines are not compared: the next driver watches the lease for that time.
-
-    If a process did not renew its lease and another one took over the sweep, the lease is lost:
-    from then on :meth:`Lease.check_if_late` raises.
-
-    Args:
-        folder: The sweep's folder.
-        reporter: Shows what is waited for.
-        on_lost: Called from another thread when the lease is lost.
+    machines are not compared: the next driver watches the lease for that time. A process that did
+    not renew its lease has lost it once another one took over the sweep.
 
     Raises:
         UserError: Another process holds it.

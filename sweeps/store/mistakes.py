@@ -1,7 +1,6 @@
 """The selected classifier's most confident errors, stored for the report.
 
-The data may be unavailable where the report is written, so the samples that it shows are stored at
-the end of the sweep.
+The data may be unavailable where the report is written.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ _FILE = "mistakes.json"
 def keep_mistakes(store: SweepStore, ranking: Ranking, dataset: Data) -> None:
     """Store the most confident errors of the selected setting on the test split.
 
-    Nothing is stored for data that people cannot recognise, or if storing fails; the report does
-    not depend on it.
+    Nothing is stored for data that people cannot recognise, or if storing fails.
     """
     import numpy as np
 

@@ -26,11 +26,7 @@ _SAME_MODEL: Final = 4.0  # weight of a setting that was trained with the same m
 
 
 def recorded_for(sweep: SweepFile, storage: str) -> list[RecordedSetting]:
-    """The settings that a new sweep starts from: see ``search.learn_from``.
-
-    Args:
-        sweep: The new sweep, with its model.
-        storage: Path or URI of the sweep store.
+    """The settings that a new sweep, with its model, starts from: see ``search.learn_from``.
 
     Raises:
         UserError: A named sweep does not exist or has not finished.

@@ -38,13 +38,7 @@ def readable_sweeps(storage: str) -> Iterator[tuple[SweepStore, SweepFile]]:
 def stored_sweeps(
     storage: str, dataset: str | None = None, model: str | None = None
 ) -> list[TrackedSweep]:
-    """All sweeps of a storage that have trials, or those on a dataset and model.
-
-    Args:
-        storage: Path or URI of the sweep store.
-        dataset: Only this dataset, by its label or its full name.
-        model: Only this model, by its name or its full name.
-    """
+    """All sweeps of a storage that have trials, or those on a dataset and model of these names."""
     wanted = named([_about(*each) for each in readable_sweeps(storage)], dataset, model)
     found = []
     for sweep in wanted:

@@ -66,10 +66,7 @@ class SweepStore:
         self._trials = _TRIALS
 
     def pilot(self) -> SweepStore:
-        """The same store for the pilot, whose trial is not one of the sweep; call it while locked.
-
-        See :mod:`sweeps.search.pilot`.
-        """
+        """The store of the pilot, see :mod:`sweeps.search.pilot`; call it while locked."""
         store = copy(self)
         store._trials = _PILOT
         return store
@@ -95,15 +92,9 @@ class SweepStore:
     ) -> None:
         """Create the sweep's folder, with the resolved sweep file last; call it while locked.
 
-        Files without a sweep file are left from an incomplete creation or deletion, and are
-        deleted.
-
-        Args:
-            sweep: The sweep.
-            earlier: Trials of earlier sweeps that it learns from. They are stored, so a resumed
-                sweep uses the same trials even if the earlier sweeps have continued or were
-                deleted.
-            files: Names and contents of further files.
+        Files without a sweep file, left from an incomplete creation or deletion, are deleted.
+        Earlier trials are stored, so a resumed sweep uses the same ones. `files` are further
+        contents by name.
 
         Raises:
             UserError: The name is taken, or the storage cannot be written.
@@ -124,11 +115,7 @@ class SweepStore:
             raise UserError(storage_fault(self.storage, error)) from None
 
     def check_free(self) -> None:
-        """Check that no sweep has this name.
-
-        Raises:
-            NameTakenError: A sweep has this name.
-        """
+        """Raise NameTakenError if a sweep has this name."""
         if self.exists():
             resume = calsweep_command(f"resume {self.name}", self.storage)
             raise NameTakenError(
@@ -137,11 +124,7 @@ class SweepStore:
             )
 
     def change(self, sweep: SweepFile) -> None:
-        """Rewrite the resolved sweep file if it has changed.
-
-        Raises:
-            UserError: The storage cannot be written.
-        """
+        """Rewrite the resolved sweep file if it has changed; UserError if that fails."""
         try:
             if self._format() != _FORMAT:
                 self.folder.write("format", _FORMAT)
@@ -247,9 +230,6 @@ class SweepStore:
 
         The sweep file is deleted first, because without it there is no sweep. The lock or lease is
         deleted last, with the folder.
-
-        Raises:
-            UserError: Another process has taken over the sweep.
         """
         self.check_held()
         self._deleted = True
@@ -266,20 +246,13 @@ class SweepStore:
             (self.trials_folder / name / "checkpoints").delete_tree()
 
     def epochs_done(self, number: int) -> int:
-        """Epochs in the last checkpoint of a running trial, whose record is written at its end.
-
-        0 before the first checkpoint.
-        """
+        """Epochs in the last checkpoint of a running trial; 0 before the first."""
         names = (self.trial_folder(number) / "checkpoints").names()
         epochs = (name.removeprefix("epoch_").partition("-")[0] for name in names)
         return max((int(epoch) for epoch in epochs if epoch.isdigit()), default=0)
 
     def sweep_id(self) -> str:
-        """The id of this sweep, which differs from that of another sweep of the same name.
-
-        Raises:
-            UserError: It is damaged.
-        """
+        """The id that no other sweep of the same name has; UserError if it is damaged."""
         text = self.folder.read("sweep_id").decode(errors="replace")
         if not _SWEEP_ID.fullmatch(text):
             raise UserError(
@@ -289,11 +262,7 @@ class SweepStore:
         return text
 
     def save(self, record: TrialRecord) -> None:
-        """Write a trial's record.
-
-        Raises:
-            UserError: Another process has taken over the sweep while this one was suspended.
-        """
+        """Write a trial's record; errors are those of :meth:`check_held`."""
         self.patiently(self._save, record)
 
     def _save(self, record: TrialRecord) -> None:
@@ -310,11 +279,7 @@ class SweepStore:
         return self._sweep_id
 
     def check_held(self) -> None:
-        """Check that no other process has taken over the sweep.
-
-        Raises:
-            UserError: Another process has taken it over.
-        """
+        """Raise UserError if another process has taken over the sweep while this was suspended."""
         if self._lease is not None:
             self._lease.check_if_late()
 
@@ -332,9 +297,8 @@ class SweepStore:
     ) -> list[TrialRecord]:
         """All records, by number. A trial that was still running has its history up to that time.
 
-        Args:
-            on_damaged: Called with a message for each file that cannot be read or belongs to
-                another sweep. Its trial is omitted; a resumed sweep runs it again.
+        `on_damaged` is called with a message for each file that cannot be read or belongs to
+        another sweep. Its trial is omitted; a resumed sweep runs it again.
         """
         self._sweep_id = None  # another process may have deleted the sweep and created a new one
         own_id = self._own_id()
@@ -376,13 +340,8 @@ class SweepStore:
         """Lock the sweep for this process, and delete temporary files of killed writers.
 
         Uses a lock on a local file system, and a lease on a remote storage or a file system without
-        locks. If there is no sweep, the folder is created for it, and deleted again if no sweep was
-        created.
-
-        Args:
-            reporter: Shows what is waited for.
-            on_lost: Called from another thread when another process took the sweep, as this one
-                did not show for too long that it is alive; from then on :meth:`save` refuses.
+        locks. If there is no sweep, the folder is created, and deleted again if no sweep was
+        created. For `on_lost` see :class:`~sweeps.store.lease.Lease`.
 
         Raises:
             NameTakenError: Another process is running the sweep.
@@ -406,11 +365,7 @@ class SweepStore:
             yield
 
     def _drop_empty(self, parents: Iterable[Path]) -> None:
-        """Delete the folder and its empty parents if it contains only the lock or lease.
-
-        Args:
-            parents: The folders above it that were created with it, the innermost first.
-        """
+        """Delete the folder, and the parents created with it, if it has nothing but the lock."""
         with suppress(OSError, UserError):
             if not self._deleted and not set(self.folder.names()) - {_LOCK, LEASE}:
                 self.delete()
@@ -420,8 +375,7 @@ class SweepStore:
     def _tidy(self) -> None:
         """Delete temporary files of killed writers, except for trials that are in blocks.
 
-        Those trials have ended, and in an object store every hundred of their objects cost a
-        request.
+        In an object store, every hundred objects of a trial cost a request.
         """
         ended = {trial_folder(number) for number in block_numbers(self.folder)}
         self.folder.tidy(besides={_TRIALS})
@@ -454,11 +408,7 @@ def _is_of(record: TrialRecord, sweep_id: str | None) -> bool:
 
 
 def sweep_names(storage: str) -> list[str]:
-    """Names of the sweeps in a storage folder.
-
-    Raises:
-        OSError: It cannot be read.
-    """
+    """Names of the sweeps in a storage folder; raises OSError."""
     folder = Folder(storage) / "sweeps"
     return [name for name in folder.names() if (folder / name).exists("sweep.yaml")]
 
@@ -479,11 +429,7 @@ def tells_storage_faults(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def check_storage(storage: str) -> None:
-    """Check that files can be written to a storage; leaves nothing behind.
-
-    Raises:
-        UserError: They cannot be written.
-    """
+    """Check that files can be written to a storage, leaving nothing behind; UserError if not."""
     folder = Folder(storage)
     try:
         there = folder.exists()

@@ -75,15 +75,8 @@ def override_sweep(
 ) -> SweepFile:
     """Check a sweep given as plain Python values, after replacing some of them.
 
-    Args:
-        tree: As for :func:`parse_sweep`; it is changed.
-        overrides: As for :func:`load_sweep`.
-        name: As for :func:`load_sweep`.
-        origins: As for :func:`parse_sweep`.
-        default_origin: As for :func:`parse_sweep`.
-
-    Raises:
-        UserError: See :func:`load_sweep`.
+    `tree`, which is changed, and origins are as for :func:`parse_sweep`; the rest and the errors as
+    for :func:`load_sweep`.
     """
     found = dict(origins or {})
     if isinstance(overrides, Mapping):
@@ -100,14 +93,9 @@ def override_sweep(
 
 
 def with_other_budgets(sweep: SweepFile, overrides: Sequence[str] | Mapping[str, Any]) -> SweepFile:
-    """A started sweep with changed budgets.
+    """A started sweep with changed budgets: ``search.trials``, ``max_epochs`` and so on.
 
-    Args:
-        sweep: The sweep.
-        overrides: As for :func:`load_sweep`; only ``search.trials``, ``max_epochs`` and so on.
-
-    Raises:
-        UserError: See :func:`load_sweep`; or another key is changed.
+    Raises UserError if another key is changed.
     """
     if not overrides:
         return sweep
@@ -123,19 +111,9 @@ def with_other_budgets(sweep: SweepFile, overrides: Sequence[str] | Mapping[str,
 
 
 def budgets_asked(asked: SweepFile, begun: SweepFile) -> dict[str, Any]:
-    """The changed budgets in the sweep file of a started sweep.
+    """The budgets that differ in the sweep file of a begun sweep, for :func:`with_other_budgets`.
 
-    Omitted keys and ``auto`` agree with any value.
-
-    Args:
-        asked: The present sweep file.
-        begun: The sweep as it was started.
-
-    Returns:
-        Overrides for :func:`with_other_budgets`, for budgets that differ.
-
-    Raises:
-        UserError: Another key differs.
+    Omitted keys and ``auto`` agree with any value. UserError if another key differs.
     """
     given = asked.model_dump(mode="json", exclude_unset=True)
     found = dict(_differences(given, begun.model_dump(mode="json")))
@@ -174,15 +152,9 @@ def _alike(given: list[Any], begun: list[Any]) -> bool:
 
 
 def check_budgets(overrides: Sequence[str]) -> None:
-    """Check that only budgets change, without reading the sweep.
+    """Check that only budgets change, to numbers, without reading the sweep; UserError if not.
 
     The message does not show refused values, which may be passwords.
-
-    Args:
-        overrides: ``key=value`` texts.
-
-    Raises:
-        UserError: Another key is changed, or a budget is not a number.
     """
     for override in overrides:
         key, _, value = override.partition("=")
@@ -195,30 +167,14 @@ def check_budgets(overrides: Sequence[str]) -> None:
 
 
 def read_sweep(text: str, origin: str) -> SweepFile:
-    """The sweep in the text of a sweep file.
-
-    Args:
-        text: Text of the file.
-        origin: Name of the file, for messages.
-
-    Raises:
-        UserError: See :func:`load_sweep`.
-    """
+    """The sweep in the text of a sweep file; errors as for :func:`load_sweep`."""
     tree, lines = _read(text, origin)
     origins = {location: f"{origin}, line {line}" for location, line in lines.items()}
     return parse_sweep(tree, origins, origin)
 
 
 def read_resolved(text: str, origin: str) -> SweepFile:
-    """The sweep in the text of :func:`dump_sweep`.
-
-    Args:
-        text: A complete sweep file.
-        origin: Name of the file, for messages.
-
-    Raises:
-        UserError: It is damaged.
-    """
+    """The sweep in the text of :func:`dump_sweep`; UserError if it is damaged."""
     tree = _read(text, origin)[0]
     if "tracking" not in tree:  # the last section; missing sections would get defaults
         raise UserError(f"{origin}: the sweep file is cut short")
@@ -230,15 +186,9 @@ def parse_sweep(
     origins: Mapping[Location, str] | None = None,
     default_origin: str = "sweep",
 ) -> SweepFile:
-    """Check a sweep given as plain Python values.
+    """Check a sweep given as plain Python values; errors as for :func:`load_sweep`.
 
-    Args:
-        tree: The sweep file's content.
-        origins: The location of each key, for messages.
-        default_origin: The location of other keys.
-
-    Raises:
-        UserError: See :func:`load_sweep`.
+    `origins` has the location of each key, for messages; other keys have the default.
     """
     origins = origins or {}
     try:

@@ -1,8 +1,7 @@
 """YAML text as plain Python values with their lines: no tags, no objects, no cycles.
 
-The YAML library only composes the text into nodes with line numbers; this module creates the
-values. So a file cannot name a type to construct, and a text has the same meaning whether a person
-or calsweep wrote it.
+The YAML library only composes the text into nodes; this module creates the values. So a file cannot
+name a type to construct.
 """
 
 from __future__ import annotations
@@ -36,11 +35,7 @@ def shortened(value: object) -> str:
 
 
 class YamlTextError(Exception):
-    """The text is not valid YAML, or uses features that are not allowed.
-
-    Attributes:
-        line: Line, from 1; None if unknown.
-    """
+    """The text is not valid YAML, or uses features that are not allowed; `line` counts from 1."""
 
     def __init__(self, line: int | None, message: str) -> None:
         super().__init__(message)
@@ -50,11 +45,9 @@ class YamlTextError(Exception):
 def read_yaml(text: str) -> tuple[Any, dict[Location, int]]:
     """The values in a YAML text, and the line (from 1) of each key and list item.
 
-    Anchors, aliases and merge keys are resolved. Only tags of plain values are allowed, and an
-    unquoted date is text.
-
-    Returns:
-        Dicts (with text as keys), lists, text, numbers, booleans and None.
+    Values are dicts (with text as keys), lists, text, numbers, booleans and None. Anchors, aliases
+    and merge keys are resolved. Only tags of plain values are allowed, and an unquoted date is
+    text.
 
     Raises:
         YamlTextError: The text is not valid; has the line.
@@ -75,11 +68,7 @@ def read_yaml(text: str) -> tuple[Any, dict[Location, int]]:
 
 
 class _Builder:
-    """Converts nodes to values.
-
-    Attributes:
-        lines: Lines of the keys and items so far.
-    """
+    """Converts nodes to values, and collects the lines of keys and items."""
 
     def __init__(self, yaml: YAML) -> None:
         self.lines: dict[Location, int] = {}

@@ -41,12 +41,7 @@ _WORD = 28  # characters available for the longest word of a setting
 
 
 def leaderboard_table(rows: Sequence[dict[str, Any]], objective: str) -> Table:
-    """The leaderboard for the terminal; fits into 80 columns.
-
-    Args:
-        rows: The rows of :func:`~sweeps.results.leaderboard.leaderboard`.
-        objective: The sweep's objective.
-    """
+    """The leaderboard for the terminal; fits into 80 columns."""
     *fractions, temperature = shown_metrics(objective).items()
     table = new_table(gap=1)
     # Two columns, or a narrower one, would break words of settings at 80 columns.
@@ -236,16 +231,7 @@ def _by_loss(sweeps: Sequence[Beside]) -> Table:
 def render_best(
     entries: Sequence[dict[str, Any]], form: str, read_sweep_file: Callable[[dict[str, Any]], str]
 ) -> None:
-    """Print the entries as ``table``, ``json`` or ``yaml``; YAML is a sweep file for one entry.
-
-    Args:
-        entries: The entries of :func:`~sweeps.results.best.best_settings`.
-        form: The format.
-        read_sweep_file: Returns the resolved sweep file of the sweep that found an entry.
-
-    Raises:
-        UserError: YAML is requested for several entries.
-    """
+    """Print the entries as ``table``, ``json`` or ``yaml``: a sweep file, for one entry alone."""
     if form == "json":
         print(json.dumps(list(entries), indent=2, ensure_ascii=False))
     elif form == "yaml":

@@ -14,16 +14,10 @@ def plain_console(
     file: IO[str] | None = None,
     recorded: bool = False,
 ) -> Console:
-    """A console that prints text literally.
+    """A console that prints text literally; with `recorded` it can export HTML.
 
     Names, paths and messages may contain ``[/data/x]``, ``[old]`` or ``:x:``, which rich would
     interpret as markup, a style or an emoji.
-
-    Args:
-        stderr: Whether to print to standard error.
-        width: In characters; None for the terminal's.
-        file: Print to this file instead.
-        recorded: Whether the output can be exported as HTML.
     """
     return Console(
         stderr=stderr,

@@ -1,7 +1,4 @@
-"""Replaces characters that an output stream cannot encode by similar ones.
-
-A replacement is one character long, so tables stay aligned.
-"""
+"""Replaces characters that an output stream cannot encode by a similar one."""
 
 from __future__ import annotations
 
@@ -16,11 +13,7 @@ _HANDLER: Final = "calsweep"
 
 
 def print_what_they_can(streams: Iterable[IO[str] | None]) -> None:
-    """Let streams that are not in UTF-8 print all text instead of raising an error.
-
-    Args:
-        streams: The output streams of this process.
-    """
+    """Let streams that are not in UTF-8 print all text instead of raising an error."""
     codecs.register_error(_HANDLER, _replace)
     for stream in streams:
         if isinstance(stream, io.TextIOWrapper) and codecs.lookup(stream.encoding).name != "utf-8":

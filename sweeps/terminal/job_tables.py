@@ -37,13 +37,7 @@ def occupancy_table(sweeps: Sequence[SweepOnCluster]) -> Table:
 
 
 def job_facts(job: Job, progress: str, last_line: str) -> Table:
-    """The facts about one job.
-
-    Args:
-        job: The job.
-        progress: Its progress line.
-        last_line: The last line of its output.
-    """
+    """The facts about one job."""
     facts = {
         "job": job.id,
         "sweep": job.sweep,

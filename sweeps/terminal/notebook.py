@@ -16,11 +16,7 @@ _FORMAT: Final = '<pre style="line-height:1.2;font-family:monospace">{code}</pre
 
 
 class NotebookView:
-    """A view that is rendered again every second; its last state stays.
-
-    Args:
-        render: Returns the content.
-    """
+    """A view that is rendered again every second; its last state stays."""
 
     def __init__(self, render: Callable[[], RenderableType]) -> None:
         self._render = render

@@ -13,12 +13,7 @@ from sweeps.terminal.style import facts_table, new_table
 
 
 def plan_tables(sweep: SweepFile, of_data: Mapping[str, str] | None = None) -> list[RenderableType]:
-    """The plan as a list of facts, and the table of the search space.
-
-    Args:
-        sweep: The sweep.
-        of_data: Facts about its data, by heading.
-    """
+    """The plan with facts about the data as a list, and the table of the search space."""
     space = new_table()
     for heading in ("loss", "hyperparameter", "search range", "published settings"):
         space.add_column(heading, overflow="fold")

@@ -28,11 +28,7 @@ _SECONDS_BETWEEN_FAULTS = 30.0
 
 
 class Progress:
-    """Shows the stages of the start, then the trials.
-
-    Args:
-        console: The console. Without a terminal or a notebook it gets plain lines.
-    """
+    """Shows the stages of the start, then the trials; plain lines without terminal and notebook."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -6,11 +6,7 @@ from rich.table import Table
 
 
 def new_table(*, gap: int = 2) -> Table:
-    """A table under bold headings, without lines.
-
-    Args:
-        gap: Blanks between columns.
-    """
+    """A table under bold headings, without lines."""
     return Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
 
 

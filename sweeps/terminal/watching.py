@@ -25,8 +25,6 @@ class Glimpse:
     """The state of a sweep at one moment.
 
     Attributes:
-        overview: The sweep in short.
-        so_far: The best setting so far.
         planned: Approximate total number of trials.
         running: The running trials, each with its completed and planned epochs.
         epochs: Number of epochs of all trials.
@@ -45,12 +43,7 @@ class Glimpse:
 
 
 def watch(look: Callable[[], Glimpse], console: Console) -> None:
-    """Show a sweep until it has finished.
-
-    Args:
-        look: Reads the state of the sweep.
-        console: The console: a live view on a terminal, otherwise a line after each change.
-    """
+    """Show a sweep until it has finished: live on a terminal, else a line after each change."""
     if not console.is_terminal:
         said = ""
         for line in (_line(glimpse) for glimpse in _looks(look)):

@@ -81,14 +81,9 @@ def make_client(uri: str) -> Any:
 
 
 def artifact_location(uri: str, storage: str) -> str | None:
-    """The location of artifacts without a server.
+    """The URI of artifacts; None with a server, which decides itself.
 
-    Args:
-        uri: URI of MLflow's store.
-        storage: Path or URI of the sweep store.
-
-    Returns:
-        A URI: next to the file for SQLite, in the storage for other databases; None for a server.
+    It is next to the file for SQLite, in the sweep store for other databases.
     """
     if is_server(uri):
         return None
@@ -108,11 +103,7 @@ def join_uri(uri: str, name: str) -> str:
 
 
 def check_answers(uri: str) -> None:
-    """Check quickly that a tracking server answers and accepts the credentials.
-
-    Raises:
-        UserError: It does not.
-    """
+    """Check quickly that a server answers and accepts the credentials; UserError if not."""
     if not is_server(uri):
         return
     import requests
@@ -152,11 +143,7 @@ def _credentials(parts: SplitResult) -> tuple[str, str] | None:
 
 
 def _verify() -> bool | str:
-    """What MLflow verifies a server's certificate by.
-
-    Raises:
-        UserError: It is not there.
-    """
+    """What MLflow verifies a server's certificate by; UserError if it is missing."""
     if os.environ.get("MLFLOW_TRACKING_INSECURE_TLS", "").lower() in ("true", "1"):
         return False
     path = os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH")

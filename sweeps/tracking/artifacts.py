@@ -23,12 +23,7 @@ class FilesAwayError(Exception):
 def gather_artifacts(
     store: SweepStore, record: TrialRecord, shared: dict[str, str], folder: Path
 ) -> None:
-    """:func:`collect_artifacts`, with errors that name the trial.
-
-    Raises:
-        ArtifactError: The files cannot be gathered.
-        FilesAwayError: The files cannot be gathered now; try again later.
-    """
+    """:func:`collect_artifacts`, with errors that name the trial."""
     try:
         collect_artifacts(store, record, shared, folder)
     except Exception as error:
@@ -41,17 +36,11 @@ def gather_artifacts(
 def collect_artifacts(
     store: SweepStore, record: TrialRecord, shared: dict[str, str], folder: Path
 ) -> None:
-    """Gather a trial's artifacts in a folder.
+    """Gather a trial's artifacts in an empty local folder.
 
     These are its last undamaged checkpoint (or the files of a custom training loop), its
     predictions on the validation and test split, a reliability diagram of the test split before and
-    after temperature scaling, and the files that all trials share.
-
-    Args:
-        store: The sweep's store.
-        record: The trial.
-        shared: Names and contents of the files that all trials share.
-        folder: An empty local folder.
+    after temperature scaling, and the `shared` files of all trials.
     """
     # Imported here, because torch takes seconds and Ray should start first.
     from sweeps.results.reliability import reliability_svg

@@ -19,24 +19,13 @@ _DATA = "calsweep.data"  # the tag with the digest of an experiment's data
 def dataset_experiment(
     client: Any, sweep: SweepFile, sweep_id: str, digest: str | None, storage: str, uri: str
 ) -> Any:
-    """The experiment of the sweep's data, created if necessary.
+    """The experiment of the sweep's data, created if necessary; NoRightError without permission.
 
     Its name is the dataset's label and a part of the digest, so other data with the same label have
     another experiment. A sweep with existing runs stays in their experiment, and a sweep that names
     an experiment uses that one. An existing experiment of that name is used, because the user may
     have permission for no other. A deleted experiment keeps its name in MLflow, so a number is
     added to the new name.
-
-    Args:
-        client: An MLflow client.
-        sweep: The sweep.
-        sweep_id: The id in the tags of its runs.
-        digest: Digest of its data; None if unknown, so that only the label identifies them.
-        storage: Path or URI of the sweep store.
-        uri: MLflow's address.
-
-    Raises:
-        NoRightError: The user has no permission to create it or to write to it.
     """
     ours = our_experiments(client)
     experiment = _experiment_of(client, ours, sweep_id)

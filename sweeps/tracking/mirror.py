@@ -44,8 +44,6 @@ class _TrialRun:
 
     Attributes:
         id: Id of the run; empty until MLflow has confirmed its creation.
-        name: Name of the run.
-        params: Names of its parameters.
         found: Whether an earlier process created it, so that it may have unknown epochs.
         epochs: Number of epochs of the trial's history that were written.
         state: The state of the trial that was written.
@@ -68,9 +66,8 @@ class _TrialRun:
 class Mirror:
     """A sweep's runs in MLflow.
 
-    Args:
-        sweep: The sweep.
-        store: The sweep's store.
+    Methods raise NoRightError without permission to write, RunRefusedError if MLflow does not take
+    this run (it may take others) or it was deleted, and any error of MLflow if it does not answer.
     """
 
     def __init__(self, sweep: SweepFile, store: SweepStore) -> None:
@@ -88,10 +85,6 @@ class Mirror:
         """Find or make the experiment and the sweep's own run, and find the runs of its trials.
 
         A sweep's own run that was deleted is restored, because its trials are shown under it.
-
-        Raises:
-            NoRightError: The user has no permission to write.
-            Exception: Any error of MLflow, if it does not answer.
         """
         self._connected()
 
@@ -127,12 +120,7 @@ class Mirror:
             self.complete(record)
 
     def show(self, record: TrialRecord) -> None:
-        """Write what MLflow's table of runs shows: parameters, metrics and how the trial ended.
-
-        Raises:
-            RunRefusedError: MLflow does not take this run; it may take others.
-            Exception: Whatever MLflow raises, if it does not answer.
-        """
+        """Write what MLflow's table of runs shows: parameters, metrics and how the trial ended."""
         own = self._connected()
         if not self._is_shown(record):
             with self._attributed_to(record.number):
@@ -156,15 +144,7 @@ class Mirror:
         self._progress_due = time.monotonic() + _SECONDS_BETWEEN_PROGRESS
 
     def machines(self, samples: Sequence[MachineSample]) -> None:
-        """Write the load of the machines to the sweep's own run.
-
-        Args:
-            samples: Times in seconds since the epoch, and measurements.
-
-        Raises:
-            RunRefusedError: The sweep's own run was deleted, or MLflow does not take it.
-            Exception: Whatever MLflow raises, if it does not answer.
-        """
+        """Write the load of the machines to the sweep's own run."""
         own = self._connected()
         with self._attributed_to(None):
             own.machines(samples)
@@ -172,12 +152,8 @@ class Mirror:
     def complete(self, record: TrialRecord) -> None:
         """Add the files of a trial that has ended, and end its run.
 
-        Raises:
-            ArtifactError: The trial's files cannot be gathered. Its metrics are there; its run
-                stays open, so that a later sync tries again.
-            FilesAwayError: They cannot be gathered now.
-            RunRefusedError: As above.
-            Exception: As above.
+        Raises ArtifactError if the files cannot be gathered, and FilesAwayError if they cannot be
+        now. The run then stays open with its metrics, so that a later sync tries again.
         """
         run, own = self._runs[record.number], self._connected()
         if run.closed:
@@ -192,12 +168,7 @@ class Mirror:
         run.closed = True
 
     def answer(self, ending: Ending) -> None:
-        """Write the result to the sweep's own run, and ranks and the star to the trials' runs.
-
-        Raises:
-            RunRefusedError: The sweep's own run was deleted, or MLflow does not take it.
-            Exception: Whatever MLflow raises, if it does not answer.
-        """
+        """Write the result to the sweep's own run, and ranks and the star to the trials' runs."""
         own, ranking = self._connected(), ending.ranking
         with self._attributed_to(None):
             own.answer(ending)
@@ -215,12 +186,7 @@ class Mirror:
                     self._client.update_run(run.id, name=run.name)
 
     def end(self, ending: Ending) -> None:
-        """Add the report and figures to the sweep's own run, and end it.
-
-        Raises:
-            RunRefusedError: As above.
-            Exception: As above.
-        """
+        """Add the report and figures to the sweep's own run, and end it."""
         own = self._connected()
         with self._attributed_to(None):
             own.end(ending)
@@ -229,11 +195,7 @@ class Mirror:
             self._store.save_run_ids(own.id, there)
 
     def _find_runs(self, condition: str = "") -> Any:
-        """Find the runs of this sweep in MLflow; returns the sweep's own run, or None.
-
-        Args:
-            condition: A further condition, in MLflow's filter language.
-        """
+        """Find this sweep's runs in MLflow, with a further filter; returns its own run, or None."""
         from mlflow.entities import ViewType
 
         parent = None
@@ -298,8 +260,7 @@ class Mirror:
     def _epoch_times(self, run_id: str) -> dict[int, int]:
         """The time stamps of a run's epochs, in milliseconds.
 
-        An epoch that was trained again, because its checkpoint was damaged, keeps its time stamp.
-        Otherwise its metrics would appear twice.
+        Metrics of an epoch that is trained again keep its time stamp, or they would appear twice.
         """
         # A custom training loop may omit train_loss, and an encoder has no val_nll.
         history = self._client.get_metric_history(run_id, "val_nll")
@@ -308,11 +269,6 @@ class Mirror:
 
     @contextmanager
     def _attributed_to(self, number: int | None) -> Iterator[None]:
-        """:func:`~sweeps.tracking.refusals.blamed` for the run of a trial.
-
-        Args:
-            number: Number of the trial; None for the sweep's own run.
-        """
         if number is None:
             who, run_id = "the sweep's own run", self._connected().id
         else:

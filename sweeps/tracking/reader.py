@@ -27,16 +27,7 @@ _RUNS_PER_PAGE = 100
 def tracked_sweeps(
     uri: str, dataset: str | None = None, model: str | None = None
 ) -> list[TrackedSweep]:
-    """All sweeps in MLflow, or those on a dataset and model.
-
-    Args:
-        uri: MLflow's address.
-        dataset: Only this dataset, by its label or its full name.
-        model: Only this model, by its name or its full name.
-
-    Raises:
-        UserError: The address does not answer.
-    """
+    """All sweeps in MLflow, or those on a dataset and model; UserError if it does not answer."""
     check_answers(uri)
     path = sqlite_path(uri)
     if path is not None and not path.exists():
@@ -59,11 +50,7 @@ def tracked_sweeps(
 
 
 def read_sweep_file(uri: str, parent_id: str) -> str:
-    """The resolved sweep file, an artifact of a sweep's own run.
-
-    Raises:
-        UserError: It cannot be read.
-    """
+    """The resolved sweep file, an artifact of a sweep's own run; UserError if it is unreadable."""
     from mlflow.exceptions import MlflowException
 
     try:
@@ -105,10 +92,7 @@ def _about(uri: str, run: Any) -> TrackedSweep:
 
 
 def _said_in_its_file(uri: str, parent_id: str) -> dict[str, str]:
-    """An identification of the data of a sweep without a digest, from its sweep file.
-
-    A sweep whose file cannot be read differs from all others.
-    """
+    """The data of a sweep without a digest, as in its sweep file; unique if that is unreadable."""
     try:
         sweep = read_resolved(read_sweep_file(uri, parent_id), parent_id)
     except UserError:
@@ -133,9 +117,8 @@ def _deciding_runs(client: Any, sweep: TrackedSweep, experiment: str) -> list[An
     """The runs of a sweep's trials that can affect its selection.
 
     Reading a run takes some milliseconds, and a long sweep has thousands. So the trials of the
-    search are read last, only finished ones, sorted by their objective. When there are more
-    feasible ones than settings with fresh seeds, no later trial can be selected or be one of those
-    settings.
+    search are read last, only finished ones, sorted by their objective, until there are more
+    feasible ones than settings with fresh seeds.
     """
     own = f"tags.mlflow.parentRunId = '{sweep.parent_id}'"
     where = [experiment]

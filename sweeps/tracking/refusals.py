@@ -24,11 +24,7 @@ class RunDeletedError(RunRefusedError):
 def blamed(client: Any, experiment: Any, who: str, run_id: str) -> Iterator[None]:
     """Context: after an error, ask MLflow whether it concerns only this run.
 
-    Args:
-        client: An MLflow client.
-        experiment: The experiment of the run.
-        who: Name of the run in messages.
-        run_id: Id of the run; empty if it does not exist yet.
+    `run_id` is empty if the run does not exist yet.
 
     Raises:
         RunDeletedError: The run was deleted.

@@ -27,7 +27,6 @@ class ModelToRegister:
 
     Attributes:
         alias: ``champion`` or ``challenger``.
-        trial: Number of the trial that trained it.
         program: See :func:`~trainables.export.exported.export_program`.
         about: Its description: ``dtype``, ``shape``, ``classes``, ``outputs``, ``label``, ....
         example: A few samples, (N, ...), of that dtype.
@@ -43,10 +42,7 @@ class ModelToRegister:
 class Registry:
     """The classifiers of one dataset in MLflow's registry, and a run that adds versions.
 
-    Args:
-        uri: MLflow's address.
-        run_id: The run of new versions.
-        name: Name in the registry; ``/`` and ``:``, which MLflow refuses, are replaced.
+    In the name, ``/`` and ``:``, which MLflow refuses, are replaced.
     """
 
     def __init__(self, uri: str, run_id: str, name: str) -> None:
@@ -70,11 +66,7 @@ class Registry:
         return bool(version.run_id == self._run_id) and known.get(_TRIAL) == str(trial)
 
     def register(self, model: ModelToRegister) -> None:
-        """Log a classifier to the run and register it as a new version, which gets the alias.
-
-        Raises:
-            UserError: MLflow does not accept it.
-        """
+        """Log a classifier to the run and register it as a new version, which gets the alias."""
         from mlflow.exceptions import MlflowException
 
         # A separate folder, so that an earlier version of another trial keeps its files.

@@ -13,15 +13,7 @@ class NoRightError(Exception):
 
 @contextmanager
 def needs_right(what: str, remedy: str) -> Iterator[None]:
-    """Context: turns MLflow's errors about missing permissions into a message.
-
-    Args:
-        what: The action, such as "write to the experiment 'digits'".
-        remedy: What the user can do.
-
-    Raises:
-        NoRightError: The user has no permission.
-    """
+    """Context: turns MLflow's errors about missing permissions into a NoRightError."""
     try:
         yield
     except Exception as error:

@@ -45,11 +45,7 @@ def run_tags(sweep: SweepFile, sweep_id: str, record: TrialRecord, parent: str) 
 
 
 def end_tags(record: TrialRecord, objective: str) -> dict[str, str]:
-    """Tags of a trial's state and outcome; none while it runs.
-
-    MLflow's table shows metrics with all their digits. These tags are rounded and include
-    intervals.
-    """
+    """Tags of a trial's state and outcome, rounded and with intervals; none while it runs."""
     if record.state == "running":
         return {}
     reason = {"reason": record.reason} if record.reason else {}
@@ -115,12 +111,7 @@ def run_parameters(sweep: SweepFile, record: TrialRecord) -> dict[str, str]:
 
 
 def sweep_parameters(sweep: SweepFile, digest: str | None) -> dict[str, str]:
-    """The parameters of a sweep's own run.
-
-    Args:
-        sweep: The sweep.
-        digest: Digest of its data; None if unknown.
-    """
+    """The parameters of a sweep's own run."""
     known = {} if digest is None else {"dataset_digest": digest}
     found = rule_of(sweep).constraints
     return {
@@ -143,12 +134,8 @@ def run_metrics(
 ) -> Iterator[tuple[str, float, int, int]]:
     """Name, value, time stamp in milliseconds and epoch of the metrics of epochs.
 
-    Includes the parts of the NLL if it is known before and after scaling.
-
-    Args:
-        entries: Entries of a trial's history.
-        times: Time stamps of epochs that must keep theirs. MLflow drops a metric that it already
-            has, but not if an epoch that was trained again has another time stamp.
+    Includes the parts of the NLL if it is known before and after scaling. Epochs keep the given
+    time stamps, because MLflow drops only what it has with the same one.
     """
     for entry in entries:
         epoch = int(entry["epoch"])

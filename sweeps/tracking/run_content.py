@@ -43,13 +43,7 @@ REPORT = "report.html"
 
 @dataclass(frozen=True)
 class Ending:
-    """How a sweep ended.
-
-    Attributes:
-        ranking: The ranking of the sweep's trials.
-        judgement: The evaluation of the selected setting.
-        answer: The result, see :func:`~sweeps.results.explanation.answer`.
-    """
+    """How a sweep ended; for the answer see :func:`~sweeps.results.explanation.answer`."""
 
     ranking: Ranking
     judgement: Judgement
@@ -64,12 +58,7 @@ class Ending:
 
 
 def running_description(sweep: SweepFile, ranking: Ranking | None = None) -> str:
-    """The description of a running sweep, in Markdown.
-
-    Args:
-        sweep: The sweep.
-        ranking: The ranking of its ended trials.
-    """
+    """The description of a running sweep, in Markdown, with the ranking of its ended trials."""
     losses = ", ".join(section.name for section in sweep.losses)
     return (
         f"A sweep of `{sweep.model_label}` on **{sweep.dataset.label}** over {losses}, for the "
@@ -91,12 +80,7 @@ def _so_far(ranking: Ranking | None) -> str:
 
 
 def description(sweep: SweepFile, answer: dict[str, Any]) -> str:
-    """The description of a finished sweep, in Markdown: result, table, how to use and repeat it.
-
-    Args:
-        sweep: The sweep.
-        answer: See :func:`~sweeps.results.explanation.answer`.
-    """
+    """The description of a finished sweep, in Markdown: result, table, how to use and repeat it."""
     warnings = [f"**Warning:** {_escaped(line)}" for line in answer["warnings"]]
     why = "\n\n".join(map(_escaped, answer["why"]))
     comparisons = comparisons_of(answer)

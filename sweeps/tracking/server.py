@@ -33,11 +33,6 @@ _WHICH_PAGES = """MLflow opens a run in its pages for language models until you 
 def serve(storage: str, host: str, port: int) -> None:
     """Serve the UI until interrupted; for a tracking server, print the links.
 
-    Args:
-        storage: The storage folder.
-        host: Address to listen on.
-        port: Port to listen on.
-
     Raises:
         UserError: There are no runs, the tracking server does not answer, or the port is in use.
         SweepFailedError: MLflow's server ended unexpectedly.

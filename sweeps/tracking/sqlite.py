@@ -14,9 +14,8 @@ from filelock import FileLock
 def sqlite_uri(path: Path) -> str:
     """The address of a SQLite file, for any path.
 
-    SQLAlchemy reads what follows a ``?`` as options and decodes percent signs. MLflow makes the
-    folder of a ``sqlite:///`` address without decoding it, which would leave an empty folder of the
-    encoded name; it does not if the address names the driver.
+    SQLAlchemy reads what follows a ``?`` as options and decodes percent signs. With a driver in the
+    address, MLflow makes no folder of the encoded name.
     """
     encoded = quote(str(path), safe=" +/")
     driver = "" if encoded == str(path) else "+pysqlite"
@@ -34,8 +33,7 @@ def sqlite_path(uri: str) -> Path | None:
 def make_database(uri: str) -> None:
     """Make the SQLite file of MLflow's store if it does not exist, whole or not at all.
 
-    MLflow's migrations take seconds, and a process that dies in them leaves a file that MLflow
-    refuses from then on.
+    MLflow's migrations take seconds, and MLflow refuses the file of a process that died in them.
     """
     path = sqlite_path(uri)
     if path is None or path.exists():

@@ -30,18 +30,9 @@ _COMMIT = "mlflow.source.git.commit"
 
 
 class SweepRun:
-    """The sweep's own run.
+    """The sweep's own run: the one that was found, or a new one.
 
-    Args:
-        client: An MLflow client.
-        experiment_id: Of the experiment that it is in.
-        sweep: The sweep.
-        store: The sweep's store.
-        found: The run, if MLflow has it already; it must not be deleted.
-
-    Attributes:
-        id: Of the run.
-        files: Names and contents of the files that every run of the sweep has.
+    `files` are names and contents of the files that every run of the sweep has.
     """
 
     def __init__(
@@ -94,22 +85,14 @@ class SweepRun:
             self._client.log_inputs(self.id, datasets=[data])
 
     def progress(self, ranking: Ranking) -> None:
-        """Describe how far the sweep is, unless it has finished.
-
-        Args:
-            ranking: Of its trials that have ended.
-        """
+        """Describe how far the sweep is, unless it has finished."""
         if self._has_answer:
             return
         text = running_description(self._sweep, ranking)
         log(self._client, self.id, tags={_DESCRIPTION: text})
 
     def machines(self, samples: Sequence[MachineSample]) -> None:
-        """Write the load of the sweep's machines.
-
-        Args:
-            samples: When, in seconds since the epoch, and what was measured.
-        """
+        """Write the load of the sweep's machines."""
         metrics = [
             (f"system/{name}", value, int(1000 * when), int(when - self._began / 1000))
             for when, values in samples
@@ -160,14 +143,8 @@ def log(
 ) -> None:
     """Write parameters, metrics and tags of a run in one call, without credentials.
 
-    MLflow's client divides what is more than its server takes at once.
-
-    Args:
-        client: An MLflow client.
-        run_id: Of the run.
-        params: Names and values, none of which the run has.
-        metrics: Name, value, time stamp in milliseconds and step. MLflow drops what it has.
-        tags: Names and values, in place of those that the run has.
+    Metrics have a time stamp in milliseconds and a step; MLflow drops those that it has. The
+    parameters must be new. MLflow's client divides what is more than its server takes at once.
     """
     from mlflow.entities import Metric, Param, RunTag
 

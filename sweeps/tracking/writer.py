@@ -41,11 +41,7 @@ class MlflowWriter:
     """Writes the records of a sweep to MLflow as they change.
 
     It first writes what MLflow's pages show, for all trials and the sweep. Files follow when there
-    is time, and then the runs are closed.
-
-    Args:
-        mirror: The sweep's runs in MLflow.
-        reporter: Shows a missing permission at once, so that it can be granted.
+    is time, and then the runs are closed. A missing permission is reported at once.
     """
 
     def __init__(self, mirror: Mirror, reporter: Reporter = LOG) -> None:
@@ -70,8 +66,8 @@ class MlflowWriter:
     def submit(self, record: TrialRecord) -> None:
         """Called when a record has changed; a background thread brings its run up to date soon.
 
-        The thread starts with the first results, because creating MLflow's database takes some
-        seconds of CPU time, which the starting workers need.
+        It starts with the first results, because making MLflow's database takes some seconds of CPU
+        time, which the starting workers need.
         """
         with self._lock:
             if record.number not in self._given_up:
@@ -93,15 +89,11 @@ class MlflowWriter:
             return len(self._pending.keys() | self._unfiled.keys())
 
     def close(self, patience: float, ending: Ending | None = None) -> int:
-        """Write the remaining changes and stop.
+        """Write the remaining changes and stop, or after so many seconds without progress.
 
-        Args:
-            patience: Seconds to wait without progress if the server does not answer.
-            ending: The ending of the sweep, with which its own run is closed; None leaves it open.
-
-        Returns:
-            The number of trials that could not be brought up to date, without those whose runs were
-            deleted in MLflow. :attr:`fault` says why.
+        Without an ending, the sweep's own run stays open. Returns the number of trials that could
+        not be brought up to date, without those whose runs were deleted in MLflow; :attr:`fault`
+        says why.
         """
         self._ending = ending
         self._closing = True
