@@ -103,23 +103,21 @@ class TrialSetup:
     """Configuration that all trials of a sweep share, besides the data.
 
     Attributes:
-        model: Name of the model, or of a custom training loop.
-        model_options: Options of the model or loop.
+        model: Name of the model, or of a custom training loop; ``model_options`` are its options.
         training: The training configuration.
         trials_uri: Folder (path or URI) with one subfolder per trial.
         outcome_epochs: Epochs after which a trial may end: the rungs of the scheduler and the last
             epoch. After them, a trial writes its predictions before it reports; a trial that cannot
             be stopped writes them only after the last.
         rung_metrics: Metrics of the outcome at a rung, besides those of every epoch. All metrics
-            are computed only at the last epoch, because they take long relative to a trial that is
-            stopped early.
+            are computed only at the last epoch, because they take long.
         own_metrics: Paths of custom metrics to include in outcomes.
         threads: Number of CPU threads per worker.
         user_paths: Folders to add to ``sys.path`` for custom losses and models.
         encoder: If given, trials train a linear head on the features of this frozen encoder.
-        marker: If given, the folder of the sweep and the content of its file ``sweep_id``. With it,
-            a worker verifies that it accesses the storage of the sweep, and not a local folder at
-            the same path.
+        marker: If given, the folder of the sweep and the content of its file ``sweep_id``, with
+            which a worker verifies that it accesses the sweep's storage, not a local folder at the
+            same path.
         own_loop: Whether ``model`` is a training loop.
         gpu_share: GPUs, or fraction of a GPU, per worker: ``scaling.gpus_per_worker``.
     """
@@ -140,11 +138,7 @@ class TrialSetup:
 
 
 def check_shares(num_samples: int, batch_size: int, num_workers: int) -> None:
-    """Check that every worker gets at least one sample of every batch.
-
-    Raises:
-        ValueError: The smallest batch has fewer samples than there are workers.
-    """
+    """Raises ``ValueError`` if the smallest batch has fewer samples than there are workers."""
     smallest = num_samples // math.ceil(num_samples / batch_size)
     if smallest < num_workers:
         raise ValueError(

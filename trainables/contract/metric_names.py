@@ -17,9 +17,9 @@ class MetricName:
         metric: ``ece``, ``nll`` and so on, or the name of a custom function.
         split: Split of the samples; empty if the context determines it.
         scaled: Whether the metric is computed after temperature scaling.
-        statistic: Empty for the value itself; ``low`` and ``high`` for the ends of its 95%
-            interval; ``calibrated`` for the mean value of a calibrated model, and
-            ``calibrated_high`` for the 97.5 % bound of a calibrated model.
+        statistic: Empty for the value itself; ``low`` and ``high`` for its 95% interval;
+            ``calibrated`` and ``calibrated_high`` for the mean and the 97.5 % bound of a calibrated
+            model.
     """
 
     metric: str

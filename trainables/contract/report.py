@@ -1,7 +1,4 @@
-"""Messages between the driver and a trial's worker, and their form in Ray Tune.
-
-This module imports neither torch nor Ray, because driver and workers share it.
-"""
+"""Messages between the driver and a trial's worker, without torch and Ray."""
 
 from __future__ import annotations
 
@@ -58,7 +55,7 @@ class Progressed:
             ``val_nll`` and so on: ``timestamp`` (seconds since 1970 by the worker's clock),
             ``run_seconds`` (since its process got the trial), ``training_seconds`` (of the epoch,
             without evaluation) and, on a GPU, ``gpu_memory`` (the peak since the previous epoch, in
-            bytes) and ``gpu_memory_share`` (the same as a fraction of the GPU memory).
+            bytes) and ``gpu_memory_share`` (as a fraction of the GPU memory).
         done: Whether the last entry is the trial's last epoch.
     """
 
@@ -68,11 +65,7 @@ class Progressed:
 
 @dataclass(frozen=True)
 class Waiting:
-    """An epoch has been trained but cannot be written yet; the worker tries again.
-
-    Attributes:
-        reason: Why it cannot be written.
-    """
+    """An epoch cannot be written yet, for this reason; the worker tries again."""
 
     reason: str
     done: Literal[False] = False
@@ -80,12 +73,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Failed:
-    """The trial cannot continue.
-
-    Attributes:
-        reason: The reason, in one line.
-        traceback: The traceback, if it was an exception.
-    """
+    """The trial cannot continue, for this reason in one line."""
 
     reason: str
     traceback: str = ""
@@ -94,11 +82,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class OutOfMemory:
-    """The memory of a GPU that several trials share is used up; the trial may be retried.
-
-    Attributes:
-        reason: The message of PyTorch, in one line.
-    """
+    """The memory of a GPU that several trials share is used up; the trial may be retried."""
 
     reason: str
     done: Literal[True] = True
@@ -113,8 +97,8 @@ _KINDS: dict[str, type[Report]] = {
 def to_tune(report: Report) -> dict[str, Any]:
     """A report as a result of Tune: JSON, and ``done``, which ends the trial.
 
-    The result contains no numbers: Tune keeps running statistics of each, which would take longer
-    than the rest of a short trial.
+    It contains no numbers, because Tune would compute running statistics of each, which takes
+    longer than the rest of a short trial.
     """
     content = json.dumps({"kind": type(report).__name__, **asdict(report)})
     return {"report": content, "done": report.done}

@@ -12,9 +12,7 @@ BASELINE_LOSS = "cross_entropy"
 class Setting:
     """A loss with its hyperparameters; equal for trials that differ only in their seed.
 
-    Attributes:
-        loss: Name of the loss.
-        hyperparameters: Values by name: numbers, strings or booleans. Do not modify.
+    ``hyperparameters`` are numbers, strings or booleans by name. Do not modify them.
     """
 
     loss: str

@@ -3,6 +3,20 @@
 A loader is a function with keyword options that returns a :class:`Dataset`, or arrays. To add one,
 write its file and list it in the table below. An installed package registers loaders with the entry
 point group ``calsweep.datasets``. This package does not import torch.
+
+Options that several loaders share:
+    seed: Seed of the validation split and the subset.
+    validation: Fraction or number of training samples to hold out.
+    train_samples: Number of training samples to use.
+    test_size: Fraction or number of samples for the test split, the same for every seed.
+    download: Download the files if they do not exist.
+    imbalance: Train and validate on a long-tailed subset, in which the last class has this fraction
+        of the samples of the first; the test split stays balanced.
+    on_bad_sample: ``skip`` skips unusable samples and counts them.
+    image_size: Resize the shorter side to this and crop the centre; needed if sizes differ.
+    storage: Where images are kept: decoded in ``memory``, or encoded on disk (``stream``). The
+        default depends on their size.
+    cache: Cache folder of streamed images (default: ``~/.cache/calsweep``).
 """
 
 from collections.abc import Callable
@@ -71,30 +85,17 @@ def available_datasets() -> tuple[str, ...]:
 
 
 def dataset_loader(name: str) -> Callable[..., Dataset]:
-    """Returns the loader with this name, or at ``package.module:function``.
-
-    Raises:
-        ValueError: There is no such dataset.
-    """
+    """The loader with this name, or at ``package.module:function``; raises ``ValueError``."""
     return CATALOGUE.find(name)  # type: ignore[no-any-return]
 
 
 def dataset_options(name: str) -> dict[str, Any]:
-    """Returns each option of a dataset with its default, or ``components.REQUIRED``.
-
-    Raises:
-        ValueError: There is no such dataset.
-    """
+    """Each option of a dataset with its default, or ``components.REQUIRED``; errors as above."""
     return options_of(dataset_loader(name), _RESERVED)
 
 
 def check_dataset_options(name: str, **options: Any) -> None:
-    """Checks names, types and ranges of a dataset's options without loading anything.
-
-    Raises:
-        ValueError: There is no such dataset, or an option is wrong; the message says what is
-            allowed.
-    """
+    """Raises ``ValueError`` if names, types or ranges of options are wrong; loads nothing."""
     check_options(f"dataset {name!r}", dataset_loader(name), options, _RESERVED)
 
 
@@ -106,7 +107,7 @@ def load_dataset(name: str, *, seed: int, **options: Any) -> Dataset:
             It is called with ``seed`` and the options, and returns a :class:`Dataset`; or samples
             and labels (and weights), from which test and validation samples are held out; or two
             such pairs, for training and test.
-        seed: Seed of validation split and subsets, at least 0; equal seeds give equal splits.
+        seed: At least 0; equal seeds give equal splits.
         **options: See :func:`dataset_options`.
 
     Raises:

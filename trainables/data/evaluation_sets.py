@@ -28,11 +28,7 @@ _SEVERITIES = 5
 
 
 def check_evaluation_sets(kind: EvaluationKind, name: str, **options: Any) -> None:
-    """Checks names, types and ranges of a set's options without loading anything.
-
-    Raises:
-        ValueError: There is no such set, or an option is wrong; the message says what is allowed.
-    """
+    """Raises ``ValueError`` if names, types or ranges of options are wrong; loads nothing."""
     from trainables.data import check_dataset_options
 
     if kind == "shift" and name in CATALOGUE.names():
@@ -46,11 +42,7 @@ def load_evaluation_sets(
 ) -> list[EvaluationSet]:
     """Loads evaluation sets by name, with samples encoded as in the dataset.
 
-    Args:
-        kind: Purpose of the sets, shift or out-of-distribution.
-        name: Name of a shift set, or of a dataset whose test split is used.
-        dataset: The dataset that the classifier is trained on.
-        **options: Options of the set.
+    ``name`` is a shift set, or a dataset whose test split is used.
 
     Raises:
         FileNotFoundError: The files do not exist.
@@ -135,7 +127,6 @@ load_cifar100_c = partial(_load_cifar_c, "CIFAR-100-C")
 
 
 def _corruptions(place: Path, wanted: tuple[str, ...] | None) -> list[str]:
-    """The requested corruptions, or all whose files exist."""
     there = sorted(file.stem for file in place.glob("*.npy") if file.stem != "labels")
     unknown = [name for name in wanted or () if name not in there]
     if unknown or not there:
@@ -148,7 +139,6 @@ def _corruptions(place: Path, wanted: tuple[str, ...] | None) -> list[str]:
 
 
 def _corrupted(file: Path, count: int) -> Any:
-    """The images of a corruption at all severities, memory-mapped."""
     images, wanted = _read(file), (count, 32, 32, 3)
     if images.dtype != np.uint8 or images.shape != wanted:
         raise ValueError(

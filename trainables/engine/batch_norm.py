@@ -24,8 +24,8 @@ _KNOWN = ("torch.nn.", "trainables.models.")  # packages whose layers can be fol
 def folded(model: nn.Module) -> Iterator[None]:
     """Context in which each batch norm is folded into the preceding convolution; eval mode only.
 
-    The outputs are equal up to rounding, and a small network takes half the time on a CPU. A
-    network with third-party layers is not changed, because they might use the value in between.
+    Outputs are equal up to rounding, and a small network takes half the time on a CPU. A network
+    with third-party layers is not changed, because they might use the value in between.
     """
     modules = list(model.modules())
     known = all(type(module).__module__.startswith(_KNOWN) for module in modules)
@@ -48,10 +48,10 @@ def folded(model: nn.Module) -> Iterator[None]:
 
 
 def synchronised(model: nn.Module, device: torch.device) -> nn.Module:
-    """Returns the model with batch statistics over all workers and unchanged parameter objects.
+    """The model with batch statistics over all workers and unchanged parameter objects.
 
-    On a GPU, it uses torch's ``SyncBatchNorm``, which supports only GPUs; on a CPU, the class in
-    this module. ``BatchNormAct2d`` of timm keeps its activation and dropout.
+    On a GPU, it uses torch's ``SyncBatchNorm``, which supports only GPUs. ``BatchNormAct2d`` of
+    timm keeps its activation and dropout.
 
     Raises:
         ValueError: A layer is an unknown kind of batch normalisation.
@@ -97,10 +97,8 @@ def _on_gpu(layer: _BatchNorm) -> nn.Module:
 class _SynchronisedBatchNorm(nn.Module):
     """Like ``torch.nn.SyncBatchNorm``, on any device and for worker batches of any size.
 
-    Statistics are at least float32, also under autocast.
-
-    Args:
-        single: The layer to replace; its parameters and buffers are reused.
+    Statistics are at least float32, also under autocast. The parameters and buffers of ``single``
+    are reused.
     """
 
     weight: nn.Parameter | None

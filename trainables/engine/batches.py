@@ -39,12 +39,6 @@ class TrainingBatches:
     A worker reads only its share of each batch, but draws random numbers for the whole batch. A
     loss with its own ``prepare_batch`` may combine samples, so it gets the whole batch on every
     worker.
-
-    Args:
-        feed: Feed of the training split.
-        samples: Kind of samples.
-        loss: The loss; its ``prepare_batch`` is called if it overrides the default.
-        augmentation: Name of the augmentation.
     """
 
     def __init__(
@@ -58,13 +52,7 @@ class TrainingBatches:
     def __call__(
         self, rows: Sequence[np.ndarray], generator: torch.Generator
     ) -> Iterator[TrainingBatch]:
-        """Yields batches of these rows, in order.
-
-        Args:
-            rows: Row numbers of each batch over all workers.
-            generator: Random generator of augmentation and mixing, on the device, in the same state
-                on all workers.
-        """
+        """Yields batches of these rows of all workers; ``generator`` is equal on all workers."""
         if type(self._loss).prepare_batch is CalibrationLoss.prepare_batch:
             read, prepare = [numbers[share_of(len(numbers))] for numbers in rows], self._share
         else:

@@ -17,17 +17,14 @@ _AT_ONCE = 2**22  # labels per block: counting copies them to a wider dtype
 
 
 def class_weights(given: ClassWeights, labels: np.ndarray, num_classes: int) -> Tensor:
-    """The weight of each class.
+    """The weight of each class, (K,) float32; 0 for a class without samples.
 
     Args:
         given: A weight for each class; or ``balanced`` for N / (K n_k), which gives all classes the
             same total weight (King and Zeng 2001; as in scikit-learn).
-        labels: Labels of the training split: int64 (N,), or (N, L) for multi-label data; masks
-            (N, H, W), uint8; or class probabilities (N, K).
+        labels: Labels of the training split: int64 (N,), or (N, L) for multi-label data; masks (N,
+            H, W), uint8; or class probabilities (N, K).
         num_classes: Number K of classes.
-
-    Returns:
-        (K,) float32; 0 for a class without samples.
 
     Raises:
         ValueError: The number of weights is not K.
@@ -66,17 +63,11 @@ def can_be_weighted(loss: type[nn.Module]) -> bool:
 def weighted(
     logits: Tensor, targets: Tensor, weights: Tensor | None, of_samples: Tensor | None = None
 ) -> Tensor:
-    """Logits whose mean loss has the gradient of the weighted mean, Σ w_i l_i / Σ w_i.
+    """Logits (N, K) whose mean loss has the gradient of the weighted mean, Σ w_i l_i / Σ w_i.
 
-    The value of the loss is still the unweighted mean. Under ``torch.distributed``, the sums are
-    over all workers.
-
-    Args:
-        logits: (N, K), the worker's share of the batch.
-        targets: (N,) int64, or class probabilities (N, K).
-        weights: (K,), class weights; None for equal weights.
-        of_samples: (N,), sample weights; None for equal weights. The weight w_i of a sample is the
-            product of both.
+    The value of the loss is still the unweighted mean. The sums are over all workers. ``targets``
+    are (N,) int64, or class probabilities (N, K). w_i is the product of class weight, from
+    ``weights`` (K,), and sample weight, from ``of_samples`` (N,); None for equal weights.
     """
     own = logits.new_ones(len(logits)) if of_samples is None else of_samples
     if weights is not None:
@@ -90,12 +81,7 @@ def weighted(
 
 
 class Weights:
-    """Class weights and sample weights in the training of one classifier.
-
-    Args:
-        given: ``training.class_weights``; None for equal weights.
-        dataset: The dataset; its training split may have sample weights.
-        device: The training device.
+    """Class weights (``training.class_weights``) and sample weights in training.
 
     Raises:
         ValueError: The number of class weights is not the number of classes.
@@ -113,10 +99,7 @@ class Weights:
     def applied(self, logits: Tensor, targets: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Logits and targets whose mean loss has the gradient of the weighted mean.
 
-        Args:
-            logits: (n, K), the worker's share of the batch.
-            targets: (n,) int64, or class probabilities (n, K).
-            rows: (n,) int64, position of each sample in the training split.
+        Arguments as for :func:`weighted`; ``rows`` (n,) are positions in the training split.
         """
         of_classes = self._of_classes
         if of_classes is None and self._of_samples is None:

@@ -27,17 +27,10 @@ Batch = tuple[Tensor, Tensor, Tensor]
 class Feed:
     """Yields rows of a split in batches.
 
-    A split of up to 1 GiB is copied to a GPU once, as stored (uint8 for images), and so are the row
-    numbers of an epoch: no step waits for a transfer. For a larger split, a thread gathers rows
-    ahead into pinned memory.
-
-    Encoded images on disk are decoded ahead, by as many processes as the trial has threads. A trial
-    with one thread and no GPU decodes them itself.
-
-    Args:
-        split: The split; its arrays may be read-only.
-        device: The device of the batches.
-        resident: Largest size in bytes of a split that is copied to the device.
+    A split of up to ``resident`` bytes (1 GiB) is copied to a GPU once, as stored, and so are the
+    row numbers of an epoch: no step waits for a transfer. For a larger split, a thread gathers rows
+    ahead into pinned memory. Encoded images are decoded ahead, by as many processes as the trial
+    has threads. A trial with one thread and no GPU decodes them itself.
     """
 
     def __init__(self, split: Split, device: torch.device, resident: int = _RESIDENT) -> None:
@@ -48,11 +41,7 @@ class Feed:
             self._there = self._send(split.rows(slice(None))), self._send(split.targets)
 
     def batches(self, rows: Sequence[np.ndarray]) -> Iterator[Batch]:
-        """Yields the batches of these rows, in order.
-
-        Args:
-            rows: Row numbers of each batch.
-        """
+        """Yields the batches with these row numbers, in order."""
         if self._split.is_streamed and (self._device.type != "cpu" or torch.get_num_threads() > 1):
             yield from self._decode_ahead(rows)
         elif self._device.type == "cpu":

@@ -1,4 +1,4 @@
-"""Optimisers that do not import torch's compiler, unlike those of torch."""
+"""The optimiser of a trial."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ def make_optimizer(
 ) -> torch.optim.Optimizer:
     """Creates the optimiser for the parameters of the model and of the loss.
 
-    Each group stores its initial learning rate as ``initial_lr``. The parameters of the loss have
-    no weight decay.
+    Each group stores its ``initial_lr``. The parameters of the loss have no weight decay.
     """
     own = [{"weight_decay": 0.0, **group} for group in loss.parameter_groups()]
     groups: list[dict[str, Any]] = [{"params": list(model.parameters())}, *own]

@@ -17,10 +17,8 @@ _ENOUGH = 6e7  # operations per step below which overhead and casts dominate on 
 def autocast(device: torch.device, precision: str) -> Any:
     """The autocast context of the forward pass in a training step.
 
-    Args:
-        device: The training device.
-        precision: ``float32``, ``bfloat16``, or ``auto``: bfloat16 on a GPU with native support
-            (T4 and V100 emulate it and are slower), float32 elsewhere.
+    ``auto`` is bfloat16 on a GPU with native support (T4 and V100 emulate it and are slower),
+    float32 elsewhere.
     """
     wanted = precision == "bfloat16" or (
         precision == "auto"
@@ -66,10 +64,5 @@ def cpu_has_bfloat16() -> bool:
 
 
 def gains_on_cpus(workload: Workload, batch_size: float) -> bool:
-    """Whether bfloat16 makes training clearly faster on CPUs with native support.
-
-    Args:
-        workload: Workload of the model.
-        batch_size: Samples per step and worker.
-    """
+    """Whether bfloat16 makes training clearly faster on CPUs with native support."""
     return workload.operations * batch_size >= _ENOUGH

@@ -26,21 +26,12 @@ def seconds_per_epoch(
     config: TrainingConfig,
     seconds: float = 1.5,
 ) -> float:
-    """Estimates the duration of an epoch of cross-entropy training, with its validation.
+    """Estimates the seconds of an epoch of cross-entropy training, with its validation.
 
-    It trains on an increasing number of samples until the time is used up, on the first GPU that
+    It trains on an increasing number of samples for about ``seconds``, on the first GPU that
     PyTorch sees, else on one CPU thread, like a trial by default. Metrics and checkpoints are not
-    included, so short epochs take longer than estimated.
-
-    Args:
-        model: Name of the model.
-        options: Options of the model; published weights are not downloaded.
-        dataset: The data.
-        config: The training configuration; ``auto`` precision is float32 here.
-        seconds: Approximate duration of the measurement, in seconds.
-
-    Returns:
-        Seconds per epoch.
+    included, so short epochs take longer than estimated. Published weights are not downloaded;
+    ``auto`` precision is float32.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     threads = torch.get_num_threads()

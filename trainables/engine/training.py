@@ -50,9 +50,6 @@ class Trainer:
         config: The training configuration.
         seed: Seed of shuffling, augmentation and dropout.
         device: The device to train on.
-
-    Attributes:
-        epoch: Number of completed epochs.
     """
 
     def __init__(
@@ -88,7 +85,7 @@ class Trainer:
         check_shares(len(dataset.train.labels), config.batch_size, world_size())
 
     def train_epoch(self) -> dict[str, float]:
-        """Train for one epoch. The caller then evaluates and calls :meth:`adapt_loss`.
+        """Trains for one epoch. The caller then evaluates and calls :meth:`adapt_loss`.
 
         Returns:
             ``train_loss``, the mean over samples, and ``lr``, the learning rate of the last step.
@@ -121,11 +118,10 @@ class Trainer:
             self.loss.on_validation_end(val_logits.to(self.device), val_labels.to(self.device))
 
     def predict(self, split: Split) -> tuple[Tensor, Tensor]:
-        """Logits and labels of a split, in its order, on the CPU.
+        """Logits (N, outputs) float32 and labels (N, ...) int64 of a split, in order, on the CPU.
 
-        Returns:
-            Logits (N, outputs) float32 and labels (N, ...) int64, the same on every worker. For
-            segmentation, those of the evaluated pixels, (N, K, P) and (N, P).
+        They are the same on every worker. For segmentation, they are those of the evaluated pixels,
+        (N, K, P) and (N, P).
 
         Raises:
             DivergedError: A logit is not finite.
@@ -136,14 +132,7 @@ class Trainer:
         return logits, labels if places is None else labels.flatten(1).gather(1, places).long()
 
     def features(self, split: Split) -> Tensor:
-        """Inputs of the classifier's head for a split, in its order, on the CPU.
-
-        Returns:
-            (N, D) float32, the same on every worker.
-
-        Raises:
-            DivergedError: A feature is not finite.
-        """
+        """Inputs (N, D) float32 of the head for a split; otherwise like :meth:`predict`."""
         return self._infer(split, "features")
 
     def state_dict(self) -> dict[str, Any]:

@@ -40,10 +40,7 @@ class Workload:
 
 
 def measure(name: str, options: dict[str, object], dataset: Dataset) -> Workload:
-    """Measure a model by passing two samples of the dataset through it, on the CPU.
-
-    Pretrained weights are not downloaded.
-    """
+    """Measures a model by passing two samples through it on the CPU; downloads no weights."""
     with torch.random.fork_rng(devices=[]):
         model = make_model(
             name,

@@ -36,15 +36,9 @@ class CalibratedClassifier(nn.Module):
     Args:
         network: The trained classifier.
         samples: The kind of sample, with the statistics of the training split.
-        temperature: Temperature by which logits are divided, above 0.
+        temperature: Temperature by which logits are divided, above 0; a buffer.
         classes: Names in the order of the probabilities, of classes or of labels.
         task: The task; by default one class per sample.
-
-    Attributes:
-        classes: See the argument.
-        samples: See the argument.
-        temperature: See the argument; a buffer.
-        task: See the argument.
     """
 
     temperature: Tensor
@@ -79,19 +73,16 @@ class CalibratedClassifier(nn.Module):
 
         Returns:
             (N, K), float32, each row summing to 1; (N, L), the probability of each label, for
-            multi-label data; (N, K, H, W) for segmentation.
+                multi-label data; (N, K, H, W) for segmentation.
         """
         return self.task.probabilities(self.logits(rows))
 
     def encode(self, raw: Any) -> npt.NDArray[Any]:
-        """Encodes raw samples as rows.
+        """Encodes raw samples as rows (N, ...) for :meth:`forward`.
 
         Args:
             raw: Arrays (N, ...) as in the data, images also as (N, H, W) or (N, H, W, C); texts; or
                 a data frame with the columns of the data.
-
-        Returns:
-            (N, ...), in the dtype and shape for :meth:`forward`.
 
         Raises:
             TypeError: The kind of sample is wrong.
@@ -112,18 +103,9 @@ class CalibratedClassifier(nn.Module):
 
     @torch.no_grad()
     def predict_proba(self, raw: Any, batch_size: int | None = None) -> npt.NDArray[np.float32]:
-        """Calibrated probabilities of raw samples.
+        """Calibrated probabilities of raw samples as an array; see :meth:`encode`, :meth:`forward`.
 
-        Args:
-            raw: See :meth:`encode`.
-            batch_size: Samples per batch; by default 1024, or 8 for segmentation.
-
-        Returns:
-            Probabilities as an array; see :meth:`forward`.
-
-        Raises:
-            TypeError: See :meth:`encode`.
-            ValueError: See :meth:`encode`.
+        ``batch_size`` is 1024 by default, or 8 for segmentation.
         """
         rows, device = self.encode(raw), self.temperature.device
         batch_size = batch_size or (8 if self.samples.each_pixel else 1024)
@@ -141,12 +123,7 @@ class CalibratedEnsemble(nn.Module):
     Args:
         members: The classifiers, with their temperatures, for the same samples and classes.
         weights: Weight of each member, positive integers.
-        temperature: Temperature by which the logarithm of the mean is divided, above 0.
-
-    Attributes:
-        classes: Names in the order of the probabilities.
-        samples: The kind of sample.
-        temperature: See the argument; a buffer.
+        temperature: Temperature by which the logarithm of the mean is divided, above 0; a buffer.
     """
 
     temperature: Tensor
@@ -196,15 +173,10 @@ def load_calibrated(
     temperature: float,
     encoders: str | None = None,
 ) -> CalibratedClassifier:
-    """The classifier that a trial trained.
+    """The classifier that a trial trained on this dataset.
 
-    Args:
-        dataset: The data that the trial was trained on.
-        model: Name and options of the model.
-        config: The trial.
-        folder: Folder of the trial.
-        temperature: The fitted temperature.
-        encoders: Folder of the encoders, if the trial trained a linear head on one.
+    ``model`` is its name and options; ``encoders`` the folder of the encoders, if the trial trained
+    a linear head on one.
 
     Raises:
         FileNotFoundError: The trial has no checkpoint, or its encoder was deleted.

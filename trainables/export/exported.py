@@ -16,9 +16,7 @@ from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsembl
 def export_program(classifier: CalibratedClassifier | CalibratedEnsemble, rows: Inputs) -> bytes:
     """The classifier as a file for :func:`torch.export.load`, for batches of any size.
 
-    Args:
-        classifier: A classifier on the CPU.
-        rows: At least two rows of input for ``forward``, to trace it with.
+    The classifier is on the CPU; it is traced with the first two ``rows``.
 
     Raises:
         ValueError: The model has an operation that cannot be traced; the message says which.
@@ -44,9 +42,6 @@ def load_program(data: bytes) -> ExportedProgram:
 
 def export_onnx(program: ExportedProgram) -> bytes:
     """Converts a program to ONNX, with input ``samples`` and output ``probabilities``.
-
-    Args:
-        program: A program from :func:`load_program`.
 
     Raises:
         ModuleNotFoundError: The packages for ONNX are not installed.

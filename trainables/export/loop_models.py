@@ -28,15 +28,9 @@ def load_of_loop(
     folder: Folder,
     temperature: float,
 ) -> CalibratedClassifier:
-    """The classifier that a custom loop trained in a trial.
+    """The classifier that a custom loop (name and options) trained in a trial.
 
-    Args:
-        dataset: The data that it was trained on.
-        trained: The loop and its options.
-        load: The function that returns the model, given the trial and the same options.
-        config: The trial.
-        folder: Its folder.
-        temperature: What was fitted for it.
+    ``load`` is the function that returns the model, given the trial and the same options.
 
     Raises:
         FileNotFoundError: The loop's files are gone.

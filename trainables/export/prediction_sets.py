@@ -27,17 +27,17 @@ def fit_prediction_sets(
     """The prediction sets of a classifier, by method and coverage.
 
     Args:
-        validation: Calibrated logits (N, K) and labels (N,). What calibrates a sample must not have
-            been fitted on it: the logits are cross-fitted.
+        validation: Calibrated logits (N, K) and labels (N,), cross-fitted: what calibrates a sample
+            must not have been fitted on it.
         test: Calibrated logits and labels; the sets are measured on them.
         coverages: How often the sets are to hold the true class, each in (0, 1).
 
     Returns:
         Method → ``"0.9"`` → ``threshold`` of :class:`~trainables.posthoc.conformal.PredictionSets`
-        (of LAC also the ``least_probability`` of a class in the set), and on the test split the
-        ``coverage``, its 95 % interval ``low`` and ``high``, and the mean ``size`` of the sets.
-        Coverages that need more validation samples are left out. Of many classes, at most 4,000,000
-        probabilities of each split are used, of rows spread evenly.
+            (of LAC also the ``least_probability`` of a class in the set), and on the test split the
+            ``coverage``, its 95 % interval ``low`` and ``high``, and the mean ``size`` of the sets.
+            Coverages that need more validation samples are left out. Of many classes, at most
+            4,000,000 probabilities of each split are used, of rows spread evenly.
     """
     (fitted_on, labels), (unseen, truth) = (_probabilities(*each) for each in (validation, test))
     found: dict[SetMethod, dict[str, Facts]] = {}

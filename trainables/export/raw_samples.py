@@ -19,8 +19,9 @@ from trainables.data.kinds.table import Columns, TableRows
 from trainables.data.kinds.tokens import Tokens
 from trainables.data.kinds.weighted_words import WeightedWords
 from trainables.data.readers.image_folder import SUFFIXES
-from trainables.data.readers.images import Encoded, decode_images
+from trainables.data.readers.images import decode_images
 from trainables.data.readers.rows import Rows, open_rows
+from trainables.data.readers.storing import read_file
 
 _KINDS: Final[dict[str, Any]] = {
     kind.__name__: kind
@@ -37,11 +38,7 @@ def describe_samples(samples: Samples) -> dict[str, Any]:
 
 
 def samples_of(described: dict[str, Any]) -> Samples:
-    """The kind of sample from a description by :func:`describe_samples`.
-
-    Raises:
-        ValueError: The kind is not built in.
-    """
+    """The kind of sample from such a description; ``ValueError`` if it is not built in."""
     values = dict(described)
     kind = values.pop("kind")
     if kind not in _KINDS:
@@ -112,7 +109,7 @@ def _images(samples: Images, path: Path) -> tuple[Inputs, list[str], BadSamples]
     channels, height, width = samples.shape
     bad = BadSamples(len(files), lambda index: str(files[index]))
     images = decode_images(
-        (_content(file) for file in files),
+        map(read_file, files),
         len(files),
         image_size=height if height == width else None,
         where=bad.where,
@@ -124,13 +121,6 @@ def _images(samples: Images, path: Path) -> tuple[Inputs, list[str], BadSamples]
     if len(images) and images.shape[1] > channels:
         raise ValueError(f"{path}: {samples} are expected, not of shape {images.shape[1:]}")
     return images, list(map(str, files)), bad
-
-
-def _content(file: Path) -> Encoded:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        return f"it cannot be read: {error}"
 
 
 def _array(samples: Samples, path: Path) -> Inputs:

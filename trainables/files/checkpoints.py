@@ -16,7 +16,7 @@ _NAME = re.compile(r"epoch_(\d{6})-([0-9a-f]{16})\.pt")
 
 
 def save_checkpoint(folder: Folder, epoch: int, state: dict[str, Any]) -> str:
-    """Write the state after an epoch; delete all other checkpoints except the previous epoch's.
+    """Writes the state after an epoch; deletes all other checkpoints except the previous epoch's.
 
     The previous one is kept in case the new one is damaged. Checkpoints of later epochs must be
     damaged, because otherwise the trial would have resumed from them.
@@ -47,12 +47,7 @@ def save_checkpoint(folder: Folder, epoch: int, state: dict[str, Any]) -> str:
 
 
 def load_checkpoint(folder: Folder, setting: str) -> dict[str, Any] | None:
-    """The state in the newest undamaged checkpoint of a setting; None if there is none.
-
-    Args:
-        folder: Checkpoint folder of the trial.
-        setting: Required value of ``state["setting"]``; checkpoints of other trials are skipped.
-    """
+    """The newest undamaged state whose ``state["setting"]`` is this; None if there is none."""
     for data in _undamaged(folder):
         state: dict[str, Any] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
         if state.get("setting") == setting:
@@ -61,11 +56,7 @@ def load_checkpoint(folder: Folder, setting: str) -> dict[str, Any] | None:
 
 
 def read_checkpoint(folder: Folder) -> bytes | None:
-    """The content of the newest undamaged checkpoint; None if there is none.
-
-    A file whose content does not match the digest in its name (truncated, a flipped byte) is
-    skipped, and the previous one is used.
-    """
+    """The content of the newest checkpoint that matches its digest; None if there is none."""
     return next(_undamaged(folder), None)
 
 

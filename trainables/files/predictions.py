@@ -24,11 +24,8 @@ def encode_predictions(
 ) -> bytes:
     """A Parquet file with the columns ``label`` int64 and ``logits`` list<float>[K].
 
-    Args:
-        logits: (N, K) float32.
-        labels: (N,) int64.
-        decisions: Number of consecutive rows per sample that are different decisions.
-        cluster_size: Number of consecutive rows per sample that are similar, such as pixels.
+    ``logits`` are (N, K) float32, ``labels`` (N,) int64. ``decisions`` consecutive rows of a sample
+    are different decisions, or ``cluster_size`` rows are similar, such as pixels.
     """
     columns = {
         "label": labels,

@@ -48,8 +48,8 @@ def absolute(uri: str) -> str:
 class Folder:
     """A folder at a local path or a URI (``s3://bucket/prefix``, ``gs://...``).
 
-    A file appears under its name only when it is complete. It is written to a temporary name first,
-    then renamed (locally, after a flush) or moved (in an object store).
+    A file is complete when it appears: it is written to a temporary name, then renamed (locally,
+    after a flush) or moved (in an object store). Methods raise ``OSError``.
     """
 
     uri: str
@@ -80,11 +80,7 @@ class Folder:
         return Folder(f"{place.rstrip('/')}/{name}{mark}{options}")
 
     def create(self) -> None:
-        """Create the folder and its parents.
-
-        Raises:
-            OSError: The folder cannot be created.
-        """
+        """Create the folder and its parents."""
         self._filesystem.create_dir(self.path, recursive=True)
 
     def exists(self, name: str = "") -> bool:
@@ -101,11 +97,7 @@ class Folder:
         return bool(info.type != FileType.NotFound)
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file atomically, replacing an existing one.
-
-        Raises:
-            OSError: The folder cannot be written or the disk is full. The old file is kept.
-        """
+        """Writes a file atomically; after an error, an existing one is kept."""
         if not self.is_local:
             self._publish(name, data)
             return
@@ -126,8 +118,8 @@ class Folder:
     def _publish(self, name: str, data: bytes) -> None:
         """Write a file to an object store.
 
-        An object appears when its stream is closed, even after an error, when it is truncated or
-        empty. So it is written to a temporary name, and moved when it is complete.
+        An object appears when its stream is closed, even truncated after an error, so it is written
+        to a temporary name.
         """
         temporary = self._child(f"{_TEMPORARY}{uuid.uuid4().hex}")
         try:
@@ -140,11 +132,7 @@ class Folder:
             raise
 
     def read(self, name: str) -> bytes:
-        """The content of a file.
-
-        Raises:
-            FileNotFoundError: The file does not exist.
-        """
+        """The content of a file; ``FileNotFoundError`` if there is none."""
         if self._is_path:
             return Path(self._child(name)).read_bytes()
         with self._filesystem.open_input_stream(self._child(name), compression=None) as stream:
@@ -186,11 +174,7 @@ class Folder:
             return
 
     def clear(self, besides: Collection[str] = ()) -> None:
-        """Delete all files and folders in the folder, including temporary ones; keep the folder.
-
-        Args:
-            besides: Names of files and folders to keep.
-        """
+        """Delete all files and folders in the folder, also temporary ones, except ``besides``."""
         from pyarrow.fs import FileSelector, FileType
 
         selector = FileSelector(self.path, recursive=False, allow_not_found=True)
@@ -204,12 +188,9 @@ class Folder:
                     self._filesystem.delete_file(info.path)
 
     def tidy(self, besides: Collection[str] = ()) -> None:
-        """Delete temporary files of killed writers, in this folder and all subfolders.
+        """Deletes temporary files of killed writers, also in subfolders except ``besides``.
 
         No other process should write to the folder; if one does, it has to write again.
-
-        Args:
-            besides: Names of subfolders to skip.
         """
         from pyarrow.fs import FileSelector, FileType
 

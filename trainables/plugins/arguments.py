@@ -1,7 +1,6 @@
 """Argument checks, with messages that name the argument, the value and what is allowed.
 
-They do not use pydantic's ``TypeAdapter``: losses, metrics and the training loop need only PyTorch,
-and importing pydantic would take half a second in each process.
+They do not use pydantic, which takes half a second to import.
 """
 
 import difflib
@@ -33,7 +32,7 @@ class Bounds(NamedTuple):
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
-    """Returns ``" (did you mean 'x'?)"`` for the closest known name, or an empty string."""
+    """``" (did you mean 'x'?)"`` for the closest known name, or an empty string."""
     close = difflib.get_close_matches(name, known, n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
@@ -57,20 +56,7 @@ def check_number(
     open_low: bool = False,
     open_high: bool = False,
 ) -> float:
-    """Returns ``value`` as a float if it is a finite number in the range.
-
-    Args:
-        name: Name of the argument, for the message.
-        value: The given value.
-        low: Smallest allowed value.
-        high: Largest allowed value.
-        open_low: Whether ``low`` is excluded.
-        open_high: Whether ``high`` is excluded.
-
-    Raises:
-        TypeError: The value is not a number.
-        ValueError: The value is NaN, infinite or out of range.
-    """
+    """``value`` as a float; ``TypeError`` if no number, ``ValueError`` if out of range."""
     if not isinstance(value, Real) or isinstance(value, bool):
         raise TypeError(f"{name} must be a number, got {value!r}")
     above = low < value if open_low else low <= value
@@ -83,12 +69,7 @@ def check_number(
 
 
 def check_integer(name: str, value: int, low: int) -> int:
-    """Returns ``value`` if it is an integer of at least ``low``.
-
-    Raises:
-        TypeError: The value is not an integer.
-        ValueError: The value is below ``low``.
-    """
+    """``value``; ``TypeError`` if it is no integer, ``ValueError`` if it is below ``low``."""
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise TypeError(f"{name} must be an integer, got {value!r}")
     if value < low:
@@ -97,12 +78,7 @@ def check_integer(name: str, value: int, low: int) -> int:
 
 
 def check_choice(name: str, value: str, known: Collection[str]) -> str:
-    """Returns ``value`` if it is one of the known strings.
-
-    Raises:
-        TypeError: The value is not a string.
-        ValueError: The value is not in ``known``.
-    """
+    """``value``; ``TypeError`` if it is no string, ``ValueError`` if it is not a known one."""
     if not isinstance(value, str):
         raise TypeError(f"{name} must be one of {', '.join(known)}, got {value!r}")
     if value not in known:

@@ -1,7 +1,7 @@
 """Finds named components (losses, data loaders, model builders) and checks their options.
 
-A loader or builder is a plain function. Its keyword arguments are its options: names, defaults,
-types and ranges are defined only in the signature.
+The options of a component are the keyword arguments of its function: names, defaults, types and
+ranges are defined only in the signature.
 """
 
 import importlib
@@ -116,12 +116,7 @@ def _installed(group: str) -> Mapping[str, str]:
 
 
 def options_of(function: Callable[..., Any], reserved: Collection[str]) -> dict[str, Any]:
-    """Returns the default of each option, or :data:`REQUIRED`, in the order of the signature.
-
-    Args:
-        function: A component.
-        reserved: Arguments that the caller supplies, which are not options.
-    """
+    """The default of each option except ``reserved``, or :data:`REQUIRED`, in their order."""
     return {
         name: REQUIRED if parameter.default is parameter.empty else parameter.default
         for name, parameter in inspect.signature(function).parameters.items()
@@ -138,11 +133,8 @@ def check_options(
 ) -> None:
     """Checks names, types and ranges of options against a component's signature.
 
-    Args:
-        what: The component, for messages: ``"dataset 'digits'"``.
-        function: The component; it must accept every argument in ``reserved`` by keyword.
-        options: The options, without the arguments in ``reserved``.
-        reserved: Arguments that the caller supplies.
+    ``what`` names the component in messages. The caller supplies the arguments in ``reserved``,
+    which the component must accept by keyword.
 
     Raises:
         ValueError: An option is wrong; one message lists all errors.

@@ -26,18 +26,10 @@ def is_kept(name: str) -> bool:
 
 
 def keep(folder: Folder, value: object, label: str) -> str:
-    """Write an object to a file, unless it already exists.
+    """Writes an object to a file, unless it exists; returns its name for :func:`load_kept`.
 
     Parts that are defined in ``__main__`` or have no name are stored by value, parts of importable
-    modules by reference.
-
-    Args:
-        folder: Folder of saved objects.
-        value: The object.
-        label: Readable label: letters, digits and underscores.
-
-    Returns:
-        The name of the object, for :func:`load_kept`.
+    modules by reference. ``label`` has letters, digits and underscores.
 
     Raises:
         ValueError: The object contains something that cannot be pickled, such as an open file.
@@ -59,12 +51,7 @@ def keep(folder: Folder, value: object, label: str) -> str:
 
 @lru_cache(maxsize=256)
 def load_kept(name: str) -> Any:
-    """The saved object with this name, the same one each time.
-
-    Raises:
-        ValueError: The file is damaged.
-        OSError: The file cannot be read.
-    """
+    """The saved object with this name; ``ValueError`` if the file is damaged."""
     place = Folder(name.removeprefix(_PREFIX).rpartition(":")[0])
     data = place.read("")
     told = _DIGEST.search(place.path)

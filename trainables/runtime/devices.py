@@ -35,10 +35,6 @@ def has_failed(device: torch.device, error: BaseException) -> bool:
     """Whether this process can no longer use its accelerator, as after a device-side assertion.
 
     Then all later calls fail, too, independent of the error that revealed it.
-
-    Args:
-        device: Device of the trial.
-        error: The error that ended the trial.
     """
     if is_out_of_memory(error):
         return False
@@ -56,12 +52,7 @@ def has_failed(device: torch.device, error: BaseException) -> bool:
 
 
 def limit_memory(device: torch.device, share: float) -> None:
-    """Limit this process to its share of the memory of a GPU.
-
-    Args:
-        device: A GPU; other devices are ignored.
-        share: Share in (0, 1]; 1 is the whole GPU.
-    """
+    """Limits this process to a share of the memory of a GPU, in (0, 1]."""
     if device.type != "cuda":
         return
     if share < 1:
@@ -74,9 +65,8 @@ def limit_memory(device: torch.device, share: float) -> None:
 def memory_use(device: torch.device) -> dict[str, float]:
     """Peak GPU memory of this process since the last call.
 
-    Returns:
-        ``gpu_memory`` in bytes, for tensors, allocator and driver together, and
-        ``gpu_memory_share``, the fraction of the GPU memory. Empty for other devices.
+    ``gpu_memory`` in bytes, for tensors, allocator and driver together, and ``gpu_memory_share``,
+    the fraction of the GPU memory. Empty for other devices.
     """
     if device.type != "cuda":
         return {}

@@ -26,12 +26,7 @@ def rank() -> int:
 
 
 def from_first_worker(make: Callable[[], T], device: torch.device) -> T:
-    """Calls ``make`` on the first worker and returns its result on every worker.
-
-    Args:
-        make: Called on the first worker only; its result must be picklable.
-        device: Device on which the workers exchange tensors.
-    """
+    """Calls ``make`` on the first worker and returns its picklable result on every worker."""
     made = [make() if rank() == 0 else None]
     if world_size() > 1:
         dist.broadcast_object_list(made, src=0, device=device)
@@ -39,17 +34,11 @@ def from_first_worker(make: Callable[[], T], device: torch.device) -> T:
 
 
 def all_gather(tensor: Tensor) -> Tensor:
-    """Concatenates the tensors of all workers along dimension 0, in order of rank.
+    """Concatenates the tensors (n, ...) of all workers along dimension 0, in order of rank.
 
+    n may differ between workers, and be 0; exchanging it synchronises with the device.
     Differentiable, if every worker computes the same number from the result: backward returns the
-    gradient of the worker's own rows, times the number of workers (see the module). The sizes of
-    dimension 0 may differ; exchanging them synchronises with the device.
-
-    Args:
-        tensor: (n, ...) of any dtype; n may differ between workers, and be 0.
-
-    Returns:
-        (sum of the n, ...); ``tensor`` itself if there is one worker.
+    gradient of the worker's own rows, times the number of workers (see the module).
     """
     if world_size() == 1:
         return tensor
@@ -57,17 +46,10 @@ def all_gather(tensor: Tensor) -> Tensor:
 
 
 def global_mean(local_mean: Tensor, count: int) -> Tensor:
-    """Mean over the samples of all workers, from each worker's mean over its own samples.
+    """Mean over the samples of all workers, from a worker's scalar mean over its ``count`` samples.
 
     Differentiable by the convention of the module: averaged over workers, the gradient is that of
     the global mean, even if workers have different numbers of samples.
-
-    Args:
-        local_mean: Scalar mean over the worker's samples.
-        count: Number of the worker's samples.
-
-    Returns:
-        Scalar, the same on every worker; ``local_mean`` itself if there is one worker.
     """
     if world_size() == 1:
         return local_mean
@@ -75,13 +57,10 @@ def global_mean(local_mean: Tensor, count: int) -> Tensor:
 
 
 def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """Replace gradients by their mean over workers, like ``DistributedDataParallel``.
+    """Replaces gradients by their mean over workers, like ``DistributedDataParallel``.
 
-    If a parameter has a gradient on only some workers, it counts as 0 on the others. If it has none
-    on any worker, it gets none.
-
-    Args:
-        parameters: The same parameters on every worker, in the same order.
+    A gradient that exists on only some workers counts as 0 on the others. All workers pass the same
+    parameters in the same order.
     """
     learnt = [each for each in parameters if each.requires_grad]
     if world_size() == 1 or not learnt:

@@ -11,12 +11,7 @@ logger = logging.getLogger("calsweep")
 
 @cache
 def provides(purpose: str, *names: str) -> bool:
-    """Whether all of these names exist; logs once if one does not.
-
-    Args:
-        purpose: What the names are needed for, for the log.
-        names: Names of the form ``package.module:attribute.attribute``.
-    """
+    """Whether all names (``package.module:attribute.attribute``) exist; logs once if not."""
     for name in names:
         module, _, attributes = name.partition(":")
         try:

@@ -1,8 +1,4 @@
-"""All uses of private or undocumented behaviour of PyTorch.
-
-Each entry says what it relies on, why no public API suffices, since which version that holds, and
-which test fails if it changes.
-"""
+"""Private or undocumented behaviour of PyTorch that calsweep relies on."""
 
 from __future__ import annotations
 

@@ -34,9 +34,9 @@ _NOT_THE_USERS: Final = (
 class LoopRun(TrialRun):
     """Runs the user's loop epoch by epoch, and writes the trial's folder.
 
-    As in all trials, the results of the epochs are in the trial's checkpoints. The loop has a
-    separate folder next to them. If the storage is not a local path, this folder is packed into one
-    file before each epoch is written.
+    As in all trials, the results of the epochs are in the checkpoints. The loop has a separate
+    folder next to them. If the storage is not a local path, this folder is packed into one file
+    before each epoch is written.
     """
 
     _loop: Loop | None = None
@@ -111,11 +111,7 @@ class LoopRun(TrialRun):
         self._keep(entry, {})
 
     def _ask(self, loop: Loop) -> Reported:
-        """Wait for the next epoch; after the last epoch, wait until the function returns.
-
-        Raises:
-            ValueError: The function returned too early.
-        """
+        """Waits for the next epoch; after the last epoch, waits until the function returns."""
         try:
             reported = loop.next()
             if reported is not None and reported.epoch == self.training.epochs:
@@ -147,12 +143,7 @@ class LoopRun(TrialRun):
 
 
 def fetch_own_files(kept: Folder, scratch: Path) -> Path:
-    """A local folder with the files that a loop has kept.
-
-    Args:
-        kept: The stored folder, which is returned if it is local.
-        scratch: An empty folder, to which the files of a remote one are unpacked.
-    """
+    """A local folder with the kept files of a loop; remote ones are unpacked to ``scratch``."""
     if kept.is_local:
         return Path(kept.path)
     if kept.exists(ARCHIVE):

@@ -37,12 +37,12 @@ def summarise(
     """The metrics of one trained classifier.
 
     The temperature is fitted by NLL on the validation split, or on the part of it that is reserved
-    for this. The test split is never used for selection. On the validation split, the scaled
-    metrics are cross-fitted: the temperature of each half is fitted on the other half.
+    for this. On the validation split, the scaled metrics are cross-fitted: the temperature of each
+    half is fitted on the other half.
 
     Args:
         validation: Logits (N, K) and labels (N,) of the validation split.
-        test: Logits and labels of the test split.
+        test: Logits and labels of the test split, which is never used for selection.
         adapting: Logits and labels to fit the temperature on, if they are separate.
         names: Names of metrics; None for all.
         intervals: Metrics with an interval. Calibration errors among them also get a reference.
@@ -55,13 +55,12 @@ def summarise(
             an image. Samples, not rows, are then independent.
 
     Returns:
-        ``val_<metric>`` and ``test_<metric>`` for all names of :func:`trainables.metrics.evaluate`;
-        ``..._scaled`` for those after temperature scaling; ``temperature`` and
-        ``temperature_at_bound`` (1.0 if it is at an end of its range); and the ends of 95%
-        intervals (:func:`trainables.metrics.interval`) as ``val_ece_low``, ``val_ece_scaled_high``
-        and so on. Calibration errors also have the value of a calibrated model
-        (:func:`trainables.metrics.calibrated_reference`): its mean ``val_ece_calibrated`` and its
-        97.5 % bound ``val_ece_calibrated_high``. Undefined values are left out.
+        Values by :class:`~trainables.contract.metric_names.MetricName`, such as ``val_ece``,
+            ``test_nll_scaled``, the ends of 95% intervals (:func:`trainables.metrics.interval`),
+            and the mean and 97.5 % bound of a calibrated model
+            (:func:`trainables.metrics.calibrated_reference`); also ``temperature`` and
+            ``temperature_at_bound`` (1.0 if it is at an end of its range). Undefined values are
+            left out.
     """
     scaler = TemperatureScaling(criterion="nll").fit(*(adapting or validation))
     values = {
@@ -125,15 +124,9 @@ def evaluate(
 ) -> dict[str, float]:
     """Like :func:`trainables.metrics.evaluate`, averaged over the decisions of a sample.
 
-    Args:
-        logits: (N · decisions, K); the rows of a sample are consecutive.
-        labels: (N · decisions,).
-        names: Names of metrics; None for all.
-        decisions: Number of rows per sample.
-
-    Returns:
-        Values by name. The mean ignores decisions for which a metric is undefined, such as the
-        AUROC of a label that never occurs.
+    ``logits`` are (N · decisions, K), ``labels`` (N · decisions,); the rows of a sample are
+    consecutive. The mean ignores decisions for which a metric is undefined, such as the AUROC of a
+    label that never occurs.
     """
     parts = zip(each_label(logits, decisions), each_label(labels, decisions), strict=True)
     found = [M.evaluate(*part, names) for part in parts]
@@ -158,18 +151,15 @@ def summarise_evaluation_sets(
 ) -> dict[str, float]:
     """Metrics of a classifier on shifted and out-of-distribution data.
 
-    Args:
-        sets: Each evaluation set with its logits (N, K) and labels (N,).
-        test: Logits and labels of the test split.
-        temperature: Temperature of the classifier.
+    ``sets`` have logits (N, K) and labels (N,) of each evaluation set.
 
     Returns:
         For shift sets, ``shift_<name>_<metric>`` or ``shift_<name>_<severity>_<metric>``: ECE,
-        adaptive ECE, NLL and error, averaged over the sets (corruptions) of a name and severity.
-        For out-of-distribution sets, ``ood_<name>_<metric>``: the values of
-        :func:`~trainables.metrics.ood_metrics` with the largest probability as the score and the
-        test split as in-distribution. All of them also after temperature scaling, as
-        ``..._scaled``. Undefined values are left out.
+            adaptive ECE, NLL and error, averaged over the sets (corruptions) of a name and
+            severity. For out-of-distribution sets, ``ood_<name>_<metric>``: the values of
+            :func:`~trainables.metrics.ood_metrics` with the largest probability as the score and
+            the test split as in-distribution. All of them also after temperature scaling, as
+            ``..._scaled``. Undefined values are left out.
     """
     found: dict[str, list[float]] = {}
     for each, (logits, labels) in sets:
@@ -207,9 +197,7 @@ def write_predictions(
 def read_predictions(data: bytes) -> Predictions:
     """Logits (N, K) float32 and labels (N,) int64 from the content of a predictions file.
 
-    Raises:
-        ValueError: The file is damaged.
-        KeyError: The file has other columns.
+    Errors are those of :func:`~trainables.files.predictions.decode_predictions`.
     """
     logits, labels = (torch.from_numpy(array.copy()) for array in decode_predictions(data))
     return logits, labels

@@ -37,11 +37,7 @@ Predicted: TypeAlias = tuple[Any, Any]
 
 
 def trainable_function(name: str) -> Callable[..., object]:
-    """The function at ``package.module:function``.
-
-    Raises:
-        ValueError: The function does not exist.
-    """
+    """The function at ``package.module:function``; ``ValueError`` if there is none."""
     if ":" not in name and not is_kept(name) and name not in CATALOGUE.names():
         raise ValueError(
             f"trainable {name!r} is not a path; allowed: package.module:function, of a function "
@@ -51,11 +47,7 @@ def trainable_function(name: str) -> Callable[..., object]:
 
 
 def check_trainable(name: str, **options: Any) -> None:
-    """Check that the function exists, and that it accepts a trial and these options.
-
-    Raises:
-        ValueError: The function does not exist, or does not accept them.
-    """
+    """Raises ``ValueError`` unless the function exists and accepts a trial and these options."""
     check_options(f"trainable {name!r}", trainable_function(name), options, _GIVEN)
 
 
@@ -69,13 +61,10 @@ class TrialStopped(BaseException):
 
 @dataclass(frozen=True)
 class Reported:
-    """An epoch as reported by the loop.
+    """An epoch as reported by the loop, with its number from 1.
 
-    Attributes:
-        epoch: Number of the epoch, from 1.
-        validation: Logits (N, K) float32 and labels (N,) int64, on the CPU.
-        test: Logits and labels of the test split; None if the trial does not need them.
-        metrics: Other numbers that the loop reported.
+    ``validation`` and ``test`` are logits (N, K) float32 and labels (N,) int64, on the CPU;
+    ``test`` is None if the trial does not need it. ``metrics`` are the other numbers.
     """
 
     epoch: int
@@ -274,11 +263,7 @@ class Trial:
 
 
 class Loop:
-    """Runs a function that reports epochs in a thread, one epoch at a time.
-
-    Args:
-        function: Called with one argument, the function to report an epoch with.
-    """
+    """Runs ``function`` in a thread, one epoch at a time; its argument reports an epoch."""
 
     def __init__(self, function: Callable[[Callable[[Reported], None]], object]) -> None:
         self._function = function
@@ -289,11 +274,7 @@ class Loop:
         self._thread = threading.Thread(target=self._run, name="own-loop", daemon=True)
 
     def next(self) -> Reported | None:
-        """The next reported epoch; None if the function has returned.
-
-        Raises:
-            BaseException: The exception that the function raised.
-        """
+        """The next epoch; None if the function has returned. Raises its exception."""
         if self._thread.ident is None:
             self._thread.start()
         else:
@@ -301,11 +282,7 @@ class Loop:
         return self._result(self._handed.get())
 
     def finish(self) -> None:
-        """Wait until the function returns after the last epoch.
-
-        Raises:
-            BaseException: The exception that the function raised.
-        """
+        """Waits until the function returns after the last epoch. Raises its exception."""
         self._continue.release()
         self._result(self._handed.get())
 

@@ -39,13 +39,7 @@ _AT_A_TIME: Final = 4_096
 
 @dataclass(frozen=True)
 class Reference:
-    """A model to compare the sweep's network with.
-
-    Attributes:
-        name: Display name.
-        outcome: Metrics, named as in trials: ``val_error``, ``test_ece_scaled``, ``temperature``
-            and so on.
-    """
+    """A model to compare the sweep's network with; ``outcome`` has metrics named as in trials."""
 
     name: str
     outcome: dict[str, float]
@@ -53,8 +47,6 @@ class Reference:
 
 @dataclass(frozen=True)
 class _Model:
-    """A model and its training inputs."""
-
     name: str
     features: Callable[[Inputs], Any]
     make: Callable[[], Any]
@@ -68,12 +60,8 @@ def reference_models(
 
     Texts: logistic regression on TF-IDF. Tables and vectors: histogram gradient boosting, and
     logistic regression. Images and other arrays: logistic regression on pixels or numbers. They are
-    fitted on a random subset of at most 20,000 training samples (5,000 images).
-
-    Args:
-        dataset: The data.
-        seed: Seed of the subset and of gradient boosting.
-        names: Names of the metrics.
+    fitted on a random subset of at most 20,000 training samples (5,000 images). ``seed`` is that of
+    the subset and of gradient boosting.
     """
     if not isinstance(dataset.task, OneClass):
         return []

@@ -66,12 +66,7 @@ class TrialRun:
     """Trains the classifier of one trial and writes its folder.
 
     Under ``torch.distributed``, every worker makes the same calls, and the first one writes.
-
-    Args:
-        dataset: The data.
-        setup: Configuration that all trials of the sweep share.
-        config: Configuration of this trial.
-        device: The device assigned to this trial. Other visible GPUs belong to other trials.
+    Visible GPUs other than ``device`` belong to other trials.
     """
 
     def __init__(
@@ -102,17 +97,17 @@ class TrialRun:
         return self.data
 
     def advance(self) -> Report:
-        """Train one more epoch.
+        """Trains one more epoch.
 
         The first call after an interruption reports the epochs of the checkpoint again instead,
         because reports may have been lost with the processes that forwarded them.
 
         Returns:
             The metrics of the epoch (``epoch``, ``timestamp``, ``run_seconds``, ``train_loss``,
-            ``lr``, ``val_nll`` and so on). After an epoch at which the trial may be stopped, also
-            those of :func:`~trainables.trials.outcome.summarise`; after the last epoch, all of
-            them. If the trial cannot write an epoch (for example, because the storage is full), or
-            cannot access the storage, it waits, and the next call tries again.
+                ``lr``, ``val_nll`` and so on). After an epoch at which the trial may be stopped,
+                also those of :func:`~trainables.trials.outcome.summarise`; after the last epoch,
+                all of them. If the trial cannot access or write the storage, it waits, and the next
+                call tries again.
 
         Raises:
             DeviceFailedError: The process can no longer use its accelerator.
@@ -183,9 +178,9 @@ class TrialRun:
             raise StorageAwayError(f"{self.folder.uri} cannot be read: {error}") from None
 
     def _read(self) -> None:
-        """Read the checkpoint. Workers do not communicate here, so a worker may repeat the call.
+        """Reads the checkpoint on one worker, so all workers continue from the same epoch.
 
-        Only one worker reads the checkpoint, so all workers continue from the same epoch.
+        Workers do not communicate here, so a worker may repeat the call.
         """
         if rank() == 0:
             self._state = load_checkpoint(self.folder / "checkpoints", self._setting)
@@ -259,10 +254,7 @@ class TrialRun:
         return {"epoch": epoch, "timestamp": time.time(), "run_seconds": seconds}
 
     def _keep(self, entry: Entry, state: dict[str, Any]) -> None:
-        """Add an epoch to the history, and queue its checkpoint for writing.
-
-        The checkpoint is written last, so all files of an epoch in it exist.
-        """
+        """Adds an epoch to the history, and queues its checkpoint after all its files."""
         self.history.append(entry | memory_use(self.device))
         whole = {"setting": self._setting, "history": self.history, **state}
         epoch = int(entry["epoch"])
@@ -301,14 +293,7 @@ class TrialRun:
         adapting: Predictions,
         test: Predictions | None,
     ) -> dict[str, float]:
-        """Metrics of the predictions after an epoch.
-
-        Args:
-            epoch: Number of the epoch.
-            validation: Logits and labels of decisions on the samples for evaluation.
-            adapting: Logits and labels on the samples to fit the temperature on.
-            test: Logits and labels on the test split; None if the trial cannot end here.
-        """
+        """Metrics after an epoch; ``test`` is None if the trial cannot end here."""
         decisions, cluster_size = self.data.task.decisions, self.data.task.cluster_size
         values = evaluate(*validation, M.EPOCH_METRICS, decisions)
         found = {str(MetricName(name, "val")): value for name, value in values.items()}

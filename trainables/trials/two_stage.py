@@ -1,8 +1,8 @@
 """The two stages of RefCal: train and freeze an encoder, then train a linear head on its features.
 
 The paper (Hebbalaguppe et al., section 4) calls them refinement and calibration. The features of
-all splits are computed once and cached, so training a head takes seconds; it uses no augmentation.
-The head normalises them to unit length, like the supervised contrastive loss.
+all splits are computed once, without augmentation, so training a head takes seconds. The head
+normalises them to unit length, like the supervised contrastive loss.
 """
 
 from __future__ import annotations
@@ -77,14 +77,9 @@ def is_trained(folder: Folder) -> bool:
 
 
 def encoder_file(folder: Folder, name: str) -> str:
-    """The name of an encoder's file, with its digest.
+    """The name of an encoder's file, with its digest; ``FileNotFoundError`` if it is incomplete.
 
-    Args:
-        folder: Folder of the encoder.
-        name: ``encoder.pt`` (a state dict) or ``features_<split>.npy`` (N, D) float32.
-
-    Raises:
-        FileNotFoundError: The folder has no complete encoder.
+    ``name`` is ``encoder.pt`` (a state dict) or ``features_<split>.npy`` (N, D) float32.
     """
     index = _read_index(folder)
     if not index:
@@ -93,14 +88,11 @@ def encoder_file(folder: Folder, name: str) -> str:
 
 
 def save_encoder(folder: Folder, encoder: nn.Module, frozen: Dataset) -> None:
-    """Write the weights of a trained encoder and its features of the dataset.
+    """Writes the weights of a trained encoder and its features of the dataset.
 
     It writes the files of :func:`encoder_file`, and finally ``encoder.json`` with their digests.
     Several sweeps may train the same encoder concurrently; the first complete one is kept. If two
     finish at the same time, each index names files that are never overwritten.
-
-    Raises:
-        OSError: The folder cannot be written.
     """
     if is_trained(folder):
         return
@@ -130,11 +122,8 @@ def load_encoder(folder: Folder) -> dict[str, Tensor]:
 def load_features(folder: Folder) -> dict[str, np.ndarray]:
     """The features in the folder of a trained encoder, (N, D) float32 for each split.
 
-    Local files are memory-mapped, so the trials of a node share them.
-
-    Raises:
-        FileNotFoundError: The folder has no complete encoder.
-        ValueError: A file is damaged.
+    Local files are memory-mapped, so the trials of a node share them. Errors: see
+    :func:`load_encoder`.
     """
     index = _read_index(folder)
     if not index:

@@ -30,11 +30,9 @@ class NodeDrainsError(RuntimeError):
 class TuneTrial(tune.Trainable):
     """Runs a trial (:func:`~trainables.trials.runs.make_run`), one epoch per step.
 
-    The checkpoints of a trial are in its folder in the storage of the sweep, where the next actor
-    (or driver) finds them by the number of the trial. Tune does not store any. An exception in a
-    step would happen again, so the trial fails. A trial is retried only if its process dies. A
-    process whose accelerator has failed, or whose node is draining, counts as dead: the trial
-    resumes elsewhere.
+    Its checkpoints are in its folder in the storage of the sweep, where the next actor finds them;
+    Tune stores none. An exception in a step would happen again, so the trial fails. It is retried
+    only if its process dies, its accelerator has failed, or its node is draining.
     """
 
     _run: TrialRun | None = None

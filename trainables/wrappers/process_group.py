@@ -16,11 +16,8 @@ from ray.train.backend import Backend, BackendConfig
 class ProcessGroup(BackendConfig):
     """Replaces ``ray.train.torch.TorchConfig``; imports PyTorch only in the workers.
 
-    ``TorchConfig`` also imports PyTorch in the process that starts the workers and in the one that
-    waits for it, sequentially, which takes seconds each.
-
-    Attributes:
-        on_gpus: Whether each worker has a GPU; the backend is then nccl, else gloo.
+    ``TorchConfig`` also imports it in two waiting processes, which takes seconds each. The backend
+    is nccl if each worker has a GPU, else gloo.
     """
 
     on_gpus: bool = False

@@ -23,13 +23,9 @@ _SECONDS_TO_END = 5.0
 
 @dataclass(frozen=True)
 class Workers:
-    """The workers of one trial.
+    """The workers of one trial: their number, and CPUs and GPUs of each.
 
-    Attributes:
-        count: Number of workers.
-        cpus: CPUs per worker.
-        gpus: GPUs per worker.
-        scratch_uri: Folder (path or URI) that all nodes can access, for small files of Ray Train.
+    ``scratch_uri`` is a folder (path or URI) that all nodes can access, for files of Ray Train.
     """
 
     count: int

@@ -18,12 +18,7 @@ SECONDS_BETWEEN_TRIES = 5.0  # between attempts to write to the storage
 
 @dataclass(frozen=True)
 class Order:
-    """The order to train one more epoch of a trial.
-
-    Attributes:
-        trial: Number of the trial among those of these workers.
-        config: Configuration of the trial.
-    """
+    """The order to train one more epoch of a trial, numbered among those of these workers."""
 
     trial: int
     config: TrialConfig
@@ -62,11 +57,7 @@ class TrialFailedError(Exception):
 class Work:
     """The arguments of all workers of a sweep.
 
-    Attributes:
-        dataset: Reference in Ray's object store, from which workers read without copying.
-        setup: Configuration that all trials share.
-        on_gpus: Whether each worker has a GPU.
-        mail: Handle of the actor :class:`Mail`.
+    ``dataset`` is a reference in Ray's object store, ``mail`` the handle of a :class:`Mail`.
     """
 
     dataset: Any
@@ -76,7 +67,7 @@ class Work:
 
 
 def run_worker(loop_config: dict[str, Work]) -> None:
-    """Run orders, one trial after the other, in an initialised process group.
+    """Runs orders, one trial after the other, in an initialised process group.
 
     Raises:
         TrialFailedError: The trial cannot continue. The other workers do not know this, so all

@@ -15,9 +15,7 @@ _SHOWN, _KEPT = 10, 1000
 class BadSamples:
     """The unusable samples of one part of a dataset, with reasons.
 
-    Args:
-        count: Number of samples in the part.
-        where: Returns the file and row of the sample at an index.
+    ``count`` is the size of the part; ``where`` names the file and row of a sample.
     """
 
     def __init__(self, count: int, where: Callable[[int], str]) -> None:
@@ -35,14 +33,10 @@ class BadSamples:
 
 
 def settle(parts: list[BadSamples], on_bad_sample: OnBadSample) -> tuple[str, ...]:
-    """Raises an error about all bad samples, or returns notes if they are skipped.
+    """Raises one ``ValueError`` about all bad samples, or returns notes if they are skipped.
 
-    Returns:
-        Notes for the user, one per part with skipped samples: the number in the first line, then up
-        to a thousand lines with a sample and its fault.
-
-    Raises:
-        ValueError: There are bad samples that must not be skipped, or no sample is left.
+    A note per part with skipped samples: their number in the first line, then up to a thousand
+    lines with a sample and its fault. At least one sample must be left.
     """
     notes = []
     for part in parts:

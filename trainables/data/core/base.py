@@ -17,9 +17,9 @@ class Targets:
     """The targets of N samples.
 
     Attributes:
-        labels: (N,), int64, from 0; or (N, L), 0 and 1, for multi-label data; or masks (N, H, W),
-            uint8, with the class of each pixel, 255 for ignored pixels.
-        soft: (N, K), class probabilities, from which ``labels`` are drawn; None if the labels are
+        labels: (N,) int64 from 0; (N, L) of 0 and 1 for multi-label data; or masks (N, H, W) uint8
+            with the class of each pixel, 255 for ignored pixels.
+        soft: (N, K), class probabilities from which ``labels`` are drawn; None if labels are
             certain.
         weights: (N,), sample weights for training; None for equal weights.
     """
@@ -29,7 +29,6 @@ class Targets:
     weights: npt.NDArray[np.float32] | None = None
 
     def __getitem__(self, rows: npt.NDArray[np.intp]) -> "Targets":
-        """The targets of some of the samples."""
         return Targets(
             self.labels[rows],
             None if self.soft is None else self.soft[rows],
@@ -39,19 +38,16 @@ class Targets:
 
 @dataclass(frozen=True)
 class Split:
-    """Samples and their labels.
+    """Samples and their targets (see :class:`Targets`).
 
-    It contains only numpy arrays, so processes share it through memory (pickle protocol 5,
-    out-of-band buffers) without copies. The arrays are read-only, because trials share them. Images
-    that do not fit into memory stay encoded on disk.
+    All arrays are read-only, because trials share them. Processes share them without copies (pickle
+    protocol 5, out-of-band buffers). Images that do not fit into memory stay encoded on disk.
 
     Attributes:
         inputs: (N, ...), C-contiguous, in the dtype and shape of the kind of sample; or an object
             that is read like such an array. :meth:`rows` reads both.
-        labels: See :class:`Targets`.
-        soft: (N, K), float32, class probabilities, rows summing to 1, from which ``labels`` are
-            drawn for metrics; None if the labels are certain.
-        weights: (N,), float32, sample weights for training, at least 0; None for equal weights.
+        soft: float32; each row sums to 1.
+        weights: float32, at least 0.
 
     Raises:
         TypeError: A value is not an array, or has another dtype.
@@ -122,11 +118,8 @@ EvaluationKind = Literal["shift", "ood"]
 class EvaluationSet:
     """Data besides the test split that a finished classifier is evaluated on.
 
-    Attributes:
-        kind: ``shift``, or ``ood``, whose labels are ignored.
-        name: Name in the sweep file.
-        severity: Severity of the shift, if known.
-        split: Samples and labels.
+    ``kind`` is ``shift``, or ``ood``, whose labels are ignored; ``severity`` that of the shift, if
+    known.
     """
 
     kind: EvaluationKind
@@ -141,15 +134,10 @@ class Dataset:
 
     Attributes:
         name: Name in the sweep file.
-        train: Split for training.
         validation: Split for all selection: hyperparameters, epochs, temperature.
         test: Split for the final evaluation only.
         classes: Class names; the label is the index.
-        samples: The kind of sample.
-        notes: Notes for the user about skipped samples, one per part; the first line has the
-            number.
-        evaluation_sets: Data that finalists are evaluated on besides the test split.
-        task: The kind of prediction.
+        notes: Notes about skipped samples, one per part; the first line has the number.
 
     Raises:
         TypeError: A split has a different kind of sample.
@@ -189,7 +177,6 @@ class Dataset:
 
     @property
     def num_classes(self) -> int:
-        """The number of classes, K."""
         return len(self.classes)
 
     @property
@@ -229,13 +216,7 @@ def _digest_of(*splits: Split) -> str:
 
 @dataclass(frozen=True)
 class OwnData:
-    """Data that a custom training loop loads itself.
-
-    Attributes:
-        name: Name that identifies the data.
-        num_classes: Number K of classes.
-        notes: See :class:`Dataset`.
-    """
+    """Data with ``num_classes`` classes that a custom training loop loads itself."""
 
     name: str
     num_classes: int
@@ -243,12 +224,11 @@ class OwnData:
 
     @property
     def task(self) -> Task:
-        """A custom loop reports one class per sample."""
         return OneClass()
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Class numbers, as their names are unknown."""
+        """Class numbers, as names are unknown."""
         return tuple(str(k) for k in range(self.num_classes))
 
     def digest(self) -> str:
@@ -256,7 +236,7 @@ class OwnData:
         return digest_of(repr((self.name, self.num_classes)).encode())
 
     def test_digest(self) -> str:
-        """Equal to :attr:`digest`: data with the same name are assumed to have one test split."""
+        """Data with the same name are assumed to have one test split."""
         return self.digest()
 
 

@@ -1,8 +1,4 @@
-"""Kinds of sample: how they are checked, augmented and normalised, and their default models.
-
-A dataset has one object of a subclass of :class:`Samples`. The training loop calls its methods and
-does not depend on the kind of sample.
-"""
+"""Kinds of sample: how they are checked, augmented and normalised, and their default models."""
 
 from __future__ import annotations
 
@@ -20,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Samples(ABC):
-    """The kind of sample in a dataset.
+    """The kind of sample in a dataset, with all code that depends on it.
 
-    A split stores samples in one numpy array, one row each. A batch is a tensor of some rows, on
-    the training device.
+    A split stores samples in one array, one row each. A batch is a tensor of some rows, on the
+    training device.
 
     Attributes:
         shape: Shape of one sample as model input.
@@ -53,24 +49,14 @@ class Samples(ABC):
 
     @abstractmethod
     def check(self, inputs: Stored) -> None:
-        """Checks that an array contains samples of this kind.
-
-        Raises:
-            TypeError: The dtype is wrong.
-            ValueError: The shape is wrong.
-        """
+        """Raises ``TypeError`` for a wrong dtype, ``ValueError`` for a wrong shape."""
 
     def encode(self, raw: Any) -> Stored:
         """Converts samples as read to rows of a split; the default returns them unchanged."""
         return np.asarray(raw)
 
     def check_array(self, inputs: Stored, dtype: str, shape: tuple[int, ...] | None = None) -> None:
-        """Checks the dtype, and the shape of a row (by default that of a sample).
-
-        Raises:
-            TypeError: The dtype is wrong.
-            ValueError: The shape is wrong.
-        """
+        """Checks dtype and row shape (by default that of a sample); raises like :meth:`check`."""
         if inputs.dtype != dtype:
             raise TypeError(f"{self} must be {dtype}, not {inputs.dtype}")
         if inputs.shape[1:] != (self.shape if shape is None else shape):
@@ -84,7 +70,7 @@ class Samples(ABC):
         start: int = 0,
         total: int | None = None,
     ) -> Tensor:
-        """Model inputs from rows of a split: augmented, then normalised.
+        """Model inputs (N, *shape) from rows (N, ...) of a split: augmented, then normalised.
 
         Args:
             batch: (N, ...), in the split's dtype, on any device.
@@ -93,9 +79,6 @@ class Samples(ABC):
             start: Offset of the rows in a batch that several workers share.
             total: Size of that batch. Random numbers are drawn for all of it, so the result does
                 not depend on the number of workers. None if the rows are the whole batch.
-
-        Returns:
-            (N, *shape), on the same device.
         """
         return self.normalise(batch)
 
@@ -108,32 +91,13 @@ class Samples(ABC):
         start: int = 0,
         total: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Like :meth:`prepare`, for samples and targets; masks get the same crops and flips.
-
-        Args:
-            batch: See :meth:`prepare`.
-            targets: (N, ...), targets of the samples.
-            augmentation: See :meth:`prepare`.
-            generator: See :meth:`prepare`.
-            start: See :meth:`prepare`.
-            total: See :meth:`prepare`.
-
-        Returns:
-            (N, *shape), and targets of unchanged shape.
-        """
+        """Like :meth:`prepare`, with targets (N, ...); masks get the same crops and flips."""
         return self.prepare(batch, augmentation, generator, start, total), targets
 
     def shown(self, row: Inputs) -> str | None:
-        """A sample in a form to display.
-
-        Args:
-            row: One row of a split.
-
-        Returns:
-            Words, or an image as a ``data:`` URI; None (the default) if there is neither.
-        """
+        """A row to display: words, or an image as a ``data:`` URI; None if there is neither."""
         return None
 
-    @abstractmethod
     def normalise(self, batch: Tensor) -> Tensor:
-        """Model inputs (N, *shape) from rows of a split (N, ...), without augmentation."""
+        """Model inputs (N, *shape) from rows (N, ...), without augmentation; by default these."""
+        return batch

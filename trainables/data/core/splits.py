@@ -79,19 +79,9 @@ def stratified_split(
 def split_off_test(
     labels: Labels, rows: Indices, classes: tuple[str, ...], test_size: float | int
 ) -> list[Indices]:
-    """Splits off a test split, the same for every seed.
+    """Splits ``rows`` into the rest and a test split, which is the same for every seed.
 
-    Args:
-        labels: (N,) or (N, L), of all samples.
-        rows: Indices of the samples to split.
-        classes: Names of classes or labels.
-        test_size: Size of the test split: a fraction or a count.
-
-    Returns:
-        The rows of the rest and of the test split.
-
-    Raises:
-        ValueError: See :func:`stratified_split`.
+    ``labels`` are (N,) or (N, L) of all samples. Errors: see :func:`stratified_split`.
     """
     kinds, names = strata(labels[rows], classes)
     rest, held = stratified_split(
@@ -101,18 +91,10 @@ def split_off_test(
 
 
 def stratified_sample(labels: Labels, size: int, *, seed: int) -> Indices:
-    """Draws a stratified sample without replacement, with at least one sample of each class.
-
-    Args:
-        labels: (N,), integers.
-        size: From the number of classes to N.
-        seed: Equal seeds give equal samples.
-
-    Returns:
-        Sorted indices, shape (size,).
+    """Sorted indices (size,) of a stratified sample with at least one sample of each class.
 
     Raises:
-        ValueError: ``size`` is out of range.
+        ValueError: ``size`` is not between the number of classes and N.
     """
     num_classes = len(np.unique(labels))
     if not num_classes <= size <= len(labels):
@@ -124,18 +106,10 @@ def stratified_sample(labels: Labels, size: int, *, seed: int) -> Indices:
 
 
 def long_tailed(labels: Labels, imbalance: float, *, seed: int) -> Indices:
-    """Draws a long-tailed subset of balanced samples: class k of K keeps the share μ^(k/(K−1)).
+    """Sorted indices of a long-tailed subset: class k of K keeps the share imbalance^(k/(K−1)).
 
-    Source: K. Cao et al., Learning Imbalanced Datasets with Label-Distribution-Aware Margin Loss,
-    2019, section 4: an exponential profile from the first class to the last.
-
-    Args:
-        labels: (N,), integers from 0.
-        imbalance: μ, the size of the last class over that of the first, above 0 and at most 1.
-        seed: Equal seeds give equal parts.
-
-    Returns:
-        Sorted indices.
+    ``labels`` are (N,) and balanced. Source: K. Cao et al., Learning Imbalanced Datasets with
+    Label-Distribution-Aware Margin Loss, 2019, section 4.
 
     Raises:
         ValueError: Fewer than two samples of a class would be left.
@@ -183,19 +157,17 @@ def build_dataset(
 
     Args:
         name: Name of the dataset.
-        train: Samples as read, indexable by an array of rows, and labels (N, ...) or
-            :class:`~trainables.data.core.base.Targets`, for training and validation.
-        test: The same for M test samples.
+        train: Samples as read, indexable by an array of rows, and their labels or targets.
+        test: The same for the test split.
         classes: Class names; label names for multi-label data.
-        measure: Creates the kind of sample from the training samples; it then encodes the samples
-            of all splits.
+        measure: Creates the kind of sample from the training samples; it then encodes all splits.
         validation: Size of the validation split: a fraction, or a number of samples.
         train_samples: Number of training samples to keep; None keeps all.
         seed: Seed of both draws.
         notes: See :class:`~trainables.data.core.base.Dataset`.
-        imbalance: Makes ``train`` long-tailed before validation samples are held out, so both are
-            long-tailed; see :func:`long_tailed`. None changes nothing.
-        task: The task; None for one class per sample, or several labels if they are (N, L).
+        imbalance: Makes ``train`` long-tailed before validation samples are held out, so both are;
+            see :func:`long_tailed`.
+        task: None for one class per sample, or several labels if they are (N, L).
 
     Raises:
         ValueError: See :func:`stratified_split` and :func:`stratified_sample`.

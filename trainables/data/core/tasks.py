@@ -1,8 +1,4 @@
-"""Tasks: the labels, outputs and decisions of one-class, multi-label and segmentation data.
-
-A dataset has one object of a subclass of :class:`Task`. The training loop calls its methods and
-does not depend on the kind of task.
-"""
+"""Tasks: the labels, outputs and decisions of one-class, multi-label and segmentation data."""
 
 from __future__ import annotations
 
@@ -29,11 +25,10 @@ IGNORED: Final = 255
 
 
 class Task(ABC):
-    """The kind of prediction for a sample.
+    """The kind of prediction for a sample, with all code that depends on it.
 
-    Losses and metrics apply to *decisions*, each for one of the dataset's classes. A sample has one
-    or more decisions, in consecutive rows: first those of the first sample, then those of the
-    second, and so on.
+    Losses and metrics apply to *decisions*, each for one of the dataset's classes. The decisions of
+    a sample are consecutive rows.
 
     Attributes:
         names: Name of each decision of a sample, such as a label; empty if there is only one.
@@ -69,31 +64,16 @@ class Task(ABC):
         return np.asarray(labels)
 
     def strata(self, labels: Any, names: Names) -> tuple[Labels, Names]:
-        """The strata of stratified splits.
-
-        Args:
-            labels: (N, ...).
-            names: Names of classes or labels.
-
-        Returns:
-            The stratum of each sample, (N,), and the names of the strata; None without names.
-        """
+        """The stratum of each sample (N,), and the names of the strata; see :func:`strata`."""
         return strata(labels, names)
 
     def drawn(self, labels: Any) -> Labels | None:
-        """The decisions of each sample that metrics use; the same in every call.
-
-        Args:
-            labels: (N, ...), labels of the samples.
-
-        Returns:
-            Their positions (N, P) among the decisions of a sample; None for all.
-        """
+        """Positions (N, P) of the decisions of a sample that metrics use; None for all."""
         return None
 
     @abstractmethod
     def num_outputs(self, num_classes: int) -> int:
-        """The number of logits per sample of a model with ``num_classes`` classes."""
+        """Number of logits per sample of a model with this number of classes."""
 
     @abstractmethod
     def accepts(self, loss: type[nn.Module]) -> bool:
@@ -101,24 +81,11 @@ class Task(ABC):
 
     @abstractmethod
     def decisions_of(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits and targets of the decisions.
-
-        Args:
-            logits: (N, outputs), logits of the model.
-            targets: (N, ...), targets of the samples.
-
-        Returns:
-            Logits (N · decisions, K), and the targets of these decisions.
-        """
+        """Logits (N · decisions, K) and targets of the decisions, from logits (N, outputs)."""
 
     @abstractmethod
     def samples_of(self, rows: Tensor, targets: Tensor) -> Tensor:
-        """The sample of each decision of :meth:`decisions_of`.
-
-        Args:
-            rows: (N,), row numbers of the samples.
-            targets: (N, ...), targets of the samples.
-        """
+        """The row of each decision of :meth:`decisions_of`, from rows (N,) of the samples."""
 
     @abstractmethod
     def probabilities(self, logits: Tensor) -> Tensor:
@@ -130,15 +97,7 @@ class Task(ABC):
 
 
 def at_places(outputs: Tensor, places: Tensor) -> Tensor:
-    """The outputs of the model at some pixels.
-
-    Args:
-        outputs: (N, K, H, W).
-        places: (N, P), pixel positions in each image, in row-major order.
-
-    Returns:
-        (N, K, P).
-    """
+    """Outputs (N, K, P) of a model (N, K, H, W) at pixel positions (N, P) in row-major order."""
     flat = outputs.flatten(2)
     return flat.gather(2, places.unsqueeze(1).expand(-1, flat.shape[1], -1))
 
@@ -159,11 +118,9 @@ class OneClass(Task):
         return num_classes
 
     def accepts(self, loss: type[nn.Module]) -> bool:
-        """See :meth:`Task.accepts`: all losses."""
         return True
 
     def decisions_of(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """See :meth:`Task.decisions_of`: each sample is one decision."""
         return logits, targets
 
     def samples_of(self, rows: Tensor, targets: Tensor) -> Tensor:
@@ -181,10 +138,7 @@ class SeveralLabels(Task):
     """Each of several labels is present or not: labels (N, L) of 0 and 1, classes no and yes.
 
     The model outputs a logit z for each label. The logits of its decision are 0 and z, so the
-    probability of yes is sigmoid(z).
-
-    Attributes:
-        names: Names of the labels.
+    probability of yes is sigmoid(z). ``names`` are those of the labels.
     """
 
     names: tuple[str, ...]
@@ -205,7 +159,6 @@ class SeveralLabels(Task):
         return len(self.names)
 
     def accepts(self, loss: type[nn.Module]) -> bool:
-        """See :meth:`Task.accepts`: losses with ``several_labels``."""
         return getattr(loss, self.attribute, False)
 
     def decisions_of(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -229,10 +182,7 @@ class EachPixel(Task):
     """Each pixel has one class: masks (N, H, W), uint8; :data:`IGNORED` marks pixels without one.
 
     The model outputs logits (N, K, H, W). Training uses all pixels that are not ignored. Metrics
-    use a random sample of them per image; pixels repeat if an image has too few.
-
-    Attributes:
-        cluster_size: Number of pixels per image that metrics use.
+    use a random sample of ``cluster_size`` per image; pixels repeat if an image has too few.
     """
 
     cluster_size: int = 100
@@ -259,7 +209,7 @@ class EachPixel(Task):
         return np.flatnonzero(there[:IGNORED])
 
     def strata(self, labels: Any, names: Names) -> tuple[Labels, Names]:
-        """See :meth:`Task.strata`: one group, because most images have most classes."""
+        """One group, because most images have most classes."""
         return np.zeros(len(labels), np.int64), None
 
     def drawn(self, labels: Any) -> Labels | None:
@@ -271,11 +221,10 @@ class EachPixel(Task):
         return places
 
     def num_outputs(self, num_classes: int) -> int:
-        """See :meth:`Task.num_outputs`: the number of logits per pixel."""
         return num_classes
 
     def accepts(self, loss: type[nn.Module]) -> bool:
-        """See :meth:`Task.accepts`: losses with ``each_pixel`` that do not change batches."""
+        """Losses with ``each_pixel`` that do not change batches."""
         from trainables.losses import CalibrationLoss
 
         usual = CalibrationLoss.prepare_batch
@@ -283,15 +232,10 @@ class EachPixel(Task):
         return leaves and getattr(loss, self.attribute, False)
 
     def decisions_of(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """See :meth:`Task.decisions_of`.
+        """Logits (M, K) and targets (M,) int64 of the pixels that are not ignored.
 
-        Args:
-            logits: (N, K, H, W), or (N, K, P) for some pixels.
-            targets: (N, H, W), or (N, P).
-
-        Returns:
-            Logits (M, K) and targets (M,) int64 of the pixels that are not ignored. If there are
-            none, one pixel without effect, because losses need at least one.
+        The arguments are for all pixels, (N, K, H, W) and (N, H, W), or for some, (N, K, P) and (N,
+        P). If all are ignored, one pixel without effect, because losses need at least one.
         """
         rows, flat = logits.flatten(2).transpose(1, 2).flatten(0, 1), targets.flatten()
         counts = flat != IGNORED
@@ -305,11 +249,10 @@ class EachPixel(Task):
         return found if len(found) else rows[:1]
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """See :meth:`Task.probabilities`: (N, K, H, W)."""
         return logits.softmax(dim=1)
 
     def as_outputs(self, probs: Tensor) -> Tensor:
-        """See :meth:`Task.as_outputs`: (N, K, P), for the pixels that metrics use."""
+        """(N, K, P), for the pixels that metrics use."""
         return probs.reshape(-1, self.cluster_size, probs.shape[1]).transpose(1, 2)
 
 
@@ -319,14 +262,9 @@ def _check_dtype(labels: Any, dtype: str) -> None:
 
 
 def strata(labels: Labels, names: Names) -> tuple[Labels, Names]:
-    """The strata of stratified splits: the class, or the rarest label that is present.
+    """The strata of stratified splits (N,) and their names: the class, or the rarest label present.
 
-    Args:
-        labels: (N,), or (N, L) of 0 and 1.
-        names: Names of classes or labels.
-
-    Returns:
-        The stratum of each sample, (N,), and the names of the strata; None without names.
+    ``labels`` are (N,), or (N, L) of 0 and 1.
     """
     if labels.ndim == 1:
         return labels, names

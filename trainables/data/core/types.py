@@ -21,12 +21,9 @@ Masks: TypeAlias = npt.NDArray[np.uint8]
 
 @runtime_checkable
 class Streamed(Protocol):
-    """Images that stay encoded in a file on disk; used instead of an array.
+    """Images that stay encoded in a file at ``path``; used instead of an array (N, C, H, W) uint8.
 
-    Attributes:
-        path: Path of the file.
-        dtype: Dtype of the decoded array (N, C, H, W), uint8; ``ndim``, ``shape``, ``size`` and
-            ``nbytes`` describe this array, too.
+    ``dtype``, ``ndim``, ``shape``, ``size`` and ``nbytes`` are those of the array.
     """
 
     dtype: ClassVar[Any]
@@ -49,7 +46,7 @@ class Streamed(Protocol):
     def __getitem__(self, rows: Any) -> Streamed: ...
 
     def with_channels(self, channels: int) -> Streamed:
-        """The same images with ``channels`` channels; grey ones are repeated in each."""
+        """The same images with ``channels`` channels; greyscale ones are repeated in each."""
 
     def read(self) -> Pixels:
         """Decode all images."""

@@ -17,24 +17,12 @@ def augment(
     start: int = 0,
     total: int | None = None,
 ) -> Tensor:
-    """Augments each image of a batch independently.
+    """Augments each image (N, C, H, W) of a batch independently, without changing shape and dtype.
 
     ``crop`` pads with zeros by an eighth of the height and takes a random crop of the original
     size. ``crop_flip`` also flips horizontally with probability one half. This is the standard
     augmentation of CIFAR: 4 pixels for 32x32 (K. He et al., Deep Residual Learning, 2016, section
-    4.2).
-
-    Args:
-        images: (N, C, H, W), any dtype.
-        kind: ``"none"``, ``"crop"`` or ``"crop_flip"``.
-        generator: Random generator on the device of ``images``; equal states give equal results.
-        start: Offset of the images in their batch, if they are a part of a batch.
-        total: Size of that batch. Random numbers are drawn for the whole batch, so the result does
-            not depend on how it is split.
-
-    Returns:
-        A tensor of the same shape, dtype and device, channels last in memory; ``images`` itself
-        if ``kind`` is ``"none"``.
+    4.2). The result is channels last in memory. For the arguments see :meth:`Samples.prepare`.
 
     Raises:
         ValueError: ``kind`` is unknown, or ``images`` does not have four dimensions.
@@ -49,8 +37,7 @@ class Moves:
 
     Attributes:
         pad: Padding on each side, in pixels.
-        top: (N,), top edge of the crop in the padded image, in pixels.
-        left: (N,), left edge of the crop in the padded image, in pixels.
+        top: (N,), top edge of the crop in the padded image, in pixels; ``left`` likewise.
         mirrored: (N,), whether the crop is flipped horizontally; None if none is.
     """
 
@@ -88,16 +75,7 @@ def draw_moves(
 
 
 def move(images: Tensor, moves: Moves, fill: int = 0) -> Tensor:
-    """Applies crops and flips to images.
-
-    Args:
-        images: (N, C, H, W), any dtype.
-        moves: Moves drawn for images of the same shape.
-        fill: Value of the padding.
-
-    Returns:
-        See :func:`augment`.
-    """
+    """Applies crops and flips to images (N, C, H, W); ``fill`` is the value of the padding."""
     count, channels, height, width = images.shape
     pad, left = moves.pad, moves.left
     around = (0, 0, pad, pad, pad, pad)
@@ -116,13 +94,7 @@ def move(images: Tensor, moves: Moves, fill: int = 0) -> Tensor:
 def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
     """Scales uint8 images to 0..1, subtracts ``mean`` and divides by ``std``, per channel.
 
-    Args:
-        images: (N, C, H, W), uint8.
-        mean: C numbers on the scale 0..1.
-        std: C numbers on the scale 0..1, above 0.
-
-    Returns:
-        float32, with the shape, device and memory layout of ``images``.
+    The result is float32, with the shape, device and memory layout of ``images``.
 
     Raises:
         TypeError: ``images`` is not uint8.

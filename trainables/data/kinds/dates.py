@@ -39,9 +39,7 @@ def is_dates(values: pa.Array | pa.ChunkedArray) -> bool:
 def date_feature(feature: str, dates: pa.ChunkedArray) -> pa.ChunkedArray:
     """The numbers of a feature, float64: year, month from 1, or weekday from 0 for Monday.
 
-    Args:
-        feature: One of :func:`date_features`.
-        dates: The values of its column; words that are no dates count as missing.
+    Words that are no dates count as missing.
     """
     part = _PARTS[feature.rpartition(".")[2]]
     return part(_as_dates(dates)).cast(pa.float64())

@@ -22,16 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Images(Samples):
-    """Images of one size: uint8, (N, C, H, W), C-contiguous.
+    """Images of one size: uint8, (N, C, H, W), C-contiguous; ``shape`` is channels, height, width.
 
-    Attributes:
-        shape: Channels, height and width.
-        mean: Mean per channel of the training images, on the scale 0..1.
-        std: Standard deviation per channel on the same scale, above 0.
-        augmentation: The usual training augmentation.
-
-    Raises:
-        ValueError: ``mean`` or ``std`` does not fit.
+    ``mean`` and ``std`` are those of each channel of the training images, on the scale 0..1.
     """
 
     shape: tuple[int, int, int]
@@ -43,7 +36,7 @@ class Images(Samples):
     augmentations: ClassVar[tuple[AugmentationName, ...]] = ("none", "crop", "crop_flip")
 
     def __post_init__(self) -> None:
-        _check_statistics(self.mean, self.std, self.shape[0], "channels")
+        _check_statistics(self.mean, self.std, self.shape[0])
 
     @classmethod
     def measured(cls, inputs: Stored, augmentation: AugmentationName = "none") -> Images:
@@ -60,11 +53,10 @@ class Images(Samples):
         self.check_array(inputs, "uint8")
 
     def encode(self, raw: Stored) -> Stored:
-        """See :meth:`Samples.encode`: streamed images stay on disk."""
+        """Streamed images stay on disk."""
         return raw
 
     def shown(self, row: Inputs) -> str | None:
-        """See :meth:`Samples.shown`: greyscale and colour images as PNG."""
         from PIL import Image
 
         if len(row) not in (1, 3):
@@ -81,7 +73,7 @@ class Images(Samples):
         start: int = 0,
         total: int | None = None,
     ) -> Tensor:
-        """See :meth:`Samples.prepare`; crops are padded with black."""
+        """Crops are padded with black."""
         from trainables.data.kinds.augmentation import augment
 
         return self.normalise(augment(batch, augmentation, generator, start, total))
@@ -112,7 +104,7 @@ class SegmentedImages(Images):
         start: int = 0,
         total: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """See :meth:`Samples.prepare_with`; losses and metrics ignore the padding of a mask."""
+        """Losses and metrics ignore the padding of a mask."""
         from trainables.data.kinds.augmentation import draw_moves, move
 
         moves = draw_moves(batch, augmentation, generator, start, total)
@@ -126,13 +118,8 @@ class SegmentedImages(Images):
 class Arrays(Samples):
     """Arrays of numbers of one shape (spectrograms, signals, features): float32, (N, C, ...).
 
-    Attributes:
-        shape: Shape of one array; the first axis is channels, or features.
-        mean: Mean per channel.
-        std: Standard deviation per channel, above 0.
-
-    Raises:
-        ValueError: ``mean`` or ``std`` does not fit.
+    The first axis of ``shape`` is channels, or features; ``mean`` and ``std`` have one value for
+    each.
     """
 
     shape: tuple[int, ...]
@@ -142,7 +129,7 @@ class Arrays(Samples):
     default_model: ClassVar[str] = "mlp"
 
     def __post_init__(self) -> None:
-        _check_statistics(self.mean, self.std, self.shape[0], "channels")
+        _check_statistics(self.mean, self.std, self.shape[0])
 
     @classmethod
     def measured(cls, inputs: Inputs) -> Arrays:
@@ -201,12 +188,10 @@ def channel_sums(images: Inputs) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.
     return planes.sum(1, dtype=np.int64), squares.sum(1, dtype=np.int64)
 
 
-def _check_statistics(
-    mean: tuple[float, ...], std: tuple[float, ...], count: int, what: str
-) -> None:
+def _check_statistics(mean: tuple[float, ...], std: tuple[float, ...], count: int) -> None:
     if len(mean) != count or len(std) != count:
         raise ValueError(
-            f"mean and std need one number for each of {count} {what}, "
+            f"mean and std need one number for each of {count} channels, "
             f"not {len(mean)} and {len(std)}"
         )
     if not all(deviation > 0 for deviation in std):

@@ -6,16 +6,13 @@ import os
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from trainables.data.core.samples import Samples
 from trainables.data.core.types import Inputs, Stored
 from trainables.plugins.arguments import describe_error
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _AT_A_TIME = 1024
 _SHOWN_TOKENS = 60
@@ -44,15 +41,10 @@ class Subwords(Samples):
 
     @classmethod
     def measured(cls, texts: Inputs, tokenizer: str, max_tokens: int) -> Subwords:
-        """Creates this kind of sample with the length of the longest training text.
+        """Creates this kind of sample; L is the length of the longest text, up to the maximum.
 
-        Args:
-            texts: (N,) of ``str``.
-            tokenizer: Name on the Hugging Face hub, or a folder.
-            max_tokens: Maximum length L; smaller if the longest text is shorter.
-
-        Raises:
-            ValueError: There is no such tokenizer, or it has no padding token.
+        ``texts`` are (N,) of ``str``. ``ValueError`` if there is no such tokenizer, or it has no
+        padding token.
         """
         place = resolved(tokenizer)
         found = _tokenizer(place)
@@ -90,15 +82,10 @@ class Subwords(Samples):
         self.check_array(inputs, "int32")
 
     def shown(self, row: Inputs) -> str:
-        """See :meth:`Samples.shown`: the first words."""
         found = _tokenizer(self.tokenizer)
         text: str = found.decode(row[:_SHOWN_TOKENS].tolist(), skip_special_tokens=True)
         cut = len(row) > _SHOWN_TOKENS and row[_SHOWN_TOKENS] != self.padding
         return f"{text} …" if cut else text
-
-    def normalise(self, batch: Tensor) -> Tensor:
-        """See :meth:`Samples.normalise`: token ids are not changed."""
-        return batch
 
 
 def resolved(place: str) -> str:
@@ -108,11 +95,7 @@ def resolved(place: str) -> str:
 
 
 def require_transformers(what: str) -> None:
-    """Checks that the extra ``huggingface`` is installed.
-
-    Raises:
-        ValueError: It is not installed; the message has the install command.
-    """
+    """Raises ``ValueError`` with the install command if the extra ``huggingface`` is missing."""
     try:
         import transformers  # noqa: F401
     except ImportError:

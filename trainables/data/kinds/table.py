@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns as read from files.
-
-    Attributes:
-        table: Numeric columns are float64, the others strings; a missing value is null.
-    """
+    """Columns as read: float64 (numeric) or strings; missing values are null."""
 
     table: pa.Table
 
@@ -32,7 +28,6 @@ class Columns:
         return int(self.table.num_rows)
 
     def __getitem__(self, rows: npt.NDArray[np.intp]) -> Columns:
-        """Some of the rows."""
         return Columns(self.table.take(pa.array(rows)))
 
 
@@ -49,11 +44,9 @@ class TableRows(Samples):
     indices of the categories.
 
     Attributes:
-        numeric: Names of the numeric columns.
         mean: Mean of each numeric column over the training rows, without missing values.
         std: Standard deviation of each numeric column, above 0.
         has_missing: Whether each numeric column has missing values in training.
-        categorical: Names of the categorical columns.
         levels: Sorted values of each categorical column in training.
         shape: ``(width,)``, the shape of the model's input.
     """

@@ -6,15 +6,12 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
 
 from trainables.data.core.samples import Samples
 from trainables.data.core.types import Inputs, Stored
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 PADDING: Final = 0
 """Index of padding at the end of short texts."""
@@ -37,14 +34,10 @@ def split_words(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Tokens(Samples):
-    """Texts as sequences of word indices: int32, (N, L).
+    """Texts as sequences of word indices: int32, (N, L); ``shape`` is ``(L,)``.
 
     0 is padding at the end of short texts, 1 is any word outside the vocabulary, and word i of the
-    vocabulary has index i + 2.
-
-    Attributes:
-        shape: ``(L,)``.
-        vocabulary: Words, the most frequent in the training split first.
+    vocabulary, the most frequent in training first, has index i + 2.
     """
 
     shape: tuple[int]
@@ -57,13 +50,10 @@ class Tokens(Samples):
 
     @classmethod
     def measured(cls, texts: Inputs, max_words: int, max_tokens: int) -> Tokens:
-        """Creates this kind of sample with the vocabulary of the training texts.
+        """Creates this kind of sample with the vocabulary of the training texts, (N,) of ``str``.
 
-        Args:
-            texts: (N,) of ``str``.
-            max_words: Size of the vocabulary, the most frequent words; ties are in alphabetical
-                order.
-            max_tokens: Maximum length L; smaller if the longest text is shorter.
+        The vocabulary has the ``max_words`` most frequent words; ties are in alphabetical order. L
+        is the length of the longest text, at most ``max_tokens``.
         """
         counts: Counter[str] = Counter()
         longest = 1
@@ -103,17 +93,13 @@ class Tokens(Samples):
             )
 
     def shown(self, row: Inputs) -> str:
-        """See :meth:`Samples.shown`: the first words, with unknown words as dots."""
+        """The first words, with unknown words as dots."""
         numbers = row[row != PADDING].tolist()
         words = [
             "…" if number == UNKNOWN else self.vocabulary[number - FIRST_WORD]
             for number in numbers[:_SHOWN_WORDS]
         ]
         return " ".join([*words, "…"] if len(numbers) > _SHOWN_WORDS else words)
-
-    def normalise(self, batch: Tensor) -> Tensor:
-        """See :meth:`Samples.normalise`: indices are not changed."""
-        return batch
 
     @cached_property
     def _numbers(self) -> dict[str, int]:

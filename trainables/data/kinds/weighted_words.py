@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,6 @@ import numpy.typing as npt
 from trainables.data.core.samples import Samples
 from trainables.data.core.types import Inputs, Stored
 from trainables.data.kinds.tokens import split_words
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 NO_WORD: Final = 0
 """Index of padding in short texts; its weight is 0."""
@@ -55,12 +52,9 @@ class WeightedWords(Samples):
     def measured(cls, texts: Inputs, max_words: int, max_tokens: int) -> WeightedWords:
         """Creates this kind of sample with the vocabulary and frequencies of the training texts.
 
-        Args:
-            texts: (N,) of ``str``.
-            max_words: Size of the vocabulary: the words in the most texts, in two or more if there
-                are such words; ties are in alphabetical order.
-            max_tokens: Maximum number L of distinct words per text; smaller if all texts have
-                fewer.
+        The vocabulary has the ``max_words`` words in the most texts (N,), in two or more if there
+        are such words; ties are in alphabetical order. L is the largest number of distinct words in
+        a text, at most ``max_tokens``.
         """
         counts: Counter[str] = Counter()
         for text in texts:
@@ -104,14 +98,9 @@ class WeightedWords(Samples):
             )
 
     def shown(self, row: Inputs) -> str:
-        """See :meth:`Samples.shown`: the words with the largest weights."""
         numbers = row[row[:, 0] != NO_WORD, 0].astype(int).tolist()
         words = [self.vocabulary[number - FIRST_WORD] for number in numbers[:_SHOWN_WORDS]]
         return ", ".join([*words, "…"] if len(numbers) > _SHOWN_WORDS else words)
-
-    def normalise(self, batch: Tensor) -> Tensor:
-        """See :meth:`Samples.normalise`: rows are not changed."""
-        return batch
 
     def _weighted(self, text: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         """Indices and weights of those words of a text that are in the vocabulary."""

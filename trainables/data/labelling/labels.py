@@ -17,13 +17,13 @@ Values: TypeAlias = npt.NDArray[Any]
 def index_labels(
     train: Values, test: Values, names: tuple[str, ...] | None, bad: tuple[BadSamples, BadSamples]
 ) -> tuple[Labels, Labels, tuple[str, ...]]:
-    """Converts labels to class indices.
+    """Converts labels, integers from 0 or strings, to class indices.
 
     Args:
-        train: (N,), integers from 0 or strings.
+        train: (N,).
         test: (M,), of the same type.
-        names: Class names; labels are names, or, if integers, positions in this list. ``None`` uses
-            the sorted labels that occur in training as the classes.
+        names: Class names; labels are names, or, if integers, positions in this list. None uses the
+            sorted labels that occur in training as the classes.
         bad: The bad samples of both parts; their labels are ignored. Samples whose label is
             negative, not in ``names`` or, in ``test``, not in training are added.
 

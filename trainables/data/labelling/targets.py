@@ -33,9 +33,8 @@ def index_targets(
             multi-label indicators (N, L), booleans.
         test: The same for M test samples; may be labels if ``train`` has probabilities.
         names: Names of classes or of labels. None uses the labels in training, or column numbers.
-        bad: The bad samples of both parts, see
-            :func:`~trainables.data.labelling.labels.index_labels`; rows that are not probability
-            vectors are added.
+        bad: See :func:`~trainables.data.labelling.labels.index_labels`; rows that are not
+            probability vectors are added.
 
     Returns:
         Targets of both parts, undefined for bad samples, and the names.
@@ -92,11 +91,6 @@ def _several(
 
 def check_weights(raw: Any, part: str, bad: BadSamples) -> Floats:
     """Sample weights (N,); samples with an invalid weight are added to the bad samples.
-
-    Args:
-        raw: (N,), numbers.
-        part: Name of the part, for messages.
-        bad: The bad samples.
 
     Raises:
         TypeError: The weights are not numbers.

@@ -24,18 +24,11 @@ def _load(
 ) -> Dataset:
     """50,000 training and 10,000 test photographs, 32x32 colour, 10 or 100 classes.
 
-    Source: A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009.
+    Long-tailed as CIFAR-LT (K. Cao et al. 2019). Source: A. Krizhevsky, Learning Multiple Layers of
+    Features from Tiny Images, 2009.
 
-    Args:
-        name: ``cifar10`` or ``cifar100``.
-        seed: Seed of the validation split and the subset.
+    Options:
         root: Folder that contains ``cifar-10-batches-py`` or ``cifar-100-python``.
-        download: Download the files if they do not exist.
-        imbalance: Train and validate on a long-tailed subset, in which the last class has this
-            fraction of the samples of the first (CIFAR-LT, K. Cao et al. 2019); the test split
-            stays balanced.
-        validation: Fraction or number of training samples to hold out.
-        train_samples: Number of training samples to use.
     """
     from torchvision.datasets import CIFAR10, CIFAR100  # takes seconds to import
 

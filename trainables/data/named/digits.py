@@ -18,11 +18,6 @@ def load_digits(
     A fifth is the test split, the same for every seed. With the default ``validation``, the splits
     have 1,078 / 360 / 359 samples. Source: E. Alpaydin and C. Kaynak, Optical Recognition of
     Handwritten Digits, UCI, as shipped with scikit-learn.
-
-    Args:
-        seed: Seed of the validation split.
-        validation: Fraction or number of the samples outside the test split to hold out.
-        train_samples: Number of training samples to use.
     """
     table = np.loadtxt(_digits_file(), delimiter=",", dtype=np.int64)
     # 0..16 on the scale 0..255, rounded

@@ -24,18 +24,11 @@ def _load(
 ) -> Dataset:
     """60,000 training and 10,000 test images of digits or clothes, 28x28 grey, 10 classes.
 
-    Sources: Y. LeCun et al., Gradient-Based Learning Applied to Document Recognition, 1998;
-    H. Xiao, K. Rasul and R. Vollgraf, Fashion-MNIST, arXiv:1708.07747.
+    Sources: Y. LeCun et al., Gradient-Based Learning Applied to Document Recognition, 1998; H.
+    Xiao, K. Rasul and R. Vollgraf, Fashion-MNIST, arXiv:1708.07747.
 
-    Args:
-        name: ``mnist`` or ``fashion_mnist``.
-        seed: Seed of the validation split and the subset.
+    Options:
         root: Folder that contains ``MNIST/raw`` or ``FashionMNIST/raw``.
-        download: Download the files if they do not exist.
-        imbalance: Train and validate on a long-tailed subset, in which the last class has this
-            fraction of the samples of the first; the test split stays balanced.
-        validation: Fraction or number of training samples to hold out.
-        train_samples: Number of training samples to use.
     """
     from torchvision.datasets import MNIST, FashionMNIST  # takes seconds to import
 

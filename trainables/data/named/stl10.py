@@ -26,16 +26,10 @@ def load_stl10(
     Source: A. Coates, A. Ng and H. Lee, An Analysis of Single Layer Networks in Unsupervised
     Feature Learning, 2011. The unlabelled images are not used.
 
-    Args:
-        seed: Seed of the validation split and the subset.
+    Options:
         root: Folder that contains ``stl10_binary``.
-        download: Download the files if they do not exist.
         binary: Join the classes to two, the first half and the second (Z. Yuan et al., Large-scale
             Robust Deep AUC Maximization, 2021).
-        imbalance: Train and validate on a long-tailed subset, in which the last class has this
-            fraction of the samples of the first; the test split stays balanced.
-        validation: Fraction or number of training samples to hold out.
-        train_samples: Number of training samples to use.
     """
     from torchvision.datasets import STL10  # takes seconds to import
 

@@ -25,14 +25,8 @@ def load_svhn(
     Source: Y. Netzer et al., Reading Digits in Natural Images with Unsupervised Feature Learning,
     2011.
 
-    Args:
-        seed: Seed of the validation split and the subset.
+    Options:
         root: Folder that contains ``train_32x32.mat`` and ``test_32x32.mat``.
-        download: Download the files if they do not exist.
-        imbalance: Train and validate on a long-tailed subset, in which the last class has this
-            fraction of the samples of the first; the test split stays balanced.
-        validation: Fraction or number of training samples to hold out.
-        train_samples: Number of training samples to use.
     """
     from torchvision.datasets import SVHN  # takes seconds to import
 

@@ -36,18 +36,8 @@ def load_tiny_imagenet(
 
     Source: Y. Le and X. Yang, Tiny ImageNet Visual Recognition Challenge, 2015.
 
-    Args:
-        seed: Seed of the validation split and the subset.
+    Options:
         root: The unpacked ``tiny-imagenet-200``, or the folder that contains it.
-        image_size: Resize images to this height and width.
-        imbalance: Train and validate on a long-tailed subset, in which the last class has this
-            fraction of the samples of the first; the test split stays balanced.
-        on_bad_sample: ``skip`` skips unreadable images and counts them.
-        storage: Where images are kept: decoded in ``memory``, or encoded on disk (``stream``). The
-            default depends on their size.
-        cache: Cache folder of streamed images (default: ``~/.cache/calsweep``).
-        validation: Fraction or number of training samples to hold out.
-        train_samples: Number of training samples to use.
     """
     place = Path(root).expanduser()
     inner = place / "tiny-imagenet-200"
@@ -63,13 +53,7 @@ def load_tiny_imagenet(
     train_labels = np.repeat(np.arange(len(codes)), [len(files) for files in train_files])
     test_files, test_labels = _test_images(annotations, codes)
     files = [[file for found in train_files for file in found], test_files]
-    images, kept, notes = read_images(
-        files,
-        image_size=image_size,
-        on_bad_sample=on_bad_sample,
-        storage=storage,
-        cache=cache,
-    )
+    images, kept, notes = read_images(files, image_size, on_bad_sample, storage, cache)
     return build_dataset(
         "tiny_imagenet",
         train=(images[0], train_labels[kept[0]]),

@@ -1,7 +1,6 @@
 """Segmentation datasets in the format of PASCAL VOC."""
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,8 +15,7 @@ from trainables.data.core.splits import HeldOut, SampleCount, build_dataset
 from trainables.data.core.tasks import IGNORED, EachPixel
 from trainables.data.core.types import Pixels
 from trainables.data.kinds.samples import SegmentedImages
-from trainables.data.readers.images import Encoded
-from trainables.data.readers.storing import Cache, ImagePart, Storage, hold_images, origin_of
+from trainables.data.readers.storing import Cache, Storage, hold_images, image_part
 from trainables.plugins.components import Range
 
 _CLASSES: Final = (
@@ -64,24 +62,16 @@ def load_voc(
     The images are ``JPEGImages/NAME.jpg`` (or ``.png``). ``SegmentationClass/NAME.png`` has the
     class of each pixel (8 bits, palette or grey; 255 is ignored). The names are listed in
     ``ImageSets/Segmentation/train.txt`` and ``val.txt``. The test split is the published validation
-    set, whose labels are known; the validation split is held out from the rest by image.
+    set, whose labels are known; the validation split is held out from the rest by image. Masks are
+    resized to the nearest pixel, and are always in memory.
 
     Source: M. Everingham et al., The PASCAL Visual Object Classes Challenge: A Retrospective, 2015.
 
-    Args:
-        seed: Seed of the validation split and the subset.
+    Options:
         root: Folder that contains these folders, or ``VOCdevkit/VOC2012`` with them.
         classes: Class names, in the order of the pixel values; by default the 21 of PASCAL VOC.
-        image_size: Resize the shorter side to this and crop the centre; masks are resized to the
-            nearest pixel.
         pixels: Number of pixels per image, always the same ones, that metrics use. Training uses
             all.
-        on_bad_sample: ``skip`` skips unusable images and counts them.
-        storage: Where images are kept: decoded in ``memory``, or encoded on disk (``stream``). The
-            default depends on their size. Masks are always in memory.
-        cache: Cache folder of streamed images (default: ``~/.cache/calsweep``).
-        validation: Fraction or number of training images to hold out.
-        train_samples: Number of training images to use.
     """
     place = _find(Path(root).expanduser())
     names = _CLASSES if classes is None else tuple(classes)
@@ -93,10 +83,7 @@ def load_voc(
         _read_masks(listed, faults, image_size, len(names))
         for listed, faults in zip(lists, bad, strict=True)
     ]
-    parts = [
-        ImagePart(partial(_contents, each.images), faults, partial(origin_of, each.images))
-        for each, faults in zip(lists, bad, strict=True)
-    ]
+    parts = [image_part(each.images, faults) for each, faults in zip(lists, bad, strict=True)]
     images = hold_images(parts, image_size=image_size, storage=storage, cache=cache)
     notes = settle(bad, on_bad_sample)
     train, test = (
@@ -128,15 +115,7 @@ def _find(root: Path) -> Path:
 
 @dataclass(frozen=True)
 class _Listed:
-    """The images that a file lists.
-
-    Attributes:
-        file: The file.
-        lines: Line number of each image, from 1.
-        names: Name of each image.
-        images: Image files, which may not exist.
-        masks: Mask files, which may not exist.
-    """
+    """The images that a file lists; image and mask files may not exist."""
 
     file: Path
     lines: list[int]
@@ -172,14 +151,6 @@ def _image_of(place: Path, name: str) -> Path:
     return next((path for path in places if path.is_file()), places[0])
 
 
-def _contents(files: list[Path]) -> Iterator[Encoded]:
-    for file in files:
-        try:
-            yield file.read_bytes()
-        except OSError as error:
-            yield f"{file.parent.name}/{file.name} cannot be read: {error.strerror}"
-
-
 def _read_masks(listed: _Listed, bad: BadSamples, image_size: int, num_classes: int) -> Pixels:
     """The classes of pixels, (N, H, W); the rows of unusable images are undefined."""
     masks = np.full((len(listed.names), image_size, image_size), IGNORED, np.uint8)
@@ -192,11 +163,7 @@ def _read_masks(listed: _Listed, bad: BadSamples, image_size: int, num_classes: 
 
 
 def _read_mask(image: Path, mask: Path, image_size: int, num_classes: int) -> Pixels:
-    """The mask of an image, (H, W), uint8.
-
-    Raises:
-        ValueError: The mask cannot be used.
-    """
+    """The mask of an image, (H, W), uint8; ``ValueError`` if it cannot be used."""
     if not mask.is_file():
         raise ValueError("there is no such mask")
     try:

@@ -10,13 +10,9 @@ Thing = TypeVar("Thing")
 def in_order(
     submit: Callable[..., Any], work: Callable[[Thing], Any], things: Iterable[Thing], ahead: int
 ) -> Iterator[Any]:
-    """Results of ``work`` for each item, in order.
+    """Results of ``work`` for each item, in order, with at most ``ahead`` items in progress.
 
-    Args:
-        submit: The method ``submit`` of an executor.
-        work: Function that the executor calls with an item.
-        things: The items, consumed as needed.
-        ahead: Maximum number of items in progress or finished ahead of the consumer.
+    ``submit`` is the method of an executor. The items are consumed as needed.
     """
     waiting: deque[Any] = deque()
     for thing in things:

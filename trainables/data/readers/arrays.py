@@ -45,19 +45,14 @@ def load_npz(
     Numbers of shape (N, C, ...) are standardised per channel, numbers of shape (N, D) per feature;
     uint8 of shape (N, H, W), (N, C, H, W) or (N, H, W, C) are images.
 
-    Args:
-        seed: Seed of the validation split and the subset.
+    Options:
         train: Path or URI (``s3://``, ``gs://`` ...) of a file, of a folder of such files, or a
             pattern such as ``parts/*.npz``.
         test: Path of the test split; by default, ``test_size`` of ``train`` is held out.
         inputs: Name of the array of samples.
-        label: Name of the array of labels: words or integers from 0, (N,); class probabilities
-            (N, K), each row summing to 1; or booleans (N, L) for multi-label data.
+        label: Name of the array of labels: words or integers from 0, (N,); class probabilities (N,
+            K), each row summing to 1; or booleans (N, L) for multi-label data.
         weight: Name of the array of sample weights for training, (N,).
-        test_size: Fraction or number of samples for the test split, the same for every seed.
-        on_bad_sample: ``skip`` skips unusable samples and counts them.
-        validation: Fraction or number of training samples to hold out.
-        train_samples: Number of training samples to use.
     """
     keys = {"inputs": inputs, "label": label}
     weighted = keys if weight is None else {**keys, "weight": weight}
@@ -88,16 +83,11 @@ def load_npy(
 ) -> Dataset:
     """Arrays and labels in separate .npy files; otherwise like ``npz``.
 
-    Args:
-        seed: Seed of the validation split and the subset.
+    Options:
         train: Path or URI of the samples: a file, a folder of such files, or a pattern.
         train_labels: Path or URI of their labels in the same order; see ``npz``.
         test: Path of the test samples; by default, ``test_size`` of ``train`` is held out.
         test_labels: Path of the test labels.
-        test_size: Fraction or number of samples for the test split, the same for every seed.
-        on_bad_sample: ``skip`` skips unusable samples and counts them.
-        validation: Fraction or number of training samples to hold out.
-        train_samples: Number of training samples to use.
     """
     if (test is None) != (test_labels is None):
         raise ValueError("test and test_labels are given together or not at all")
@@ -132,21 +122,14 @@ def dataset_from_arrays(
 ) -> Dataset:
     """A dataset of arrays in memory.
 
-    Args:
-        name: Name of the dataset.
-        train: Samples and labels for training and validation. Samples: uint8 of shape (N, H, W),
-            (N, C, H, W) or (N, H, W, C), which are images; or numbers of any shape (N, ...).
-            Labels: (N,), integers from 0, booleans or words; (N, K), class probabilities; or
-            (N, L), booleans for multi-label data. An optional third array has the sample weights
-            for training, (N,).
-        test: Test samples and labels; None holds out ``test_size`` of ``train``.
-        seed: Seed of the validation split and the subset.
-        where: Names of both parts, for messages.
-        classes: Class names; labels are then names, or positions in this list.
-        test_size: Fraction or number of samples for the test split, the same for every seed.
-        on_bad_sample: ``skip`` skips unusable samples and counts them.
-        validation: Fraction or number of training samples to hold out.
-        train_samples: Number of training samples to use.
+    ``train`` and ``test`` are samples and labels. Samples: uint8 of shape (N, H, W), (N, C, H, W)
+    or (N, H, W, C), which are images; or numbers of any shape (N, ...). Labels: (N,), integers from
+    0, booleans or words; (N, K), class probabilities; or (N, L), booleans for multi-label data. A
+    third array of ``train`` has sample weights, (N,). If ``test`` is None, ``test_size`` is held
+    out.
+
+    ``where`` names both parts in messages. With ``classes``, labels are these names, or positions
+    among them. For the other options see :mod:`trainables.data`.
 
     Raises:
         TypeError: Samples are not arrays of numbers.
@@ -196,13 +179,8 @@ def dataset_from_arrays(
 def as_arrays(pair: Pair, where: str) -> tuple[Inputs, Values]:
     """Samples as uint8 (N, C, H, W) or float32 (N, ...); labels as int64 or text (N,), or (N, K).
 
-    Args:
-        pair: See :func:`dataset_from_arrays`.
-        where: Name of the pair, for messages.
-
-    Raises:
-        TypeError: Samples are not arrays of numbers, or labels have a wrong type.
-        ValueError: A shape is wrong.
+    Errors are those of :func:`as_inputs` and :func:`as_labels`, and ``ValueError`` if lengths
+    differ.
     """
     samples, labels = as_inputs(pair[0], where), as_labels(pair[1], where)
     if labels.shape[:1] != samples.shape[:1]:
@@ -217,11 +195,7 @@ def _name_row(part: str, row: int) -> str:
 
 
 def as_inputs(raw: Any, part: str) -> Inputs:
-    """Samples as uint8 (N, C, H, W) or float32 (N, ...).
-
-    Args:
-        raw: Numbers (N, ...); uint8 of shape (N, H, W), (N, C, H, W) or (N, H, W, C).
-        part: Name of the samples, for messages.
+    """Samples as uint8 (N, C, H, W) or float32 (N, ...), from arrays as in :func:`load_npz`.
 
     Raises:
         TypeError: The samples are not numbers.
@@ -249,10 +223,6 @@ def _channels_first(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
 
 def as_labels(raw: Any, part: str) -> Values:
     """Labels (N,) as int64 or text, class probabilities (N, K) as float64, or booleans (N, L).
-
-    Args:
-        raw: Integers, booleans or words (N,); or numbers or booleans with two axes.
-        part: Name of the labels, for messages.
 
     Raises:
         TypeError: The type is not one of these.

@@ -15,7 +15,7 @@ PathOrUri: TypeAlias = str | os.PathLike[str]
 def find_files(
     option: str, path: PathOrUri, suffixes: Sequence[str]
 ) -> tuple[fs.FileSystem, tuple[str, ...]]:
-    """Returns the file system and the files at a path or URI (``s3://``, ``gs://`` ...), sorted.
+    """The file system and the sorted files at a path or URI (``s3://``, ``gs://`` ...).
 
     Args:
         option: Name of the option with ``path``, for messages.

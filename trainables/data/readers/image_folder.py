@@ -1,7 +1,6 @@
 """Images in one folder per class: your own, and ImageNet."""
 
 import os
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,8 +19,7 @@ from trainables.data.core.splits import (
 )
 from trainables.data.core.types import Indices, Labels, Stored
 from trainables.data.kinds.samples import Images
-from trainables.data.readers.images import Encoded
-from trainables.data.readers.storing import Cache, ImagePart, Storage, hold_images, origin_of
+from trainables.data.readers.storing import Cache, Storage, hold_images, image_part
 from trainables.plugins.components import Range
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -41,21 +39,12 @@ def load_image_folder(
 ) -> Dataset:
     """Images in ``root/train/<class>/`` and ``root/test/<class>/``, or in ``root/<class>/``.
 
-    In the second form, ``test_size`` is held out as the test split, the same for every seed. Class
-    names are the sorted names of the folders; images may be in subfolders. Hidden files and folders
-    (such as ``.ipynb_checkpoints``), and files without an image extension, are ignored.
+    In the second form, ``test_size`` is held out as the test split. Class names are the sorted
+    names of the folders; images may be in subfolders. Hidden files and folders (such as
+    ``.ipynb_checkpoints``), and files without an image extension, are ignored.
 
-    Args:
-        seed: Seed of the validation split and the subset.
+    Options:
         root: A local folder.
-        test_size: Fraction or number of images for the test split if there is no ``root/test``.
-        image_size: Resize the shorter side to this and crop the centre; needed if sizes differ.
-        on_bad_sample: ``skip`` skips unreadable images and counts them.
-        storage: Where images are kept: decoded in ``memory``, or encoded on disk (``stream``). The
-            default depends on their size.
-        cache: Cache folder of streamed images (default: ``~/.cache/calsweep``).
-        validation: Fraction or number of training images to hold out.
-        train_samples: Number of training images to use.
     """
     place = Path(root).expanduser()
     if not place.is_dir():
@@ -93,23 +82,13 @@ def load_imagenet(
 ) -> Dataset:
     """ImageNet in folders: 1,281,167 training and 50,000 test images, 1000 classes.
 
-    The test split is the published validation set, whose labels are known. In memory,
-    ``image_size: 64`` takes 16 GB.
+    The test split is the published validation set, whose labels are known. In memory, ``image_size:
+    64`` takes 16 GB.
 
     Source: O. Russakovsky et al., ImageNet Large Scale Visual Recognition Challenge, 2015.
 
-    Args:
-        seed: Seed of the validation split and the subset.
+    Options:
         root: Folder that contains ``train/<class>/`` and ``val/<class>/``.
-        image_size: Resize the shorter side to this and crop the centre.
-        imbalance: Train and validate on a long-tailed subset, in which the last class has this
-            fraction of the samples of the first; the test split stays balanced.
-        on_bad_sample: ``skip`` skips unreadable images and counts them.
-        storage: Where images are kept: decoded in ``memory``, or encoded on disk (``stream``). The
-            default depends on their size.
-        cache: Cache folder of streamed images (default: ``~/.cache/calsweep``).
-        validation: Fraction or number of training samples to hold out.
-        train_samples: Number of training samples to use.
     """
     place = Path(root).expanduser()
     for part in ("train", "val"):
@@ -144,19 +123,11 @@ def read_folders(
     augmentation: AugmentationName = "none",
     **splitting: Any,
 ) -> Dataset:
-    """A dataset of images in one folder per class.
+    """A dataset of images in folders ``train`` and ``test`` with one subfolder per class.
 
-    Args:
-        name: Name of the dataset.
-        train: Folder with one subfolder per class.
-        test: Folder of the test split; None holds out ``test_size``.
-        image_size: See :func:`load_image_folder`.
-        on_bad_sample: See :func:`load_image_folder`.
-        storage: See :func:`load_image_folder`.
-        cache: See :func:`load_image_folder`.
-        test_size: See :func:`load_image_folder`.
-        augmentation: The usual training augmentation.
-        **splitting: See :func:`~trainables.data.core.splits.build_dataset`.
+    Without ``test``, ``test_size`` is held out. ``**splitting`` is for
+    :func:`~trainables.data.core.splits.build_dataset`; for the other options see
+    :mod:`trainables.data`.
 
     Raises:
         ValueError: There are fewer than two classes, a test class is unknown, images differ in
@@ -177,13 +148,7 @@ def read_folders(
             )
         files.append(test_files)
         labels.append(np.array([classes.index(name) for name in test_classes])[found])
-    images, kept, notes = read_images(
-        files,
-        image_size=image_size,
-        on_bad_sample=on_bad_sample,
-        storage=storage,
-        cache=cache,
-    )
+    images, kept, notes = read_images(files, image_size, on_bad_sample, storage, cache)
     labels = [each[rows] for each, rows in zip(labels, kept, strict=True)]
     if test is None:
         parts = split_off_test(labels[0], np.arange(len(labels[0])), classes, test_size)
@@ -201,7 +166,6 @@ def read_folders(
 
 def read_images(
     files: list[list[Path]],
-    *,
     image_size: int | None,
     on_bad_sample: OnBadSample,
     storage: Storage,
@@ -217,22 +181,11 @@ def read_images(
         ValueError: Images differ in size, are unreadable, or do not fit into memory.
     """
     bad = [BadSamples(len(part), partial(_name_file, part)) for part in files]
-    parts = [
-        ImagePart(partial(_contents, part), faults, partial(origin_of, part))
-        for part, faults in zip(files, bad, strict=True)
-    ]
+    parts = [image_part(*each) for each in zip(files, bad, strict=True)]
     images = hold_images(parts, image_size=image_size, storage=storage, cache=cache)
     notes = settle(bad, on_bad_sample)
     kept = [each.good() for each in bad]
     return [each[rows] for each, rows in zip(images, kept, strict=True)], kept, notes
-
-
-def _contents(files: list[Path]) -> Iterator[Encoded]:
-    for file in files:
-        try:
-            yield file.read_bytes()
-        except OSError as error:
-            yield f"it cannot be read: {error}"
 
 
 def _name_file(files: list[Path], index: int) -> str:

@@ -30,17 +30,13 @@ _BYTES_WORTH_A_THREAD = 3_000
 
 
 class OtherSize(str):
-    """An image differs in size from the others.
-
-    Attributes:
-        size: Height and width of the image.
-    """
+    """The fault of an image whose ``size`` (height, width) differs from the others."""
 
     __slots__ = ("size",)
     size: tuple[int, int]
 
     def __new__(cls, text: str, size: tuple[int, int]) -> "OtherSize":
-        """The error as a message."""
+        """The fault as text, with the size."""
         fault = super().__new__(cls, text)
         fault.size = size
         return fault
@@ -55,7 +51,7 @@ def decode_images(
     size: tuple[int, int] | None = None,
     on_bad: Callable[[int, str], None] | None = None,
 ) -> Pixels:
-    """Decodes images into one array.
+    """Decodes images into one array, uint8 (N, 1 or 3, H, W).
 
     Greyscale images stay greyscale if all are; otherwise all become RGB. Transparency is dropped,
     and 16-bit greyscale is reduced to 8 bits.
@@ -69,12 +65,8 @@ def decode_images(
         on_bad: Called with the index of each unusable image and the reason; its row of the array is
             undefined. By default, such an image is an error.
 
-    Returns:
-        uint8, (N, 1 or 3, H, W).
-
     Raises:
-        ValueError: An image is missing or unreadable, or sizes differ and ``image_size`` is
-            ``None``; the message names the image.
+        ValueError: An image is missing or unreadable, or sizes differ.
     """
     stack = np.empty((0, 1, 0, 0), np.uint8)
     refuse = on_bad or partial(_refuse, where=where)
@@ -94,12 +86,7 @@ def decode_images(
 def decoded(
     encoded: Iterable[Encoded], *, image_size: int | None, size: tuple[int, int] | None = None
 ) -> Iterator[tuple[Encoded, Pixels | str]]:
-    """Decodes images in order, in parallel if that is faster.
-
-    Args:
-        encoded: File contents; only a few are in memory at a time.
-        image_size: See :func:`decode_images`.
-        size: See :func:`decode_images`.
+    """Decodes images in order, in parallel if that is faster; only a few are in memory.
 
     Yields:
         Each file content with its pixels, (H, W) or (H, W, 3), or with the error as text.

@@ -75,9 +75,7 @@ def _load(
     structs with a field ``bytes``. Class names come from the metadata of the Parquet schema, if
     present: a ``ClassLabel`` of Hugging Face, or a key ``classes`` with comma-separated names.
 
-    Args:
-        form: Format of the files.
-        seed: Seed of the validation split and the subset.
+    Options:
         train: Path or URI (``s3://``, ``gs://`` ...) of a file, of a folder of such files, or a
             pattern such as ``parts/*.csv``.
         test: Path of the test split; by default, ``test_size`` of ``train`` is held out.
@@ -95,8 +93,6 @@ def _load(
         exclude: Columns of a table that are not features; instead of ``features``.
         dates: Columns of dates, such as 2026-11-24; their year, month and weekday are features.
         categorical: Feature columns that are categories although they contain numbers.
-        test_size: Fraction or number of samples for the test split, the same for every seed.
-        image_size: Resize the shorter side to this and crop the centre; needed if sizes differ.
         max_words: Size of the vocabulary, the most frequent words of the training texts (default:
             50,000; for a sequence 20,000).
         max_tokens: Maximum number of words, or tokens, per text: those with the largest weights
@@ -105,12 +101,6 @@ def _load(
             default, texts are split into words.
         text_form: ``weighted_words`` for bags of words with TF-IDF weights, or ``sequence`` for
             sequences of words. By default the form that the model of the sweep needs.
-        on_bad_sample: ``skip`` skips unusable samples and counts them.
-        storage: Where images are kept: decoded in ``memory``, or encoded on disk (``stream``). The
-            default depends on their size.
-        cache: Cache folder of streamed images (default: ``~/.cache/calsweep``).
-        validation: Fraction or number of training samples to hold out.
-        train_samples: Number of training samples to use.
     """
     parts = [open_rows(form, "train", train)]
     if test is not None:
@@ -185,8 +175,8 @@ def _kind(rows: Rows, **columns: object) -> str:
     named = [name for name, given in columns.items() if given is not None]
     if len(named) > 1:
         raise ValueError(f"{' and '.join(named)} are given; give one of them")
-    if not named and "image" in rows.names and _is_image(rows, "image"):
-        return "image"
+    if not named and "image" in rows.names:
+        return "features" if rows.content("image", "image") in ("number", "truth") else "image"
     return named[0] if named else "features"
 
 
@@ -205,7 +195,6 @@ _WEIGHTED = 512  # distinct words of a text
 def _measure_texts(
     words: int | None, tokens: int | None, tokenizer: str | None, form: TextForm | None
 ) -> Callable[[Any], Samples]:
-    """Builds the kind of sample for texts; see the options of :func:`_load`."""
     if tokenizer is not None:
         if words is not None:
             raise ValueError("max_words and tokenizer are given; a tokenizer has a vocabulary")
@@ -230,10 +219,6 @@ def _targets(
         weights = check_weights(_column_of_numbers(parts[0], weight, "weight"), "train", bad[0])
         train = replace(train, weights=weights)
     return train, test, classes
-
-
-def _is_image(rows: Rows, column: str) -> bool:
-    return rows.content(column, "image") not in ("number", "truth")
 
 
 def _names(rows: Rows, target: _Target) -> Names:
@@ -264,15 +249,13 @@ def _separated(rows: Rows, target: _Target) -> list[set[str]]:
     """The labels of each row."""
     if rows.content(target.label, "label") not in ("text", "nothing"):
         raise ValueError(
-            f"{rows.option}={rows.files[0].path}: column {target.label!r} holds "
-            f"{rows.type(target.label)}, not words that separator={target.separator!r} could part"
+            f"{rows.holds(target.label)}, not words that separator={target.separator!r} could part"
         )
     parted = ((value or "").split(target.separator) for value in rows.values(target.label))
     return [{name for each in names if (name := each.strip())} for names in parted]
 
 
 def _yes_or_no(rows: Rows, bad: BadSamples, column: str) -> Values:
-    """Whether a label is present, (N,)."""
     if rows.content(column, "labels") == "truth":
         values = rows.column(column, pa.bool_()).cast(pa.uint8()).cast(pa.float64()).to_numpy()
     else:
@@ -287,10 +270,7 @@ def _yes_or_no(rows: Rows, bad: BadSamples, column: str) -> Values:
 def _column_of_numbers(rows: Rows, column: str, option: str) -> Values:
     """Numbers (N,), NaN where missing."""
     if rows.content(column, option) not in ("number", "nothing"):
-        raise ValueError(
-            f"{rows.option}={rows.files[0].path}: column {column!r} (option {option}) holds "
-            f"{rows.type(column)}, not numbers"
-        )
+        raise ValueError(f"{rows.holds(column, option)}, not numbers")
     values: Values = rows.column(column, pa.float64()).to_numpy()
     return values
 
@@ -300,10 +280,7 @@ def _certain_labels(rows: Rows, bad: BadSamples, column: str) -> Values:
     kind = rows.type(column)
     whole = content == "number" and not (pa.types.is_floating(kind) or pa.types.is_decimal(kind))
     if content not in ("text", "truth", "nothing") and not whole:
-        raise ValueError(
-            f"{rows.option}={rows.files[0].path}: column {column!r} holds {kind}; labels must be "
-            "integers, words, or true and false"
-        )
+        raise ValueError(f"{rows.holds(column)}; labels must be integers, words, or true and false")
     values = list(rows.values(column))
     fill: Any = "" if content == "text" else 0
     for row, value in enumerate(values):
@@ -330,10 +307,7 @@ def _read_texts(parts: list[Rows], bad: list[BadSamples], *, column: str) -> lis
     for rows, faults in zip(parts, bad, strict=True):
         content = rows.content(column, "text")
         if content not in ("text", "nothing"):
-            raise ValueError(
-                f"{rows.option}={rows.files[0].path}: column {column!r} holds {rows.type(column)}, "
-                "not texts"
-            )
+            raise ValueError(f"{rows.holds(column)}, not texts")
         texts = np.array(list(rows.values(column)), dtype=object)
         for row, text in enumerate(texts):
             if text is None or not split_words(text):
@@ -354,9 +328,8 @@ def _read_images(
         content = rows.content(column, "image")
         if content not in ("bytes", "text", "nothing"):
             raise ValueError(
-                f"{rows.option}={rows.files[0].path}: column {column!r} holds {rows.type(column)}; "
-                "images must be encoded files (PNG, JPEG ...) as binary values, structs with a "
-                "binary field 'bytes', or paths"
+                f"{rows.holds(column)}; images must be encoded files (PNG, JPEG ...) as binary "
+                "values, structs with a binary field 'bytes', or paths"
             )
         paths = content == "text"
         contents = partial(_files if paths else _values, rows, column)
@@ -402,13 +375,8 @@ def _origin(rows: Rows, column: str, paths: bool) -> object:
 
 
 def _feature_names(
-    rows: Rows,
-    features: Names,
-    exclude: Names,
-    targets: set[str | None],
-    dates: tuple[str, ...],
+    rows: Rows, features: Names, exclude: Names, targets: set[str | None], dates: tuple[str, ...]
 ) -> list[str]:
-    """Names of the feature columns."""
     if features and exclude:
         raise ValueError("features and exclude are given; give one of them")
     if unknown := [name for name in exclude or () if name not in rows.names]:
@@ -452,8 +420,7 @@ def _date_features(parts: list[Rows], dates: tuple[str, ...]) -> list[str]:
             rows.content(name, "dates")  # it exists
             if not is_dates(rows.column(name, rows.type(name))):
                 raise ValueError(
-                    f"{rows.option}={rows.files[0].path}: column {name!r} (option dates) holds "
-                    f"{rows.type(name)}; allowed: dates, also as words such as 2026-11-24"
+                    f"{rows.holds(name, 'dates')}; allowed: dates, also as words such as 2026-11-24"
                 )
     return [feature for name in dates for feature in date_features(name)]
 
@@ -472,9 +439,8 @@ def _holds_words(name: str, parts: list[Rows]) -> bool:
         found = rows.content(name, "features")
         if found in ("bytes", "other"):
             raise ValueError(
-                f"{rows.option}={rows.files[0].path}: column {name!r} holds {rows.type(name)}; "
-                "features must be numbers, words, or true and false; if these are images, set "
-                f"image: {name}"
+                f"{rows.holds(name)}; features must be numbers, words, or true and false; if these "
+                f"are images, set image: {name}"
             )
         if found != "nothing":
             contents[rows.option] = found
@@ -488,11 +454,7 @@ def _holds_words(name: str, parts: list[Rows]) -> bool:
 
 
 def _read_table(
-    parts: list[Rows],
-    bad: list[BadSamples],
-    *,
-    numeric: list[str],
-    categorical: list[str],
+    parts: list[Rows], bad: list[BadSamples], *, numeric: list[str], categorical: list[str]
 ) -> list[Any]:
     raw = []
     for rows, faults in zip(parts, bad, strict=True):

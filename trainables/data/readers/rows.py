@@ -30,12 +30,7 @@ _BUFFER: Final = 2**23
 
 
 def open_rows(form: Form, option: str, path: PathOrUri) -> Rows:
-    """Opens the files at a path.
-
-    Args:
-        form: Format of the files.
-        option: Name of the option with the path, for messages.
-        path: See :func:`~trainables.data.readers.files.find_files`.
+    """Opens the files at a path; see :func:`~trainables.data.readers.files.find_files`.
 
     Raises:
         FileNotFoundError: There is no file.
@@ -53,14 +48,7 @@ def open_rows(form: Form, option: str, path: PathOrUri) -> Rows:
 
 @dataclass(frozen=True)
 class File:
-    """One of the files.
-
-    Attributes:
-        path: Path in its file system.
-        schema: Names and types of the columns.
-        count: Number of rows.
-        table: The whole content, if the format requires reading it; else None.
-    """
+    """One of the files; ``table`` is its whole content if the format requires reading it."""
 
     path: str
     schema: pa.Schema
@@ -72,12 +60,8 @@ class File:
 class Rows(ABC):
     """The rows of one or more files, numbered consecutively.
 
-    Attributes:
-        option: Name of the option with their path, for messages.
-        source: The file system of the files.
-        files: The files.
-        starts: Number of the first row of each file.
-        count: Total number of rows.
+    ``option`` is the name of the option with their path, for messages; ``starts`` has the number of
+    the first row of each file, ``count`` is the total.
     """
 
     option: str
@@ -106,11 +90,7 @@ class Rows(ABC):
         return self.files[bisect_right(self.starts, row) - 1].path.rpartition("/")[0]
 
     def content(self, column: str, option: str) -> Content:
-        """The kind of values in a column, the same in all files.
-
-        Args:
-            column: Name of the column.
-            option: Name of the option with the column, for messages.
+        """The kind of values in a column, the same in all files; ``option`` names it in messages.
 
         Raises:
             ValueError: A file has no such column, or the files differ in its type.
@@ -136,12 +116,14 @@ class Rows(ABC):
         """The type of a column in the first file."""
         return self.files[0].schema.field(column).type
 
-    def column(self, name: str, kind: pa.DataType) -> pa.ChunkedArray:
-        """A whole column as one type.
+    def holds(self, column: str, option: str | None = None) -> str:
+        """The beginning of a message about the type of a column, and the option that names it."""
+        named = f" (option {option})" if option else ""
+        place = f"{self.option}={self.files[0].path}"
+        return f"{place}: column {column!r}{named} holds {self.type(column)}"
 
-        Raises:
-            ValueError: A value does not fit the type.
-        """
+    def column(self, name: str, kind: pa.DataType) -> pa.ChunkedArray:
+        """A whole column as one type; ``ValueError`` if a value does not fit."""
         chunks: list[pa.Array] = []
         for file in self.files:
             for chunk in self._read(file, name):
@@ -161,17 +143,12 @@ class Rows(ABC):
                 yield from chunk.to_pylist()
 
     @abstractmethod
-    def _read(self, file: File, column: str) -> Iterator[pa.Array]:
-        """The values of a column of one file, in batches."""
+    def _read(self, file: File, column: str) -> Iterator[pa.Array]: ...
 
     @classmethod
     @abstractmethod
     def open_file(cls, option: str, source: fs.FileSystem, path: str) -> File:
-        """Opens a file; Parquet is read in batches, CSV as a whole.
-
-        Raises:
-            ValueError: The file cannot be read.
-        """
+        """Opens a file; raises ``ValueError`` if it cannot be read."""
 
 
 class _ParquetRows(Rows):

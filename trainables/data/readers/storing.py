@@ -49,8 +49,20 @@ class ImagePart:
     origin: Callable[[], object]
 
 
-def origin_of(files: Iterable[Path]) -> object:
-    """Names, sizes and modification times of the existing files, for an :class:`ImagePart`."""
+def image_part(files: list[Path], bad: BadSamples) -> ImagePart:
+    """The images in local files; names, sizes and modification times identify them."""
+    return ImagePart(lambda: map(read_file, files), bad, partial(_origin, files))
+
+
+def read_file(file: Path) -> Encoded:
+    """The content of a file, or the reason why it cannot be read."""
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        return f"{file.parent.name}/{file.name} cannot be read: {error.strerror}"
+
+
+def _origin(files: list[Path]) -> object:
     found = [(file, file.stat()) for file in files if file.is_file()]
     return [(str(file.absolute()), stat.st_size, stat.st_mtime_ns) for file, stat in found]
 
@@ -60,12 +72,8 @@ def hold_images(
 ) -> list[Stored]:
     """The images of one or two parts, with equal size and number of channels.
 
-    Args:
-        parts: The parts of the dataset.
-        image_size: See :func:`~trainables.data.readers.images.decode_images`.
-        storage: ``memory`` or ``stream``. None streams if the decoded images would take more than a
-            quarter of this machine's memory.
-        cache: Cache folder of streamed images.
+    If ``storage`` is None, images are streamed if they would take more than a quarter of the
+    memory. For the options see :mod:`trainables.data`.
 
     Raises:
         ValueError: The images do not fit into memory, or the folder cannot be written.

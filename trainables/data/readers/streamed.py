@@ -1,8 +1,7 @@
 """Images that stay encoded on disk, for data larger than memory.
 
-An Arrow file contains the encoded images of a part of a dataset, with facts about each image that
-were collected when it was written. It is memory-mapped, so the processes of a machine share its
-pages, and the system can evict unused ones.
+An Arrow file contains the encoded images of a part of a dataset, with facts that were collected
+when it was written. It is memory-mapped, so the processes of a machine share its pages.
 """
 
 from __future__ import annotations
@@ -51,13 +50,8 @@ _DAMAGED = "{} is damaged; delete it, and it is written again: {}"
 class EncodedImages:
     """Images of equal size in some rows of a file; replaces their array in a split.
 
-    It uses only the memory of its row numbers, also in processes that it is sent to.
-
-    Attributes:
-        path: Path of the Arrow file, the same on every machine.
-        rows: (N,), row numbers in the file.
-        sample_shape: Channels, height and width of each image.
-        image_size: See :func:`~trainables.data.readers.images.decode_images`.
+    It uses only the memory of its row numbers, also in processes that it is sent to. ``path`` is
+    the same on every machine; ``sample_shape`` is channels, height and width.
     """
 
     path: str
@@ -70,47 +64,38 @@ class EncodedImages:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the array of decoded images: (N, C, H, W)."""
+        """Shape of the decoded images, (N, C, H, W)."""
         return (len(self.rows), *self.sample_shape)
 
     @property
     def size(self) -> int:
-        """Number of values in the array of decoded images."""
+        """Number of values of the decoded images."""
         return int(np.prod(self.shape, dtype=np.int64))
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the array of decoded images."""
+        """Bytes of the decoded images."""
         return self.size
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitem__(self, rows: Any) -> EncodedImages:
-        """Some of the images, still encoded."""
         return replace(self, rows=self.rows[rows])
 
     def with_channels(self, channels: int) -> EncodedImages:
-        """The same images with this many channels; greyscale ones are repeated in each."""
+        """See :meth:`Streamed.with_channels`."""
         return replace(self, sample_shape=(channels, *self.sample_shape[1:]))
 
     def read(self) -> Pixels:
-        """Decodes all images: uint8, (N, C, H, W).
-
-        Raises:
-            ValueError: The file is not on this machine, or it is damaged.
-        """
+        """All images, (N, C, H, W) uint8; ``ValueError`` if the file is missing or damaged."""
         pixels = np.empty(self.shape, np.uint8)
         for place, data in zip(pixels, self._encoded(), strict=True):
             place[:] = self._decode(data)
         return pixels
 
     def each(self) -> Iterator[Pixels]:
-        """Decodes the images in order, (C, H, W) each, with one thread per CPU.
-
-        Raises:
-            ValueError: See :meth:`read`.
-        """
+        """Decodes the images in order, (C, H, W) each, with one thread per CPU."""
         with ThreadPoolExecutor(THREADS) as pool:
             for image in in_order(pool.submit, self._decode, self._encoded(), AHEAD):
                 yield np.ascontiguousarray(np.broadcast_to(image, self.sample_shape))
@@ -144,15 +129,10 @@ def keep_images(
     size: tuple[int, int] | None,
     on_bad: Callable[[int, str], None],
 ) -> EncodedImages:
-    """Stores the images of a part of a dataset, encoded, in a file, unless it exists already.
+    """Stores encoded images in a file in ``folder``, unless it exists already.
 
-    Args:
-        encoded: File contents; read only if the file does not exist.
-        folder: Folder of the file.
-        key: Identifies the images and their options.
-        image_size: See :func:`~trainables.data.readers.images.decode_images`.
-        size: See :func:`~trainables.data.readers.images.decode_images`.
-        on_bad: Called with the index of each unusable image and the reason.
+    ``encoded`` is read only then. ``key`` identifies the images and their options; for the others
+    see :func:`~trainables.data.readers.images.decode_images`.
 
     Raises:
         ValueError: The folder cannot be written, or the file there is damaged.

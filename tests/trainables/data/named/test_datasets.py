@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from trainables import data
 from trainables.data import (
     Dataset,
     Split,
@@ -92,7 +93,8 @@ def test_common_options_are_checked_without_loading(name: str, option: str, valu
 @each_dataset
 def test_every_loader_says_what_it_is_and_what_its_options_mean(name: str) -> None:
     loader = dataset_loader(name)
-    text = getattr(loader, "func", loader).__doc__ or ""  # one function may load several formats
+    own = getattr(loader, "func", loader).__doc__ or ""  # one function may load several formats
+    text = own + (data.__doc__ or "")  # the options that several loaders share
     for option in dataset_options(name):
         assert f"{option}: " in text
 

@@ -200,6 +200,6 @@ def test_an_unreadable_file_is_a_bad_sample(write_folder: WriteFolder, cache: Pa
     root = write_folder("", {"a": 10, "b": 10})
     (root / "a" / "000.png").unlink()
     (root / "a" / "000.png").mkdir()
-    with pytest.raises(ValueError, match=r"a/000.png: it cannot be read: .*Is a directory"):
+    with pytest.raises(ValueError, match=r"a/000.png: a/000.png cannot be read: Is a directory"):
         load_dataset("image_folder", seed=0, root=root, storage="stream", cache=cache)
     assert not os.listdir(cache) or os.listdir(cache)[0].startswith("images-")
