@@ -299,7 +299,6 @@ def check(
 
 
 def _facts_of_data(sweep: SweepFile, gpu: str | None) -> tuple[SweepFile, dict[str, str]]:
-    """The sweep with defaults for its data, and facts about the data and the requested GPU."""
     from sweeps.planning.data import load_data
     from sweeps.planning.data_facts import data_facts, duration_facts
     from sweeps.planning.data_fit import fit_to_data

@@ -137,7 +137,6 @@ def take_look(sweep: SweepFile, store: SweepStore, ranking: Ranking) -> Look:
 
 
 def _judge(ranking: Ranking, store: SweepStore, selection: SelectionSection) -> Judgement:
-    """Judge the selected setting by the trials' predictions, as far as they can be read."""
     read = partial(_read_predictions, store)
     sweeps = store.patiently(sweeps_on_test_split, store)
     earlier = store.patiently(read_earlier_candidates, store.folder)

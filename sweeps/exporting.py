@@ -46,8 +46,6 @@ _CHECKED: Final = 256  # test samples
 
 @dataclass(frozen=True)
 class _Built:
-    """A trained classifier in the form in which it is written."""
-
     files: dict[str, bytes]
     program: ExportedProgram  # as it is read back from its file
     about: dict[str, Any]
@@ -161,7 +159,6 @@ def _chosen(name: str, storage: str) -> tuple[SweepStore, SweepFile, Ranking]:
 
 
 def _runner_up(ranking: Ranking) -> Candidate | None:
-    """The second-best setting, if it is feasible."""
     second = ranking.candidates[1] if len(ranking.candidates) > 1 else None
     return second if second is not None and second.feasible else None
 
@@ -179,7 +176,6 @@ class _Builder:
 
     @property
     def example(self) -> Any:
-        """Two rows of the test split."""
         return self._dataset.test.rows(slice(2))
 
     def build(self, candidate: Candidate) -> _Built:
@@ -202,7 +198,6 @@ class _Builder:
         return self._build(record.label, classifier, state, expected, about)
 
     def build_ensemble(self, selected: Selected) -> _Built:
-        """The ensemble of several trials."""
         ensemble = load_ensemble(self._store, self._sweep, self._dataset, selected)
         pool = selected.pool.trials
         members = {trial.number for trial in selected.trials}
@@ -295,7 +290,6 @@ class _Builder:
         return fit_prediction_sets(calibrated, (unseen / record.outcome["temperature"], truth))
 
     def _check(self, program: ExportedProgram, label: str, logits: Tensor) -> None:
-        """Compare the built classifier with the trial's calibrated logits on the test split."""
         import torch
 
         from trainables.data.core.tasks import at_places
@@ -430,12 +424,12 @@ def predict(
         method: Method of these sets, see :class:`~trainables.posthoc.conformal.PredictionSets`.
         batch_size: Samples at a time.
 
+    Returns:
+        The number of classified samples, and notes about skipped samples.
+
     Raises:
         UserError: There is no exported classifier, the samples do not fit it, it classifies pixels,
             or it has no prediction sets of this coverage.
-
-    Returns:
-        The number of classified samples, and notes about skipped samples.
     """
     import torch
 

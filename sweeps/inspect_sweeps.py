@@ -88,7 +88,6 @@ def look_at(name: str, storage: str) -> Glimpse:
 
 @tells_storage_faults
 def side_by_side(names: Sequence[str], storage: str) -> list[Beside]:
-    """The sweeps to compare."""
     found = []
     for name in names:
         store = SweepStore(storage, name)
@@ -148,7 +147,6 @@ def _read_from_mlflow(uri: str) -> Callable[[dict[str, Any]], str]:
 
 @tells_storage_faults
 def overviews(storage: str) -> list[Overview]:
-    """The sweeps of a storage, newest first."""
     found = [
         overview(
             sweep, Ranking(store.load_records(), rule_of(sweep)), store.load_answer() is not None
@@ -160,7 +158,6 @@ def overviews(storage: str) -> list[Overview]:
 
 @tells_storage_faults
 def paper_table_of(name: str, storage: str, form: Form) -> str:
-    """The papers' table of a sweep, finished or not."""
     store = SweepStore(storage, name)
     sweep = store.load_sweep()
     return paper_table(Ranking(store.load_records(), rule_of(sweep)), sweep, form)

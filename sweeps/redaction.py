@@ -49,7 +49,6 @@ class RedactingFormatter(logging.Formatter):
     """Formats log lines and tracebacks without the credentials in addresses."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
         return redact(super().format(record))
 
 

@@ -28,19 +28,15 @@ class LogReporter:
     """Writes every message to the log."""
 
     def stage(self, what: str) -> None:
-        """See :class:`Reporter`."""
         logger.info("%s", what)
 
     def notice(self, message: str) -> None:
-        """See :class:`Reporter`."""
         logger.warning("%s", message)
 
     def fault(self, message: str) -> None:
-        """See :class:`Reporter`."""
         logger.error("%s", message)
 
     def left(self, what: str) -> None:
-        """See :class:`Reporter`."""
         logger.debug("%s", what)
 
 

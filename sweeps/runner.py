@@ -275,7 +275,6 @@ def _carry_out(
 def _read_store(
     sweep: SweepFile, store: SweepStore, dataset: Data, progress: Progress
 ) -> tuple[Mirror, BlockWriter, EncoderSetup | None, Past]:
-    """What the store has of a sweep before its trials run; empty of a new one."""
     records = _load_records(sweep, store, progress)
     encoder = encoder_setup(sweep, store, dataset)
     past = Past(
@@ -354,7 +353,6 @@ def _with_common_epochs(
 def _ended_by(
     sweep: SweepFile, store: SweepStore, pilot: list[TrialRecord]
 ) -> tuple[SweepFile, list[TrialRecord]]:
-    """The sweep with the epochs that the pilot has found, also in the store."""
     epochs = common_epochs(pilot[0], sweep)
     training = sweep.training.model_copy(update={"epochs": epochs})
     sweep = sweep.model_copy(update={"training": training})
@@ -454,8 +452,7 @@ def _terminated_as_interrupted() -> Iterator[Callable[[], None]]:
 
     Yields:
         A function that does so from another thread. Outside the main thread, where signals cannot
-        be
-        handled, it does nothing, because SIGTERM would end the whole process.
+        be handled, it does nothing, because SIGTERM would end the whole process.
     """
 
     def interrupt(*_: object) -> None:

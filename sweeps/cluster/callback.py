@@ -52,14 +52,12 @@ class QueueCallback(SharedWithTune, Callback):
         self._shortage: str | None = None  # the reason if the trial that ends next was killed
 
     def on_step_end(self, iteration: int, trials: list[Trial], **_: Any) -> None:
-        """Called after each turn of Tune's loop."""
         self._check()
         if self._queue.exhausted:
             raise SweepOverError
         self._silence.look()
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **_: Any) -> None:
-        """The trial's process is ready."""
         self._silence.started(trial.config["number"])
 
     def on_trial_result(
@@ -78,7 +76,6 @@ class QueueCallback(SharedWithTune, Callback):
     def on_trial_complete(
         self, iteration: int, trials: list[Trial], trial: Trial, **_: Any
     ) -> None:
-        """The trial completed all epochs, was stopped by the scheduler, or failed."""
         number = trial.config["number"]
         self._silence.ended(number)
         match from_tune(trial.last_result):

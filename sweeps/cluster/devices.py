@@ -71,7 +71,6 @@ def settle_devices(sweep: SweepFile, dataset: Data) -> tuple[SweepFile, str | No
 
 
 def _with_precision(sweep: SweepFile, precision: str) -> SweepFile:
-    """The sweep with this precision in all recipes that say ``auto``."""
     update: dict[str, Any] = {}
     if sweep.training.precision == "auto" and sweep.trainable is None:
         update["training"] = sweep.training.model_copy(update={"precision": precision})
@@ -175,7 +174,6 @@ def _weakest_gpu(nodes: Iterable[Mapping[str, float]]) -> Gpu | None:
 
 
 def _look() -> tuple[str, int, bool] | None:
-    """Runs on a node with a GPU."""
     import torch
 
     if not torch.cuda.is_available():

@@ -198,7 +198,6 @@ def stop(job: Job, address: str | None) -> Job:
 
 
 def _said(job: Job, address: str | None) -> str:
-    """The whole output of a job."""
     return str(ask(address, f"{JOBS}{job.id}/logs")["logs"])
 
 

@@ -79,7 +79,6 @@ class _Machines:
         return found
 
     def _actors(self) -> list[tuple[str, Any]]:
-        """Name and actor of each current node except the driver's."""
         if nodes_to_come():  # an autoscaler never stops a node with an actor
             return []
         there = {

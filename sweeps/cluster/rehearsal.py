@@ -39,7 +39,6 @@ class Rehearsal:
         self._reported = False
 
     def take(self, record: TrialRecord) -> None:
-        """A record changed."""
         if self._reported or record.role != self._role or len(record.history) != 1:
             return
         self._reported = True

@@ -20,7 +20,6 @@ class QueueScheduler(SharedWithTune, FIFOScheduler):
         self._queue = queue
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
-        """Continue or stop."""
         report = from_tune(result)
         entries = report.entries if isinstance(report, Progressed) else ()
         poor = self._queue.should_prune(trial.config["number"], entries)

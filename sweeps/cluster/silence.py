@@ -41,19 +41,16 @@ class Silence:
         self._said_busy = False
 
     def started(self, number: int) -> None:
-        """The process of a trial is ready."""
         self._has_process.add(number)
         self._heard[number] = self._clock()
 
     def heard(self, number: int) -> None:
-        """A trial has reported."""
         now = self._clock()
         self._longest = max(self._longest, now - self._heard.get(number, now))
         self._heard[number] = now
         self._patience.pop(number, None)
 
     def ended(self, number: int) -> None:
-        """A trial or its process has ended."""
         self._has_process.discard(number)
         self._heard.pop(number, None)
         self._patience.pop(number, None)

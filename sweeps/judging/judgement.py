@@ -135,7 +135,6 @@ def _facts(found: tuple[float, float, float]) -> Facts:
 
 
 def _per_class(model: Predicted) -> list[Facts]:
-    """Confidence and accuracy per predicted class, with levels corrected for their number."""
     confidence, predicted = model.probs.max(dim=1)
     order = predicted.argsort(stable=True)
     counts = predicted.bincount(minlength=len(model.classes)).tolist()

@@ -16,7 +16,6 @@ from sweeps.results.reliability import reliability_svg
 
 
 def render_judgement(found: dict[str, Any], models: Sequence[Predicted]) -> str:
-    """The page of the result of :func:`~sweeps.judging.judgement.judge`."""
     templates = Environment(
         loader=ChoiceLoader(
             [PackageLoader("sweeps.judging", "."), PackageLoader("sweeps.results", ".")]

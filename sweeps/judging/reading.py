@@ -167,7 +167,6 @@ def _column(path: Path, columns: Mapping[str, Array], name: str | None) -> Array
 
 
 def _by_model(path: Path, names: Array | None) -> list[tuple[str, Any]]:
-    """Name and rows of each model, in the order of their first row."""
     if names is None:
         return [(path.stem, slice(None))]
     words = names.astype(str)

@@ -79,7 +79,6 @@ def scaling_rows(model: Facts) -> list[list[str]]:
 
 
 def comparison_rows(comparison: list[Facts]) -> list[list[str]]:
-    """Metric, models, difference and verdict."""
     return [
         [
             metric_heading(each["metric"]),

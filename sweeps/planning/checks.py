@@ -72,7 +72,6 @@ def check_sweep(sweep: SweepFile) -> None:
 
 
 def _loader(sweep: SweepFile) -> TrainableSection | None:
-    """The function that loads the model of a custom loop, with the loop's options."""
     loop = sweep.trainable
     if loop is None or loop.load is None:
         return None

@@ -27,7 +27,6 @@ _UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 def data_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
-    """Facts by heading: the size of the data, the model, and which differences can be detected."""
     from trainables.data.kinds.samples import Images
     from trainables.metrics import detectable_difference
     from trainables.trials.trial import validation_parts
@@ -103,7 +102,6 @@ def duration_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
 
 
 def _held(dataset: Dataset) -> str:
-    """Where the samples are stored, and how large they are."""
     splits = (dataset.train, dataset.validation, dataset.test)
     decoded = _bytes(sum(split.inputs.nbytes for split in splits))
     files = sorted({each.inputs.path for each in splits if not isinstance(each.inputs, np.ndarray)})

@@ -63,7 +63,6 @@ def _with_model(sweep: SweepFile, dataset: Dataset) -> SweepFile:
 
 
 def _with_recipes(sweep: SweepFile, dataset: Dataset) -> SweepFile:
-    """The sweep with all keys of ``training``, whose defaults depend on the model."""
     from trainables.models.recipes import batch_size_for, completed, usual_recipe
 
     if sweep.encoder is not None:  # in two-stage training, the defaults are the papers' recipes
@@ -116,7 +115,6 @@ def _recipe_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
 
 
 def _losses_that(fit: Callable[[type[nn.Module]], bool]) -> str:
-    """The names of the losses whose class satisfies a condition."""
     from trainables.losses import available_losses, loss_class
 
     found = []
@@ -151,8 +149,6 @@ def _weight_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
 
 
 def _soft_label_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
-    """Faults: losses that do not accept class probabilities."""
-
     def accepts(loss: type[nn.Module]) -> bool:
         return getattr(loss, "soft_targets", False)
 
@@ -163,7 +159,6 @@ def _soft_label_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
 
 
 def _task_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
-    """Faults: losses and metrics that do not suit the task of these data."""
     task = dataset.task
     faults = _refused(sweep, task.accepts, f"for data with {task}", task.attribute)
     if task.decisions * task.cluster_size > 1:
@@ -193,7 +188,6 @@ def _refused(
 
 
 def _losses(sweep: SweepFile, key: str) -> list[str]:
-    """The losses of a recipe."""
     if key == "encoder.training":
         assert sweep.encoder is not None
         return [sweep.encoder.loss.name]

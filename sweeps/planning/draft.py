@@ -387,7 +387,6 @@ def _text(table: pa.Table, names: Sequence[str]) -> str | None:
 
 
 def _name(path: Path) -> str:
-    """A sweep's name from the last meaningful part of a path."""
     stem = path.stem
     if stem.lower() in _TELL_NOTHING and path.absolute().parent.name:
         stem = path.absolute().parent.name

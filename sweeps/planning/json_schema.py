@@ -45,7 +45,6 @@ def json_schema() -> dict[str, Any]:
 
 
 def sections() -> tuple[type[BaseModel], ...]:
-    """The sections of a sweep file."""
     return tuple(
         kind
         for kind in vars(schema_module).values()
@@ -116,7 +115,6 @@ def _with_short_forms(tree: Any, short: dict[str, dict[str, Any]]) -> Any:
 
 
 def schema_text() -> str:
-    """The file's content."""
     return json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n"
 
 

@@ -37,7 +37,6 @@ def most_epochs(sweep: SweepFile) -> int:
 
 
 def plan_facts(sweep: SweepFile) -> dict[str, str]:
-    """The plan as text, by heading."""
     space = SearchSpace(sweep)
     initial = space.initial_settings(ANY_NUMBER_OF_CLASSES)
     first = len(initial)
@@ -135,7 +134,6 @@ def _epoch_facts(sweep: SweepFile) -> dict[str, str]:
 
 
 def _starting_point(sweep: SweepFile) -> str:
-    """The records that a guided search starts from: see ``search.learn_from``."""
     names = sweep.search.learn_from
     if names == ("none",):
         return "this sweep's trials alone"
@@ -146,7 +144,6 @@ def _starting_point(sweep: SweepFile) -> str:
 
 
 def _budget_facts(sweep: SweepFile, trials: int) -> dict[str, str]:
-    """The number of these trials that the budgets allow."""
     search, selection = sweep.search, sweep.selection
     facts = []
     if search.max_epochs is not None:

@@ -61,7 +61,6 @@ def check_reachable(storage: str, sweep: SweepFile | None = None) -> None:
 
 
 def _values(tree: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """All values of nested mappings and lists, with their dotted keys."""
     if isinstance(tree, Mapping):
         for name, value in tree.items():
             yield from _values(value, f"{key}.{name}" if key else str(name))

@@ -59,12 +59,10 @@ class TrackedSweep:
 
     @property
     def rule(self) -> Rule:
-        """The selection rule of the sweep."""
         return Rule(self.objective, self.guard, self.constraints, self.others)
 
     @property
     def full_names(self) -> dict[str, str]:
-        """Unambiguous names of dataset and model."""
         return {
             "dataset": f"{self.dataset}-{self.data[:DIGITS]}",
             "model": self.model + self.model_options,
@@ -158,7 +156,6 @@ def _rank(candidate: Candidate) -> tuple[float, float]:
 
 
 def _ambiguous_names(sweeps: Sequence[TrackedSweep]) -> set[str]:
-    """Names that several datasets or models share."""
     full: dict[tuple[str, str], set[str]] = {}
     for sweep in sweeps:
         for kind, name in (("dataset", sweep.dataset), ("model", sweep.model)):

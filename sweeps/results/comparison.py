@@ -88,17 +88,16 @@ def compare(
         looks: After how many seeds the verdict is looked at, and each look's share of the allowed
             error, where seeds are added until it is decided.
 
-    Raises:
-        OSError: Predictions cannot be read.
-        ValueError: They are damaged.
-
     Returns:
         One comparison with cross-entropy as it is and one with a temperature, by the metric of the
         objective. Metrics whose differences have no valid interval are omitted. A selected baseline
-        is
-        only compared with itself after a temperature. For a metric that no temperature changes (the
-        error), the setting is only compared with cross-entropy as it is. Empty if no setting was
-        selected or the baseline did not finish.
+        is only compared with itself after a temperature. For a metric that no temperature changes
+        (the error), the setting is only compared with cross-entropy as it is. Empty if no setting
+        was selected or the baseline did not finish.
+
+    Raises:
+        OSError: Predictions cannot be read.
+        ValueError: They are damaged.
     """
     from trainables.posthoc import cross_fitted
 
@@ -179,7 +178,6 @@ def compare_losses(
 
 
 def _metrics_of(objective: MetricName) -> list[str]:
-    """The metrics by which unscaled or equally scaled settings are compared."""
     from trainables.metrics import COMPARABLE
 
     found = [objective.metric] if objective.metric in COMPARABLE else []
@@ -237,7 +235,6 @@ class _Looks:
         self.last_confidence = 1 - ERROR * looks.get(self.last, 1.0)
 
     def chance(self, found: Difference, selection: Mapping[str, Any]) -> float | None:
-        """The probability that a difference will be supported at the last look."""
         from trainables.metrics import chance_of_support
 
         if self.seeds == self.last:

@@ -160,7 +160,6 @@ def _comparisons(
 
 
 def _rivals(ranking: Ranking, read: Read, networks: int) -> dict[str, tuple[Tensor, Tensor]]:
-    """The rivals' logits on the validation and the test split."""
     from trainables.posthoc.ensembles import averaged
 
     baseline = ranking.baseline
@@ -182,7 +181,6 @@ def _rivals(ranking: Ranking, read: Read, networks: int) -> dict[str, tuple[Tens
 
 
 def _on_test(selected: Selected, read: Read) -> tuple[Tensor, Tensor]:
-    """Calibrated logits of the ensemble on the test split, and labels."""
     pool = selected.pool
     place = {trial.number: index for index, trial in enumerate(pool.trials)}
     logits: list[Any] = [None] * len(pool.trials)
@@ -195,7 +193,6 @@ def _on_test(selected: Selected, read: Read) -> tuple[Tensor, Tensor]:
 
 
 def _row(ranking: Ranking, read: Read, crossed: Tensor, selected: Selected) -> dict[str, Any]:
-    """Its row, like those of :func:`~sweeps.results.leaderboard.leaderboard`."""
     from trainables import metrics as M
 
     shown = shown_metrics(ranking.rule.objective)

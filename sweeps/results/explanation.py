@@ -82,7 +82,6 @@ def explain_choice(ranking: Ranking, adapt_share: float = 0.0) -> list[str]:
 
 
 def _front(ranking: Ranking) -> list[str]:
-    """The result for several objectives."""
     names = ranking.rule.objectives
     if len(names) == 1:
         return []
@@ -99,7 +98,6 @@ def _front(ranking: Ranking) -> list[str]:
 
 
 def _infeasible(ranking: Ranking) -> list[str]:
-    """The number of settings that constraints exclude, if there are constraints."""
     if not ranking.rule.constraints:
         return []
     broken = Counter(limit for candidate in ranking.candidates for limit in candidate.broken)
@@ -111,7 +109,6 @@ def _infeasible(ranking: Ranking) -> list[str]:
 
 
 def _context(chosen: Candidate, objective: str) -> list[str]:
-    """The objective of a perfectly calibrated model on the validation samples."""
     name = MetricName.parse(objective)
     mean = chosen.mean(name.with_statistic("calibrated"))
     most = chosen.mean(name.with_statistic("calibrated_high"))
@@ -136,7 +133,6 @@ def _on_the_test_split(chosen: Candidate, metric: str) -> str:
 
 
 def _on_evaluation_sets(chosen: Candidate) -> list[str]:
-    """Results on the sets of ``evaluation``."""
     lines = []
     for key in chosen.judged[0].outcome:
         if shift := _SHIFT.match(key):

@@ -74,7 +74,6 @@ def error_against_objective(ranking: Ranking) -> str:
 
 
 def _with_both(ranking: Ranking) -> list[TrialRecord]:
-    """The trials with a known error and objective."""
     both = {ranking.rule.objective, "val_error"}
     return [
         r
@@ -175,7 +174,6 @@ class Searched:
 
     @property
     def values(self) -> list[float]:
-        """The hyperparameter's."""
         return [float(r.hyperparameters[self.name]) for r in self.trials]
 
 
@@ -197,7 +195,6 @@ def searched(records: Iterable[TrialRecord], objective: str) -> list[Searched]:
 
 
 def slices(groups: Sequence[Searched], objective: str) -> list[str]:
-    """The objective against each hyperparameter of each loss, as small charts."""
     return [_slice(group, objective) for group in groups]
 
 

@@ -34,13 +34,11 @@ class Judgement:
 
     @property
     def all_comparisons(self) -> list[Comparison]:
-        """The comparisons of the selected setting, of the losses in pairs, and of the ensemble."""
         of_ensemble = [] if self.ensemble is None else self.ensemble["comparisons"]
         return [*self.comparisons, *self.pairs, *(Comparison(**each) for each in of_ensemble)]
 
     @property
     def all_sets(self) -> list[dict[str, Any]]:
-        """Prediction sets of the finalists, and of the ensemble."""
         of_ensemble = [] if self.ensemble is None else self.ensemble.get("sets", [])
         return [*self.sets, *of_ensemble]
 
@@ -53,7 +51,6 @@ class Judgement:
 
     @property
     def on_ensemble(self) -> list[str]:
-        """Sentences about the ensemble."""
         return [] if self.ensemble is None else list(self.ensemble["why"])
 
 

@@ -62,7 +62,6 @@ class FirstEpochs:
         self._done = False
 
     def take(self, record: TrialRecord) -> None:
-        """A record changed."""
         if self._done or record.role != "baseline":
             return
         failed = record.state == "failed"

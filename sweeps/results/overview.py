@@ -30,7 +30,6 @@ class Overview:
 
 
 def overview(sweep: SweepFile, ranking: Ranking, finished: bool) -> Overview:
-    """Summarise a sweep."""
     records, chosen = ranking.records, ranking.chosen
     heading = objective_heading(sweep.objective)
     return Overview(

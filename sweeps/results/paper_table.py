@@ -44,8 +44,6 @@ _MARKDOWN: Final = str.maketrans({character: f"\\{character}" for character in "
 
 @dataclass(frozen=True)
 class _Cell:
-    """A metric of one setting on the test split, as shown in the table."""
-
     value: float
     low: float
     high: float
@@ -166,7 +164,6 @@ def _body(
     bold: Sequence[Sequence[bool]],
     markup: _Markup,
 ) -> list[list[str]]:
-    """The cells as text, loss and setting in front."""
     lines = []
     for candidate, cells, strong in zip(candidates, rows, bold, strict=True):
         names = [name.translate(markup.escapes) for name in (_name(candidate), _setting(candidate))]

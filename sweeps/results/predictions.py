@@ -73,7 +73,6 @@ def reliability_bins(probs: npt.ArrayLike, labels: npt.ArrayLike) -> list[Bin]:
 
 
 def expected_calibration_error(bins: Sequence[Bin]) -> float:
-    """The expected calibration error over these bins."""
     gaps = sum(each.count * abs(each.confidence - each.accuracy) for each in bins)
     return gaps / sum(each.count for each in bins)
 

@@ -118,13 +118,11 @@ def render_report(
 
 
 def _verdicts(judgement: Judgement) -> list[tuple[Comparison, Markup]]:
-    """The comparisons, each with a figure of its interval."""
     found = judgement.all_comparisons
     return [(c, Markup(bar)) for c, bar in zip(found, figures.interval_bars(found), strict=True)]
 
 
 def render_side_by_side(sweeps: Sequence[Beside]) -> str:
-    """One HTML page that compares several sweeps, in this order."""
     page = (
         _templates()
         .get_template("side_by_side.html.j2")
@@ -143,7 +141,6 @@ def _shown_objective(each: Beside) -> str:
 
 
 def _templates() -> Environment:
-    """The templates of the pages, with their filters."""
     templates = Environment(
         loader=PackageLoader("sweeps.results", "."), autoescape=True, undefined=StrictUndefined
     )
@@ -243,7 +240,6 @@ def _on_test(
 
 
 def _headline(ranking: Ranking, judgement: Judgement) -> Headline:
-    """The recommendation, or the reasons why there is none."""
     worse = reference_warnings(ranking, judgement.references)
     if any(warning not in worse for warning in judgement.warnings):
         return Headline(" ".join(judgement.warnings), ())
@@ -252,7 +248,6 @@ def _headline(ranking: Ranking, judgement: Judgement) -> Headline:
 
 
 def _warnings(ranking: Ranking, environment: Mapping[str, Any] | None) -> list[str]:
-    """Warnings for the reader."""
     found = []
     failed = sum(record.state == "failed" for record in ranking.records)
     if failed:
@@ -296,7 +291,6 @@ def _of_choice(chosen: Candidate, objective: str) -> list[str]:
 
 
 def _trial_row(record: TrialRecord, metrics: Iterable[str]) -> list[tuple[Any, str]]:
-    """The sort key and the text of each column."""
     values: dict[str, Any] = {
         **record.outcome,
         "number": record.number,

@@ -59,7 +59,6 @@ def _front(ranking: Ranking) -> str:
 
 
 def _out(ranking: Ranking) -> str:
-    """Number of infeasible settings with a lower objective, and the reason."""
     chosen = ranking.chosen
     out = [
         each

@@ -66,7 +66,6 @@ class Axis:
         return min(1.0, max(0.0, share))
 
     def ticks(self) -> list[float]:
-        """Round numbers along it."""
         if self.silent:
             return []
         if self.log and self.high / self.low > 4:
@@ -127,7 +126,6 @@ class Chart:
     def points(
         self, xs: Sequence[float], ys: Sequence[float], mark: Mark, tips: Sequence[str]
     ) -> None:
-        """Draw points, each with a tooltip."""
         for x, y, tip in zip(xs, ys, tips, strict=True):
             if math.isfinite(x) and math.isfinite(y):
                 path = _path(mark, *self._at(x, y))
@@ -143,7 +141,6 @@ class Chart:
         dash: str = "",
         tip: str = "",
     ) -> None:
-        """A line through points."""
         known = [(x, y) for x, y in zip(xs, ys, strict=True) if math.isfinite(x + y)]
         if known:
             places = " ".join("{},{}".format(*self._at(x, y)) for x, y in known)
@@ -155,7 +152,6 @@ class Chart:
             )
 
     def band(self, low: float, high: float, colour: str = GREY) -> None:
-        """Shade a range of the horizontal axis."""
         left, right = (self._at(x, 0)[0] for x in (low, high))
         top, height = _TOP, self.height - _TOP - _BOTTOM
         self._parts.append(
@@ -164,7 +160,6 @@ class Chart:
         )
 
     def vertical(self, x: float, label: str = "", dash: str = "4 3") -> None:
-        """Draw a vertical line at a position of the horizontal axis."""
         place = self._at(x, 0)[0]
         self._parts.append(
             f'<line x1="{place}" x2="{place}" y1="{_TOP}" y2="{self.height - _BOTTOM}" '
@@ -194,11 +189,9 @@ class Chart:
         )
 
     def name(self, mark: Mark, text: str) -> None:
-        """Add a mark to the legend."""
         self._legend.append((_path(mark, 0, -4), text))
 
     def name_line(self, colour: str, text: str, dash: str = "") -> None:
-        """Add a line to the legend."""
         dashes = f' stroke-dasharray="{dash}"' if dash else ""
         self._legend.append(
             (f'<path d="M-6 -4h12" stroke="{colour}" stroke-width="2"{dashes}/>', text)

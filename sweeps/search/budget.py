@@ -45,7 +45,6 @@ class Budget:
         self._most_at_once = max(self._most_at_once, at_once)
 
     def ends(self, record: TrialRecord) -> None:
-        """A trial ended."""
         self._running.pop(record.number, None)
         self._count(record)
 
@@ -59,7 +58,6 @@ class Budget:
 
     @property
     def spent(self) -> dict[str, tuple[float, float]]:
-        """The amount spent and the limit of each budget that is set."""
         found = {
             "max_hours": (self._seconds / _HOUR, self._search.max_hours),
             "max_epochs": (self._epochs, self._search.max_epochs),
@@ -109,7 +107,6 @@ def _together(spans: Iterable[Sequence[float]]) -> float:
 
 
 def _most_at_once(spans: Iterable[Sequence[float]]) -> int:
-    """The largest number of overlapping spans; 1 if there are none."""
     running = most = 0
     changes = sorted(
         (when, step) for span in spans for when, step in zip(span, (1, -1), strict=False)

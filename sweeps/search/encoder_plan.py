@@ -30,10 +30,8 @@ class EncoderPlan:
             self.setting = Setting(loss.name, dict(loss.hyperparameters))
 
     def add(self, seeds: Iterable[int]) -> None:
-        """The encoders of these seeds are needed."""
         known = self.ready | self.failed | self._begun
         self.untrained.extend(seed for seed in seeds if seed not in known)
 
     def ended(self, record: TrialRecord) -> None:
-        """An encoder's trial ended."""
         (self.ready if record.state == "finished" else self.failed).add(record.seed)

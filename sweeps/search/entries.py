@@ -43,6 +43,5 @@ class CompactEntry(Mapping[str, float]):
 
 @lru_cache(_LAYOUTS)
 def _layout(names: tuple[str, ...], kinds: tuple[type, ...]) -> Layout:
-    """The position and type of the value of each name."""
     pairs = zip(names, kinds, strict=True)
     return {name: (place, kind) for place, (name, kind) in enumerate(pairs)}

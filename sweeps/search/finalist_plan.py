@@ -50,7 +50,6 @@ class FinalistPlan:
 
     @property
     def started(self) -> int:
-        """How many of the trials have started."""
         return len(self._started)
 
     @property
@@ -59,7 +58,6 @@ class FinalistPlan:
         return self._finals is not None or bool(self._started)
 
     def start(self, record: TrialRecord) -> None:
-        """Record that one of the trials starts."""
         self._started.append((record.setting, record.seed))
 
     def decide(self, searched: Sequence[TrialRecord]) -> bool:
@@ -115,7 +113,6 @@ class FinalistPlan:
         return (chosen.setting, baseline.setting) if chosen.seeds and baseline.seeds else ()
 
     def _seeds(self, first: int, last: int) -> tuple[int, ...]:
-        """The fresh seeds from one number of them to another."""
         return self._sweep.seeds[1 + first : 1 + last]
 
     def trials(self, failed_seeds: set[int]) -> list[Final] | None:

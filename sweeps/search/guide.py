@@ -68,7 +68,6 @@ class Guide:
 
     @property
     def latest(self) -> Proposal | None:
-        """The latest proposal."""
         return self._last[1] if self._last else None
 
     def propose(self, records: Sequence[TrialRecord]) -> Proposal:
@@ -82,19 +81,16 @@ class Guide:
         return self._last[1]
 
     def is_done(self, records: Sequence[TrialRecord]) -> bool:
-        """Whether no untried setting is worth a trial."""
         if len(records) < _LEAST_GUIDED:
             return False
         proposal = self.propose(records)
         return proposal.gain < proposal.least
 
     def expected(self, records: Sequence[TrialRecord]) -> dict[Setting, float]:
-        """The expected objective of each tried setting."""
         with threadpool_limits(1):
             return expected_objectives(self._model(records), [r.setting for r in records])
 
     def _apart_from(self, tried: Sequence[Setting]) -> list[Setting]:
-        """The candidates that are not close to a tried setting."""
         known = self._places([setting for setting in tried if self._places.knows(setting)])
         places = self._places(self._candidates)
         same = places[:, 0][:, None] == known[:, 0]
@@ -122,7 +118,6 @@ class Guide:
 
 
 def _baseline_has_ended(records: Sequence[TrialRecord]) -> bool:
-    """Whether the baseline has finished, was stopped or failed."""
     return any(r.role == "baseline" and r.state != "running" for r in records)
 
 

@@ -38,7 +38,6 @@ class TrialWindow(InMemoryStorage):
         self._best: list[tuple[tuple[float, ...], int]] = []
 
     def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
-        """Create a trial; it is in the window until it ends."""
         trial_id = super().create_new_trial(study_id, template_trial)
         self._open.add(trial_id)
         return trial_id
@@ -46,7 +45,6 @@ class TrialWindow(InMemoryStorage):
     def set_trial_state_values(
         self, trial_id: int, state: TrialState, values: Sequence[float] | None = None
     ) -> bool:
-        """Change a trial's state; if it has ended, update the window."""
         changed = super().set_trial_state_values(trial_id, state, values)
         if state.is_finished():
             self._open.discard(trial_id)

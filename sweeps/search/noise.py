@@ -19,7 +19,6 @@ def is_at_noise(record: TrialRecord, rule: Rule) -> bool:
 
 
 def calibrated_bound(rule: Rule) -> str:
-    """The name of the calibrated bound of the objective."""
     return MetricName.parse(rule.objective).with_statistic("calibrated_high")
 
 

@@ -47,22 +47,18 @@ class Candidate:
 
     @property
     def objectives(self) -> tuple[float, ...]:
-        """All objectives."""
         return (self.objective, *self.others)
 
     @property
     def feasible(self) -> bool:
-        """Whether it respects the guard and the constraints."""
         return not self.broken
 
     @property
     def setting(self) -> Setting:
-        """What it is."""
         return self.trials[0].setting
 
     @property
     def loss(self) -> str:
-        """Name of the loss."""
         return self.trials[0].loss
 
     @property
@@ -181,7 +177,6 @@ class Ranking:
         return found + [c for c in self.candidates if c.loss == BASELINE_LOSS and c not in found]
 
     def _best_of_losses(self, expected: Mapping[Setting, float] | None) -> list[Candidate]:
-        """The most promising setting of each loss but the baseline's."""
         best: dict[str, Candidate] = {}
         for each in sorted(
             (c for c in self.candidates if c.loss != BASELINE_LOSS),
@@ -290,7 +285,6 @@ def _spread(front: Sequence[Candidate], count: int) -> list[Candidate]:
 
 
 def _judged(trials: list[TrialRecord]) -> list[TrialRecord]:
-    """The trials that represent a setting."""
     return [r for r in trials if r.role == "finalist"] or trials[:1]
 
 

@@ -58,7 +58,6 @@ class TrialRecord:
         return record
 
     def to_file(self) -> dict[str, Any]:
-        """The content of a file for :meth:`from_file`."""
         return {**flat(self), "history": [dict(entry) for entry in self.history]}
 
     def _is_whole(self, number: int) -> bool:
@@ -95,7 +94,6 @@ class TrialRecord:
 
     @property
     def epochs(self) -> int:
-        """Epochs completed."""
         return int(self.outcome.get("epoch", 0))
 
     def run(self, now: float) -> None:
@@ -103,7 +101,6 @@ class TrialRecord:
         self.runs.append([now])
 
     def pause(self, now: float) -> None:
-        """Record that its process has ended."""
         if self.runs and len(self.runs[-1]) == 1:
             self.runs[-1].append(max(self.runs[-1][0], now))
 
@@ -133,17 +130,14 @@ class TrialRecord:
 
     @property
     def loss(self) -> str:
-        """Name of its loss."""
         return self.setting.loss
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
-        """Hyperparameters of its loss."""
         return self.setting.hyperparameters
 
     @property
     def config(self) -> TrialConfig:
-        """The configuration of the trial for its worker."""
         return TrialConfig(self.number, self.role, self.setting, self.seed)
 
     @property
@@ -182,7 +176,6 @@ def flat(value: Any) -> dict[str, Any]:
 
 
 def _is_entry(entry: Any) -> bool:
-    """Whether it has the form of an epoch's metrics."""
     return isinstance(entry, dict) and "epoch" in entry
 
 

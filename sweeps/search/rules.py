@@ -80,18 +80,15 @@ class Rule:
 
     @property
     def objectives(self) -> tuple[str, ...]:
-        """All metrics to minimise."""
         return (self.objective, *self.others)
 
     @property
     def limits(self) -> dict[str, Limit]:
-        """All limits by name: ``guard``, and metrics."""
         guard = Limit("val_error", self.guard, relative=True)
         return {"guard": guard, **{limit.metric: limit for limit in self.constraints}}
 
 
 def rule_of(sweep: SweepFile) -> Rule:
-    """The selection rule of a sweep."""
     first, *others = sweep.objectives
     constraints = (_limit(*given) for given in sweep.search.constraints.items())
     return Rule(first, sweep.search.guard, tuple(constraints), tuple(others))

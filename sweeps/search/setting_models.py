@@ -97,7 +97,6 @@ class SettingKernel(Kernel):  # type: ignore[misc]
         return self.common**2 + self.scale**2 * np.outer(a[:, 0], b[:, 0]) + same * within
 
     def diag(self, a: Array) -> Array:
-        """Variances, (N,)."""
         within = (
             self.offset**2
             + a[:, 1] ** 2

@@ -39,7 +39,6 @@ class SearchSpace:
 
     @property
     def searched_losses(self) -> list[str]:
-        """The losses with hyperparameters to search."""
         return [loss for loss, branch in self.branches.items() if branch]
 
     def initial_settings(self, num_classes: int) -> list[Setting]:
@@ -83,7 +82,6 @@ class SearchSpace:
         return {loss: math.prod(map(_size, branch.values())) for loss, branch in branches if branch}
 
     def all_settings(self, loss: str) -> Iterator[Setting]:
-        """Every setting of a loss whose space is finite."""
         branch = self.branches[loss]
         for values in itertools.product(*map(_values, branch.values())):
             yield Setting(loss, dict(zip(branch, values, strict=True)) | self.fixed[loss])
@@ -175,7 +173,6 @@ def _size(distribution: BaseDistribution) -> float:
 
 
 def _values(distribution: BaseDistribution) -> Sequence[Any]:
-    """All values of a finite distribution."""
     if isinstance(distribution, CategoricalDistribution):
         return [c for i, c in enumerate(distribution.choices) if c not in distribution.choices[:i]]
     if isinstance(distribution, IntDistribution):

@@ -83,7 +83,6 @@ class NeverStop:
         pass
 
     def judge(self, record: TrialRecord, entry: Entry) -> bool:
-        """Never stops a trial; see :class:`Stopper`."""
         return False
 
 
@@ -103,7 +102,6 @@ STOPPERS: dict[str, Callable[[SweepFile], Stopper]] = {
 
 
 def make_stopper(sweep: SweepFile) -> Stopper:
-    """A new stopper of the sweep."""
     return STOPPERS[sweep.scheduler.name](sweep)
 
 

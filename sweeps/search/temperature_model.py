@@ -161,11 +161,9 @@ class TemperatureModel:
         self._done = done_ == 1
 
     def knows(self, setting: Setting) -> bool:
-        """Whether a setting can be encoded."""
         return self._places.knows(setting)
 
     def belief(self, settings: Sequence[Setting]) -> Belief:
-        """The prediction for settings that can be encoded."""
         return Belief(self._log_t(settings), self._in_guard(settings), self._places(settings))
 
     def objective(self, belief: Belief) -> Guess:
@@ -238,7 +236,6 @@ class TemperatureModel:
     def _elsewhere(
         self, kernel: SettingKernel, noise: float, values: list[float], settings: list[Setting]
     ) -> Guess:
-        """The records of settings on earlier datasets."""
         known = [e.setting for e in self._earlier]
         variances = noise**2 / self._weights
         rows, wanted = (rows_of(self._places(each)) for each in (known, settings))
@@ -264,7 +261,6 @@ class TemperatureModel:
 
     @property
     def _reference(self) -> Array:
-        """The encoded baseline, (1, width)."""
         found = np.zeros((1, self._places.width))
         found[0, 0] = REFERENCE
         return found

@@ -121,7 +121,6 @@ class TrialQueue:
         self._replay([record for record in self.records if record.searched])
 
     def _replay(self, searched: Sequence[TrialRecord]) -> None:
-        """Replay the trials of an earlier run for study and pruner."""
         for record in searched:
             self._study.adopt(record.number, record.setting)
             # The last epoch of an interrupted trial may not have been judged. It is judged when the
@@ -143,7 +142,6 @@ class TrialQueue:
 
     @property
     def finals_left(self) -> int:
-        """The number of finalists' trials that have not started."""
         return self._planned_finals - self._finals.started
 
     @property
@@ -165,12 +163,10 @@ class TrialQueue:
 
     @property
     def live(self) -> int:
-        """The number of running trials."""
         return len(self._live)
 
     @property
     def running(self) -> list[TrialRecord]:
-        """The running trials."""
         return [self._by_number[number] for number in sorted(self._live)]
 
     def next(self) -> TrialRecord | None:
@@ -208,7 +204,6 @@ class TrialQueue:
         return self._finals.ended_by
 
     def _suggest(self) -> Setting:
-        """The setting of the search's next trial."""
         number = self._next_number
         if self._guide is not None and self._searched < _MOST_GUIDED:
             setting = self._guide.propose(self._search_records).setting
@@ -219,7 +214,6 @@ class TrialQueue:
 
     @property
     def _nothing_to_gain(self) -> bool:
-        """Whether a guided search expects no untried setting to be better."""
         if self._guide is None or self._first or self._searched >= _MOST_GUIDED:
             return False
         return self._guide.is_done(self._search_records)
@@ -288,7 +282,6 @@ class TrialQueue:
         self._live.clear()
 
     def config(self, record: TrialRecord) -> TrialConfig:
-        """The configuration of a trial for its worker."""
         return replace(record.config, unlimited=record.number in self._short_of_memory)
 
     def out_of_memory(self, number: int, reason: str, at_fault: bool) -> None:
@@ -317,7 +310,6 @@ class TrialQueue:
             self._unfinished.append(record)
 
     def end(self, number: int, state: State, reason: str | None = None) -> None:
-        """Record how a trial ended."""
         record = self._by_number[number]
         record.state, record.ended = state, time.time()
         record.pause(record.ended)
@@ -334,7 +326,6 @@ class TrialQueue:
         self._notify(record)
 
     def _reached_noise(self) -> bool:
-        """Whether ``search.stop_at_noise`` ends the search."""
         stops = self.sweep.search.stop_at_noise
         return stops and first_at_noise(self.records, rule_of(self.sweep)) is not None
 
@@ -343,7 +334,6 @@ class TrialQueue:
         return self.records[-1].number + 1 if self.records else 0
 
     def record(self, number: int) -> TrialRecord:
-        """The record of a trial."""
         return self._by_number[number]
 
     def _start(self, role: Role, setting: Setting, seed: int) -> TrialRecord:

@@ -40,7 +40,6 @@ def describe_environment() -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """The git commit of the working folder, if there is one; ``-dirty`` if it has changes."""
     command = ["git", "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True)

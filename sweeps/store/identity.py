@@ -163,7 +163,6 @@ def _versions(environment: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _changes(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> list[str]:
-    """The differences as text."""
     lines = []
     for name in sorted({*before, *now}):
         was, is_now = before.get(name), now.get(name)
@@ -230,7 +229,6 @@ def _find(package: str) -> ModuleSpec | None:
 
 
 def _imports(source: bytes) -> set[str]:
-    """The packages that a module imports."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):

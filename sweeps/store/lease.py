@@ -41,7 +41,6 @@ class Lease:
         self._renewed = _now()
 
     def renew(self) -> None:
-        """Renew the lease."""
         content = {**self._mine, "renewals": self._renewals}
         self._folder.write(NAME, json.dumps(content).encode())
         self._renewals += 1
@@ -71,7 +70,6 @@ class Lease:
             self.check()
 
     def keep(self) -> None:
-        """Start renewing."""
         self._thread.start()
 
     def stop_renewing(self) -> None:

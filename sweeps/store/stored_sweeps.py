@@ -77,7 +77,6 @@ def _has_evaluated(own: Identity, other: SweepStore) -> bool:
 
 
 def load_judgement(store: SweepStore) -> Judgement:
-    """The verdicts and warnings at the end of a sweep."""
     kept = store.load_answer()
     if kept is None:
         return NOT_YET
@@ -119,7 +118,6 @@ def class_and_label_names(store: SweepStore) -> tuple[Sequence[str], Sequence[st
 
 
 def _about(store: SweepStore, sweep: SweepFile) -> TrackedSweep:
-    """The facts about a sweep, without its trials."""
     parent, trials = store.load_run_ids()
     return TrackedSweep(
         name=sweep.name,

@@ -73,15 +73,12 @@ class SweepStore:
 
     @property
     def trials_folder(self) -> Folder:
-        """The folder of the trials' folders."""
         return self.folder / self._trials
 
     def trial_folder(self, number: int) -> Folder:
-        """A trial's own folder."""
         return self.trials_folder / trial_folder(number)
 
     def exists(self) -> bool:
-        """Whether there is a sweep of this name."""
         return self.folder.exists("sweep.yaml")
 
     def create(
@@ -165,13 +162,11 @@ class SweepStore:
             )
 
     def _neighbours(self) -> list[str]:
-        """Names of the sweeps in the storage, for a message."""
         with suppress(OSError):
             return sweep_names(self.storage)
         return []
 
     def load_earlier(self) -> list[EarlierTrial]:
-        """The trials of earlier sweeps that :meth:`create` stored."""
         data = self.folder.read_if_exists("warm_start.json")
         if data is None:
             return []
@@ -447,7 +442,6 @@ def check_storage(storage: str) -> None:
 
 
 def storage_fault(storage: str, error: Exception) -> str:
-    """The message for a storage that cannot be used."""
     reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
     return (
         f"storage = {storage!r} cannot be used: {reason}; allowed: a folder that can be written, "

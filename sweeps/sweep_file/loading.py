@@ -32,12 +32,10 @@ _NUMBER = re.compile(r"\s*([\d_]*\.?[\d_]+([eE][+-]?\d+)?|null)\s*")
 
 
 def ready_made_sweeps() -> list[str]:
-    """Names of the sweep files that come with calsweep."""
     return sorted(path.stem for path in READY_MADE.glob("*.yaml"))
 
 
 def recipes() -> list[str]:
-    """Names of the papers' experiments as sweep files."""
     return sorted(f"recipes/{path.stem}" for path in READY_MADE.glob("recipes/*.yaml"))
 
 
@@ -211,7 +209,6 @@ def dump_sweep(sweep: SweepFile) -> str:
 
 
 def to_yaml(value: Any) -> str:
-    """Plain Python values as YAML."""
     yaml = YAML(typ="safe", pure=True)
     yaml.default_flow_style = False
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
@@ -255,7 +252,6 @@ def _read_text(path: Path) -> str:
 
 
 def _read(text: str, origin: str) -> tuple[dict[str, Any], dict[Location, int]]:
-    """The mapping in a text and the line of each key."""
     tree, lines = _parse(text, origin)
     if not isinstance(tree, dict):
         found = "a list" if isinstance(tree, list) else shortened(tree)
@@ -346,7 +342,6 @@ def _dotted(location: Sequence[str | int]) -> str:
 
 
 def _section_at(location: Sequence[str | int]) -> type[BaseModel]:
-    """The typed section at a location of the sweep file."""
     section: type[BaseModel] = SweepFile
     for part in location:
         if isinstance(part, int) or part not in section.model_fields:

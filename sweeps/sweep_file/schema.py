@@ -253,7 +253,6 @@ class SweepFile(Section):
 
     @property
     def objective(self) -> str:
-        """The first or only objective."""
         return self.objectives[0]
 
     @property

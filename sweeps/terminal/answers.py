@@ -112,7 +112,6 @@ def print_warnings(console: Console, warnings: Sequence[str]) -> None:
 
 
 def overview_table(overviews: Sequence[Overview]) -> Table:
-    """The sweeps of a storage, one line each."""
     table = new_table()
     table.add_column("sweep", no_wrap=True)
     for heading in ("dataset", "model", "started", "trials", "best so far"):
@@ -170,7 +169,6 @@ def _shown_metric(objective: str) -> str:
 
 
 def _with_interval(values: dict[str, float], metric: str) -> str:
-    """A metric's value, and below it the 95% interval and the calibrated bound."""
     lines = [format_fraction(values.get(metric, math.nan))]
     name = MetricName.parse(metric)
     low, high = name.with_statistic("low"), name.with_statistic("high")

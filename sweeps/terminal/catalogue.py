@@ -69,7 +69,6 @@ def losses_markdown() -> str:
 
 
 def metrics_table() -> Table:
-    """The metrics for the terminal."""
     from trainables.metrics import METRICS
 
     return _table(
@@ -85,7 +84,6 @@ def metrics_table() -> Table:
 
 
 def datasets_table() -> Table:
-    """The datasets and their options for the terminal."""
     from trainables.data import available_datasets, dataset_options
 
     own = {"dataset": "package.module:function", "options": "your own loader"}
@@ -94,7 +92,6 @@ def datasets_table() -> Table:
 
 
 def models_table() -> Table:
-    """The models and their options for the terminal."""
     from trainables.models import available_models, model_options
 
     rows = [_component("model", name, model_options) for name in available_models()]
@@ -108,7 +105,6 @@ def models_table() -> Table:
 
 
 def recipes_table() -> Table:
-    """The papers' experiments that come as sweep files."""
     from sweeps.sweep_file.loading import describe_recipe, load_sweep, recipes
 
     rows = []

@@ -14,7 +14,6 @@ from sweeps.terminal.style import facts_table, new_table
 
 
 def jobs_table(jobs: Sequence[Job]) -> Table:
-    """One line per job."""
     table = new_table()
     for heading in ("job", "sweep", "state", "started", "took"):
         table.add_column(heading, overflow="fold")
@@ -37,7 +36,6 @@ def occupancy_table(sweeps: Sequence[SweepOnCluster]) -> Table:
 
 
 def job_facts(job: Job, progress: str, last_line: str) -> Table:
-    """The facts about one job."""
     facts = {
         "job": job.id,
         "sweep": job.sweep,

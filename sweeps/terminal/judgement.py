@@ -16,7 +16,6 @@ _CLASSES = ("predicted class", "true", "predicted", "confidence", "accuracy", "g
 
 
 def print_judgement(found: dict[str, Any], console: Console) -> None:
-    """Print the result of :func:`~sweeps.judging.judgement.judge`."""
     models = found["models"]
     console.print(_metrics_table(models))
     for model in models:

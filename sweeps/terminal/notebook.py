@@ -25,14 +25,12 @@ class NotebookView:
         self._output: Any = None
 
     def start(self) -> None:
-        """Start the view."""
         from IPython.display import display
 
         self._output = display(self._html(), display_id=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Show the last state and stop."""
         self._stopped.set()
         self._thread.join()
         self._output.update(self._html())

@@ -88,13 +88,11 @@ class Progress:
             self.stage(text)
 
     def stage(self, text: str) -> None:
-        """Show the current stage."""
         text = self._stage = redact(text)
         if self._live is None:
             self._print(f"{text} ...")
 
     def notice(self, text: str) -> None:
-        """Print a message that stays on the screen."""
         self._console.print(redact(text), highlight=False, soft_wrap=True, markup=False)
 
     def follow(self, queue: TrialQueue) -> None:
@@ -180,7 +178,6 @@ def _epochs(queue: TrialQueue) -> int:
 
 
 def _budgets(queue: TrialQueue) -> list[str]:
-    """The amount spent of each budget, and the budget that ended the search."""
     found = [
         f"{format_value(round(spent, 2))}/{format_value(most)} {budget_unit(key)}"
         for key, (spent, most) in queue.budget.spent.items()
@@ -189,7 +186,6 @@ def _budgets(queue: TrialQueue) -> list[str]:
 
 
 def _expectation(queue: TrialQueue) -> list[str]:
-    """What a guided search expects of its next trial, once the baseline has finished."""
     proposal = queue.latest_proposal
     if proposal is None or not proposal.least:
         return []

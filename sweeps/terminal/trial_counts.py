@@ -29,7 +29,6 @@ def count_trials(states: Mapping[str, int], planned: int, running: int) -> list[
 
 
 def progress_bar(states: Mapping[str, int], planned: int, beside: str) -> Table:
-    """A bar with the number of trials and further text."""
     planned, done = max(1, planned), ended(states)
     bar = Table.grid(padding=(0, 1))
     bar.add_row(

@@ -38,7 +38,6 @@ class Glimpse:
 
     @property
     def ended(self) -> int:
-        """The number of ended trials."""
         return ended(self.overview.states)
 
 

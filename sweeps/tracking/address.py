@@ -60,7 +60,6 @@ def tracking_uri(storage: str, sweep: SweepFile | None = None) -> str:
 
 
 def is_server(uri: str) -> bool:
-    """Whether the address is a tracking server, not a database."""
     return uri.startswith(("http:", "https:"))
 
 
@@ -97,7 +96,6 @@ def artifact_location(uri: str, storage: str) -> str | None:
 
 
 def join_uri(uri: str, name: str) -> str:
-    """The URI of a file in a folder."""
     parts = urlsplit(uri)
     return parts._replace(path=f"{parts.path.rstrip('/')}/{quote(name)}").geturl()
 
@@ -167,7 +165,6 @@ def _ask_with_mlflows_own_credentials(uri: str) -> None:
 
 
 def _cause(error: Exception) -> str:
-    """The root cause of a network error on one line."""
     reason = error.args[0] if error.args else error
     reason = getattr(reason, "reason", reason)  # urllib3's, wrapped by requests
     return str(reason).rpartition(": ")[2].splitlines()[0] if str(reason) else type(error).__name__

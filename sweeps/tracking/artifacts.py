@@ -67,7 +67,6 @@ def collect_artifacts(
 
 
 def _collect_own(checkpoints: Folder, folder: Path) -> bool:
-    """Gather the files of a custom training loop, if there are any."""
     found = False
     for name in checkpoints.names():
         own = checkpoints / name

@@ -48,7 +48,6 @@ def dataset_experiment(
 
 
 def our_experiments(client: Any) -> list[Any]:
-    """All experiments with sweeps."""
     found = pages(client.search_experiments, filter_string="tags.calsweep = '1'")
     return [experiment for page in found for experiment in page]
 
@@ -65,7 +64,6 @@ def pages(search: Callable[..., Any], *arguments: Any, **options: Any) -> Iterat
 
 
 def _experiment_of(client: Any, ours: list[Any], sweep_id: str) -> Any:
-    """The experiment of a sweep's own run; None if there is no run yet."""
     from mlflow.entities import ViewType
 
     ids = [experiment.experiment_id for experiment in ours]
@@ -103,7 +101,6 @@ def _folder(name: str) -> str:
 
 
 def deleted(entity: Any) -> bool:
-    """Whether an experiment or a run is deleted in MLflow."""
     from mlflow.entities import LifecycleStage
 
     stage = entity.info.lifecycle_stage if hasattr(entity, "info") else entity.lifecycle_stage

@@ -41,7 +41,6 @@ class Machine:
 
 
 def _nvidia_gpus() -> list[Any]:
-    """Handles of the GPUs; none without a driver."""
     import pynvml
 
     with suppress(pynvml.NVMLError):

@@ -137,14 +137,12 @@ class Mirror:
         )
 
     def tell_progress(self) -> None:
-        """Write the progress of the sweep to the description of its own run."""
         own, ranking = self._connected(), Ranking(self._ended.values(), rule_of(self._sweep))
         with suppress(RunRefusedError), self._attributed_to(None):
             own.progress(ranking)
         self._progress_due = time.monotonic() + _SECONDS_BETWEEN_PROGRESS
 
     def machines(self, samples: Sequence[MachineSample]) -> None:
-        """Write the load of the machines to the sweep's own run."""
         own = self._connected()
         with self._attributed_to(None):
             own.machines(samples)
@@ -241,7 +239,6 @@ class Mirror:
         run.epochs, run.state = len(history), state
 
     def _run_of(self, record: TrialRecord, parent: str) -> _TrialRun:
-        """The run of a trial, created if necessary."""
         number = record.number
         if number in self._runs and not self._runs[number].id:
             # MLflow may have created it although its reply was lost.

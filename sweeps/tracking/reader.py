@@ -62,14 +62,12 @@ def read_sweep_file(uri: str, parent_id: str) -> str:
 
 
 def _parent_runs(client: Any) -> list[Any]:
-    """The sweeps' own runs."""
     ids = [experiment.experiment_id for experiment in our_experiments(client)]
     found = _pages(client, ids, "tags.role = 'sweep'", []) if ids else ()
     return [run for page in found for run in page if "guard" in run.data.params]
 
 
 def _about(uri: str, run: Any) -> TrackedSweep:
-    """The facts in a sweep's own run, without its trials."""
     params = run.data.params
     known = {"dataset": params["dataset"], "model": params["model"]}
     if "dataset_digest" in params:

@@ -28,7 +28,6 @@ _WHOLE = 7  # characters of a number before its point
 
 
 def run_tags(sweep: SweepFile, sweep_id: str, record: TrialRecord, parent: str) -> dict[str, str]:
-    """The initial tags of a trial's run."""
     return {
         "mlflow.parentRunId": parent,
         "mlflow.source.name": "calsweep",
@@ -92,7 +91,6 @@ def hyperparameter_columns(names: Iterable[str]) -> dict[str, str]:
 
 
 def run_parameters(sweep: SweepFile, record: TrialRecord) -> dict[str, str]:
-    """The parameters of a trial's run."""
     encoder = sweep.encoder if record.role == "encoder" else None
     training = (encoder or sweep).training
     columns = hyperparameter_columns(record.hyperparameters)
@@ -111,7 +109,6 @@ def run_parameters(sweep: SweepFile, record: TrialRecord) -> dict[str, str]:
 
 
 def sweep_parameters(sweep: SweepFile, digest: str | None) -> dict[str, str]:
-    """The parameters of a sweep's own run."""
     known = {} if digest is None else {"dataset_digest": digest}
     found = rule_of(sweep).constraints
     return {

@@ -183,5 +183,4 @@ def _verdict_table(comparisons: Sequence[Comparison]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text with Markdown's characters escaped."""
     return "".join(f"\\{c}" if c in "\\`*_|<>[]" else c for c in " ".join(text.split()))

@@ -11,7 +11,6 @@ class CalibratedModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
     """Maps samples to calibrated probabilities."""
 
     def load_context(self, context: Any) -> None:
-        """Load the program."""
         self._classify = torch.export.load(context.artifacts["program"]).module()
 
     def predict(self, context: Any, model_input: np.ndarray, params: Any = None) -> np.ndarray:

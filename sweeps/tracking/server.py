@@ -89,7 +89,6 @@ def serve(storage: str, host: str, port: int) -> None:
 
 
 def _is_up(server: subprocess.Popen[bytes], address: str) -> bool:
-    """Wait until the server answers; returns False if it has ended."""
     while server.poll() is None:
         try:
             check_answers(address)
@@ -101,7 +100,6 @@ def _is_up(server: subprocess.Popen[bytes], address: str) -> bool:
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
-    """End the server and all its processes: cleanly, or by force if that takes too long."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if server.poll() is not None:
             return

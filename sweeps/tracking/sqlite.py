@@ -53,7 +53,6 @@ def make_database(uri: str) -> None:
 
 
 def make_tables(path: Path) -> None:
-    """Make MLflow's tables in a SQLite file: connecting does."""
     from mlflow import MlflowClient
 
     MlflowClient(sqlite_uri(path)).search_experiments(max_results=1)

@@ -72,7 +72,6 @@ class SweepRun:
         )
 
     def _describe(self, run: Any, identity: Identity | None) -> None:
-        """Write parameters, files and data that are missing."""
         from mlflow.entities import DatasetInput
 
         parameters = sweep_parameters(self._sweep, identity.digest if identity else None)
@@ -92,7 +91,6 @@ class SweepRun:
         log(self._client, self.id, tags={_DESCRIPTION: text})
 
     def machines(self, samples: Sequence[MachineSample]) -> None:
-        """Write the load of the sweep's machines."""
         metrics = [
             (f"system/{name}", value, int(1000 * when), int(when - self._began / 1000))
             for when, values in samples
@@ -101,7 +99,6 @@ class SweepRun:
         log(self._client, self.id, metrics=metrics)
 
     def answer(self, ending: Ending) -> None:
-        """Write the result of the sweep."""
         summary = finite(ending.answer)
         chosen = summary.get("chosen") or {}
         now = int(1000 * time.time())
@@ -126,7 +123,6 @@ class SweepRun:
         self._client.log_dict(self.id, summary, "selection.json")
 
     def end(self, ending: Ending) -> None:
-        """Add the report and the pictures, and end the run."""
         for name, text in story_files(self._sweep, self._store, ending).items():
             self._client.log_text(self.id, text, name)
         ended = [int(1000 * record.ended) for record in ending.ranking.records if record.ended]

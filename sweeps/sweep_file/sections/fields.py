@@ -83,7 +83,6 @@ class NamedSection(BaseModel):
 
     @property
     def options(self) -> dict[str, Any]:
-        """All keys but ``name``."""
         return dict(self.model_extra or {})
 
     @property
