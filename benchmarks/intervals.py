@@ -6,10 +6,10 @@ samples and their labels. An interval covers if it contains the metric's value o
 
 Run `python -m benchmarks.intervals` (hours on one core; `--repetitions`, `--metrics`, `--samples`,
 `--classes` and `--laws` shorten it). Each row is written to `--results` when it is measured, and is
-not measured again, so an interrupted run continues. `--print` prints the table of the available
-rows. If the method of an interval changes, delete its rows from the file by hand. `--predictions
-FILE.npz` (arrays `logits` and `labels`) adds real predictions. `--rivals` compares methods for the
-interval of ECE instead.
+not measured again, so an interrupted run continues. `--summary` prints the lowest and mean coverage
+per interval, for `docs/intervals.md`; `--print` prints all rows. If the method of an interval
+changes, delete its rows from the file by hand. `--predictions FILE.npz` (arrays `logits` and
+`labels`) adds real predictions. `--rivals` compares methods for the interval of ECE instead.
 """
 
 import argparse
@@ -47,6 +47,7 @@ TEMPERATURES = {
 }
 OTHER_LAWS = ("label noise", "classes unlike", "mixed subgroups", "overconfident subgroup")
 LAWS = (*TEMPERATURES, *OTHER_LAWS, *(f"{name}, scaled" for name in OTHER_LAWS))
+FAMILIES = ("one temperature", "no temperature", "real logits")
 FULL = 1000  # repetitions
 LEVEL = 0.95
 COVERING = 0.9  # minimum measured coverage, allowing for few repetitions
@@ -268,6 +269,13 @@ class Row:
         """The measured interval, number of classes, law and number of samples."""
         return self.classes, self.law, self.interval, self.samples
 
+    @property
+    def family(self) -> str:
+        """The kind of law, one of `FAMILIES`."""
+        if self.law.startswith("real: "):
+            return "real logits"
+        return "one temperature" if self.law in TEMPERATURES else "no temperature"
+
 
 def measure(
     law: Law,
@@ -430,6 +438,23 @@ class Results:
                     lines.append("| " + " | ".join([*first, *cells]) + " |")
         return "\n".join(lines)
 
+    def summary(self, names: Iterable[str]) -> str:
+        """Lowest / mean coverage in percent (and number of rows), per interval and family."""
+        lines = [f"| interval | {' | '.join(FAMILIES)} |", "| --- |" + " --- |" * len(FAMILIES)]
+        for name in names:
+            cells = [
+                [
+                    100 * row.covers
+                    for row in self.rows.values()
+                    if row.interval == name and row.family == family
+                ]
+                for family in FAMILIES
+            ]
+            if any(cells):
+                texts = (f"{min(c):.1f} / {np.mean(c):.1f} ({len(c)})" if c else "" for c in cells)
+                lines.append(f"| `{name}` | {' | '.join(texts)} |")
+        return "\n".join(lines)
+
     def relative_widths(self) -> str:
         """Width of the ECE interval relative to the narrowest that covers, one line per law.
 
@@ -476,10 +501,14 @@ def main() -> None:
     parser.add_argument("--rivals", action="store_true", help="ways to make an interval of ECE")
     parser.add_argument("--results", type=Path, default=RESULTS, help="a file to continue with")
     parser.add_argument("--print", action="store_true", help="only print what is available")
+    parser.add_argument("--summary", action="store_true", help="only print the lowest and mean")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     results = Results(arguments.results)
     names = ["ece", *RIVALS] if arguments.rivals else arguments.metrics
+    if arguments.summary:
+        print(results.summary(names))
+        return
     if not arguments.print:
         laws = [
             simulated(name, num_classes, arguments.pool)
