@@ -325,10 +325,14 @@ def _facts_of_data(sweep: SweepFile, gpu: str | None) -> tuple[SweepFile, dict[s
 @app.command(rich_help_panel=INSPECT)
 def show(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
     """Print the result of a sweep, or its state so far."""
-    from sweeps.inspect_sweeps import read_answer
+    from sweeps.inspect_sweeps import read_answer, read_pilot
 
-    answer, finished = read_answer(name, storage)
-    _print_answer(answer)
+    finished = False
+    if (pilot := read_pilot(name, storage)) is not None:
+        print(pilot)
+    else:
+        answer, finished = read_answer(name, storage)
+        _print_answer(answer)
     if not finished:
         print(f"\nnot finished; {redact(calsweep_command(f'resume {name}', storage))} continues it")
 

@@ -20,6 +20,7 @@ from sweeps.results.overview import Overview, overview
 from sweeps.results.paper_table import Form, paper_table
 from sweeps.results.side_by_side import Beside
 from sweeps.results.so_far import so_far
+from sweeps.search.pilot import progress_of
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
 from sweeps.store.identity import read_environment
@@ -39,6 +40,7 @@ from sweeps.tracking.address import tracking_uri
 
 if TYPE_CHECKING:
     from sweeps.planning.draft import Draft
+    from sweeps.sweep_file.schema import SweepFile
 
 
 @tells_storage_faults
@@ -58,6 +60,25 @@ def read_answer(name: str, storage: str) -> tuple[dict[str, Any], bool]:
     if stored is not None and "on_budget" in stored:
         found["why"].append(stored["on_budget"])
     return found, stored is not None
+
+
+@tells_storage_faults
+def read_pilot(name: str, storage: str) -> str | None:
+    """The progress of a sweep's pilot; None if it has ended or there is none.
+
+    Raises:
+        UserError: There is no such sweep.
+    """
+    store = SweepStore(storage, name)
+    return _progress_of_pilot(store, store.load_sweep())
+
+
+def _progress_of_pilot(store: SweepStore, sweep: SweepFile) -> str | None:
+    own = store.pilot()
+    for record in own.load_records(lambda _: None):  # it may be in the middle of a write
+        if record.state == "running":
+            return progress_of(own.epochs_done(record.number), sweep)
+    return None
 
 
 @tells_storage_faults
@@ -83,6 +104,7 @@ def look_at(name: str, storage: str) -> Glimpse:
         planned_trials(sweep),
         running,
         done + sum(epochs for _, epochs, _ in running),
+        _progress_of_pilot(store, sweep),
     )
 
 

@@ -26,7 +26,7 @@ from sweeps.planning.data_fit import fit_to_data
 from sweeps.planning.quick_checks import check_at_once_if_doubtful
 from sweeps.results.explanation import failure_summary
 from sweeps.results.learning import FirstEpochs
-from sweeps.search.pilot import PilotQueue, common_epochs
+from sweeps.search.pilot import ACTION, PilotQueue, common_epochs, progress_of
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.trial_queue import Past, TrialQueue
@@ -315,21 +315,19 @@ def _with_common_epochs(
         return sweep, []
     own = store.pilot()
     records = own.patiently(_load_records, sweep, own, progress)
-    what = "Training the baseline to find the epochs of all trials"
-
-    def tell(record: TrialRecord) -> None:
-        progress.left(f"{what}: {record.epochs} of at most {most}")
-
     queue = PilotQueue(
         sweep,
         own.save,
         dataset.num_classes,
         records,
-        listeners=(tell, first_epochs.take),
+        listeners=(
+            lambda record: progress.left(progress_of(record.epochs, sweep)),
+            first_epochs.take,
+        ),
     )
     if queue.exhausted:
         return _ended_by(sweep, store, queue.records)
-    progress.stage(what)
+    progress.stage(ACTION)
     from sweeps.cluster.tuner import tune
 
     try:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
+from typing import Final
 
 from sweeps.search.entries import Entry
 from sweeps.search.record import TrialRecord
 from sweeps.search.trial_queue import Listener, Past, TrialQueue
 from sweeps.sweep_file.schema import SchedulerSection, SelectionSection, SweepFile
+
+ACTION: Final = "Training the baseline to find the epochs of all trials"
 
 
 class PilotQueue(TrialQueue):
@@ -59,6 +62,11 @@ def lowest(history: Iterable[Entry], patience: int) -> int:
     nll = [entry["val_nll"] for entry in history]
     means = [fmean(nll[end - patience : end]) for end in range(patience, len(nll) + 1)]
     return patience + means.index(min(means)) if means else len(nll)
+
+
+def progress_of(epochs: int, sweep: SweepFile) -> str:
+    """A line about the pilot while it runs; ``epochs`` is the number that it has trained."""
+    return f"{ACTION}: {epochs} of at most {sweep.training.epochs}"
 
 
 def common_epochs(pilot: TrialRecord, sweep: SweepFile) -> int:

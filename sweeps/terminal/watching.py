@@ -28,6 +28,7 @@ class Glimpse:
         planned: Approximate total number of trials.
         running: The running trials, each with its completed and planned epochs.
         epochs: Number of epochs of all trials.
+        pilot: The progress of the pilot while it runs.
     """
 
     overview: Overview
@@ -35,6 +36,7 @@ class Glimpse:
     planned: int
     running: list[tuple[str, int, int]] = field(default_factory=list)
     epochs: int = 0
+    pilot: str | None = None
 
     @property
     def ended(self) -> int:
@@ -68,7 +70,7 @@ def _looks(look: Callable[[], Glimpse]) -> Iterator[Glimpse]:
 
 
 def _line(glimpse: Glimpse) -> str:
-    return " · ".join([*_counts(glimpse), f"best so far: {glimpse.so_far}"])
+    return glimpse.pilot or " · ".join([*_counts(glimpse), f"best so far: {glimpse.so_far}"])
 
 
 def _counts(glimpse: Glimpse) -> list[str]:
@@ -80,7 +82,8 @@ def _view(glimpse: Glimpse, first: tuple[float, int]) -> RenderableType:
     passed = time.monotonic() - first[0]
     rate = format_rate(glimpse.epochs - first[1], passed)
     shown = glimpse.running[:_MOST_LINES]
-    lines = [f"  {label}: epoch {done}/{full}" for label, done, full in shown]
+    lines = [f"  {glimpse.pilot}"] if glimpse.pilot else []
+    lines += [f"  {label}: epoch {done}/{full}" for label, done, full in shown]
     if len(glimpse.running) > len(shown):
         lines.append(f"  and {len(glimpse.running) - len(shown)} more")
     return Group(

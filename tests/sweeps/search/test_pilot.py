@@ -5,11 +5,13 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import UserError
+from sweeps.inspect_sweeps import look_at
 from sweeps.search.pilot import PilotQueue, common_epochs
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import budgets_asked
 from tests.builders import baseline, make_sweep, new_store
+from tests.harness.command import calsweep
 
 SWEEP = make_sweep("patient", training={"epochs": 10, "patience": 3})
 OVERFITTING = [1.0, 0.8, 0.7, 0.6, 0.7, 0.8, 0.9, 0.6]
@@ -57,7 +59,16 @@ def test_all_trials_end_where_the_pilot_was_best(
 def test_a_pilot_that_was_cut_off_continues(tmp_path: Path) -> None:
     store = new_store(tmp_path, SWEEP)
     run(store, OVERFITTING, cut_off_after=5)
+    (store.pilot().trial_folder(0) / "checkpoints").write("epoch_000004-0.pt", b"weights")
+    line = "Training the baseline to find the epochs of all trials: 4 of at most 10"
+    shown = calsweep(tmp_path, "show", "patient", "--storage", ".")
+    assert (
+        shown.stdout
+        == f"{line}\n\nnot finished; `calsweep resume patient --storage .` continues it\n"
+    ), shown.stderr
+    assert look_at("patient", str(tmp_path)).pilot == line
     record = run(store, OVERFITTING)  # it reports all its epochs once more
+    assert look_at("patient", str(tmp_path)).pilot is None
     assert record.epochs == 8
     assert store.load_records() == []  # it is no trial of the sweep
     (known,) = store.pilot().load_records()
