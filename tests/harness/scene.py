@@ -28,7 +28,7 @@ from tests.harness.ray_cluster import Node, RayCluster, free_port
 EPOCHS = 6
 ARTIFACTS = {"checkpoint.pt", "predictions_validation.parquet", "reliability.svg", "sweep.yaml"}
 _TIMEOUT_SECONDS = 900
-_OWN_LOSS = '''
+LOGGED_LOSS = '''
 import os, time
 import torch
 from torch.nn.functional import cross_entropy
@@ -152,7 +152,7 @@ class Scene:
         self._place = ("--address", cluster.url, "--storage", self.storage)
         self.log = folder / "epochs.log"
         self.log.touch()
-        (folder / "logged.py").write_text(_OWN_LOSS.format(log=str(self.log)))
+        (folder / "logged.py").write_text(LOGGED_LOSS.format(log=str(self.log)))
         self.sweep = parse_sweep(
             {
                 "name": "fragile",

@@ -13,31 +13,18 @@ from sweeps.cluster.sharing import share_of
 from sweeps.store.sweep_store import SweepStore
 from tests.harness.command import calsweep, start_calsweep
 from tests.harness.ray_cluster import RayCluster
+from tests.harness.scene import LOGGED_LOSS
 
-SLOW_LOSS = """
-import time
-from torch.nn.functional import cross_entropy
-from trainables.losses import CalibrationLoss
-
-class Slow(CalibrationLoss):
-    looks_across_batch = False
-    def __init__(self, num_classes, alpha=1.0):
-        super().__init__(num_classes)
-        self.alpha = alpha
-    def on_epoch_end(self):
-        time.sleep(1)
-    def compute(self, logits, targets, indices, features):
-        return cross_entropy(logits, targets) * self.alpha
-"""
 SWEEP = """
 name: {name}
 dataset: {{name: digits, train_samples: 200}}
 model: {{name: small_cnn, width: 4}}
-losses: [{{name: "slow_loss:Slow", space: {{alpha: {{low: 0.5, high: 2}}}}}}]
-training: {{epochs: 3, batch_size: 64}}
+losses: [{{name: "logged:Logged", space: {{alpha: {{low: 0.5, high: 2}}}}}}]
+training: {{epochs: 6, batch_size: 64}}
 search: {{trials: 400, sampler: random}}
 scheduler: {{name: none}}
 selection: {{finalists: 0}}
+scaling: {{num_workers: {workers}}}
 """
 
 
@@ -71,17 +58,25 @@ def test_a_sweep_shares_while_trials_of_another_wait(
 @pytest.mark.timeout(900)
 def test_two_sweeps_share_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    (tmp_path / "slow_loss.py").write_text(SLOW_LOSS)
-    cluster = RayCluster(head_cpus=2)
+    (tmp_path / "logged.py").write_text(LOGGED_LOSS.format(log=str(tmp_path / "epochs")))
+    cluster = RayCluster(head_cpus=4)
     place = ("--address", cluster.address, "--storage", str(tmp_path / "store"))
 
-    def start(name: str) -> subprocess.Popen[bytes]:
-        (tmp_path / f"{name}.yaml").write_text(SWEEP.format(name=name))
-        with (tmp_path / f"{name}.log").open("wb") as said:
-            return start_calsweep(tmp_path, "run", f"{name}.yaml", *place, stdout=said, stderr=said)
+    def start(command: str, name: str) -> subprocess.Popen[bytes]:
+        with (tmp_path / f"{command} {name}.log").open("wb") as said:
+            return start_calsweep(tmp_path, command, name, *place, stdout=said, stderr=said)
+
+    def run(name: str, workers: int) -> subprocess.Popen[bytes]:
+        (tmp_path / f"{name}.yaml").write_text(SWEEP.format(name=name, workers=workers))
+        return start("run", f"{name}.yaml")
+
+    def stop(driver: subprocess.Popen[bytes]) -> None:
+        driver.terminate()
+        assert driver.wait(120) == 130
 
     def finished(name: str) -> int:
         records = SweepStore(str(tmp_path / "store"), name).load_records()
+        assert {record.state for record in records} <= {"finished", "running"}
         return sum(record.state == "finished" for record in records)
 
     def wait_for(what: Callable[[], bool]) -> None:
@@ -100,17 +95,21 @@ def test_two_sweeps_share_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     try:
         assert listed() == "no sweep runs or waits on this cluster\n"
-        first = start("first")
-        wait_for(lambda: runs("first", 2))  # alone, it uses the whole cluster
-        second = start("second")
-        wait_for(lambda: runs("first", 1) and runs("second", 1))
-        before = finished("first"), finished("second")
-        wait_for(lambda: finished("first") > before[0] and finished("second") > before[1])
-        second.terminate()
-        assert second.wait(120) == 130
-        wait_for(lambda: runs("first", 2))
-        first.terminate()
-        assert first.wait(120) == 130
+        several = run("several", workers=2)
+        wait_for(lambda: runs("several", 2))  # alone, it uses the whole cluster
+        single = run("single", workers=1)
+        wait_for(lambda: runs("several", 1) and runs("single", 2))
+        before = finished("several"), finished("single")
+        wait_for(lambda: finished("several") > before[0] and finished("single") > before[1])
+        stop(several)
+        wait_for(lambda: runs("single", 4))
+        several = start("resume", "several")
+        wait_for(lambda: runs("several", 1) and runs("single", 2))
+        before = finished("several"), finished("single")
+        wait_for(lambda: finished("several") > before[0] and finished("single") > before[1])
+        stop(single)
+        wait_for(lambda: runs("several", 2))
+        stop(several)
         wait_for(lambda: "no sweep" in listed())
     finally:
         cluster.stop()
