@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_model
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 from transformers import Trainer, TrainerCallback, TrainingArguments, ViTConfig
@@ -11,16 +12,27 @@ from transformers import ViTForImageClassification as ViT
 from calsweep import Trial
 
 
-class Classifier(nn.Module):
-    """A vision transformer, trained with the trial's loss."""
+class Network(nn.Module):
+    """A vision transformer, from images to logits."""
 
-    def __init__(self, vit: ViT, loss: nn.Module) -> None:
+    def __init__(self, config: ViTConfig) -> None:
         super().__init__()
-        self.vit = vit
+        self.vit = ViT(config)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        return self.vit(pixel_values).logits
+
+
+class Classifier(nn.Module):
+    """The network, trained with the trial's loss."""
+
+    def __init__(self, network: Network, loss: nn.Module) -> None:
+        super().__init__()
+        self.network = network
         self.loss = loss  # so that what the loss learns is in the checkpoints
 
     def forward(self, pixel_values: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        logits = self.vit(pixel_values).logits
+        logits = self.network(pixel_values)
         return {"loss": self.loss(logits, labels), "logits": logits}
 
 
@@ -46,7 +58,7 @@ class Report(TrainerCallback):
     @torch.no_grad()
     def predict(self, model: Classifier, split: str) -> tuple[Tensor, Tensor]:
         inputs, labels = self.trial.tensors(split)
-        return model.eval().vit(inputs.to(self.trial.device)).logits, labels
+        return model.eval().network(inputs.to(self.trial.device)), labels
 
     def on_epoch_end(self, args, state, control, model=None, **_) -> None:
         self.trial.report(
@@ -57,7 +69,7 @@ class Report(TrainerCallback):
         model.train()
 
 
-def train(trial: Trial, width: int = 32) -> None:
+def make_model(trial: Trial, width: int) -> Classifier:
     channels, size, _ = trial.data.input_shape
     config = ViTConfig(
         image_size=size,
@@ -70,6 +82,10 @@ def train(trial: Trial, width: int = 32) -> None:
         num_labels=trial.num_classes,
         initializer_range=0.1,  # so small a transformer hardly learns with the usual 0.02
     )
+    return Classifier(Network(config), trial.loss)
+
+
+def train(trial: Trial, width: int = 32) -> None:
     arguments = TrainingArguments(
         output_dir=str(trial.folder),
         num_train_epochs=trial.epochs,
@@ -84,12 +100,19 @@ def train(trial: Trial, width: int = 32) -> None:
         seed=trial.seed,
     )
     trainer = Trainer(
-        model=Classifier(ViT(config), trial.loss),
+        model=make_model(trial, width),
         args=arguments,
         train_dataset=Rows(trial, "train"),
         callbacks=[Report(trial)],
     )
     trainer.train(resume_from_checkpoint=last_checkpoint(trial.folder))
+
+
+def load(trial: Trial, width: int = 32) -> nn.Module:
+    """The network that was trained, for `calsweep export` and `result.model()`."""
+    model = make_model(trial, width)
+    load_model(model, f"{last_checkpoint(trial.folder)}/model.safetensors")
+    return model.network
 
 
 def last_checkpoint(folder: Path) -> str | None:

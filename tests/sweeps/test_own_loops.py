@@ -140,16 +140,10 @@ def test_an_example_loop_is_swept_like_a_model(folder: Path, session: None, name
     assert "lr" not in run_of_baseline.data.params
     found = client_of(folder / "store").list_artifacts(run_of_baseline.info.run_id)
     assert {"checkpoint", "predictions_test.parquet"} <= {file.path for file in found}
-    if sweep.trainable is not None and sweep.trainable.load is not None:
-        export_model(name, storage)  # which compares it with the trial's predictions
-        samples = load_dataset("digits", seed=0).test.inputs.copy()
-        probs = load(storage, name).model().predict_proba(samples)
-        assert probs.shape == (359, 10) and np.allclose(probs.sum(1), 1, atol=1e-5)
-        return
-    with pytest.raises(UserError, match=r"was trained by a loop of your own.*trainable\.load"):
-        export_model(name, storage)
-    with pytest.raises(UserError, match="was trained by a loop of your own"):
-        load(storage, name).model()
+    export_model(name, storage)  # which compares it with the trial's predictions
+    samples = load_dataset("digits", seed=0).test.inputs.copy()
+    probs = load(storage, name).model().predict_proba(samples)
+    assert probs.shape == (359, 10) and np.allclose(probs.sum(1), 1, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -196,6 +190,11 @@ def test_a_loop_of_two_workers(folder: Path, session: None) -> None:
     assert record.state == "finished", record.reason
     losses = [entry["train_loss"] for entry in record.history]
     assert losses == sorted(losses, reverse=True) and losses[-1] < 2.2
+    storage = str(folder / "store")
+    with pytest.raises(UserError, match=r"was trained by a loop of your own.*trainable\.load"):
+        export_model("parallel", storage)
+    with pytest.raises(UserError, match="was trained by a loop of your own"):
+        load(storage, "parallel").model()
 
 
 OWN = {"name": "own", "num_classes": 3, "title": "birds"}
