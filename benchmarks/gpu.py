@@ -73,7 +73,7 @@ def main() -> int:
         run("losses", 90, worst_loss, "benchmarks.losses", "--device", "cuda", "--rounds", "30"),
         run("training", 120, training_speed, "benchmarks.training", "--device", "cuda", "--shape",
             "3", "32", "32", "--batch-size", "512"),
-        run("trials as one batched model", 60, last_line, "benchmarks.side_by_side", "--device",
+        run("trials as one batched model", 60, last_line, "benchmarks.batched_trials", "--device",
             "cuda", "--trials", "4", "16", "64"),
         *(run(name, 120, last_line, "benchmarks.gpu_sweep", sweep) for name, sweep in SWEEPS),
     ]  # fmt: skip

@@ -97,8 +97,8 @@ def test_commands_are_there_with_their_options(page: Path) -> None:
         name, *arguments = shlex.split(command, comments=True) or ["--help"]
         if not name.startswith("-"):
             assert name in group.commands, command
-            told_of = not arguments  # the text speaks of the command, and leaves its arguments out
-            group.commands[name].make_context(name, arguments, resilient_parsing=told_of)
+            only_named = not arguments  # the text names the command without arguments
+            group.commands[name].make_context(name, arguments, resilient_parsing=only_named)
 
 
 def test_some_commands_are_there() -> None:

@@ -1,7 +1,7 @@
 """The pictures of the docs, made from real runs: python -m website.pictures [NAME ...].
 
-They lie in docs/pictures and are made anew by hand, as the runs take minutes: ``alone`` trains on
-scikit-learn's digits, ``choice`` runs the quickstart (or reads it from CALSWEEP_STORAGE),
+They are in docs/pictures. Make them again by hand; the runs take minutes. ``ece_by_epoch`` trains
+on scikit-learn's digits, ``quickstart`` runs the quickstart (or reads it from CALSWEEP_STORAGE),
 ``search`` replays recorded trials, and ``intervals`` trains on Fashion-MNIST, in ./data or in the
 folder that DATA names.
 """
@@ -40,7 +40,7 @@ _BLUE, _RED, _GREY = "#0072B2", "#D55E00", "#8a8f98"
 DRAWS, SAMPLES = 40, 500
 
 
-def alone() -> None:
+def ece_by_epoch() -> None:
     """ECE, error and NLL by epoch, from before training begins."""
     trainer, data = _trainer("digits", epochs=20, batch_size=64, lr=0.05)
     rows = [_validated(trainer, data)]
@@ -54,26 +54,26 @@ def alone() -> None:
         axis.plot(0, values[0], "o", color=_RED)
         axis.annotate("untrained", (0, values[0]), (4, values[0]), color=_RED, va="center")
         axis.set(xlabel="epoch", ylabel=f"val_{name}", ylim=(0, None))
-    _save(figure, "alone")
+    _save(figure, "ece_by_epoch")
     print("untrained:", rows[0], "least ECE of trained:", min(row["ece"] for row in rows[1:]))
 
 
-def choice() -> None:
+def quickstart() -> None:
     """Early stopping and selection in the quickstart."""
     storage = os.environ.get("CALSWEEP_STORAGE", "calsweep-store")
     try:
         result = calsweep.load(storage, "quickstart")
     except calsweep.UserError:
         result = calsweep.run("quickstart", storage=storage)
-    _save(result.plot_curves(), "stops")
-    _save(result.plot_search(), "chooses")
+    _save(result.plot_curves(), "early_stopping")
+    _save(result.plot_search(), "selection")
     print(result)
 
 
 def search() -> None:
     """Log T against γ on a recorded dataset, and where a guided search went."""
     from benchmarks.tabular.curves import Curves, read_trials
-    from benchmarks.tabular.priors import elsewhere
+    from benchmarks.tabular.priors import other_datasets
     from benchmarks.tabular.replay import replay, with_values
     from sweeps.search.space import SearchSpace
     from sweeps.sweep_file.loading import load_sweep
@@ -82,7 +82,7 @@ def search() -> None:
     file = _TABULAR / "fashion_mnist.yaml"
     sweep = with_values(load_sweep(str(file)), [f"losses=[{', '.join(losses)}]", *_GUIDED])
     curves = Curves(read_trials(file.with_suffix(".parquet")), SearchSpace(load_sweep(str(file))))
-    records = replay(sweep, curves, 10, (0, 1, 2), recorded=elsewhere(sweep))
+    records = replay(sweep, curves, 10, (0, 1, 2), recorded=other_datasets(sweep))
     tried = [r for r in records if r.searched]
     figure = Figure(figsize=(7.2, 3.0), layout="constrained")
     axis = figure.subplots()
@@ -183,7 +183,7 @@ def _save(figure: Figure, name: str) -> None:
         figure.savefig(FOLDER / f"{name}.svg", format="svg", metadata={"Date": None})
 
 
-MAKERS: Final = {"alone": alone, "choice": choice, "search": search, "intervals": intervals}
+MAKERS: Final = {each.__name__: each for each in (ece_by_epoch, quickstart, search, intervals)}
 
 if __name__ == "__main__":
     for each in sys.argv[1:] or MAKERS:

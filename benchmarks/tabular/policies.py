@@ -18,12 +18,12 @@ import optuna
 from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, TPESampler
 
-from benchmarks.tabular.choice import Choice, Policy
 from benchmarks.tabular.curves import Curves
 from benchmarks.tabular.pausing import replay_pausing
-from benchmarks.tabular.priors import elsewhere
+from benchmarks.tabular.priors import other_datasets
 from benchmarks.tabular.replay import replay, with_values
 from benchmarks.tabular.samplers import Bandit, LossFirst, better_half, thompson
+from benchmarks.tabular.selected import Policy, Selected
 from benchmarks.tabular.stoppers import (
     AcrossLosses,
     Extrapolation,
@@ -65,7 +65,7 @@ class Calsweep:
 
     def __call__(
         self, sweep: SweepFile, curves: Curves, num_classes: int, seeds: Sequence[int]
-    ) -> Choice:
+    ) -> Selected:
         """Replay the sweep; ``seeds`` are recorded ones, first of the search, then of finalists."""
         sweep = with_values(sweep, self.sets)
         own = seeds[: len(sweep.seeds)]
@@ -75,13 +75,13 @@ class Calsweep:
             guided = sweep.search.is_guided
             initial = None if guided else self.initial or self._published(sweep, num_classes)
             records = replay(
-                sweep, curves, num_classes, own, self.at_once, initial, elsewhere(sweep)
+                sweep, curves, num_classes, own, self.at_once, initial, other_datasets(sweep)
             )
         chosen = self.judge(records, rule_of(sweep))
         setting = curves.nearest(chosen.setting if chosen else BASELINE)
         promised = chosen.mean("val_ece") if chosen else math.nan
         epochs = sum(record.epochs for record in records)
-        return Choice(setting, sweep.training.epochs, promised, epochs)
+        return Selected(setting, sweep.training.epochs, promised, epochs)
 
     def _published(self, sweep: SweepFile, num_classes: int) -> list[Setting]:
         """The published settings up to the share, and those outside the search space."""
@@ -109,7 +109,7 @@ class Plain:
 
     def __call__(
         self, sweep: SweepFile, curves: Curves, num_classes: int, seeds: Sequence[int]
-    ) -> Choice:
+    ) -> Selected:
         """Replay it; of ``seeds`` the first is used."""
         asha = ["grace_period=1", "reduction_factor=4", f"metric={self.metric}", "name=asha_across"]
         sweep = with_values(sweep, [f"scheduler.{each}" for each in asha])
@@ -136,10 +136,12 @@ class Plain:
                 study.tell(trial, state=optuna.trial.TrialState.FAIL)
             epochs += record.epochs
         _, setting, epoch, promised = min(found, key=lambda each: each[0])
-        return Choice(curves.nearest(setting), epoch, promised, epochs)
+        return Selected(curves.nearest(setting), epoch, promised, epochs)
 
 
-def everything(sweep: SweepFile, curves: Curves, num_classes: int, seeds: Sequence[int]) -> Choice:
+def everything(
+    sweep: SweepFile, curves: Curves, num_classes: int, seeds: Sequence[int]
+) -> Selected:
     """Exhaustive search: the lowest mean validation ECE within the guard, with all seeds."""
     epochs = sweep.training.epochs
     means = {
@@ -155,7 +157,7 @@ def everything(sweep: SweepFile, curves: Curves, num_classes: int, seeds: Sequen
     limit = means[BASELINE]["val_error"] + sweep.search.guard
     feasible = [s for s in means if means[s]["val_error"] <= limit]
     setting = min(feasible, key=lambda s: means[s]["val_ece"])
-    return Choice(
+    return Selected(
         setting, epochs, means[setting]["val_ece"], len(means) * len(curves.seeds) * epochs
     )
 
@@ -224,7 +226,7 @@ def add_syne_tune() -> None:
     from benchmarks.tabular.syne_tune_schedulers import SyneTuneASHA
 
     for metric, words in (("val_ece", "ECE"), ("val_nll", "NLL")):
-        POLICIES["others"][f"Syne Tune's ASHA on {words}"] = SyneTuneASHA(metric)
+        POLICIES["tools"][f"Syne Tune's ASHA on {words}"] = SyneTuneASHA(metric)
 
 
 def add_to_the_engine() -> None:
@@ -285,14 +287,14 @@ def _full(count: int) -> Calsweep:
 
 DEFAULT = "as it is"
 POLICIES: dict[str, dict[str, Policy]] = {
-    "others": {
+    "tools": {
         DEFAULT: Calsweep(),
         "everything recorded, 3 seeds": everything,
         "naive: random, lowest ECE of any epoch": Plain(SAMPLERS["random"], "val_ece", False, True),
         "Ray Tune + Optuna + ASHA on ECE": Plain(_tpe, "val_ece", True),
         "Ray Tune + Optuna + ASHA on NLL": Plain(_tpe, "val_nll", True),
     },
-    "stops": {
+    "early_stopping": {
         "no stopping": _stop(name="none"),
         "median stopping": _stop(name="median"),
         "ASHA, scaled NLL": _stop(metric="val_nll_scaled"),
@@ -313,7 +315,7 @@ POLICIES: dict[str, dict[str, Policy]] = {
         "pausing and promoting, across losses": _pause(across=True),
         "pausing and promoting, 100 trials": replace(_trials(100), pausing=replay_pausing),
     },
-    "suggests": {
+    "samplers": {
         "random": _suggest("random"),
         "TPE, univariate": _suggest("tpe_univariate"),
         "TPE, half published": _suggest("tpe", published=0.5),
@@ -328,7 +330,7 @@ POLICIES: dict[str, dict[str, Policy]] = {
         "better half of the losses, TPE": _suggest("half_tpe"),
         "better half of the losses, TPE, a fifth published": _suggest("half_tpe", published=0.2),
     },
-    "chooses": {
+    "selection": {
         "objective debiased ECE": _aim("val_debiased_ece"),
         "objective smooth ECE": _aim("val_smooth_ece"),
         "objective adaptive ECE": _aim("val_adaptive_ece"),
@@ -364,7 +366,7 @@ POLICIES: dict[str, dict[str, Policy]] = {
         "guided, ASHA": _guided("scheduler.name=asha"),
         "guided, a finalist of each loss": _guided("selection.per_loss=true"),
     },
-    "full": {
+    "random_search": {
         f"{count} random trials, nothing stopped": _full(count) for count in (50, 100, 200, 400)
     },
 }

@@ -47,7 +47,7 @@ def recorded(name: str, trials: Trials) -> list[RecordedSetting]:
     ]
 
 
-def elsewhere(sweep: SweepFile) -> list[RecordedSetting]:
+def other_datasets(sweep: SweepFile) -> list[RecordedSetting]:
     """The recorded settings in calsweep, except those on the data of the sweep."""
     name = sweep.name.removeprefix("tabular-").replace("-", "_").removesuffix("_resnet")
     return [e for e in recorded_settings() if e.source.removesuffix("_resnet") != name]

@@ -1,7 +1,7 @@
 """Compares search policies by replaying them on recorded trials.
 
     python -m benchmarks.tabular.regret benchmarks/tabular/digits.yaml [...] [--replays 100]
-        [--only stops ...] [--set search.trials=150 ...] [--degenerate 0.2]
+        [--only early_stopping ...] [--set search.trials=150 ...] [--degenerate 0.2]
 
 Each policy is replayed with many seeds of its sampler. The recorded seeds take turns as seeds of
 the search and of the finalists, in the same way for all policies. A selected setting is evaluated
@@ -34,7 +34,6 @@ from statistics import fmean, stdev, variance
 
 import optuna
 
-from benchmarks.tabular.choice import Policy
 from benchmarks.tabular.curves import (
     Curves,
     read_trials,
@@ -43,6 +42,7 @@ from benchmarks.tabular.curves import (
 )
 from benchmarks.tabular.policies import DEFAULT, POLICIES, add_syne_tune, add_to_the_engine
 from benchmarks.tabular.replay import with_values
+from benchmarks.tabular.selected import Policy
 from sweeps.planning.data import load_data
 from sweeps.search.space import SearchSpace
 from sweeps.sweep_file.loading import load_sweep
@@ -151,22 +151,22 @@ def run(policy: Policy, sweep: SweepFile, truth: Truth, num_classes: int, number
     orders = list(permutations(truth.curves.seeds))
     seeds = orders[number % len(orders)]
     with_seed = with_values(sweep, [f"search.seed={number}"])
-    choice = policy(with_seed, truth.curves, num_classes, seeds)
+    selected = policy(with_seed, truth.curves, num_classes, seeds)
     ece, nll, brier, error = (
-        truth.mean(choice.setting, f"test_{metric}", choice.epoch)
+        truth.mean(selected.setting, f"test_{metric}", selected.epoch)
         for metric in ("ece", "nll_scaled", "brier_scaled", "error")
     )
     excess = error - truth.mean(BASELINE, "test_error")
     return Row(
         ece=ece,
         within=float(ece - truth.best <= truth.standard_error),
-        optimism=ece - choice.promised,
+        optimism=ece - selected.promised,
         nll_scaled=nll,
         brier_scaled=brier,
         error=error,
         degenerate=float(excess > DEGENERATE),
         beyond_guard=float(excess > sweep.search.guard),
-        epochs=float(choice.epochs),
+        epochs=float(selected.epochs),
     )
 
 
@@ -227,7 +227,7 @@ def _print_table(
     def rows_of(policy: Policy) -> list[Row]:
         return [run(policy, truth.sweep, truth, num_classes, n) for n in range(replays)]
 
-    usual = rows_of(POLICIES["others"][DEFAULT])
+    usual = rows_of(POLICIES["tools"][DEFAULT])
     for name, policy in policies.items():
         rows = usual if name == DEFAULT else rows_of(policy)
         ours = [row.ece for row in rows]

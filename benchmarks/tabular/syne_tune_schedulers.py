@@ -18,8 +18,8 @@ from syne_tune.backend.trial_status import Trial
 from syne_tune.optimizer.baselines import ASHA
 from syne_tune.optimizer.scheduler import SchedulerDecision
 
-from benchmarks.tabular.choice import Choice
 from benchmarks.tabular.curves import Curves
+from benchmarks.tabular.selected import Selected
 from sweeps.search.space import SearchSpace
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.setting import Setting
@@ -41,7 +41,7 @@ class SyneTuneASHA:
 
     def __call__(
         self, sweep: SweepFile, curves: Curves, num_classes: int, seeds: Sequence[int]
-    ) -> Choice:
+    ) -> Selected:
         """Replay it; of ``seeds`` the first is used."""
         np.random.seed(sweep.search.seed)  # noqa: NPY002 - its random searcher draws from there
         space = SearchSpace(sweep)
@@ -70,7 +70,7 @@ class SyneTuneASHA:
                 scheduler.on_trial_error(trial)  # it diverged; after the last epoch all stop
         known = [each for each in found if math.isfinite(each[0])]
         _, setting, promised = min(known, key=lambda each: each[0])
-        return Choice(curves.nearest(setting), sweep.training.epochs, promised, epochs)
+        return Selected(curves.nearest(setting), sweep.training.epochs, promised, epochs)
 
 
 def _config_space(space: SearchSpace) -> dict[str, Any]:

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from benchmarks.tabular.curves import read_trials
-from benchmarks.tabular.priors import elsewhere, recorded
+from benchmarks.tabular.priors import other_datasets, recorded
 from sweeps.search.record import TrialRecord
 from sweeps.search.recorded import RecordedSetting
 from sweeps.search.rules import rule_of
@@ -55,7 +55,7 @@ def main() -> None:
         known = [each for each in known if each.setting.loss != BASELINE.loss]
         first = next(history for setting, _, history in trials if setting == BASELINE)
         baseline = TrialRecord(0, "baseline", BASELINE, 0, 0.0, "finished", history=first)
-        others = elsewhere(sweep)
+        others = other_datasets(sweep)
         alike = [replace(each, baseline_error=None) for each in others]
         found = [predicted(sweep, baseline, given, known) for given in ([], alike, others)]
         cells = (f"{np.sqrt(np.mean(wrong**2)):.3f} ({loss:.2f})" for wrong, loss in found)

@@ -83,8 +83,8 @@ def main() -> None:
 def _ece(policy: Calsweep, truth: Truth, num_classes: int, trials: int, number: int) -> float:
     orders = list(permutations(truth.curves.seeds))
     sweep = with_values(truth.sweep, [f"search.seed={number}", f"search.trials={trials}"])
-    choice = policy(sweep, truth.curves, num_classes, orders[number % len(orders)])
-    return truth.mean(choice.setting, "test_ece")
+    selected = policy(sweep, truth.curves, num_classes, orders[number % len(orders)])
+    return truth.mean(selected.setting, "test_ece")
 
 
 if __name__ == "__main__":

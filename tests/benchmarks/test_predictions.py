@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.tabular import after, predictions, record
+from benchmarks.tabular import posthoc, predictions, record
 from benchmarks.tabular.curves import as_table, read_trials
 from benchmarks.tabular.predictions import SPLITS, Predicted, read_predicted
 from sweeps.planning.data import load_data
@@ -114,18 +114,18 @@ def test_a_method_after_training_is_fitted_on_the_validation_split() -> None:
         {split: too_sure[half] for split, half in zip(SPLITS, halves, strict=True)},
         {split: labels[half] for split, half in zip(SPLITS, halves, strict=True)},
     )
-    before, scaled = (after.judge(predicted, make) for make in (None, TemperatureScaling))
+    before, scaled = (posthoc.judge(predicted, make) for make in (None, TemperatureScaling))
     assert before.ece > 0.15
     assert scaled.ece < 0.04
-    assert after.differs(scaled, before) == -1
-    assert after.differs(before, scaled) == 1
-    assert after.differs(scaled, scaled) == 0
+    assert posthoc.differs(scaled, before) == -1
+    assert posthoc.differs(before, scaled) == 1
+    assert posthoc.differs(scaled, scaled) == 0
 
 
 def test_the_choice_after_a_method_is_within_the_guard() -> None:
     judged = [
-        after.Judged(BASELINE, 0.03, 0.10, 0.03, torch.zeros(2)),
-        after.Judged(FOCAL, 0.02, 0.105, 0.02, torch.zeros(2)),
-        after.Judged(Setting("focal", {"gamma": 9.0}), 0.0, 0.2, 0.0, torch.zeros(2)),
+        posthoc.Judged(BASELINE, 0.03, 0.10, 0.03, torch.zeros(2)),
+        posthoc.Judged(FOCAL, 0.02, 0.105, 0.02, torch.zeros(2)),
+        posthoc.Judged(Setting("focal", {"gamma": 9.0}), 0.0, 0.2, 0.0, torch.zeros(2)),
     ]
-    assert after.choose(judged, guard=0.01).setting == FOCAL
+    assert posthoc.choose(judged, guard=0.01).setting == FOCAL

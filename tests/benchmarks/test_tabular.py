@@ -158,19 +158,19 @@ def test_the_best_there_is_is_within_the_guard() -> None:
 
 def test_every_policy_selects_a_recorded_setting_deterministically() -> None:
     truth = truth_of(sweep_of(trials=6))
-    for name in ("others", "stops", "suggests", "chooses"):
+    for name in ("tools", "early_stopping", "samplers", "selection"):
         for policy in POLICIES[name].values():
             play = partial(policy, truth.sweep, truth.curves, 10, (2, 0, 1))
-            choice = play()
-            assert choice == play()
-            assert choice.setting in truth.settings
-            assert choice.epochs > 0
+            selected = play()
+            assert selected == play()
+            assert selected.setting in truth.settings
+            assert selected.epochs > 0
 
 
 def test_a_better_stopper_or_none_costs_epochs_and_no_trial_more() -> None:
     truth = truth_of(sweep_of())
-    stopped = POLICIES["others"][DEFAULT](truth.sweep, truth.curves, 10, (0, 1, 2))
-    nothing = POLICIES["stops"]["no stopping"](truth.sweep, truth.curves, 10, (0, 1, 2))
+    stopped = POLICIES["tools"][DEFAULT](truth.sweep, truth.curves, 10, (0, 1, 2))
+    nothing = POLICIES["early_stopping"]["no stopping"](truth.sweep, truth.curves, 10, (0, 1, 2))
     assert stopped.epochs < nothing.epochs <= (16 + 4 * 2) * EPOCHS
 
 
@@ -293,8 +293,8 @@ def test_spreads_over_seeds_and_samples_are_found_again() -> None:
 
 
 NEW_POLICIES = [
-    *(f"stops/{name}" for name in list(POLICIES["stops"])[12:]),
-    *(f"suggests/{name}" for name in list(POLICIES["suggests"])[8:]),
+    *(f"early_stopping/{name}" for name in list(POLICIES["early_stopping"])[12:]),
+    *(f"samplers/{name}" for name in list(POLICIES["samplers"])[8:]),
 ]
 
 
@@ -500,7 +500,7 @@ def test_syne_tune_is_deterministic() -> None:
     sweep = sweep_of()
     curves = Curves(recorded(sweep), SearchSpace(sweep))
     policy = SyneTuneASHA("val_nll")
-    choice = policy(sweep, curves, 10, (0, 1, 2))
-    assert choice == policy(sweep, curves, 10, (0, 1, 2))
-    assert choice.setting in curves.settings
-    assert 16 < choice.epochs < 16 * EPOCHS
+    selected = policy(sweep, curves, 10, (0, 1, 2))
+    assert selected == policy(sweep, curves, 10, (0, 1, 2))
+    assert selected.setting in curves.settings
+    assert 16 < selected.epochs < 16 * EPOCHS

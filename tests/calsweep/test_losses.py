@@ -30,12 +30,12 @@ def test_a_loss_with_state_per_class_needs_the_number_of_classes(name: str) -> N
 
 @pytest.mark.parametrize("name", sorted(CLASSES.keys() - KEEP_SOMETHING))
 def test_the_value_does_not_depend_on_giving_the_number_of_classes(name: str) -> None:
-    told = by_name(CLASSES[name])(4)
+    with_classes = by_name(CLASSES[name])(4)
     alone = getattr(calsweep.losses, name)()
     more = {"indices": torch.arange(12), "features": LOGITS}
-    for each in (told, alone):
+    for each in (with_classes, alone):
         each.on_train_begin(12)
-    assert alone(LOGITS, TARGETS, **more) == told(LOGITS, TARGETS, **more)
+    assert alone(LOGITS, TARGETS, **more) == with_classes(LOGITS, TARGETS, **more)
     assert alone.num_classes == 4
     assert isinstance(alone, by_name(CLASSES[name]))
 

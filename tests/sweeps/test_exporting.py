@@ -287,10 +287,10 @@ def test_a_sweep_that_cannot_register_its_choice_says_so(
     away.create(sweep)
     _register(away, sweep, ranking, data, None, progress)
     _register(store, sweep, ranking, data, "connection refused", progress)
-    told = [line for line in text.getvalue().splitlines() if line.startswith("not registered")]
+    warnings = [line for line in text.getvalue().splitlines() if line.startswith("not registered")]
     where = f" --storage {away.storage}`"
     again = "`calsweep export small --register --storage"
-    assert told == [
+    assert warnings == [
         "not registered in MLflow: MLflow does not have sweep 'small' yet; `calsweep sync small"
         f"{where} writes it; {again} {away.storage}` tries again",
         f"not registered in MLflow: MLflow is not up to date; {again} {store.storage}` tries again",

@@ -36,13 +36,13 @@ import plain
 
 def train(trial, deaths):
     report = trial.report
-    def dies(epoch, **told):
+    def dies(epoch, **values):
         if epoch == 2 and deaths:
             mark = trial.folder / 'died'
             if not mark.exists():
                 mark.touch()
                 os.kill(os.getpid(), signal.SIGKILL)
-        report(epoch, **told)
+        report(epoch, **values)
     trial.report = dies
     plain.train(trial)
 
@@ -69,9 +69,9 @@ def train(trial):
         value.backward()
         optimizer.step()
         with torch.no_grad():
-            told = {s: (model(trial.tensors(s)[0]), trial.tensors(s)[1])
+            outputs = {s: (model(trial.tensors(s)[0]), trial.tensors(s)[1])
                     for s in ('validation', 'test')}
-        trial.report(epoch, **told, train_loss=value.item())
+        trial.report(epoch, **outputs, train_loss=value.item())
 """
 
 

@@ -33,7 +33,7 @@ from sweeps.tracking.address import tracking_uri
 from sweeps.tracking.reader import tracked_sweeps
 from sweeps.upkeep import sync_sweep
 from tests.harness.interrupting import interrupted, wait_for_cpus
-from tests.harness.telling import TELLING, told_processes
+from tests.harness.recording_losses import RECORDING, recorded_processes
 from tests.harness.tracked import runs_of
 from tests.harness.workplace import workplace_of
 from trainables.wrappers.one_process import TuneTrial
@@ -106,7 +106,7 @@ def ray_session() -> Iterator[None]:
 def workplace(tmp_path_factory: pytest.TempPathFactory, ray_session: None) -> Iterator[Path]:
     """A folder with custom losses, in which the commands run."""
     folder = tmp_path_factory.mktemp("workplace")
-    with workplace_of(folder, own_losses=OWN_LOSSES, telling=TELLING):
+    with workplace_of(folder, own_losses=OWN_LOSSES, recording=RECORDING):
         yield folder
 
 
@@ -410,17 +410,17 @@ def test_a_trial_whose_accelerator_fails_continues_in_another_process(
 def test_finalists_reuse_the_processes_of_the_search(workplace: Path) -> None:
     """Including processes that were idle during the last trial of the search."""
     (workplace / "processes").unlink(missing_ok=True)
-    alike = {"name": "telling:Waiting", "space": {"alpha": {"choices": [1.0, 2.0, 3.0]}}}
+    alike = {"name": "recording:Waiting", "space": {"alpha": {"choices": [1.0, 2.0, 3.0]}}}
     result = run(
         workplace,
-        "telling",
+        "recording",
         losses=[alike],
         search={"trials": 4, "guard": 1.0},
         selection={"finalists": 3, "seeds": 2},
         scaling={"max_concurrent": 2},
     )
     assert [record.role for record in result.records[4:]] == ["finalist"] * 6
-    processes = told_processes(workplace)
+    processes = recorded_processes(workplace)
     assert len(processes) == 3 + 4
     assert len(set(processes)) == len(set(processes[-4:])) == 2
 
@@ -441,7 +441,7 @@ def test_a_process_that_starts_late_gets_trials(
             super().setup(config, *data, **known)
 
     monkeypatch.setattr("trainables.wrappers.one_process.TuneTrial", Late)
-    alike = {"name": "telling:Telling", "space": {"alpha": {"low": 1.0, "high": 2.0}}}
+    alike = {"name": "recording:Recording", "space": {"alpha": {"low": 1.0, "high": 2.0}}}
     run(
         workplace,
         "late",
@@ -450,7 +450,7 @@ def test_a_process_that_starts_late_gets_trials(
         search={"trials": 40, "sampler": "random"},
         scaling={"max_concurrent": 2},
     )
-    assert len(set(told_processes(workplace))) == 2
+    assert len(set(recorded_processes(workplace))) == 2
 
 
 def test_an_interrupted_sweep_leaves_no_process_behind(workplace: Path) -> None:

@@ -24,7 +24,7 @@ from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import ScalingSection, SweepFile
 from tests.harness.interrupting import interrupted, wait_for_cpus
 from tests.harness.ray_cluster import RayCluster
-from tests.harness.telling import TELLING, told_processes
+from tests.harness.recording_losses import RECORDING, recorded_processes
 from tests.harness.workplace import workplace_of
 from trainables.contract.config import TrialSetup
 from trainables.trials.trial import TrialRun
@@ -70,7 +70,7 @@ SEED = 0  # draws alpha = 1 before alpha = 0
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("workplace")
     with (
-        workplace_of(folder, own_losses=OWN_LOSSES, telling=TELLING),
+        workplace_of(folder, own_losses=OWN_LOSSES, recording=RECORDING),
         cluster.connected(None),
     ):
         yield folder
@@ -163,11 +163,11 @@ def test_an_interrupted_sweep_releases_its_placement_groups(workplace: Path) -> 
 
 
 def test_trials_reuse_the_workers_of_ended_trials(workplace: Path) -> None:
-    alike = {"name": "telling:Waiting", "space": {"alpha": {"choices": [1.0, 2.0]}}}
-    swept = sweep_of(name="telling", losses=[alike], search={"trials": 3})
+    alike = {"name": "recording:Waiting", "space": {"alpha": {"choices": [1.0, 2.0]}}}
+    swept = sweep_of(name="recording", losses=[alike], search={"trials": 3})
     result = run_sweep(swept, str(workplace / "store"), console=Console(quiet=True))
     assert [record.state for record in result.records] == ["finished"] * 3
-    processes = told_processes(workplace)
+    processes = recorded_processes(workplace)
     assert (len(processes), len(set(processes))) == (2 * 2, 2)
 
 

@@ -210,9 +210,9 @@ def test_all_faults_are_reported_at_once() -> None:
         losses=["focall", "brier"],
         search={"objective": "val_eec"},
     )
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as raised:
         check_sweep(sweep)
-    assert [line.split()[0] for line in str(told.value).splitlines()] == [
+    assert [line.split()[0] for line in str(raised.value).splitlines()] == [
         "dataset:",
         "model:",
         "losses:",

@@ -22,17 +22,17 @@ def test_data_sizes_and_detectable_differences(share: float, judging: int) -> No
     facts = data_facts(fit_to_data(sweep, dataset), dataset)
     assert facts["data"] == "1,078 training, 360 validation, 359 test samples of 10 classes"
     assert facts["held"] == "in memory, 115.0 kB"
-    told = facts["can detect"]
-    assert f"differences in ECE of {detectable_difference(judging):.3f} or more" in told
-    assert f"by {judging} validation samples" in told
-    assert "give dataset.validation more samples" in told
+    text = facts["can detect"]
+    assert f"differences in ECE of {detectable_difference(judging):.3f} or more" in text
+    assert f"by {judging} validation samples" in text
+    assert "give dataset.validation more samples" in text
 
 
 def test_skipped_samples_are_counted_and_listed() -> None:
     lines = ["12 of 90 samples are skipped:", *(f"row {row}: no label" for row in range(12))]
     dataset = replace(load_dataset("digits", seed=0), notes=("\n".join(lines),))
-    told = data_facts(fit_to_data(make_sweep(), dataset), dataset)["skipped"]
-    assert told.splitlines() == [*lines[:11], "... and 2 more lines"]
+    text = data_facts(fit_to_data(make_sweep(), dataset), dataset)["skipped"]
+    assert text.splitlines() == [*lines[:11], "... and 2 more lines"]
     assert skipped_files(dataset) == {"skipped_samples.txt": "\n".join(lines).encode()}
     assert not skipped_files(load_dataset("digits", seed=0))
 
@@ -46,11 +46,11 @@ def test_other_objectives_have_no_detectable_difference() -> None:
 @pytest.mark.slow
 def test_check_says_so_and_fails_without_the_data(tmp_path: Path) -> None:
     (tmp_path / "sweep.yaml").write_text("name: a\ndataset: digits\nlosses: [focal]\n")
-    told = calsweep(tmp_path, "check", "sweep.yaml").stdout
-    assert "360 validation" in told
-    assert "small_cnn" in told
-    assert "SGD with momentum 0.9, learning rate 0.05" in told
-    assert "an epoch on a" in told
+    text = calsweep(tmp_path, "check", "sweep.yaml").stdout
+    assert "360 validation" in text
+    assert "small_cnn" in text
+    assert "SGD with momentum 0.9, learning rate 0.05" in text
+    assert "an epoch on a" in text
     elsewhere = "dataset={name: npz, train: /not/here.npz, inputs: x, label: y}"
     run = calsweep(tmp_path, "check", "sweep.yaml", "--set", elsewhere)
     assert run.returncode == 2

@@ -63,12 +63,12 @@ def test_every_file_that_we_write_fits_and_names_it(tmp_path: Path) -> None:
     sweep, records = tracked.make_sweep("written"), tracked.make_records()
     store = tracked.make_store(tmp_path / "store", sweep, records)
     stage(tmp_path, tmp_path / "job", sweep)
-    (tmp_path / "told.yaml").write_text(
+    (tmp_path / "third.yaml").write_text(
         story_files(sweep, store, tracked.ending_of(records, sweep))["best.yaml"]
     )
     written = sorted(tmp_path.rglob("*.yaml"))
     ours = [path for path in written if "sweeps/sweep_file" not in str(path)]  # without code
-    assert [path.name for path in ours] == ["calsweep-sweep.yaml", "sweep.yaml", "told.yaml"]
+    assert [path.name for path in ours] == ["calsweep-sweep.yaml", "sweep.yaml", "third.yaml"]
     for path in ours:
         assert path.read_text().startswith(FIRST_LINE)
         assert faults(YAML(typ="safe").load(path.read_text())) == []

@@ -46,8 +46,8 @@ def test_a_wrong_name_is_reported_before_ray_is_imported(tmp_path: Path) -> None
         "model=smal_cnn": "did you mean 'small_cnn'",
         "dataset={name: digits, validaton: 0.1}": "did you mean 'validation'",
     }
-    told = python(tmp_path, RUN, *wrong).splitlines()
-    for line, message in zip(told, wrong.values(), strict=True):
+    lines = python(tmp_path, RUN, *wrong).splitlines()
+    for line, message in zip(lines, wrong.values(), strict=True):
         assert message in line
         assert line.endswith("False")
     assert list(tmp_path.iterdir()) == []

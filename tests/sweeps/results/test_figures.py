@@ -127,14 +127,14 @@ def test_slices_show_finished_trials_of_the_search_alone() -> None:
     drawn = [ET.fromstring(svg) for svg in figures.slices(groups, "val_ece")]
     titles = [t.text for t in drawn[0].iter(f"{SVG}title")]
     assert len(titles) == 1 + 7
-    for margin, ece, told in marks_of(drawn[0], 200):
-        if not told.startswith("4:"):  # the path of a diamond starts at the top
-            number = int(told.partition(":")[0])
+    for margin, ece, label in marks_of(drawn[0], 200):
+        if not label.startswith("4:"):  # the path of a diamond starts at the top
+            number = int(label.partition(":")[0])
             assert (margin, ece) == (pytest.approx(number, 0.05), pytest.approx(0.01 * number, 0.1))
     (drawn_map,) = figures.maps(groups, "val_ece")
     circles = [m for m in marks_of(ET.fromstring(drawn_map), 220) if not m[2].startswith("4:")]
-    for margin, lam, told in circles:
-        number = int(told.partition(":")[0])
+    for margin, lam, label in circles:
+        number = int(label.partition(":")[0])
         assert (margin, lam) == (pytest.approx(number, rel=0.05), pytest.approx(0.1 * number, 0.05))
     shades = dict(
         reversed(each) for each in re.findall(r'fill="#(\w+)"[^>]*><title>(\d)', drawn_map)

@@ -211,7 +211,7 @@ def test_tpe_models_the_loss_and_then_that_losss_hyperparameters_alone() -> None
         assert values.keys() == {"loss", *own}
 
 
-def told(study: SweepStudy) -> list[optuna.trial.FrozenTrial]:
+def trials_of(study: SweepStudy) -> list[optuna.trial.FrozenTrial]:
     return study._study.get_trials()
 
 
@@ -230,10 +230,10 @@ def test_what_optuna_receives() -> None:
     for number, (values, _) in enumerate(cases, start=1):
         study.observe(record(number, settings[number - 1], **values))
     # The guard is unknown before the baseline has finished.
-    assert {each.state for each in told(study)} == {optuna.trial.TrialState.RUNNING}
+    assert {each.state for each in trials_of(study)} == {optuna.trial.TrialState.RUNNING}
     study.observe(record(0, BASELINE, val_error=0.1))
-    assert [each.state for each in told(study)] == [state for _, state in cases]
-    finished, stopped, *_, degenerate = told(study)
+    assert [each.state for each in trials_of(study)] == [state for _, state in cases]
+    finished, stopped, *_, degenerate = trials_of(study)
     assert finished.value == 0.03
     assert stopped.intermediate_values == {3: 0.001}
     assert finished.params["focal.gamma"] == settings[0].hyperparameters["gamma"]
@@ -254,8 +254,8 @@ def test_constraints_reach_optuna() -> None:
     ]
     for number, each in enumerate(values, start=1):
         study.observe(record(number, settings[number - 1], **each))
-    told_of = [each.constraints for each in told(study)]
-    assert told_of == [
+    constraints = [each.constraints for each in trials_of(study)]
+    assert constraints == [
         pytest.approx({"guard": -0.01, "val_nll": -0.1, "val_auroc": -0.005}),
         pytest.approx({"guard": -0.01, "val_nll": 0.2, "val_auroc": -0.02}),
         pytest.approx({"guard": -0.01, "val_nll": -0.1, "val_auroc": 0.04}),
@@ -278,7 +278,7 @@ def test_optuna_receives_all_objectives(sampler: str) -> None:
     for number in range(1, 15):
         outcome = values[(number - 1) % 3]
         study.observe(record(number, study.suggest(number), **outcome))
-    finished, stopped, unknown = told(study)[:3]
+    finished, stopped, unknown = trials_of(study)[:3]
     assert (finished.values, finished.state) == ([0.03, 0.2], optuna.trial.TrialState.COMPLETE)
     assert stopped.values == [0.01, 0.1]
     assert stopped.constraints["stopped"] > 0  # its early values do not count as final ones
@@ -293,7 +293,7 @@ def test_without_a_baseline_optuna_still_learns_of_a_constant_classifier() -> No
     study.observe(record(1, settings[0], val_ece=0.03, val_error=0.1))
     study.observe(record(2, settings[1], val_ece=0.0, val_error=0.9))
     study.observe(record(3, settings[2], val_ece=0.04, val_error=0.05))
-    assert [each.constraints["guard"] for each in told(study)] == pytest.approx(
+    assert [each.constraints["guard"] for each in trials_of(study)] == pytest.approx(
         [-0.01, 0.79, -0.01]
     )
     assert study._study.best_trial.value == 0.03
@@ -311,7 +311,7 @@ def test_a_setting_that_was_not_suggested_is_known_to_optuna_all_the_same() -> N
     study = study_of(searching("focal"))
     study.adopt(0, Setting("focal", {"gamma": 3.0}))
     study.adopt(1, Setting("focal", {"gamma": 99.0}))  # a range was widened before a resume
-    assert [each.params for each in told(study)] == [{"loss": "focal", "focal.gamma": 3.0}]
+    assert [each.params for each in trials_of(study)] == [{"loss": "focal", "focal.gamma": 3.0}]
 
 
 def test_ranges_and_fixed_values_of_the_user_come_first() -> None:

@@ -45,9 +45,9 @@ def test_a_hundred_that_have_ended_are_read_from_one_file(
     assert names(store) == ["00000.json", "00100.json"]
     assert block_numbers(store.folder) == set(range(200))
     damage(store, 5, 150, 203)  # only the last of them is read
-    told: list[str] = []
-    assert store.load_records(told.append) == records[:203] + records[204:]
-    assert len(told) == 1 and "00203/trial.json is damaged" in told[0]
+    messages: list[str] = []
+    assert store.load_records(messages.append) == records[:203] + records[204:]
+    assert len(messages) == 1 and "00203/trial.json is damaged" in messages[0]
 
 
 def test_a_resume_writes_what_is_missing(store: SweepStore, records: list[TrialRecord]) -> None:

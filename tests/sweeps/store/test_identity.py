@@ -66,8 +66,8 @@ def test_changed_code_and_versions_are_reported(folder: Folder) -> None:
     change_environment(folder, torch="1.0", timm=None)
     now = replace(IDENTITY, modules={"own.py": "c2", "more.py": "c3"})
     lines = go_on("birds", folder, now)
-    told = [line.split(" was started ")[1].split(";")[0] for line in lines]
-    assert told == [
+    shown = [line.split(" was started ")[1].split(";")[0] for line in lines]
+    assert shown == [
         f"timm went from none to {version('timm')}",
         f"torch went from 1.0 to {version('torch')}",
         "more.py was added",

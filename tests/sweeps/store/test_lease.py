@@ -56,19 +56,19 @@ def holder(folder: Folder) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.slow
 def test_one_at_a_time(folder: Folder, holder: subprocess.Popen[str]) -> None:
-    told: list[str] = []
+    messages: list[str] = []
     with (
         pytest.raises(UserError, match=rf"is being run by process {holder.pid} on \S+; wait"),
-        lease(folder, Noted(told)),
+        lease(folder, Noted(messages)),
     ):
         raise AssertionError("two hold it")
-    assert len(told) == 1
-    assert str(holder.pid) in told[0]
+    assert len(messages) == 1
+    assert str(holder.pid) in messages[0]
     holder.communicate("")  # it exits normally
     assert folder.names() == []
-    with lease(folder, Noted(told)):
+    with lease(folder, Noted(messages)):
         assert json.loads(folder.read(NAME))["pid"] == os.getpid()
-    assert len(told) == 1
+    assert len(messages) == 1
     assert folder.names() == []
 
 

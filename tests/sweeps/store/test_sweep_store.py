@@ -135,10 +135,10 @@ def test_another_process_is_kept_out_until_the_first_has_died(store: SweepStore)
     first.kill()
     first.communicate()
     with store.locked():
-        told, _ = hold(store, 0).communicate()
-        assert "is being run by process" in told
-    told, _ = hold(store, 0).communicate()
-    assert told == "locked\n"
+        output, _ = hold(store, 0).communicate()
+        assert "is being run by process" in output
+    output, _ = hold(store, 0).communicate()
+    assert output == "locked\n"
 
 
 @pytest.mark.parametrize(
@@ -158,9 +158,9 @@ def test_a_storage_that_cannot_be_is_reported_by_all_who_use_it(
     storage = storage.format(file=tmp_path / "file")
     store = SweepStore(storage, "kept")
     for use in (lambda: check_storage(storage), store.load_sweep):
-        with pytest.raises(UserError, match=rf"storage = .* cannot be used: .*({reason})") as told:
+        with pytest.raises(UserError, match=rf"storage = .* cannot be used: .*({reason})") as found:
             use()
-        assert len(str(told.value).splitlines()) == 1
+        assert len(str(found.value).splitlines()) == 1
     assert (tmp_path / "file").read_bytes() == b""
 
 
@@ -284,10 +284,10 @@ def test_records_of_another_sweep_are_refused(tmp_path: Path) -> None:
     values = json.loads(store.trial_folder(1).read("trial.json"))
     del values["sweep_id"]  # a record of an older version
     store.trial_folder(1).write("trial.json", json.dumps(values).encode())
-    told: list[str] = []
-    assert [record.number for record in store.load_records(told.append)] == [0, 1]
+    messages: list[str] = []
+    assert [record.number for record in store.load_records(messages.append)] == [0, 1]
     file = f"{tmp_path}/sweeps/kept/trials/00002/trial.json"
-    assert told == [f"{file} is another sweep's; the trial is left out"]
+    assert messages == [f"{file} is another sweep's; the trial is left out"]
 
 
 def test_fields_of_newer_versions_are_ignored(tmp_path: Path) -> None:
@@ -299,9 +299,9 @@ def test_fields_of_newer_versions_are_ignored(tmp_path: Path) -> None:
     store.trial_folder(0).write("trial.json", json.dumps({**values, "mood": "good"}).encode())
     earlier = {"loss": "focal", "hyperparameters": {}, "objective": 0.1, "excess": 0.0, "mood": 1}
     store.folder.write("warm_start.json", json.dumps([earlier]).encode())
-    told: list[str] = []
-    assert store.load_records(told.append) == [baseline()]
-    assert told == []
+    messages: list[str] = []
+    assert store.load_records(messages.append) == [baseline()]
+    assert messages == []
     assert store.load_earlier() == [EarlierTrial(Setting("focal", {}), 0.1, 0.0)]
     assert len(load_judgement(store).comparisons) == 1
 
@@ -445,7 +445,7 @@ def test_logs_of_remote_sweeps_are_private_and_apart(
 def test_what_cannot_be_written_now_is_waited_for(
     store: SweepStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, faults, told = Folder.write, [OSError(28, "full"), OSError(5, "away")], []
+    write, faults, messages = Folder.write, [OSError(28, "full"), OSError(5, "away")], []
 
     def fails_twice(folder: Folder, name: str, data: bytes) -> None:
         if faults:
@@ -454,9 +454,12 @@ def test_what_cannot_be_written_now_is_waited_for(
 
     monkeypatch.setattr(Folder, "write", fails_twice)
     monkeypatch.setattr("sweeps.store.sweep_store._SECONDS_BETWEEN_TRIES", 0.0)
-    with store.locked(Noted(told)):
+    with store.locked(Noted(messages)):
         store.save_answer({"sweep": "kept"})
-    assert [reason for reason in ("full", "away") if reason in "".join(told)] == ["full", "away"]
+    assert [reason for reason in ("full", "away") if reason in str(messages)] == [
+        "full",
+        "away",
+    ]
     assert store.load_answer() == {"sweep": "kept"}
 
 
@@ -483,7 +486,7 @@ def test_a_log_that_cannot_be_written_says_nothing(
     folder = Path(store.folder.path)
     (folder / "driver.log").symlink_to("/dev/full")
     with driver_log(store):
-        logging.getLogger("calsweep").error("told to no one")
+        logging.getLogger("calsweep").error("logged to no one")
     assert capsys.readouterr() == ("", "")
 
 
@@ -491,10 +494,10 @@ def test_a_log_that_cannot_be_written_says_nothing(
 def test_a_damaged_record_is_named_and_left_out(tmp_path: Path, content: bytes) -> None:
     store = new_store(tmp_path, make_sweep("kept"), [baseline(), trial(1), trial(2)])
     store.trial_folder(1).write("trial.json", content)
-    told: list[str] = []
-    assert [record.number for record in store.load_records(told.append)] == [0, 2]
+    messages: list[str] = []
+    assert [record.number for record in store.load_records(messages.append)] == [0, 2]
     file = f"{tmp_path}/sweeps/kept/trials/00001/trial.json"
-    assert told == [f"{file} is damaged; the trial is left out"]
+    assert messages == [f"{file} is damaged; the trial is left out"]
 
 
 def test_other_files_that_are_damaged_are_named(
@@ -520,8 +523,8 @@ def test_reading_waits_while_the_storage_is_away(
             raise fault
         return 42
 
-    told: list[str] = []
-    with store.locked(Noted(told)):
+    messages: list[str] = []
+    with store.locked(Noted(messages)):
         assert store.patiently(read) == 42
-    assert "503" in told[0]
-    assert "Input/output error" in told[1]
+    assert "503" in messages[0]
+    assert "Input/output error" in messages[1]

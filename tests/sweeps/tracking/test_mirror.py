@@ -96,8 +96,8 @@ def test_artifacts_are_there(storage: Path, written: list[TrialRecord]) -> None:
         names = {a.path for a in client.list_artifacts(runs[number].info.run_id)}
         assert names == wanted
     parent = {a.path for a in client.list_artifacts(runs[""].info.run_id)}
-    told = {"best.yaml", "figures", "report.html", "selection.json"}
-    assert parent == {"environment.json", "sweep.yaml", "skipped_samples.txt", *told}
+    results = {"best.yaml", "figures", "report.html", "selection.json"}
+    assert parent == {"environment.json", "sweep.yaml", "skipped_samples.txt", *results}
     path = client.download_artifacts(runs["0"].info.run_id, "checkpoint.pt")
     assert torch.load(path, weights_only=True)["weights"].tolist() == [1, 1, 1]
     experiment = client.get_experiment(runs[""].info.experiment_id)
@@ -299,10 +299,10 @@ def test_runs_sorted_by_rank_have_the_chosen_setting_first(
 
 def test_the_parent_run_describes_the_sweep(storage: Path, written: list[TrialRecord]) -> None:
     client, parent = client_of(storage), runs_of(storage, "whole")[""]
-    told = parent.data.tags["mlflow.note.content"]
-    assert told.startswith("Selected: focal γ=0.3")
-    assert "| focal&ensp; | γ=0.3&ensp; | .1000 | .0300 |" in told and "T = 1.300" in told
-    assert "| 1.30&ensp; | selected |" in told
+    note = parent.data.tags["mlflow.note.content"]
+    assert note.startswith("Selected: focal γ=0.3")
+    assert "| focal&ensp; | γ=0.3&ensp; | .1000 | .0300 |" in note and "T = 1.300" in note
+    assert "| 1.30&ensp; | selected |" in note
     best = client.download_artifacts(parent.info.run_id, "best.yaml")
     alone = parse_sweep(YAML(typ="safe").load(Path(best).read_text()))
     assert [section.hyperparameters for section in alone.losses] == [{"gamma": 0.1 + 0.2}]
@@ -342,14 +342,14 @@ def test_the_sweeps_own_run_tells_how_far_it_is_and_of_which_commit(
     store = make_store(fresh, sweep, records)
     store.folder.write("environment.json", b'{"python": "3", "commit": "abc123-dirty"}')
     mirror = Mirror(sweep, store)
-    told = []
+    notes = []
     for record in (records[5], *records[:2]):
         mirror.show(record)
-        told.append(runs_of(fresh, "going")[""].data.tags["mlflow.note.content"])
-    assert "1 trial ended so far; none that the guard lets pass has finished." in told[0]
-    assert "**Best so far: cross\\_entropy**, val\\_ece 0.0500." in told[1]
-    assert "3 trials ended so far. **Best so far: focal γ=0.3333**, val\\_ece 0.0100." in told[2]
-    assert told[2].endswith("Why: 0.0400 below cross\\_entropy; error +0.0000, guard 0.01.")
+        notes.append(runs_of(fresh, "going")[""].data.tags["mlflow.note.content"])
+    assert "1 trial ended so far; none that the guard lets pass has finished." in notes[0]
+    assert "**Best so far: cross\\_entropy**, val\\_ece 0.0500." in notes[1]
+    assert "3 trials ended so far. **Best so far: focal γ=0.3333**, val\\_ece 0.0100." in notes[2]
+    assert notes[2].endswith("Why: 0.0400 below cross\\_entropy; error +0.0000, guard 0.01.")
     tags = runs_of(fresh, "going")[""].data.tags
     assert tags["mlflow.source.git.commit"] == "abc123"
     last = records[-1]

@@ -64,8 +64,8 @@ def test_a_sweep_needs_no_more_than_its_experiment(server: SecuredMlflow, tmp_pa
     for run in trials:
         assert "checkpoint.pt" in {each.path for each in client.list_artifacts(run.info.run_id)}
     (parent,) = [run for run in runs if run not in trials]
-    told = {each.path for each in client.list_artifacts(parent.info.run_id)}
-    assert {"best.yaml", "report.html", "selection.json"} <= told
+    files = {each.path for each in client.list_artifacts(parent.info.run_id)}
+    assert {"best.yaml", "report.html", "selection.json"} <= files
     assert any(name.startswith("system/") for name in parent.data.metrics)
 
     mlflow.set_tracking_uri(server.uri)
@@ -97,11 +97,11 @@ def test_what_is_missing_is_said_at_once_and_written_when_the_right_is_given(
     sweep = make_sweep("shut-out", tracking={"uri": server.uri, "experiment": "theirs"})
     records = make_records()
     store = make_store(tmp_path, sweep, records)
-    told: list[str] = []
-    writer = MlflowWriter(Mirror(sweep, store), Noted(told))
+    messages: list[str] = []
+    writer = MlflowWriter(Mirror(sweep, store), Noted(messages))
     for record in records:
         writer.submit(record)
-    _wait_for(lambda: told)
+    _wait_for(lambda: messages)
     missing = "the user 'wren' has no right to write to the experiment 'theirs'; ask for EDIT on it"
     assert writer.fault is not None and writer.fault.startswith(missing)
     with pytest.raises(SweepFailedError, match=rf"MLflow is not up to date: {missing}"):
@@ -109,7 +109,7 @@ def test_what_is_missing_is_said_at_once_and_written_when_the_right_is_given(
     server.grant("wren", "experiment", theirs, "EDIT")
     assert writer.close(60, ending_of(records, sweep)) == 0
     assert writer.fault is None
-    assert sum(missing in each for each in told) == 1
+    assert sum(missing in each for each in messages) == 1
     (tracked,) = tracked_sweeps(server.uri)
     assert tracked.name == "shut-out"
 

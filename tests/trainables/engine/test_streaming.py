@@ -96,7 +96,7 @@ def test_data_larger_than_memory_by_a_factor_of_20(tmp_path: Path) -> None:
     assert (tmp_path / "large.parquet").stat().st_size > LIMIT
     script = Path(__file__).with_name("limited_memory.py")
     cpus = sorted(os.sched_getaffinity(0))[:2]
-    told = {
+    runs = {
         storage: subprocess.run(
             [sys.executable, str(script), str(tmp_path), storage, str(LIMIT)],
             env={
@@ -112,6 +112,6 @@ def test_data_larger_than_memory_by_a_factor_of_20(tmp_path: Path) -> None:
         )
         for storage in ("memory", "stream")
     }
-    assert "MemoryError" in told["memory"].stderr
-    assert told["stream"].returncode == 0, told["stream"].stderr
-    assert float(told["stream"].stdout) < 0.1
+    assert "MemoryError" in runs["memory"].stderr
+    assert runs["stream"].returncode == 0, runs["stream"].stderr
+    assert float(runs["stream"].stdout) < 0.1

@@ -101,8 +101,8 @@ def test_the_weights_of_the_folder_are_trained_on_and_learn(bert: Path, dataset:
     # All weights have gradients, as DistributedDataParallel requires.
     assert all(weight.grad is not None for weight in model.parameters())
     calibrated = CalibratedClassifier(model, dataset.samples, 1.0, dataset.classes, dataset.task)
-    told = calibrated.predict_proba(["bananas are good.", "bananas are bad."])
-    assert told.argmax(1).tolist() == [0, 1]
+    predicted = calibrated.predict_proba(["bananas are good.", "bananas are bad."])
+    assert predicted.argmax(1).tolist() == [0, 1]
 
 
 def test_padding_does_not_change_the_result(bert: Path, dataset: Dataset) -> None:

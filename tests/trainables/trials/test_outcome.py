@@ -135,14 +135,14 @@ def test_predictions_are_a_file_that_others_can_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"), [("null", "null"), ("nan", "not numbers"), ("cut", "Parquet")]
+    ("damage", "message"), [("null", "null"), ("nan", "not numbers"), ("cut", "Parquet")]
 )
-def test_damaged_predictions_are_refused(damage: str, told: str) -> None:
+def test_damaged_predictions_are_refused(damage: str, message: str) -> None:
     values = [0.0, float("nan") if damage == "nan" else 1.0] * 2
     labels = pa.array([0, None if damage == "null" else 1], pa.int64())
     logits = pa.FixedSizeListArray.from_arrays(pa.array(values, pa.float32()), 2)
     buffer = io.BytesIO()
     pq.write_table(pa.table({"label": labels, "logits": logits}), buffer)
     data = buffer.getvalue()[: 40 if damage == "cut" else None]
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         read_predictions(data)

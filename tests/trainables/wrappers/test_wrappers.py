@@ -23,10 +23,10 @@ class Mailed:
     """Replaces the actor: orders of one worker, and its reports."""
 
     def __init__(self, *orders: Order | None) -> None:
-        self.told: list[Report | None] = []
+        self.reports: list[Report | None] = []
         left = iter(orders)
         self.next_order = SimpleNamespace(remote=lambda rank: next(left))
-        self.tell = SimpleNamespace(remote=self.told.append)
+        self.tell = SimpleNamespace(remote=self.reports.append)
 
 
 def work(
@@ -56,7 +56,7 @@ def work(
 def test_a_worker_trains_one_trial_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     mail = Mailed(FIRST, FIRST, SECOND, None)
     assert work(monkeypatch, mail, {1: [DONE, DONE], 2: [DONE]}) == [1, -1, 2, -2]
-    assert mail.told == [DONE] * 3
+    assert mail.reports == [DONE] * 3
 
 
 def test_a_worker_that_cannot_write_says_so_and_tries_again(
@@ -65,10 +65,10 @@ def test_a_worker_that_cannot_write_says_so_and_tries_again(
     full = Waiting("the disk is full")
     mail = Mailed(FIRST, None)
     work(monkeypatch, mail, {1: [full, full, DONE]})
-    assert mail.told == [full, full, DONE]
+    assert mail.reports == [full, full, DONE]
     mail = Mailed(FIRST, None)
     work(monkeypatch, mail, {1: [full, DONE]}, rank=1)
-    assert mail.told == [full]  # only the first worker reports epochs
+    assert mail.reports == [full]  # only the first worker reports epochs
 
 
 def test_a_worker_whose_device_failed_counts_as_dead(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,4 +119,4 @@ def test_all_workers_end_where_one_cannot_continue(monkeypatch: pytest.MonkeyPat
     with pytest.raises(TrialFailedError) as failed:
         work(monkeypatch, mail, {1: [Failed("diverged")]})
     assert Failed(*failed.value.args) == Failed("diverged")
-    assert mail.told == []
+    assert mail.reports == []

@@ -80,10 +80,10 @@ def test_all_that_is_wrong_is_reported_at_once_by_file_and_line(
     scenes: Path, tmp_path: Path
 ) -> None:
     root = broken(scenes, tmp_path)
-    with pytest.raises(ValueError, match="7 of 10 samples cannot be used") as told:
+    with pytest.raises(ValueError, match="7 of 10 samples cannot be used") as raised:
         load(root)
     for fault in FAULTS:
-        assert f"train.txt, {fault}" in str(told.value)
+        assert f"train.txt, {fault}" in str(raised.value)
     dataset = load(root, on_bad_sample="skip", validation=1)
     assert (len(dataset.train), len(dataset.validation)) == (2, 1)
     assert dataset.notes[0].startswith("7 of 10 samples are skipped:\n")

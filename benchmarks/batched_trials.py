@@ -1,6 +1,6 @@
 """Many small trials on one device: sequentially, or as one batched model.
 
-    python -m benchmarks.side_by_side [--device cuda] [--model small_cnn] [--shape 1 8 8]
+    python -m benchmarks.batched_trials [--device cuda] [--model small_cnn] [--shape 1 8 8]
 
 M trials have the same architecture, but different weights, batches and focal gammas.
 ``torch.func`` stacks them and trains them in one step (``vmap`` over ``grad``); the alternative is

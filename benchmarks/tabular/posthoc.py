@@ -1,6 +1,6 @@
 """The value of a loss after post-hoc calibration.
 
-    python -m benchmarks.tabular.after benchmarks/tabular/*.yaml
+    python -m benchmarks.tabular.posthoc benchmarks/tabular/*.yaml
 
 The recorded predictions have one seed per setting. Every post-hoc method is fitted on the
 validation split; ECE and Brier score are reported on the test split. *Chosen* is the setting with

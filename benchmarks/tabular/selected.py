@@ -1,4 +1,4 @@
-"""The result of a search."""
+"""The setting that a policy selected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trainables.contract.setting import Setting
 
 
 @dataclass(frozen=True)
-class Choice:
+class Selected:
     """The result of a search.
 
     Attributes:
@@ -27,4 +27,4 @@ class Choice:
     epochs: int
 
 
-Policy = Callable[[SweepFile, Curves, int, Sequence[int]], Choice]
+Policy = Callable[[SweepFile, Curves, int, Sequence[int]], Selected]
