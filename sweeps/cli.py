@@ -7,7 +7,6 @@ import os
 import shlex
 import sys
 from contextlib import suppress
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -79,7 +78,8 @@ Url = Annotated[
     str | None,
     typer.Option(help="URL of a cluster's dashboard; default RAY_API_SERVER_ADDRESS."),
 ]
-JobName = Annotated[str | None, typer.Argument(help="A job's id, or the name of its sweep.")]
+_JOB = typer.Argument(help="A job's id, or the name of its sweep.")
+JobName = Annotated[str, _JOB]
 File = Annotated[str, typer.Argument(help="A sweep file, or the name of a ready-made sweep.")]
 JUDGEMENT = "judgement.html"
 
@@ -101,30 +101,6 @@ SweepNames = Annotated[
     list[str],
     typer.Argument(help="Names of sweeps in the storage.", autocompletion=_complete_name),
 ]
-
-
-class Format(StrEnum):
-    """How ``calsweep best`` prints."""
-
-    table = "table"
-    json = "json"
-    yaml = "yaml"
-
-
-class ReportFormat(StrEnum):
-    """What ``calsweep report`` writes."""
-
-    html = "html"
-    markdown = "markdown"
-    latex = "latex"
-
-
-class JudgeFormat(StrEnum):
-    """How ``calsweep judge`` prints."""
-
-    table = "table"
-    json = "json"
-    html = "html"
 
 
 def _print_version(asked: bool) -> None:
@@ -219,7 +195,7 @@ def submit(
 
 
 @app.command(rich_help_panel=CLUSTER)
-def status(job: JobName = None, address: Url = None) -> None:
+def status(job: Annotated[str | None, _JOB] = None, address: Url = None) -> None:
     """List the jobs on a Ray cluster, or show the state of one."""
     from sweeps.cluster import jobs
     from sweeps.terminal.console import plain_console
@@ -237,7 +213,7 @@ def status(job: JobName = None, address: Url = None) -> None:
 
 @app.command(rich_help_panel=CLUSTER)
 def logs(
-    job: Annotated[str, typer.Argument(help="A job's id, or the name of its sweep.")],
+    job: JobName,
     address: Url = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="Keep printing until the job ends.")
@@ -253,10 +229,7 @@ def logs(
 
 
 @app.command(rich_help_panel=CLUSTER)
-def stop(
-    job: Annotated[str, typer.Argument(help="A job's id, or the name of its sweep.")],
-    address: Url = None,
-) -> None:
+def stop(job: JobName, address: Url = None) -> None:
     """Stop a job cleanly; its sweep can be resumed."""
     from sweeps.cluster import jobs
     from sweeps.cluster.job_client import dashboard_url
@@ -410,10 +383,13 @@ def init(
     from sweeps.inspect_sweeps import write_batch_script, write_new_sweep_file
     from sweeps.planning.draft import draft_for
 
-    if slurm and file is not None and os.path.exists(file):
+    def write_script(file: str) -> None:
         script = write_batch_script(file)
         print(f"written: {script}")
         print(f"`sbatch {shlex.quote(script)}` queues it, once the lines marked CHANGE fit")
+
+    if slurm and file is not None and os.path.exists(file):
+        write_script(file)
         return
     asked = data is None
     if data is None:
@@ -432,9 +408,7 @@ def init(
     quoted = shlex.quote(path)
     print(f"`calsweep check {quoted}` prints the plan, `calsweep run {quoted}` starts it")
     if slurm:
-        script = write_batch_script(path)
-        print(f"written: {script}")
-        print(f"`sbatch {shlex.quote(script)}` queues it, once the lines marked CHANGE fit")
+        write_script(path)
 
 
 @app.command(rich_help_panel=INSPECT)
@@ -462,7 +436,9 @@ def best(
     dataset: Annotated[str | None, typer.Option(help="Only this dataset.")] = None,
     model: Annotated[str | None, typer.Option(help="Only this model.")] = None,
     objective: Annotated[str | None, typer.Option(help="Only sweeps with this objective.")] = None,
-    output: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.table,
+    form: Annotated[
+        Literal["table", "json", "yaml"], typer.Option("--format", help="Output format.")
+    ] = "table",
 ) -> None:
     """Print the best hyperparameters per dataset and model.
 
@@ -472,7 +448,7 @@ def best(
     from sweeps.terminal.answers import render_best
 
     found = find_best(storage, dataset, model, objective)
-    render_best(found.entries, output.value, found.read_sweep_file)
+    render_best(found.entries, form, found.read_sweep_file)
 
 
 @app.command(rich_help_panel=INSPECT)
@@ -489,15 +465,15 @@ def report(
         ),
     ] = None,
     form: Annotated[
-        ReportFormat,
+        Literal["html", "markdown", "latex"],
         typer.Option("--format", help="An HTML page, or a table for a paper."),
-    ] = ReportFormat.html,
+    ] = "html",
 ) -> None:
     """Write an HTML report, or print a table for a paper."""
     from sweeps.inspect_sweeps import paper_table_of, write_report, write_side_by_side, write_text
 
-    if compare and form is not ReportFormat.html:
-        raise UserError(f"--format {form.value}: with --compare only html is allowed")
+    if compare and form != "html":
+        raise UserError(f"--format {form}: with --compare only html is allowed")
     if compare:
         print(f"written: {write_side_by_side(names, storage, output)}")
         return
@@ -507,11 +483,10 @@ def report(
             f"{' '.join(names)}` writes one page of several"
         )
     (name,) = names
-    if form is ReportFormat.html:
+    if form == "html":
         print(f"written: {write_report(name, storage, output)}")
         return
-    latex = form is ReportFormat.latex
-    table = paper_table_of(name, storage, "latex" if latex else "markdown")
+    table = paper_table_of(name, storage, form)
     if output is None:
         print(table, end="")
     else:
@@ -543,9 +518,9 @@ def judge(
     output: Annotated[
         str | None, typer.Option(help="The file; default judgement.html for html, else printed.")
     ] = None,
-    form: Annotated[JudgeFormat, typer.Option("--format", help="How to print it.")] = (
-        JudgeFormat.table
-    ),
+    form: Annotated[
+        Literal["table", "json", "html"], typer.Option("--format", help="How to print it.")
+    ] = "table",
 ) -> None:
     """Judge the calibration of predictions that already exist."""
     from sweeps.inspect_sweeps import write_text
@@ -556,24 +531,24 @@ def judge(
         files, logits=logits, labels=labels, label=label, group=group, model=model
     )
     found = judge_models(models)
-    if form is JudgeFormat.html:
+    if form == "html":
         from sweeps.judging.page import render_judgement
 
         print(f"written: {write_text(render_judgement(found, models), output or JUDGEMENT)}")
         return
-    text = _judgement_text(found, form)
+    text = _judgement_text(found, form == "json")
     if output is None:
         print(text, end="")
     else:
         print(f"written: {write_text(text, output)}")
 
 
-def _judgement_text(found: dict[str, Any], form: JudgeFormat) -> str:
+def _judgement_text(found: dict[str, Any], as_json: bool) -> str:
     import io
     import json
     import shutil
 
-    if form is JudgeFormat.json:
+    if as_json:
         return json.dumps(finite(found), indent=1) + "\n"
     from sweeps.terminal.console import plain_console
     from sweeps.terminal.judgement import print_judgement

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
@@ -13,7 +12,6 @@ from sweeps.results.leaderboard import front_rows
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import Limit, Rule
-from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.metric_names import MetricName, SplitName, Statistic
 from trainables.files.digests import digest_of
 
@@ -27,8 +25,7 @@ class TrackedSweep:
     """The trials of one sweep, read from MLflow or the sweep store.
 
     Attributes:
-        data: Digest of the data. For a sweep of an older version, a digest of the sweep's
-            description of its data.
+        data: Digest of the data.
         model_options: Its options, ``,width=8``.
         guard: How far the validation error may exceed the baseline's.
         others: Further objectives.
@@ -79,12 +76,6 @@ def named(
             full = [sweep for sweep in found if sweep.full_names[kind] == name]
             found = full or [sweep for sweep in found if getattr(sweep, kind) == name]
     return found
-
-
-def data_as_said(sweep: SweepFile) -> str:
-    """An identification of the data of a sweep from before digests were stored."""
-    said = [sweep.dataset.model_dump(mode="json"), sweep.search.seed]
-    return digest_of(json.dumps(said, sort_keys=True).encode())
 
 
 def data_unlike_all(sweep_id: str) -> str:

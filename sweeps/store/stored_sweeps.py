@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 
 from sweeps.errors import UserError
 from sweeps.redaction import redact
-from sweeps.results.best import TrackedSweep, data_as_said, data_unlike_all, named
+from sweeps.results.best import TrackedSweep, data_unlike_all, named
 from sweeps.results.comparison import Comparison
 from sweeps.results.judgement import NOT_YET, Judgement
 from sweeps.results.reference import ReferenceResult
@@ -110,19 +109,17 @@ def read_stored_file(storage: str, name: str) -> str:
 
 def class_and_label_names(store: SweepStore) -> tuple[Sequence[str], Sequence[str]]:
     """Names of a sweep's classes or labels; empty if they are unknown."""
-    with suppress(UserError):  # damage is reported where it matters
-        identity = read_identity(store.folder)
-        if identity is not None:
-            return identity.classes, identity.labels
-    return (), ()
+    identity = _identity(store)
+    return ((), ()) if identity is None else (identity.classes, identity.labels)
 
 
 def _about(store: SweepStore, sweep: SweepFile) -> TrackedSweep:
     parent, trials = store.load_run_ids()
+    identity = _identity(store)
     return TrackedSweep(
         name=sweep.name,
         dataset=sweep.dataset.label,
-        data=_data(store, sweep),
+        data=identity.digest if identity is not None else data_unlike_all(store.sweep_id()),
         model=sweep.model_label,
         model_options=sweep.trained.options_in_words,
         objective=sweep.objective,
@@ -134,12 +131,3 @@ def _about(store: SweepStore, sweep: SweepFile) -> TrackedSweep:
         run_ids=trials,
         parent_id=parent,
     )
-
-
-def _data(store: SweepStore, sweep: SweepFile) -> str:
-    try:
-        identity = read_identity(store.folder)
-    except UserError as error:
-        logger.warning("%s", error)
-        return data_unlike_all(store.sweep_id())
-    return data_as_said(sweep) if identity is None else identity.digest

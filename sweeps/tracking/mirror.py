@@ -81,14 +81,11 @@ class Mirror:
         self._ended: dict[int, TrialRecord] = {}
         self._progress_due = 0.0
 
-    def connect(self) -> None:
+    def connect(self) -> SweepRun:
         """Find or make the experiment and the sweep's own run, and find the runs of its trials.
 
         A sweep's own run that was deleted is restored, because its trials are shown under it.
         """
-        self._connected()
-
-    def _connected(self) -> SweepRun:
         if self._own is not None:
             return self._own
         uri = tracking_uri(self._store.storage, self._sweep)
@@ -121,7 +118,7 @@ class Mirror:
 
     def show(self, record: TrialRecord) -> None:
         """Write what MLflow's table of runs shows: parameters, metrics and how the trial ended."""
-        own = self._connected()
+        own = self.connect()
         if not self._is_shown(record):
             with self._attributed_to(record.number):
                 self._show(record, own.id)
@@ -137,13 +134,13 @@ class Mirror:
         )
 
     def tell_progress(self) -> None:
-        own, ranking = self._connected(), Ranking(self._ended.values(), rule_of(self._sweep))
+        own, ranking = self.connect(), Ranking(self._ended.values(), rule_of(self._sweep))
         with suppress(RunRefusedError), self._attributed_to(None):
             own.progress(ranking)
         self._progress_due = time.monotonic() + _SECONDS_BETWEEN_PROGRESS
 
     def machines(self, samples: Sequence[MachineSample]) -> None:
-        own = self._connected()
+        own = self.connect()
         with self._attributed_to(None):
             own.machines(samples)
 
@@ -153,7 +150,7 @@ class Mirror:
         Raises ArtifactError if the files cannot be gathered, and FilesAwayError if they cannot be
         now. The run then stays open with its metrics, so that a later sync tries again.
         """
-        run, own = self._runs[record.number], self._connected()
+        run, own = self._runs[record.number], self.connect()
         if run.closed:
             return
         with self._attributed_to(record.number):
@@ -167,7 +164,7 @@ class Mirror:
 
     def answer(self, ending: Ending) -> None:
         """Write the result to the sweep's own run, and ranks and the star to the trials' runs."""
-        own, ranking = self._connected(), ending.ranking
+        own, ranking = self.connect(), ending.ranking
         with self._attributed_to(None):
             own.answer(ending)
         found = dict(islice(ranks(ranking), _RANKS))
@@ -185,7 +182,7 @@ class Mirror:
 
     def end(self, ending: Ending) -> None:
         """Add the report and figures to the sweep's own run, and end it."""
-        own = self._connected()
+        own = self.connect()
         with self._attributed_to(None):
             own.end(ending)
         with suppress(OSError):  # of the storage; the ids are a convenience
@@ -267,7 +264,7 @@ class Mirror:
     @contextmanager
     def _attributed_to(self, number: int | None) -> Iterator[None]:
         if number is None:
-            who, run_id = "the sweep's own run", self._connected().id
+            who, run_id = "the sweep's own run", self.connect().id
         else:
             run = self._runs.get(number, _TrialRun())
             who, run_id = f"trial {number}: its run", run.id

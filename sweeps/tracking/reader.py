@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.errors import UserError, first_line
-from sweeps.results.best import TrackedSweep, data_as_said, data_unlike_all, named
+from sweeps.results.best import TrackedSweep, data_unlike_all, named
 from sweeps.search.ranking import baseline_means, excesses
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import Limit, Rule
-from sweeps.sweep_file.loading import read_resolved
 from sweeps.tracking.address import check_answers, make_client
 from sweeps.tracking.experiment import our_experiments, pages
 from sweeps.tracking.sqlite import sqlite_path
@@ -38,7 +37,7 @@ def tracked_sweeps(
     try:
         client = make_client(uri)
         runs = {run.info.run_id: run for run in _parent_runs(client)}
-        parents = [_about(uri, run) for run in runs.values()]
+        parents = [_about(run) for run in runs.values()]
         wanted = named(parents, dataset, model)
         found = [
             _with_trials(client, sweep, runs[sweep.parent_id].info.experiment_id)
@@ -67,15 +66,14 @@ def _parent_runs(client: Any) -> list[Any]:
     return [run for page in found for run in page if "guard" in run.data.params]
 
 
-def _about(uri: str, run: Any) -> TrackedSweep:
+def _about(run: Any) -> TrackedSweep:
     params = run.data.params
-    known = {"dataset": params["dataset"], "model": params["model"]}
-    if "dataset_digest" in params:
-        known |= {"data": params["dataset_digest"], "model_options": params["model_options"]}
-    else:
-        known |= _said_in_its_file(uri, run.info.run_id)
     return TrackedSweep(
         name=run.data.tags["calsweep.sweep"],
+        dataset=params["dataset"],
+        data=params.get("dataset_digest") or data_unlike_all(run.data.tags["calsweep.sweep_id"]),
+        model=params["model"],
+        model_options=params["model_options"],
         objective=params["objective"],
         guard=float(params["guard"]),
         others=tuple(params.get("other_objectives", "").split()),
@@ -85,21 +83,7 @@ def _about(uri: str, run: Any) -> TrackedSweep:
         records=[],
         run_ids={},
         parent_id=run.info.run_id,
-        **known,
     )
-
-
-def _said_in_its_file(uri: str, parent_id: str) -> dict[str, str]:
-    """The data of a sweep without a digest, as in its sweep file; unique if that is unreadable."""
-    try:
-        sweep = read_resolved(read_sweep_file(uri, parent_id), parent_id)
-    except UserError:
-        return {"data": data_unlike_all(parent_id), "model_options": ""}
-    return {
-        "dataset": sweep.dataset.label,
-        "data": data_as_said(sweep),
-        "model_options": sweep.trained.options_in_words,
-    }
 
 
 def _with_trials(client: Any, sweep: TrackedSweep, experiment: str) -> TrackedSweep:
