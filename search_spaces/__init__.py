@@ -27,13 +27,7 @@ def available_search_spaces() -> tuple[str, ...]:
 
 
 def search_space(loss: str) -> dict[str, BaseDistribution]:
-    """The search space of a loss.
-
-    Args:
-        loss: One of :func:`available_search_spaces`.
-
-    Returns:
-        The Optuna distribution of each searched hyperparameter.
+    """The Optuna distribution of each searched hyperparameter of a loss.
 
     Raises:
         ValueError: There is no search space of that name.
@@ -44,13 +38,8 @@ def search_space(loss: str) -> dict[str, BaseDistribution]:
 def published_settings(loss: str, num_classes: int | None = None) -> list[dict[str, Any]]:
     """The published settings of a loss, each with a value for every searched hyperparameter.
 
-    Args:
-        loss: One of :func:`available_search_spaces`.
-        num_classes: Number of classes in the data. If the paper uses different settings for
-            different numbers of classes, the matching one comes first.
-
-    Raises:
-        ValueError: There is no search space of that name.
+    If the paper uses different settings for different numbers of classes, the matching one comes
+    first. Errors: see :func:`search_space`.
     """
     module = _module(loss)
     settings = module.published(num_classes) if hasattr(module, "published") else module.PUBLISHED

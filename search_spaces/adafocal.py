@@ -1,9 +1,6 @@
 """AdaFocal (Ghosh et al. 2022)."""
 
-from collections.abc import Mapping
-from typing import Final
+from optuna.distributions import FloatDistribution
 
-from optuna.distributions import BaseDistribution, FloatDistribution
-
-SPACE: Final[Mapping[str, BaseDistribution]] = {"lam": FloatDistribution(0.1, 10.0, log=True)}
-PUBLISHED: Final[list[dict[str, float]]] = [{"lam": 1.0}]
+SPACE = {"lam": FloatDistribution(0.1, 10.0, log=True)}
+PUBLISHED = [{"lam": 1.0}]

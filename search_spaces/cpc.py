@@ -3,13 +3,10 @@
 The ranges extend an order of magnitude around the published weights.
 """
 
-from collections.abc import Mapping
-from typing import Final
+from optuna.distributions import FloatDistribution
 
-from optuna.distributions import BaseDistribution, FloatDistribution
-
-SPACE: Final[Mapping[str, BaseDistribution]] = {
+SPACE = {
     "lam_discrimination": FloatDistribution(0.1, 100.0, log=True),
     "lam_exclusion": FloatDistribution(0.1, 10.0, log=True),
 }
-PUBLISHED: Final[list[dict[str, float]]] = [{"lam_discrimination": 10.0, "lam_exclusion": 1.0}]
+PUBLISHED = [{"lam_discrimination": 10.0, "lam_exclusion": 1.0}]

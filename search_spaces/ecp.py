@@ -1,9 +1,6 @@
 """Confidence penalty (Pereyra et al. 2017; CALS)."""
 
-from collections.abc import Mapping
-from typing import Final
+from optuna.distributions import FloatDistribution
 
-from optuna.distributions import BaseDistribution, FloatDistribution
-
-SPACE: Final[Mapping[str, BaseDistribution]] = {"lam": FloatDistribution(0.01, 1.0, log=True)}
-PUBLISHED: Final[list[dict[str, float]]] = [{"lam": 0.1}]
+SPACE = {"lam": FloatDistribution(0.01, 1.0, log=True)}
+PUBLISHED = [{"lam": 0.1}]

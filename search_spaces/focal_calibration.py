@@ -1,15 +1,12 @@
 """Focal calibration loss (Liang et al. 2024, FCL, appendix A.10)."""
 
-from collections.abc import Mapping
-from typing import Final
+from optuna.distributions import FloatDistribution
 
-from optuna.distributions import BaseDistribution, FloatDistribution
-
-SPACE: Final[Mapping[str, BaseDistribution]] = {
+SPACE = {
     "gamma": FloatDistribution(0.0, 10.0),
     "lam": FloatDistribution(0.0, 5.0),
 }
-PUBLISHED: Final[list[dict[str, float]]] = [
+PUBLISHED = [
     {"gamma": 3.0, "lam": 0.5},
     {"gamma": 2.0, "lam": 0.5},
     {"gamma": 4.0, "lam": 1.5},

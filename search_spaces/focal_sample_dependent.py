@@ -1,9 +1,6 @@
 """FLSD-53 (Mukhoti et al. 2020): no hyperparameters to search."""
 
-from collections.abc import Mapping
-from typing import Final
-
 from optuna.distributions import BaseDistribution
 
-SPACE: Final[Mapping[str, BaseDistribution]] = {}
-PUBLISHED: Final[list[dict[str, float]]] = [{}]
+SPACE: dict[str, BaseDistribution] = {}
+PUBLISHED: list[dict[str, float]] = [{}]

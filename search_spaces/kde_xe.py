@@ -1,11 +1,8 @@
 """KDE-XE (Popordanoska et al. 2022), with the weights in section 5 of r-AURC."""
 
-from collections.abc import Mapping
-from typing import Final
+from optuna.distributions import FloatDistribution
 
-from optuna.distributions import BaseDistribution, FloatDistribution
-
-SPACE: Final[Mapping[str, BaseDistribution]] = {
+SPACE = {
     "lam": FloatDistribution(0.01, 2.0, log=True),
     "bandwidth": FloatDistribution(0.001, 0.5, log=True),
 }

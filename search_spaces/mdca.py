@@ -1,12 +1,9 @@
 """MDCA (Hebbalaguppe et al. 2022)."""
 
-from collections.abc import Mapping
-from typing import Final
+from optuna.distributions import FloatDistribution
 
-from optuna.distributions import BaseDistribution, FloatDistribution
-
-SPACE: Final[Mapping[str, BaseDistribution]] = {
+SPACE = {
     "gamma": FloatDistribution(0.0, 5.0),
     "beta": FloatDistribution(0.1, 50.0, log=True),
 }
-PUBLISHED: Final[list[dict[str, float]]] = [{"gamma": 1.0, "beta": 1.0}]
+PUBLISHED = [{"gamma": 1.0, "beta": 1.0}]

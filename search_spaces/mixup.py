@@ -1,9 +1,6 @@
 """Mixup (Thulasidasan et al. 2019)."""
 
-from collections.abc import Mapping
-from typing import Final
+from optuna.distributions import FloatDistribution
 
-from optuna.distributions import BaseDistribution, FloatDistribution
-
-SPACE: Final[Mapping[str, BaseDistribution]] = {"alpha": FloatDistribution(0.05, 1.0)}
-PUBLISHED: Final[list[dict[str, float]]] = [{"alpha": 0.2}]
+SPACE = {"alpha": FloatDistribution(0.05, 1.0)}
+PUBLISHED = [{"alpha": 0.2}]

@@ -1,11 +1,10 @@
 """Regularised AURC (Zhou et al., r-AURC, tables 3, 9, 10)."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
+from optuna.distributions import CategoricalDistribution, FloatDistribution
 
-SPACE: Final[Mapping[str, BaseDistribution]] = {
+SPACE = {
     "lam": FloatDistribution(0.0, 1.0),
     "epsilon": FloatDistribution(0.005, 0.2, log=True),
     "confidence": CategoricalDistribution(("max_probability", "margin", "negative_entropy")),

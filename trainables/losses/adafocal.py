@@ -28,7 +28,6 @@ class AdaFocal(PerSampleLoss):
     and the least confident validation sample, on the lowest edge, is in no bin.
 
     Args:
-        num_classes: Number K of classes.
         lam: Adaptation rate λ; with 0, γ stays 1.
 
     Attributes:
@@ -81,7 +80,6 @@ class AdaDualFocal(AdaFocal):
     negative γ_b selects −(1+p_y−p_j)^|γ_b| log p_y.
 
     Args:
-        num_classes: Number K of classes.
         lam: Adaptation rate λ; with 0, γ stays 1.
     """
 

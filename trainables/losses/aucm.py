@@ -12,7 +12,7 @@ from trainables.plugins.arguments import Bounds
 def auc_margin(
     scores: Tensor, positive: Tensor, a: Tensor, b: Tensor, alpha: Tensor, margin: float
 ) -> Tensor:
-    """The AUC margin loss of each of C binary problems.
+    """The AUC margin loss of each of C binary problems, (C,).
 
     Args:
         scores: (N, C), in [0, 1].
@@ -21,9 +21,6 @@ def auc_margin(
         b: (C,), estimated mean score of the negatives.
         alpha: (C,), dual variable, >= 0.
         margin: Target difference m between the two means.
-
-    Returns:
-        (C,), the loss of each problem.
     """
     q = positive.mean(0)
     weight = q + positive * (1 - 2 * q)  # 1 − q for positive, q for negative samples
@@ -41,7 +38,6 @@ class AUCMargin(CalibrationLoss):
     LibAUC, q is the share of positives in the batch.
 
     Args:
-        num_classes: Number K of classes.
         margin: Target difference m between the mean scores of positives and negatives.
 
     Attributes:

@@ -262,15 +262,12 @@ class PerSampleLoss(CalibrationLoss):
     each_pixel: ClassVar[bool] = True
 
     def class_terms(self, logits: Tensor, classes: Tensor | None) -> Tensor:
-        """Returns the loss of each sample for a given label, differentiable.
+        """Returns the loss of each sample for a given label, differentiable: (N, 1), or (N, K).
 
         Args:
             logits: (N, K), float32 or float64.
             classes: (N, 1) int64, the label of each sample; None for the loss under each of the K
                 labels. Pass it to :func:`of_classes`.
-
-        Returns:
-            (N, 1), or (N, K) if ``classes`` is None.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method class_terms")
 

@@ -17,16 +17,13 @@ _HEURISTIC_FACTOR: Final = 1.1
 
 
 def penalty(kind: str, z: Tensor, rho: Tensor, lam: Tensor) -> Tensor:
-    """Penalty-Lagrangian function P(z, ρ, λ) of CALS, appendix A.
+    """Penalty-Lagrangian function P(z, ρ, λ) of CALS, appendix A, of each constraint, (N, K).
 
     Args:
         kind: One of :data:`PENALTIES`.
         z: (N, K), constraints; a positive value is a violation.
         rho: (K,), penalty parameters, positive.
         lam: (K,), multipliers, positive.
-
-    Returns:
-        (N, K), the penalty of each constraint.
     """
     if kind == "phr":
         return (F.relu(torch.addcmul(lam, rho, z)).square() - lam.square()) / (2 * rho)
@@ -45,7 +42,6 @@ class AugmentedLagrangian(PerSampleLoss):
     class k is positive and exceeds ``improvement`` times its value one epoch earlier.
 
     Args:
-        num_classes: Number K of classes.
         margin: Margin m: the constraint of class k is violated if max_j z_j − z_k > m.
         lam: Initial multiplier λ of each class.
         rho: Initial penalty parameter ρ of each class.
@@ -132,7 +128,6 @@ class HeuristicMultipliers(PerSampleLoss):
     value, divided by 1.1 if it falls below 1/1.1 of it, and clipped to [1e-6, 1e6].
 
     Args:
-        num_classes: Number K of classes.
         margin: Margin m: class k is penalised if max_j z_j − z_k > m.
         lam: Initial multiplier λ of each class; 0.1 in the authors' code.
 

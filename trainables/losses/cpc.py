@@ -25,7 +25,6 @@ class PairwiseConstraints(PerSampleLoss):
     Takes O(N K²) time, and O(N K²) memory with soft targets.
 
     Args:
-        num_classes: Number K of classes.
         lam_discrimination: Weight λ_d of discrimination.
         lam_exclusion: Weight λ_e of exclusion.
     """

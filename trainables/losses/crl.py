@@ -22,7 +22,6 @@ class CorrectnessRanking(CalibrationLoss):
     counts, which grow if a larger index occurs.
 
     Args:
-        num_classes: Number K of classes.
         lam: Weight λ of the ranking loss.
 
     Attributes:

@@ -9,11 +9,7 @@ from trainables.plugins.arguments import Bounds
 
 
 class CrossEntropy(PerSampleLoss):
-    """Cross-entropy: negative log-likelihood of the true class.
-
-    Args:
-        num_classes: Number K of classes.
-    """
+    """Cross-entropy: negative log-likelihood of the true class."""
 
     source: ClassVar[str] = "the baseline of all papers"
     formula: ClassVar[str] = "−log p_y"
@@ -29,7 +25,6 @@ class LabelSmoothing(PerSampleLoss):
     other classes.
 
     Args:
-        num_classes: Number K of classes.
         alpha: Weight α of the uniform distribution.
     """
 

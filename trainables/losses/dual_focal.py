@@ -18,7 +18,6 @@ class DualFocal(PerSampleLoss):
     The loss is the mean over samples; the authors' code uses the sum.
 
     Args:
-        num_classes: Number K of classes.
         gamma: Exponent γ; 0 gives cross-entropy.
     """
 
@@ -39,14 +38,8 @@ class DualFocal(PerSampleLoss):
 def next_below(log_probs: Tensor, classes: Tensor | None) -> Tensor:
     """p_j, the largest probability strictly below that of a class; 0 if there is none.
 
-    The comparison uses log-probabilities: exp may round equal values to different last bits.
-
-    Args:
-        log_probs: (N, K), logarithms of the probabilities.
-        classes: See :meth:`PerSampleLoss.class_terms`.
-
-    Returns:
-        (N, 1), or (N, K) if ``classes`` is None.
+    Like the terms of :meth:`PerSampleLoss.class_terms`. It compares log-probabilities, because exp
+    may round equal values to different last bits.
     """
     with torch.no_grad():
         if classes is not None:

@@ -14,7 +14,6 @@ class ConfidencePenalty(PerSampleLoss):
     As in the paper, H(p) = −Σ_k p_k log p_k; the CALS code divides it by K.
 
     Args:
-        num_classes: Number K of classes.
         lam: Weight λ.
     """
 

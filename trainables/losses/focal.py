@@ -23,7 +23,6 @@ class Focal(PerSampleLoss):
     The loss is the mean over samples; the authors' calibration code uses the sum.
 
     Args:
-        num_classes: Number K of classes.
         gamma: Exponent γ; 0 gives cross-entropy.
     """
 
@@ -44,9 +43,6 @@ class FocalSampleDependent(PerSampleLoss):
     """FLSD-53: focal loss with γ = 5 for p_y < 0.2, and γ = 3 otherwise.
 
     The gradient flows through the weight and treats γ as a constant.
-
-    Args:
-        num_classes: Number K of classes.
     """
 
     source: ClassVar[str] = "Mukhoti et al. 2020, section 4"
@@ -65,7 +61,6 @@ class InverseFocal(PerSampleLoss):
     probability of the true class.
 
     Args:
-        num_classes: Number K of classes.
         gamma: Exponent γ; 0 gives cross-entropy.
     """
 

@@ -14,7 +14,6 @@ class FocalCalibration(PerSampleLoss):
     """FCL: focal loss + λ · Brier score, the squared error summed over classes.
 
     Args:
-        num_classes: Number K of classes.
         gamma: Exponent γ of the focal loss.
         lam: Weight λ of the Brier score; 0 gives focal loss.
     """

@@ -22,7 +22,6 @@ class KernelCalibration(CalibrationLoss):
     be absent from the batch. A batch of one sample has no penalty.
 
     Args:
-        num_classes: Number K of classes.
         lam: Weight λ; r-AURC uses 0.3 on CIFAR-10 and 0.5 on CIFAR-100.
         bandwidth: Bandwidth h of the kernel, or ``likelihood``: it starts at 0.02, and after each
             epoch it maximises the leave-one-out likelihood of the validation predictions, clipped

@@ -15,7 +15,6 @@ class LogitNorm(PerSampleLoss):
     """LogitNorm: cross-entropy of logits normalised to unit length and divided by a temperature.
 
     Args:
-        num_classes: Number K of classes.
         temperature: Temperature τ.
     """
 

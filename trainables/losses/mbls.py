@@ -15,7 +15,6 @@ class MarginLabelSmoothing(PerSampleLoss):
     The penalty is the mean over samples and classes.
 
     Args:
-        num_classes: Number K of classes.
         margin: Margin m: class k is penalised if max_j z_j − z_k > m.
         lam: Weight λ of the penalty.
     """

@@ -15,7 +15,6 @@ class ClasswiseDifference(CalibrationLoss):
     The mean includes classes that are absent from the batch.
 
     Args:
-        num_classes: Number K of classes.
         gamma: Exponent γ of the focal loss; 0 gives cross-entropy.
         beta: Weight β of the class-wise difference.
     """

@@ -19,7 +19,6 @@ class Mixup(CrossEntropy):
     per batch.
 
     Args:
-        num_classes: Number K of classes.
         alpha: Parameter α of the Beta distribution; smaller values mix less.
     """
 
@@ -42,10 +41,7 @@ class Mixup(CrossEntropy):
         augment: Callable[[Tensor], Tensor],
         generator: torch.Generator,
     ) -> tuple[Tensor, Tensor]:
-        """Augments a batch and mixes it with a permutation of itself.
-
-        Returns:
-            Inputs of unchanged shape, and targets (N, K) of the inputs' dtype.
+        """Augments a batch and mixes it with a permutation of itself; targets are then (N, K).
 
         Raises:
             TypeError: The inputs are not floating point.

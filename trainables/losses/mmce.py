@@ -19,7 +19,6 @@ class MaximumMeanCalibration(CalibrationLoss):
     the kernel and in c − r. Takes O(N²) time and memory.
 
     Args:
-        num_classes: Number K of classes.
         lam: Weight λ of the MMCE.
     """
 

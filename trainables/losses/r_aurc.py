@@ -19,7 +19,6 @@ class RegularizedAURC(CalibrationLoss):
     softmax of a softmax for the confidence. Gradients flow through the ranks.
 
     Args:
-        num_classes: Number K of classes.
         lam: Weight λ of the AURC term; 0 gives cross-entropy.
         epsilon: Regularisation strength ε of the soft rank; the paper uses 0.05 for CIFAR-10 and
             0.01 for 100 or more classes.

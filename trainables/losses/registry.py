@@ -52,15 +52,14 @@ def make_loss(name: str, num_classes: int, **hyperparameters: Any) -> Calibratio
     """Creates a loss by name.
 
     Args:
-        name: One of :func:`available_losses`, or ``package.module:Class`` (see
-            :func:`loss_class`).
+        name: One of :func:`available_losses`, or ``package.module:Class`` (see :func:`loss_class`).
         num_classes: Number K of classes, at least 2.
         **hyperparameters: Values for the hyperparameters that :func:`hyperparameters` lists. The
             rest keep their defaults.
 
     Returns:
         A module, called as ``loss(logits, targets)``; see :meth:`CalibrationLoss.forward` for
-        shapes and dtypes.
+            shapes and dtypes.
 
     Raises:
         ValueError: The name or a hyperparameter is unknown, or a value is not allowed.
@@ -95,11 +94,7 @@ def hyperparameters(name: str) -> dict[str, Any]:
 
 
 def integer_hyperparameters(name: str) -> frozenset[str]:
-    """The hyperparameters that the constructor of the loss annotates as integers.
-
-    Raises:
-        ValueError: The name is unknown.
-    """
+    """The hyperparameters that the constructor of the loss annotates as integers."""
     kind = loss_class(name)
     hints = type_hints(kind.__init__)
     return frozenset(key for key in _options(kind) if _is_integer(hints.get(key)))
@@ -123,12 +118,7 @@ def loss_class(name: str) -> type[nn.Module]:
 
 
 class ModuleLoss(CalibrationLoss):
-    """Adapter for a plain module, called as ``module(logits, targets)`` with the global batch.
-
-    Args:
-        num_classes: Number K of classes.
-        module: A module that returns the mean loss over samples, a scalar.
-    """
+    """Adapter for a plain module, called as ``module(logits, targets)`` with the global batch."""
 
     source = "the user's own"
     formula = "module(logits, targets)"

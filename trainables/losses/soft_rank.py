@@ -7,21 +7,12 @@ from torch import Tensor
 
 
 def soft_rank(scores: Tensor, epsilon: float) -> Tensor:
-    """Ascending ranks of scores, 1 the lowest, made differentiable by quadratic regularisation.
+    """Ascending ranks of scores (n,) from 1, made differentiable by quadratic regularisation.
 
     The soft ranks are the projection of scores/ε onto the permutahedron of (1, ..., n), Blondel et
     al. 2020, eq. 6. They approach the ranks as ε → 0, lie in [1, n] and sum to n(n+1)/2. Ties share
-    their mean rank.
-
-    Takes O(n log n) time and always runs on the CPU, where the order of summation is fixed and the
-    result is therefore deterministic.
-
-    Args:
-        scores: (n,), float32 or float64, on any device.
-        epsilon: Regularisation strength ε > 0.
-
-    Returns:
-        (n,), the soft ranks, on the device and in the dtype of ``scores``.
+    their mean rank. Takes O(n log n) time and always runs on the CPU, where the order of summation
+    is fixed and the result therefore deterministic.
     """
     # Let x be scores/ε in descending order. The ranks are x − fit, where fit is the decreasing
     # least-squares fit to x − (n, ..., 1): constant on blocks, with the mean of each block. For

@@ -24,7 +24,6 @@ class SupervisedContrastive(CalibrationLoss):
     change of the learning rate.
 
     Args:
-        num_classes: Number K of classes.
         temperature: Temperature τ.
         base_temperature: If given, multiplies the loss by τ / base_temperature; 0.07 reproduces
             the authors' code.

@@ -9,6 +9,8 @@ signature are passed.
 To add a builder, write its file and list it in the table below. An installed package registers
 builders with the entry point group ``calsweep.models``. Weights must come from torch's default
 generator, so that equal seeds give equal weights.
+
+Functions raise ``ValueError`` if there is no such model.
 """
 
 from __future__ import annotations
@@ -39,7 +41,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Imports torch on first use of a class, so names can be checked without torch."""
     if name != "Classifier":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from trainables.models.base import Classifier
@@ -88,11 +89,7 @@ def available_models() -> tuple[str, ...]:
 
 
 def model_builder(name: str) -> Callable[..., Classifier]:
-    """Returns the builder with this name, one of :data:`OTHERS`, or ``package.module:function``.
-
-    Raises:
-        ValueError: There is no such model.
-    """
+    """The builder with this name, one of :data:`OTHERS`, or ``package.module:function``."""
     if name.startswith(_TIMM):
         from trainables.models.timm_models import timm_builder  # timm takes seconds to import
 
@@ -105,40 +102,24 @@ def model_builder(name: str) -> Callable[..., Classifier]:
 
 
 def model_options(name: str) -> dict[str, Any]:
-    """Returns each option of a model with its default, or ``components.REQUIRED``.
-
-    Raises:
-        ValueError: There is no such model.
-    """
+    """Each option of a model with its default, or ``components.REQUIRED``."""
     return options_of(model_builder(name), _GIVEN)
 
 
 def without_weights(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options that build the model without published weights, if others will replace them.
-
-    Raises:
-        ValueError: There is no such model.
-    """
+    """Options that build the model without published weights, if others will replace them."""
     known = "pretrained" in model_options(name)
     return {**options, "pretrained": False} if known else dict(options)
 
 
 def check_model_options(name: str, **options: Any) -> None:
-    """Checks names, types and ranges of a model's options without building it.
-
-    Raises:
-        ValueError: There is no such model, or an option is wrong; the message says what is allowed.
-    """
+    """Raises ``ValueError`` if names, types or ranges of options are wrong; builds nothing."""
     builder = model_builder(name)
     check_options(f"model {name!r}", builder, options, _asked(builder))
 
 
 def check_model_fits(name: str, samples: Samples) -> None:
-    """Checks that a model supports a kind of sample, by the annotations of its builder.
-
-    Raises:
-        ValueError: There is no such model, or it does not support these samples.
-    """
+    """Raises ``ValueError`` unless a model supports these samples, by its annotations."""
     hints = type_hints(model_builder(name))
     kinds: list[Any] = [k for k in _alternatives(hints.get("samples")) if isinstance(k, type)]
     axes = get_args(hints.get("input_shape"))
@@ -160,11 +141,7 @@ def check_model_fits(name: str, samples: Samples) -> None:
 
 
 def takes_kind(name: str, kind: type[Samples]) -> bool:
-    """Whether the annotations of a model's builder include this kind of sample.
-
-    Raises:
-        ValueError: There is no such model.
-    """
+    """Whether the annotations of a model's builder include this kind of sample."""
     return kind in _alternatives(type_hints(model_builder(name)).get("samples"))
 
 
@@ -176,7 +153,7 @@ def make_model(
     samples: Samples | None = None,
     **options: Any,
 ) -> Classifier:
-    """Builds a model with new random weights.
+    """Builds a model from inputs (N, *input_shape) to logits (N, K), with new random weights.
 
     Args:
         name: One of :func:`available_models`, ``timm/<name>`` for a model of timm,
@@ -187,9 +164,6 @@ def make_model(
         num_classes: Number of classes, at least 2.
         samples: The kind of sample, for models that need more than its shape.
         **options: See :func:`model_options`.
-
-    Returns:
-        A classifier that maps inputs (N, *input_shape) to logits (N, K).
 
     Raises:
         ValueError: The name, an option, the samples or the number of classes is wrong; or the

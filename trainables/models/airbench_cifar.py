@@ -35,15 +35,10 @@ def airbench_cifar(
     GELU follow, with a 2x2 max-pool after the first convolution, and a global max-pool (K. Jordan,
     94% on CIFAR-10 in 3.29 Seconds on a Single GPU, 2024, section 3). Unlike in the paper, the
     whitening filters are those of natural images, because a network is built without access to the
-    data, and BatchNorm learns its scale.
+    data, and BatchNorm learns its scale. Images have 1 or 3 channels and at least 8x8 pixels.
 
-    Args:
-        input_shape: Channels (1 or 3), height and width; at least 8x8.
-        num_classes: Number of logits.
+    Options:
         width: Channels of the first stage; the others have four times as many.
-
-    Raises:
-        ValueError: The number of channels is wrong, or images are too small.
     """
     channels, height, columns = input_shape
     if channels not in (1, 3) or min(height, columns) < 8:

@@ -18,15 +18,10 @@ def deeplabv3_resnet50(
 
     Source: L.-C. Chen et al., Rethinking Atrous Convolution for Semantic Image Segmentation, 2017.
 
-    Args:
-        samples: Colour images.
-        num_classes: Number of logits per pixel.
+    Options:
         pretrained: File with weights of torchvision for the encoder: a ResNet-50, or a whole
             DeepLabV3, whose last layer is not used. ``true`` downloads the ImageNet weights of the
             ResNet-50, unless they are cached.
-
-    Raises:
-        ValueError: Images are greyscale, or the file does not match.
     """
     from torchvision.models import ResNet50_Weights
     from torchvision.models.segmentation import deeplabv3_resnet50 as build
@@ -39,16 +34,10 @@ def deeplabv3_mobilenet_v3_large(
 ) -> Segmenter:
     """DeepLabV3 on a MobileNetV3-Large; needs at least two images per worker.
 
-    Source: L.-C. Chen et al., Rethinking Atrous Convolution for Semantic Image Segmentation, 2017;
-    A. Howard et al., Searching for MobileNetV3, 2019.
+    Source: as ``deeplabv3_resnet50``; A. Howard et al., Searching for MobileNetV3, 2019.
 
-    Args:
-        samples: Colour images.
-        num_classes: Number of logits per pixel.
+    Options:
         pretrained: See ``deeplabv3_resnet50``, with a MobileNetV3-Large.
-
-    Raises:
-        ValueError: Images are greyscale, or the file does not match.
     """
     from torchvision.models import MobileNet_V3_Large_Weights
     from torchvision.models.segmentation import deeplabv3_mobilenet_v3_large as build
@@ -92,11 +81,7 @@ class _Encoder(nn.Module):
 
 
 def _load(encoder: _Encoder, path: Path) -> None:
-    """Loads the weights of the encoder, or of its backbone, from a file.
-
-    Raises:
-        ValueError: The file does not exist, has no weights, or has those of another network.
-    """
+    """Loads the weights of the encoder, or of its backbone; ``ValueError`` if they do not fit."""
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file may raise anything

@@ -12,16 +12,10 @@ from torch import nn
 class Fresh:
     """A builder of copies of a module; ``reset_parameters()`` of its layers draws new weights.
 
-    The weights of the given module are not used. So a module is rejected if they seem to matter: a
-    layer has no ``reset_parameters()``, or values that it sets to constants (such as normalisation
-    statistics and scales) differ, as in a trained module or one with a custom initialisation. Other
-    differences cannot be detected.
-
-    Args:
-        module: The module.
-
-    Raises:
-        ValueError: The module cannot be copied with new weights.
+    The weights of the given module are not used. So it is rejected with ``ValueError`` if they seem
+    to matter: a layer has no ``reset_parameters()``, or values that it sets to constants (such as
+    normalisation statistics and scales) differ, as in a trained module or one with a custom
+    initialisation. Other differences cannot be detected.
     """
 
     def __init__(self, module: nn.Module) -> None:

@@ -35,19 +35,13 @@ def gpool_cnn(
     (after M. Lin et al., Network in Network, 2014). Between the convolutions is a max-pool over
     five positions with stride 1.
 
-    Args:
-        samples: Texts.
-        num_classes: Number of logits.
+    Options:
         vectors: Path or URI of a GloVe file, whose lines have a word and its numbers; words that it
             lacks start at zero. By default, vectors are random and trained.
         tune_vectors: Whether to train vectors from a file, too.
         vector_size: Dimension of the word vectors if there is no file.
         width: Channels of the convolutions, and units of the hidden layer.
         dropout: Probability of dropping a unit before the head.
-
-    Raises:
-        FileNotFoundError: The file does not exist.
-        ValueError: The file is not a GloVe file.
     """
     if vectors is None:
         embedding = nn.Embedding(samples.num_tokens, vector_size, padding_idx=PADDING)

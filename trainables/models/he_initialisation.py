@@ -6,12 +6,9 @@ from trainables.models.base import Classifier
 
 
 def he_initialised(model: Classifier) -> Classifier:
-    """Draws the weights of each convolution from N(0, 2 / fan out), in place.
+    """The model, with the weights of each convolution drawn from N(0, 2 / fan out).
 
     K. He et al., Delving Deep into Rectifiers, 2015, section 2.2.
-
-    Returns:
-        The model itself.
     """
     for module in model.modules():
         if isinstance(module, nn.Conv2d):

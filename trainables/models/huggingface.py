@@ -15,11 +15,7 @@ from trainables.plugins.arguments import describe_error
 
 
 def huggingface_builder(place: str) -> Callable[..., Classifier]:
-    """Returns the builder of the encoder with this hub name or folder.
-
-    Raises:
-        ValueError: The extra ``huggingface`` is not installed.
-    """
+    """The builder of the encoder with this hub name or folder."""
     require_transformers(f"model 'huggingface/{place}'")
     return partial(huggingface_encoder, place)
 
@@ -29,10 +25,7 @@ def huggingface_encoder(
 ) -> Classifier:
     """A text encoder of Hugging Face; the head gets the mean of its last hidden states.
 
-    Args:
-        place: Name on the hub, or a folder.
-        samples: Texts, tokenized by the encoder's tokenizer.
-        num_classes: Number of logits.
+    Options:
         pretrained: Start from the pretrained weights, not from random ones.
 
     Raises:

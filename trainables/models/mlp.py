@@ -20,9 +20,7 @@ def mlp(
 ) -> Classifier:
     """Layers of linear map, BatchNorm and ReLU on the flattened input, followed by the head.
 
-    Args:
-        samples: Arrays or images.
-        num_classes: Number of logits.
+    Options:
         width: Units of each hidden layer.
         depth: Number of hidden layers.
         dropout: Probability of dropping a unit after each hidden layer.

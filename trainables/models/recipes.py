@@ -61,12 +61,7 @@ _LEAST_BATCH: Final = 16
 
 
 def usual_recipe(model: str, options: Mapping[str, Any]) -> Recipe:
-    """The default recipe of a model; a generic recipe for custom models.
-
-    Args:
-        model: Name of the model in the sweep file.
-        options: Options of the model.
-    """
+    """The default recipe of a model in the sweep file; a generic recipe for custom models."""
     if model in _RECIPES:
         return dict(_RECIPES[model])
     if model.endswith(_CIFAR) and ":" not in model:

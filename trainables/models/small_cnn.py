@@ -20,14 +20,9 @@ def small_cnn(
     Stages are added until the feature maps are smaller than 4x4. Each has twice the channels of the
     previous one, up to ``4 * width``.
 
-    Args:
-        input_shape: Channels, height and width; at least 8x8.
-        num_classes: Number of logits.
+    Options:
         width: Channels of the first stage.
         dropout: Probability of dropping a feature before the head.
-
-    Raises:
-        ValueError: Images are smaller than 8x8.
     """
     channels, height, columns = input_shape
     if min(height, columns) < 8:

@@ -23,14 +23,9 @@ def small_fcn(
     Source: O. Ronneberger et al., U-Net: Convolutional Networks for Biomedical Image Segmentation,
     2015; with one convolution instead of two, and a quarter of the channels.
 
-    Args:
-        samples: Images; height and width at least 2^depth.
-        num_classes: Number of logits per pixel.
+    Options:
         width: Channels at full resolution; they double whenever the resolution is halved.
-        depth: Number of times that the resolution is halved.
-
-    Raises:
-        ValueError: Images are too small.
+        depth: Number of times that the resolution is halved; images are at least 2^depth wide.
     """
     if min(samples.shape[1:]) < 2**depth:
         raise ValueError(

@@ -26,8 +26,8 @@ def as_classifier(model: nn.Module, inputs: Tensor, num_classes: int) -> Classif
         num_classes: Number K of classes.
 
     Raises:
-        ValueError: The module does not end in a linear layer, does not accept such samples, or
-            has a different number of outputs.
+        ValueError: The module does not end in a linear layer, does not accept such samples, or has
+            a different number of outputs.
     """
     if isinstance(model, Classifier):
         return model

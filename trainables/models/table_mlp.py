@@ -29,9 +29,7 @@ def table_mlp(
     Gorishniy et al., On Embeddings for Numerical Features in Tabular Deep Learning, 2022), and each
     category by a learnt vector. Layers of linear map, BatchNorm, ReLU and dropout follow.
 
-    Args:
-        samples: Rows of a table.
-        num_classes: Number of logits.
+    Options:
         width: Units of each layer.
         depth: Number of layers.
         dropout: Probability of dropping a unit after each layer.

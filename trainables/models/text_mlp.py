@@ -27,9 +27,7 @@ def text_mlp(
     TF-IDF. Word dropout prevents reliance on single words (deep averaging networks: M. Iyyer et
     al., Deep Unordered Composition Rivals Syntactic Methods for Text Classification, 2015).
 
-    Args:
-        samples: Texts as weighted words.
-        num_classes: Number of logits.
+    Options:
         width: Dimension of the word vectors.
         dropout: Probability of dropping a unit before the head.
         word_dropout: Probability of dropping a word of a training text.

@@ -55,9 +55,7 @@ def wide_resnet28_10_cifar(
     6n + 4 layers, n = 4, with BatchNorm and ReLU before each convolution (S. Zagoruyko and N.
     Komodakis, Wide Residual Networks, 2016).
 
-    Args:
-        input_shape: Channels, height and width.
-        num_classes: Number of logits.
+    Options:
         dropout: Probability of dropping a value between the two convolutions of a block.
     """
 
@@ -108,16 +106,7 @@ class _PostActivationProjected(_PostActivation):
 
 
 class _PreActivation(nn.Module):
-    """If the shape changes, the shortcut is a 1x1 convolution.
-
-    Args:
-        channels: Channels of the input.
-        width: Channels of the output.
-        stride: Stride of the first convolution.
-        dropout: Probability of dropping a value between the convolutions.
-        activate_shortcut: Whether the shortcut convolution gets the activated input, not the raw
-            one.
-    """
+    """If the shape changes, the shortcut is a 1x1 convolution."""
 
     def __init__(
         self,

@@ -16,11 +16,7 @@ Probability = Annotated[float, Range(0, 1, open_high=True)]
 
 
 def timm_builder(timm_name: str) -> Callable[..., Classifier]:
-    """Returns the builder of one model of timm.
-
-    Raises:
-        ValueError: There is no such model in timm.
-    """
+    """The builder of one model of timm; ``ValueError`` if there is none."""
     if not timm.is_model(timm_name):
         raise ValueError(
             f"unknown model 'timm/{timm_name}'{did_you_mean(timm_name, timm.list_models())}; "
@@ -40,16 +36,12 @@ def timm_model(
 ) -> Classifier:
     """A model of timm with a new linear head on its pooled features.
 
-    Args:
-        timm_name: Name in timm, with or without the tag of the weights.
-        input_shape: Channels, height and width; models with a fixed image size are built for it.
-        num_classes: Number of logits.
+    Models with a fixed image size are built for that of the data.
+
+    Options:
         pretrained: Start from the published weights, downloaded unless they are in the cache.
         drop_rate: Probability of dropping a feature before the head.
         drop_path_rate: Probability of skipping a residual branch, if the model supports it.
-
-    Raises:
-        ValueError: The model cannot be built for such images or with these options.
     """
     config = timm.get_pretrained_cfg(timm_name, allow_unregistered=True)
     sized: dict[str, Any] = (

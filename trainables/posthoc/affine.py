@@ -10,11 +10,24 @@ from torch import Tensor
 
 from trainables.metrics._inputs import check_labels_possible, check_logits
 from trainables.plugins.arguments import check_number
+from trainables.posthoc.base import Fitted
 
 _MAX_STEPS = 1000
 
 
-class VectorScaling:
+class _AffineMap(Fitted[tuple[Tensor, Tensor]]):
+    @property
+    def weights(self) -> Tensor:
+        """The factors or matrix, float64 (K,) or (K, K); RuntimeError before `fit`."""
+        return self._result()[0]
+
+    @property
+    def offsets(self) -> Tensor:
+        """The offsets b, float64 (K,); RuntimeError before `fit`."""
+        return self._result()[1]
+
+
+class VectorScaling(_AffineMap):
     """Vector scaling: softmax(w_k z_k + b_k), a factor and an offset per class. Guo et al. 2017.
 
     Minimises the negative log-likelihood, which is convex, starting from w = 1 and b = 0.
@@ -23,10 +36,6 @@ class VectorScaling:
         regularisation: Weight of the mean over classes of (w_k - 1)^2 + b_k^2. The paper has no
             such penalty; the small default keeps factors finite on separable data.
 
-    Attributes:
-        weights: Factors w, float64 (K,).
-        offsets: Offsets b, float64 (K,).
-
     Raises:
         ValueError: If `regularisation` is negative.
     """
@@ -34,34 +43,10 @@ class VectorScaling:
     name: ClassVar[str] = "vector"
 
     def __init__(self, regularisation: float = 1e-6) -> None:
-        """See the class."""
         self.regularisation = check_number("regularisation", regularisation, 0)
-        self._fitted: tuple[Tensor, Tensor] | None = None
-
-    @property
-    def weights(self) -> Tensor:
-        """The factors w, float64 (K,); RuntimeError before `fit`."""
-        return self._result()[0]
-
-    @property
-    def offsets(self) -> Tensor:
-        """The offsets b, float64 (K,); RuntimeError before `fit`."""
-        return self._result()[1]
 
     def fit(self, logits: Tensor, labels: Tensor) -> Self:
-        """Fit factors and offsets on held-out data (never the test split).
-
-        Args:
-            logits: Shape (N, K), floats, finite, or -inf for masked classes.
-            labels: True classes, shape (N,), integers.
-
-        Returns:
-            The object itself.
-
-        Raises:
-            TypeError: If the arguments are not tensors of floats and of integers.
-            ValueError: If shapes or values are not as above, or the label of a sample is masked.
-        """
+        """Fit factors and offsets; see :meth:`PostHoc.fit`."""
         logits, labels = check_logits(logits, labels)
         check_labels_possible(logits, labels)
         num_classes = logits.shape[1]
@@ -87,13 +72,8 @@ class VectorScaling:
         # A masked class stays masked, even if its factor is not positive.
         return torch.where(logits.isneginf(), logits, logits * weights + offsets)
 
-    def _result(self) -> tuple[Tensor, Tensor]:
-        if self._fitted is None:
-            raise RuntimeError("VectorScaling has no factors yet: call fit first")
-        return self._fitted
 
-
-class DirichletCalibration:
+class DirichletCalibration(_AffineMap):
     """Dirichlet calibration: softmax(W log p + b). Kull et al. 2019.
 
     It is the exact calibration map if p has a Dirichlet distribution given each class. Minimises
@@ -105,10 +85,6 @@ class DirichletCalibration:
         intercept: Weight of the mean square of the K intercepts b. The paper selects both weights
             by cross-validation among powers of ten.
 
-    Attributes:
-        weights: Matrix W, float64 (K, K).
-        offsets: Intercepts b, float64 (K,).
-
     Raises:
         ValueError: If a weight is negative.
     """
@@ -116,26 +92,11 @@ class DirichletCalibration:
     name: ClassVar[str] = "dirichlet"
 
     def __init__(self, off_diagonal: float = 0.01, intercept: float = 0.01) -> None:
-        """See the class."""
         self.off_diagonal = check_number("off_diagonal", off_diagonal, 0)
         self.intercept = check_number("intercept", intercept, 0)
-        self._fitted: tuple[Tensor, Tensor] | None = None
-
-    @property
-    def weights(self) -> Tensor:
-        """The matrix W, float64 (K, K); RuntimeError before `fit`."""
-        return self._result()[0]
-
-    @property
-    def offsets(self) -> Tensor:
-        """The intercepts b, float64 (K,); RuntimeError before `fit`."""
-        return self._result()[1]
 
     def fit(self, logits: Tensor, labels: Tensor) -> Self:
-        """Fit W and b on held-out data (never the test split).
-
-        See :meth:`VectorScaling.fit` for arguments, result and errors.
-        """
+        """Fit W and b; see :meth:`PostHoc.fit`. A label may be masked."""
         logits, labels = check_logits(logits, labels)
         log_probs = _log_probs(logits)
         num_classes = logits.shape[1]
@@ -159,11 +120,6 @@ class DirichletCalibration:
         """Calibrated logits of the same shape and dtype, not probabilities."""
         weights, offsets = (t.to(logits.device) for t in self._result())
         return (_log_probs(logits) @ weights.T + offsets).to(logits.dtype)
-
-    def _result(self) -> tuple[Tensor, Tensor]:
-        if self._fitted is None:
-            raise RuntimeError("DirichletCalibration has no matrix yet: call fit first")
-        return self._fitted
 
 
 def _log_probs(logits: Tensor) -> Tensor:

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from trainables.metrics._inputs import check_level, check_probs
+from trainables.plugins.arguments import check_choice
+from trainables.posthoc.base import Fitted
 
 SetMethod = Literal["lac", "aps", "raps"]
 
@@ -15,7 +17,7 @@ _FREE_RANKS = 5  # RAPS: number of ranks without a penalty
 _PENALTY = 0.01  # RAPS: penalty for each further rank
 
 
-class PredictionSets:
+class PredictionSets(Fitted[float]):
     """Sets of classes that contain the true class of a new sample with a given probability.
 
     Split conformal prediction. The guarantee requires calibration samples that neither the
@@ -37,9 +39,6 @@ class PredictionSets:
         seed: Seed of the randomisation of APS and RAPS.
         threshold: Threshold of an earlier fit with this method and coverage, instead of a fit.
 
-    Attributes:
-        threshold: The largest score of a class in the set; infinite with too few samples.
-
     Raises:
         ValueError: If `method` is not one of the three, or `coverage` is not in (0, 1).
     """
@@ -51,20 +50,15 @@ class PredictionSets:
         seed: int = 0,
         threshold: float | None = None,
     ) -> None:
-        """See the class."""
-        if method not in get_args(SetMethod):
-            allowed = ", ".join(get_args(SetMethod))
-            raise ValueError(f"method must be one of {allowed}, got {method!r}")
+        check_choice("method", method, get_args(SetMethod))
         check_level(coverage)
         self.method, self.coverage, self.seed = method, coverage, seed
-        self._threshold = threshold
+        self._fitted = threshold
 
     @property
     def threshold(self) -> float:
-        """The fitted threshold; RuntimeError before `fit`."""
-        if self._threshold is None:
-            raise RuntimeError("PredictionSets has no threshold yet: call fit first")
-        return self._threshold
+        """The largest score of a class in the set; infinite with too few samples."""
+        return self._result()
 
     def fit(self, probs: Tensor, labels: Tensor) -> Self:
         """Fit the threshold on samples that were not used for any other fit.
@@ -72,9 +66,6 @@ class PredictionSets:
         Args:
             probs: Calibrated probabilities, shape (N, K), rows sum to one.
             labels: True classes, shape (N,), integers.
-
-        Returns:
-            The object itself.
 
         Raises:
             TypeError: If the arguments are not tensors of floats and of integers.
@@ -84,7 +75,7 @@ class PredictionSets:
         scores = self._scores(probs, self.seed).gather(1, labels[:, None])[:, 0]
         rank = math.ceil((len(labels) + 1) * self.coverage)
         ascending = scores.sort().values
-        self._threshold = float(ascending[rank - 1]) if rank <= len(labels) else math.inf
+        self._fitted = float(ascending[rank - 1]) if rank <= len(labels) else math.inf
         return self
 
     def __call__(self, probs: Tensor) -> Tensor:

@@ -1,29 +1,19 @@
 """Cross-fitting: post-hoc calibration of a split without evaluating on the samples of the fit."""
 
 from collections.abc import Callable
-from typing import Protocol, Self
 
 import torch
 from torch import Tensor
 
 from trainables.metrics._inputs import check_clusters, check_logits
+from trainables.posthoc.base import PostHoc
 from trainables.posthoc.temperature import TemperatureScaling
-
-
-class Calibrator(Protocol):
-    """An object that is fitted on logits and labels, and then calibrates logits."""
-
-    def fit(self, logits: Tensor, labels: Tensor) -> Self:
-        """Fit on logits (N, K) and labels (N,)."""
-
-    def __call__(self, logits: Tensor) -> Tensor:
-        """Calibrated logits (N, K)."""
 
 
 def cross_fitted(
     logits: Tensor,
     labels: Tensor,
-    make: Callable[[], Calibrator] = TemperatureScaling,
+    make: Callable[[], PostHoc] = TemperatureScaling,
     seed: int = 0,
     cluster_size: int = 1,
 ) -> Tensor:
@@ -40,9 +30,6 @@ def cross_fitted(
         seed: Seed of the split into halves.
         cluster_size: Number of consecutive rows per sample, such as the pixels of an image; they
             stay in one half. If above 1, the halves are not stratified.
-
-    Returns:
-        Calibrated logits (N, K).
 
     Raises:
         TypeError: If the arguments are not tensors of floats and of integers.

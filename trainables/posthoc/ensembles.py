@@ -94,7 +94,7 @@ def cross_fitted_ensemble(logits: Sequence[Tensor], labels: Tensor) -> Tensor:
     """Logits (N, K) of each half of a split from the ensemble selected on the other half.
 
     So neither the selection nor a temperature makes its metrics optimistic. See
-    :func:`fit_ensemble` for arguments and errors.
+    :func:`fit_ensemble`.
     """
     first = stratified_half(labels)
     found = torch.empty_like(logits[0], dtype=torch.float64)

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from trainables.metrics._inputs import check_logits
 from trainables.metrics._top_label import confidence_scores
+from trainables.plugins.arguments import check_choice
+from trainables.posthoc.base import Fitted
 from trainables.posthoc.temperature import TemperatureScaling
 
 Constraint = Literal["miscoverage", "coverage_accuracy"]
@@ -18,7 +20,7 @@ _NUM_ENTROPY_BINS = 20
 _MAX_RANKING_SAMPLES = 500
 
 
-class MetaCalibration:
+class MetaCalibration(Fitted[tuple[float, TemperatureScaling]]):
     """Temperature scaling for confident predictions, the uniform distribution for the others.
 
     A prediction is replaced if the entropy of its softmax reaches a threshold. The threshold is
@@ -32,10 +34,6 @@ class MetaCalibration:
         level: Target value of the constraint, in (0, 1).
         seed: Seed of the split.
 
-    Attributes:
-        threshold: The entropy, in nats, at and above which predictions are replaced.
-        temperature: The temperature of the other predictions.
-
     Raises:
         ValueError: If `constraint` is neither of the two, or `level` is not in (0, 1).
     """
@@ -45,40 +43,28 @@ class MetaCalibration:
     def __init__(
         self, constraint: Constraint = "miscoverage", level: float = 0.05, seed: int = 0
     ) -> None:
-        """See the class."""
-        if constraint not in get_args(Constraint):
-            allowed = ", ".join(get_args(Constraint))
-            raise ValueError(f"constraint must be one of {allowed}, got {constraint!r}")
+        check_choice("constraint", constraint, get_args(Constraint))
         if not 0 < level < 1:
             raise ValueError(f"level must be in (0, 1), got {level!r}")
         self.constraint, self.level, self.seed = constraint, level, seed
-        self._fitted: tuple[float, TemperatureScaling] | None = None
 
     @property
     def threshold(self) -> float:
-        """Entropy at and above which predictions are replaced; RuntimeError before `fit`."""
+        """Entropy, in nats, at and above which predictions are replaced."""
         return self._result()[0]
 
     @property
     def temperature(self) -> float:
-        """Temperature of the predictions that are kept; RuntimeError before `fit`."""
+        """Temperature of the predictions that are kept."""
         return self._result()[1].temperature
 
     def fit(self, logits: Tensor, labels: Tensor) -> Self:
-        """Fit threshold and temperature on held-out data (never the test split).
-
-        Args:
-            logits: Shape (N, K), floats, finite, or -inf for masked classes.
-            labels: True classes, shape (N,), integers.
-
-        Returns:
-            The object itself.
+        """Fit threshold and temperature; see :meth:`PostHoc.fit`.
 
         Raises:
-            TypeError: If the arguments are not tensors of floats and of integers.
-            ValueError: If shapes or values are not as above, there are fewer than 10 samples
-                (correct predictions, for "miscoverage"), no sample lies below the threshold, or no
-                threshold reaches the coverage accuracy.
+            ValueError: Also if there are fewer than 10 samples (correct predictions, for
+                "miscoverage"), no sample lies below the threshold, or no threshold reaches the
+                coverage accuracy.
         """
         logits, labels = check_logits(logits, labels)
         correct = logits.argmax(dim=1) == labels
@@ -116,11 +102,6 @@ class MetaCalibration:
         order = np.random.RandomState(self.seed).permutation(len(candidates))
         shuffled = candidates[torch.from_numpy(order).to(candidates.device)]
         return shuffled[-num_ranking:], shuffled[:-num_ranking]
-
-    def _result(self) -> tuple[float, TemperatureScaling]:
-        if self._fitted is None:
-            raise RuntimeError("MetaCalibration has no threshold yet: call fit first")
-        return self._fitted
 
 
 def _entropy(logits: Tensor) -> Tensor:

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainables.metrics._inputs import check_count, check_logits
+from trainables.plugins.arguments import check_choice
+from trainables.posthoc.base import Fitted
 
 Array = NDArray[np.float64]
 Binning = Literal["equal_mass", "equal_width"]
@@ -16,32 +18,15 @@ Binning = Literal["equal_mass", "equal_width"]
 _LOWEST = 1e-12  # a probability of 0 would make the loss of one error infinite
 
 
-class _OneVsRest:
+class _OneVsRest(Fitted[list[Callable[[Array], Array]]]):
     """One map per class from probability to observed frequency, followed by normalisation."""
 
-    name: ClassVar[str]
-
-    def __init__(self) -> None:
-        self._maps: list[Callable[[Array], Array]] | None = None
-
     def fit(self, logits: Tensor, labels: Tensor) -> Self:
-        """Fit the map of each class on held-out data (never the test split).
-
-        Args:
-            logits: Shape (N, K), floats, finite, or -inf for masked classes.
-            labels: True classes, shape (N,), integers.
-
-        Returns:
-            The object itself.
-
-        Raises:
-            TypeError: If the arguments are not tensors of floats and of integers.
-            ValueError: If shapes or values are not as above.
-        """
+        """Fit the map of each class; see :meth:`PostHoc.fit`. A label may be masked."""
         logits, labels = check_logits(logits, labels)
         probs = torch.softmax(logits.double(), dim=1).cpu().numpy()
         targets = labels.cpu().numpy()
-        self._maps = [
+        self._fitted = [
             self._fit_class(probs[:, k], (targets == k).astype(np.float64))
             for k in range(probs.shape[1])
         ]
@@ -52,12 +37,9 @@ class _OneVsRest:
 
         If all classes of a sample get 0, the result is uniform. No probability is below 1e-12.
         """
-        if self._maps is None:
-            raise RuntimeError(f"{type(self).__name__} has no maps yet: call fit first")
+        maps = self._result()
         probs = torch.softmax(logits.detach().double(), dim=1).cpu().numpy()
-        shares = np.stack(
-            [share(column) for share, column in zip(self._maps, probs.T, strict=True)], axis=1
-        )
+        shares = np.stack([share(column) for share, column in zip(maps, probs.T, strict=True)], 1)
         shares = np.maximum(shares, _LOWEST)
         shares /= shares.sum(axis=1, keepdims=True)
         return torch.from_numpy(np.log(shares)).to(logits)
@@ -98,12 +80,8 @@ class HistogramBinning(_OneVsRest):
     name: ClassVar[str] = "histogram"
 
     def __init__(self, num_bins: int = 15, binning: Binning = "equal_mass") -> None:
-        """See the class."""
-        super().__init__()
         check_count("num_bins", num_bins)
-        if binning not in get_args(Binning):
-            allowed = ", ".join(get_args(Binning))
-            raise ValueError(f"binning must be one of {allowed}, got {binning!r}")
+        check_choice("binning", binning, get_args(Binning))
         self.num_bins, self.binning = num_bins, binning
 
     def _fit_class(self, scores: Array, members: Array) -> Callable[[Array], Array]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trainables.metrics._inputs import check_logits, row_blocks
 from trainables.metrics.proper_scores import log_losses_of_logits
-from trainables.posthoc.base import PostHoc
+from trainables.posthoc.base import Fitted, PostHoc
 from trainables.posthoc.crossfit import stratified_half
 from trainables.posthoc.temperature import TemperatureScaling
 
@@ -20,7 +20,7 @@ _MAX_MATRIX_WORK = 5e8  # N · K²: about a second per step beyond it
 _STANDARD_ERRORS = 2.0
 
 
-class _StructuredScaling:
+class _StructuredScaling(Fitted[tuple[TemperatureScaling, int, Tensor, Tensor]]):
     """softmax(W z + b) with z = log p, where W is regularised towards 1 and b towards 0.
 
     p is softmax(logits / T), mixed with the uniform distribution with weight 1 / (N + 1) to avoid
@@ -35,10 +35,6 @@ class _StructuredScaling:
     name: ClassVar[str]
     is_full: ClassVar[bool]
 
-    def __init__(self) -> None:
-        """See the class."""
-        self._fitted: tuple[TemperatureScaling, int, Tensor, Tensor] | None = None
-
     @property
     def weights(self) -> Tensor:
         """W, float64: the diagonal (K,), or the matrix (K, K); RuntimeError before `fit`."""
@@ -52,20 +48,7 @@ class _StructuredScaling:
     def fit(
         self, logits: Tensor, labels: Tensor, temperature: TemperatureScaling | None = None
     ) -> Self:
-        """Fit T, W and b on held-out data (never the test split).
-
-        Args:
-            logits: Shape (N, K), floats, finite, or -inf for masked classes.
-            labels: True classes, shape (N,), integers.
-            temperature: Fitted on the same data; fitted here if None.
-
-        Returns:
-            The object itself.
-
-        Raises:
-            TypeError: If the arguments are not tensors of floats and of integers.
-            ValueError: If shapes or values are not as above, or the label of a sample is masked.
-        """
+        """Fit W, b and T (unless given, fitted on the same data); see :meth:`PostHoc.fit`."""
         logits, labels = check_logits(logits, labels)
         scaler = temperature or TemperatureScaling().fit(logits, labels)
         num_samples, num_classes = logits.shape
@@ -90,11 +73,6 @@ class _StructuredScaling:
     def _apply(self, scores: Tensor, weights: Tensor, offsets: Tensor) -> Tensor:
         return (scores @ weights.T if self.is_full else scores * weights) + offsets
 
-    def _result(self) -> tuple[TemperatureScaling, int, Tensor, Tensor]:
-        if self._fitted is None:
-            raise RuntimeError(f"{type(self).__name__} has no weights yet: call fit first")
-        return self._fitted
-
 
 class StructuredVectorScaling(_StructuredScaling):
     """A temperature plus a factor and an offset per class, regularised towards 1 and 0."""
@@ -113,7 +91,7 @@ class StructuredMatrixScaling(_StructuredScaling):
     is_full = True
 
 
-class SelectedScaling:
+class SelectedScaling(Fitted[PostHoc]):
     """Temperature scaling, or structured scaling if it is clearly better.
 
     The methods are compared by their cross-fitted negative log-likelihood on the same samples. From
@@ -121,30 +99,21 @@ class SelectedScaling:
     standard errors of the paired difference. The selected method is then fitted on all samples.
     With few samples per class, this is temperature scaling. Matrix scaling is considered only if
     N · K² is at most 5e8.
-
-    Attributes:
-        selected: The fitted method.
     """
 
     name: ClassVar[str] = "selected"
 
-    def __init__(self) -> None:
-        """See the class."""
-        self._selected: PostHoc | None = None
-
     @property
     def selected(self) -> PostHoc:
         """The fitted method; RuntimeError before `fit`."""
-        if self._selected is None:
-            raise RuntimeError("SelectedScaling has selected nothing yet: call fit first")
-        return self._selected
+        return self._result()
 
     def fit(self, logits: Tensor, labels: Tensor) -> Self:
-        """Select and fit a method on held-out data; see :meth:`PostHoc.fit`."""
+        """Select and fit a method; see :meth:`PostHoc.fit`."""
         logits, labels = check_logits(logits, labels)
         crossed = cross_fitted_scalings(logits, labels)
         losses = {make: log_losses_of_logits(each, labels) for make, each in crossed.items()}
-        self._selected = simplest_good(losses)().fit(logits, labels)
+        self._fitted = simplest_good(losses)().fit(logits, labels)
         return self
 
     def __call__(self, logits: Tensor) -> Tensor:
@@ -163,7 +132,7 @@ def scalings(logits: Tensor) -> tuple[type[PostHoc], ...]:
 def cross_fitted_scalings(logits: Tensor, labels: Tensor) -> dict[type[PostHoc], Tensor]:
     """Cross-fitted logits (N, K) of each of :func:`scalings`, whose temperatures are shared.
 
-    Arguments, halves and errors as of :func:`~trainables.posthoc.crossfit.cross_fitted`.
+    See :func:`~trainables.posthoc.crossfit.cross_fitted`.
     """
     crossed = {make: torch.empty_like(logits) for make in scalings(logits)}
     first = stratified_half(labels)
@@ -179,11 +148,7 @@ def cross_fitted_scalings(logits: Tensor, labels: Tensor) -> dict[type[PostHoc],
 
 
 def simplest_good(losses: dict[type[PostHoc], Tensor]) -> type[PostHoc]:
-    """The selected method; see :class:`SelectedScaling` for the rule.
-
-    Args:
-        losses: Negative log-likelihoods (N,), float64, of each method, from simple to complex.
-    """
+    """The method that :class:`SelectedScaling` selects, from losses (N,), simple methods first."""
     (best, lowest), *others = losses.items()
     for make, theirs in others:
         difference = theirs - lowest
@@ -249,11 +214,7 @@ def _minimum(
         jac=True,
         method="L-BFGS-B",
         # A mean of float32 numbers has a precision of about 1e-9.
-        options={
-            "maxiter": _MAX_STEPS,
-            "ftol": torch.finfo(scores.dtype).eps / 100,
-            "gtol": 1e-7,
-        },
+        options={"maxiter": _MAX_STEPS, "ftol": torch.finfo(scores.dtype).eps / 100, "gtol": 1e-7},
     )
     change, offsets = unpacked(found.x)
     return one + change, offsets

@@ -36,11 +36,7 @@ def available_posthoc() -> tuple[str, ...]:
 
 
 def make_posthoc(name: str, **options: Any) -> PostHoc:
-    """Creates an unfitted post-hoc calibration method by name.
-
-    Args:
-        name: One of :func:`available_posthoc`.
-        options: Keyword arguments for the constructor of its class.
+    """Creates an unfitted post-hoc calibration method by name, one of :func:`available_posthoc`.
 
     Raises:
         ValueError: If the name or the value of an option is not allowed.

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from trainables.metrics._inputs import check_labels_possible, check_logits, row_blocks
 from trainables.metrics._ranked import upper_edges
+from trainables.plugins.arguments import check_choice
+from trainables.posthoc.base import Fitted
 
 Criterion = Literal["nll", "ece"]
 
@@ -22,18 +24,13 @@ _MANY = 2**20  # logits
 _RULED_OUT = -1e15  # its square is finite
 
 
-class TemperatureScaling:
+class TemperatureScaling(Fitted[tuple[float, bool]]):
     """Temperature scaling: softmax(z / T) with one T, fitted on held-out data. Guo et al. 2017.
 
     Args:
         criterion: "nll" minimises the negative log-likelihood over T in [0.05, 100]; it is convex
             in 1/T, and the minimum is exact. "ece" selects the first T of 0.1, 0.2, ..., 10 with
             the lowest ECE (15 equal-width bins), as in the code of Mukhoti et al. 2020.
-
-    Attributes:
-        temperature: The fitted T.
-        at_bound: Whether T is at an end of its range, so the data do not determine it. Predictions
-            that are all correct drive T down; accuracy near chance level drives it up.
 
     Raises:
         ValueError: If `criterion` is neither of the two.
@@ -42,12 +39,8 @@ class TemperatureScaling:
     name: ClassVar[str] = "temperature"
 
     def __init__(self, criterion: Criterion = "nll") -> None:
-        """See the class."""
-        if criterion not in get_args(Criterion):
-            allowed = ", ".join(get_args(Criterion))
-            raise ValueError(f"criterion must be one of {allowed}, got {criterion!r}")
+        check_choice("criterion", criterion, get_args(Criterion))
         self.criterion = criterion
-        self._fitted: tuple[float, bool] | None = None
 
     @property
     def temperature(self) -> float:
@@ -56,23 +49,14 @@ class TemperatureScaling:
 
     @property
     def at_bound(self) -> bool:
-        """Whether T is at an end of its range; RuntimeError before `fit`."""
+        """Whether T is at an end of its range, so the data do not determine it.
+
+        Predictions that are all correct drive T down; accuracy near chance level drives it up.
+        """
         return self._result()[1]
 
     def fit(self, logits: Tensor, labels: Tensor) -> Self:
-        """Fit the temperature on held-out data (never the test split).
-
-        Args:
-            logits: Shape (N, K), floats, finite, or -inf for masked classes.
-            labels: True classes, shape (N,), integers.
-
-        Returns:
-            The object itself.
-
-        Raises:
-            TypeError: If the arguments are not tensors of floats and of integers.
-            ValueError: If shapes or values are not as above, or the label of a sample is masked.
-        """
+        """Fit the temperature; see :meth:`PostHoc.fit`."""
         logits, labels = check_logits(logits, labels)
         check_labels_possible(logits, labels)
         find = _nll_temperature if self.criterion == "nll" else _ece_temperature
@@ -82,11 +66,6 @@ class TemperatureScaling:
     def __call__(self, logits: Tensor) -> Tensor:
         """Logits divided by T, same shape and dtype (not probabilities)."""
         return logits / self.temperature
-
-    def _result(self) -> tuple[float, bool]:
-        if self._fitted is None:
-            raise RuntimeError("TemperatureScaling has no temperature yet: call fit first")
-        return self._fitted
 
 
 def _nll_temperature(logits: Tensor, labels: Tensor) -> tuple[float, bool]:

@@ -241,9 +241,9 @@ def test_wrong_level(level: float) -> None:
 
 
 def test_use_before_fit() -> None:
-    with pytest.raises(RuntimeError, match="TemperatureScaling has no temperature yet: call fit"):
+    with pytest.raises(RuntimeError, match="TemperatureScaling has no parameters yet: call fit"):
         TemperatureScaling()(torch.zeros(1, 2))
-    with pytest.raises(RuntimeError, match="TemperatureScaling has no temperature yet: call fit"):
+    with pytest.raises(RuntimeError, match="TemperatureScaling has no parameters yet: call fit"):
         _ = TemperatureScaling().at_bound
     with pytest.raises(RuntimeError, match="MetaCalibration has no threshold yet: call fit"):
         MetaCalibration()(torch.zeros(1, 2))
