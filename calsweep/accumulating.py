@@ -75,11 +75,7 @@ class AccumulatedMetric(Metric):
         self.labels.append(targets)
 
     def compute(self) -> Tensor:
-        """The value over all samples, a scalar of torch's default dtype.
-
-        Raises:
-            ValueError: There are no samples.
-        """
+        """The value over all samples, in torch's default dtype; ``ValueError`` without samples."""
         logits, labels = dim_zero_cat(self.logits), dim_zero_cat(self.labels)
         if self._own:
             value = METRICS[self._name].function(logits.softmax(1), labels, **self._own)
@@ -90,12 +86,7 @@ class AccumulatedMetric(Metric):
 
 @cache
 def metric_class(name: str, class_name: str) -> type[AccumulatedMetric]:
-    """The torchmetrics class of a metric.
-
-    Args:
-        name: Name of the metric.
-        class_name: Name of the class.
-    """
+    """The torchmetrics class of a metric, with this name."""
     metric = METRICS[name]
     described = {
         "__doc__": f"{metric.description[0].upper()}{metric.description[1:]}.\n\n"
@@ -118,14 +109,10 @@ def metric_class(name: str, class_name: str) -> type[AccumulatedMetric]:
 
 
 def gather_rows(rows: Tensor, group: Any = None) -> list[Tensor]:
-    """Gathers the rows of each worker; a worker may have none.
+    """Gathers the rows (n, K) or (n,) of each worker; a worker may have none, (0,) of any dtype.
 
     torchmetrics' own function treats a worker without samples as one with a float vector of length
     0. It then fails or hangs, because shape and dtype differ from the other workers'.
-
-    Args:
-        rows: Shape (n, K) or (n,); (0,) of any dtype if this worker has no samples.
-        group: The process group; None for all workers.
 
     Raises:
         ValueError: K differs between workers.

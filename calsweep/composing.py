@@ -28,13 +28,8 @@ class Composer:
     """Writes objects in memory to the storage, where all processes can read them.
 
     Arrays are in ``<storage>/data``, other objects in ``<storage>/code``. File names contain a
-    digest: nothing is written twice or overwritten.
-
-    Args:
-        storage: Path or URI of the sweep store.
-
-    Raises:
-        UserError: The argument of a method cannot be used, or the storage cannot be written.
+    digest: nothing is written twice or overwritten. Methods raise ``UserError`` if their argument
+    cannot be used, or the storage cannot be written.
     """
 
     def __init__(self, storage: str) -> None:
@@ -46,7 +41,7 @@ class Composer:
         return (name for n in count(1) if (name := f"sweep-{n}") not in taken)
 
     def dataset(self, given: Any) -> str | Section:
-        """Makes the section ``dataset`` from a name, a section, a loader, or samples and labels."""
+        """The section ``dataset`` from a name, a section, a loader, or samples and labels."""
         if isinstance(given, str):
             return given
         if isinstance(given, Mapping):
@@ -66,7 +61,7 @@ class Composer:
         return {**found[-1], **found[0]}
 
     def model(self, given: Any) -> str | Section:
-        """Makes the section ``model`` from a name, a section, a function, a class or a module."""
+        """The section ``model`` from a name, a section, a function, a class or a module."""
         if isinstance(given, str):
             return given
         if isinstance(given, Mapping):
@@ -88,7 +83,7 @@ class Composer:
         return self._named("model", given)
 
     def trainable(self, given: Any) -> str | Section:
-        """Makes the section ``trainable`` from a name, a section or a function."""
+        """The section ``trainable`` from a name, a section or a function."""
         if isinstance(given, str):
             return given
         if isinstance(given, Mapping):
@@ -102,7 +97,7 @@ class Composer:
         return self._named("trainable", given)
 
     def losses(self, given: Any) -> list[str | Section]:
-        """Makes the section ``losses`` from names, classes and results of `calsweep.loss`."""
+        """The section ``losses`` from names, classes and results of `calsweep.loss`."""
         if isinstance(given, (str, Mapping)) or not isinstance(given, Sequence):
             given = [given]
         return [self._loss(each) for each in given]

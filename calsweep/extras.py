@@ -33,14 +33,7 @@ _OF_SWEEPS: Final = (
 
 
 def require_sweeps(what: str) -> None:
-    """Checks that the extra ``sweeps`` is installed.
-
-    Args:
-        what: The feature that needs it, for the message.
-
-    Raises:
-        ImportError: Modules are missing; the message names them and the install command.
-    """
+    """Raises ``ImportError`` with the install command if modules are missing."""
     if missing := [name for name in _OF_SWEEPS if not _is_installed(name)]:
         raise ImportError(
             f"{what} needs packages that are not installed here ({', '.join(missing)}); install "

@@ -12,11 +12,7 @@ from sweeps.judging.words import comparison_rows, summary
 
 
 class Judgement:
-    """An evaluation of predictions.
-
-    Attributes:
-        facts: The whole evaluation as plain data; see :func:`sweeps.judging.judgement.judge`.
-    """
+    """An evaluation of predictions; ``facts`` has all of it as plain data."""
 
     def __init__(self, models: Sequence[Predicted]) -> None:
         self._models = models
@@ -43,11 +39,7 @@ class Judgement:
         return render_judgement(self.facts, self._models)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the page to a file.
-
-        Raises:
-            UserError: The file cannot be written.
-        """
+        """Writes the page to a file; ``UserError`` if that fails."""
         from sweeps.inspect_sweeps import write_text
 
         write_text(self.html(), os.fspath(path), "")
@@ -70,11 +62,13 @@ def judge(
     groups: Any = None,
     classes: Sequence[str] = (),
 ) -> Judgement:
-    """Judge existing predictions: metrics with intervals, scaling and comparisons.
+    """Judges existing predictions: metrics with intervals, scaling and comparisons.
 
     >>> judgement = calsweep.judge(probs, labels)
     >>> judgement.metrics["ece"]
     >>> calsweep.judge({"ours": p, "theirs": q}, labels).facts["comparison"]
+
+    A notebook displays the result.
 
     Args:
         probs: Probabilities (N, K), or (N,) for class 1 of two: an array, tensor or nested list.
@@ -84,9 +78,6 @@ def judge(
         logits: Whether `probs` contains logits.
         groups: The group of each sample, (N,), to judge each group separately.
         classes: Names of the classes, in the order of the columns.
-
-    Returns:
-        The evaluation; a notebook displays it.
 
     Raises:
         UserError: Predictions or labels are not as above.

@@ -51,7 +51,7 @@ def draw_reliability(
     decisions: int = 1,
     cluster_size: int = 1,
 ) -> None:
-    """Reliability diagrams, as trained and after temperature scaling, on one figure.
+    """Reliability diagrams, as trained and after temperature scaling, on an empty figure.
 
     A bar is the accuracy in one of 15 equal-width bins of confidence. The error bar is the 95%
     interval of this accuracy, drawn at the bin's mean confidence. Below is the share of samples.
@@ -77,16 +77,7 @@ def draw_reliability(
 
 
 def draw_search(figure: Figure, ranking: Ranking) -> None:
-    """Objective against validation error of every trial, with Pareto front and guard limit.
-
-    The dotted line is the Pareto front of the finished trials. The limit is that of the search.
-    Small marks are finalists with fresh seeds; their guard is relative to the baseline with fresh
-    seeds.
-
-    Args:
-        figure: An empty figure.
-        ranking: The ranking of the sweep.
-    """
+    """See :meth:`calsweep.Result.plot_search`; on an empty figure."""
     records = [record for record in ranking.records if record.role != "encoder"]
     objective = ranking.rule.objective
     axis = figure.subplots()
@@ -124,13 +115,7 @@ def draw_search(figure: Figure, ranking: Ranking) -> None:
 
 
 def draw_curves(figure: Figure, records: Sequence[TrialRecord], sweep: SweepFile) -> None:
-    """The scheduler's metric by epoch; stopped trials are grey, rungs are dotted lines.
-
-    Args:
-        figure: An empty figure.
-        records: The sweep's trials.
-        sweep: The sweep.
-    """
+    """See :meth:`calsweep.Result.plot_curves`; on an empty figure."""
     axis = figure.subplots()
     metric, styles = sweep.scheduler.metric, _styles(records)
     drawn: list[float] = []

@@ -101,26 +101,23 @@ class Result:
         return read_stored_file(self.storage, self.name)
 
     def table(self) -> Any:
-        """All trials, one row each.
+        """All trials, one row each, as a pandas data frame, or an Arrow table without pandas.
 
-        Returns:
-            A pandas data frame, or an Arrow table if pandas is not installed: ``trial`` (number),
-            ``role``, ``state``, ``loss``, ``seed``, ``epochs``, ``seconds``, ``reason`` (why it
-            failed or was stopped), the hyperparameters by name (``loss.<name>`` if a column already
-            has that name) and all metrics of the last epoch, such as ``val_ece``.
+        Columns: ``trial`` (number), ``role``, ``state``, ``loss``, ``seed``, ``epochs``,
+        ``seconds``, ``reason`` (why it failed or was stopped), the hyperparameters by name
+        (``loss.<name>`` if a column already has that name) and all metrics of the last epoch, such
+        as ``val_ece``.
         """
         rows = [_row(record) for record in self._records]
         columns = list(dict.fromkeys(key for row in rows for key in row))
         return _frame({key: [row.get(key) for row in rows] for key in columns})
 
     def prediction_sets(self) -> Any:
-        """Prediction sets of the finalists and of the ensemble, a row for each and method.
+        """Prediction sets of the finalists and of the ensemble: a table like :meth:`table`.
 
-        Returns:
-            A table as in :meth:`table`: ``label``, ``method`` (``lac``, ``aps`` or ``raps``),
-            ``target`` (how often the sets are made to hold the true class), and on the test split
-            ``coverage`` and mean ``size``. Empty before the end of the sweep, and for several
-            labels or pixels.
+        Columns: ``label``, ``method`` (``lac``, ``aps`` or ``raps``), ``target`` (how often the
+        sets are made to hold the true class), and on the test split ``coverage`` and mean ``size``.
+        Empty before the end of the sweep, and for several labels or pixels.
         """
         rows = [*self._answer["sets"], *(self._answer["ensemble"] or {}).get("sets", ())]
         columns = ("label", "method", "target", "coverage", "size")
@@ -129,13 +126,9 @@ class Result:
     def by_label(self, split: Literal["validation", "test"] = "test") -> Any:
         """The metrics of the selected setting for each label of multi-label data, one row each.
 
-        Args:
-            split: The split of the predictions.
-
-        Returns:
-            A table of the same type as :meth:`table`: ``label``, all metrics of its binary
-            decisions, and the same after temperature scaling as ``ece_scaled`` and so on. On the
-            validation split, the scaled metrics are optimistic: the temperature was fitted on it.
+        A table like :meth:`table`: ``label``, all metrics of its binary decisions, and the same
+        after temperature scaling as ``ece_scaled`` and so on. On the validation split, the scaled
+        metrics are optimistic: the temperature was fitted on it.
 
         Raises:
             UserError: No setting was selected, or each sample has one class.
@@ -180,15 +173,15 @@ class Result:
         return load_trained(self._store, self._sweep, dataset, trial)
 
     def ensemble(self) -> CalibratedEnsemble:
-        """An ensemble of networks that the sweep has trained, a torch module.
+        """An ensemble of networks that the sweep has trained, a torch module like :meth:`model`.
 
         At most five networks are selected greedily from the finished trials that pass the guard.
         Each has its own temperature, and so has their mean. A prediction costs as much as all of
-        its networks. :attr:`why` says what the ensemble gains. Use it like :meth:`model`.
+        its networks. :attr:`why` says what the ensemble gains.
 
         Raises:
-            UserError: There is no ensemble, because fewer than two trials qualify or one network
-                is better. Also the reasons of :meth:`model`.
+            UserError: There is no ensemble, because fewer than two trials qualify or one network is
+                better. Also the reasons of :meth:`model`.
         """
         from sweeps.trained import load_ensemble, load_same_data, select_ensemble
 
@@ -198,9 +191,6 @@ class Result:
 
     def plot_reliability(self, split: Literal["validation", "test"] = "test") -> Figure:
         """Reliability diagrams of the selected setting, as trained and after temperature scaling.
-
-        Args:
-            split: The split of the predictions.
 
         Raises:
             UserError: No setting was selected.
@@ -279,11 +269,7 @@ class Result:
 
 
 def load(storage: str | os.PathLike[str], name: str) -> Result:
-    """The result of a sweep, finished or not.
-
-    Args:
-        storage: Path or URI of the sweep store.
-        name: Name of the sweep.
+    """The result of a sweep in the store at this path or URI, finished or not.
 
     Raises:
         UserError: There is no such sweep, or none of its trials has started.
@@ -300,16 +286,9 @@ def best(
 ) -> list[dict[str, Any]]:
     """The best setting per dataset, model and objective over all sweeps of a store.
 
-    Args:
-        dataset: Include only this dataset.
-        model: Include only this model.
-        objective: Include only sweeps with this objective.
-        storage: See :func:`calsweep.run`.
-
-    Returns:
-        One dictionary per setting, with the fields of ``calsweep best --format json``:
-        ``dataset``, ``model``, ``objective``, ``sweep``, ``loss``, ``hyperparameters``, ``val``,
-        ``test``, ``temperature``, ``verdict`` and so on.
+    Arguments restrict the search. Each dictionary has the fields of ``calsweep best --format
+    json``: ``dataset``, ``model``, ``objective``, ``sweep``, ``loss``, ``hyperparameters``,
+    ``val``, ``test``, ``temperature``, ``verdict`` and so on.
 
     Raises:
         UserError: No setting matches.

@@ -52,21 +52,21 @@ def run(
     Args:
         sweep: Path of a sweep file, the name of a ready-made sweep (``quickstart``), or the content
             of a sweep file.
-        dataset: Samples and labels ``(X, y)``, from which test and validation samples are held
-            out; or two such pairs, for training and test. Samples are arrays or CPU tensors
-            (uint8 of shape (N, H, W), (N, C, H, W) or (N, H, W, C) are images, other numbers
-            (N, ...) are used unchanged), texts, or a data frame of numbers and categories. Labels
-            are words or integers from 0, (N,), class probabilities (N, K), or booleans (N, L) for
-            multi-label data. Weights of training samples, (N,), may follow: ``(X, y,
-            sample_weight)``. All are written once to ``<storage>/data``. Alternatively, the name of
-            a dataset, a section ``dataset`` of a sweep file, or a function that loads a dataset.
+        dataset: Samples and labels ``(X, y)``, from which test and validation samples are held out;
+            or two such pairs, for training and test. Samples are arrays or CPU tensors (uint8 of
+            shape (N, H, W), (N, C, H, W) or (N, H, W, C) are images, other numbers (N, ...) are
+            used unchanged), texts, or a data frame of numbers and categories. Labels are words or
+            integers from 0, (N,), class probabilities (N, K), or booleans (N, L) for multi-label
+            data. Weights of training samples, (N,), may follow: ``(X, y, sample_weight)``. All are
+            written once to ``<storage>/data``. Alternatively, the name of a dataset, a section
+            ``dataset`` of a sweep file, or a function that loads a dataset.
         model: A function or class that builds a module with random weights for each trial. It may
             take any of the arguments ``num_classes``, ``input_shape`` and ``samples``. The module
             ends in a linear layer that outputs the logits. It may be defined anywhere, including a
-            notebook. Alternatively, the name of a model, or a section ``model``. Or a module: its
-            weights are not used, and ``reset_parameters()`` of its layers draws new ones for each
-            trial. A module for which this is impossible, or whose weights are already trained, is
-            rejected. None selects the default for the kind of data.
+            notebook. Alternatively, the name of a model, or a section ``model``. Or a module, from
+            whose layers ``reset_parameters()`` draws new weights for each trial; if that is
+            impossible, or the weights are already trained, it is rejected. None selects the default
+            for the kind of data.
         trainable: Instead of a model, a custom training loop: a function that takes ``trial``
             (:class:`calsweep.Trial`) and reports each epoch. Or a section ``trainable``, such as
             ``{"name": train, "load": load}``, where ``load`` returns the trained model.
@@ -81,9 +81,6 @@ def run(
             nodes must be able to reach the storage.
         set: Values of the sweep file by dotted key, ``{"training.lr": 0.05}``.
         progress: Whether to print progress.
-
-    Returns:
-        The result, read from the store; see :class:`Result`.
 
     Raises:
         UserError: An argument is not allowed; the message says what is allowed.
@@ -120,20 +117,11 @@ def resume(
 ) -> Result:
     """Continues an interrupted sweep; finished trials are not run again.
 
-    Args:
-        name: Name of the sweep.
-        storage: See :func:`run`.
-        address: See :func:`run`.
-        set: Changed budgets, such as ``{"search.max_hours": 8}``.
-        progress: Whether to print progress.
-
-    Returns:
-        The result, read from the store; see :class:`Result`.
+    ``set`` changes budgets, such as ``{"search.max_hours": 8}``. For the other arguments and errors
+    see :func:`run`.
 
     Raises:
         UserError: There is no such sweep, or it is running.
-        SweepFailedError: Every trial failed.
-        SweepInterruptedError: See :func:`run`.
     """
     place = default_storage(storage)
     from sweeps.runner import resume_sweep
@@ -156,9 +144,6 @@ def loss(name: Any, **hyperparameters: Any) -> Section:
         name: Name of the loss, or a class.
         **hyperparameters: A range ``(low, high)`` or ``(low, high, "log")``, a list of choices, or
             a fixed value per hyperparameter. The others keep their default range.
-
-    Returns:
-        A section for the list ``losses`` of a sweep file.
 
     Raises:
         UserError: A value has none of these forms.

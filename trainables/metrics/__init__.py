@@ -1,8 +1,10 @@
 """Metrics of calibration, sharpness, refinement and out-of-distribution detection.
 
-Functions take probabilities (N, K), float32 or float64, and integer labels (N,) on the same device,
-CPU or GPU. They return floats: fractions, not percent. `evaluate` takes logits and returns all
-metrics by name.
+Functions take probabilities `probs`, shape (N, K), float32 or float64, whose rows sum to one, and
+true classes `labels`, shape (N,), integers, on the same device, CPU or GPU. They return floats:
+fractions, not percent. They raise TypeError if the arguments are not tensors of floats and of
+integers, and ValueError if shapes or values are not as described. `evaluate` takes logits and
+returns all metrics by name.
 """
 
 from trainables.metrics._clustered import CLUSTERED_METRICS

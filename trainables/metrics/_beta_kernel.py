@@ -49,8 +49,8 @@ def top_label_kernel_error(
 def most_likely_bandwidth(confidence: Tensor) -> float:
     """The value in `BANDWIDTHS` with the largest leave-one-out likelihood of confidences (N,).
 
-    N must be at least 2. If N > 1,024, the likelihood uses 1,024 evenly spaced samples. If N > 512,
-    every second sample selects the six bandwidths that are then compared on all.
+    If N > 1,024, the likelihood uses 1,024 evenly spaced samples. If N > 512, every second sample
+    selects the six bandwidths that are then compared on all.
     """
     count = min(len(confidence), MAX_CELLS)
     chosen = torch.arange(count, device=confidence.device) * len(confidence) // count

@@ -136,10 +136,7 @@ def classwise_interval(
 def classwise_moments(probs: Tensor, num_bins: int, binning: Binning) -> tuple[float, float]:
     """Mean and standard deviation of the class-wise error if these probabilities are calibrated.
 
-    Args:
-        probs: Checked probabilities, (N, K), K > 2.
-        num_bins: Number of bins per class.
-        binning: Kind of bins.
+    From checked probabilities (N, K), K > 2.
     """
     labels = torch.zeros(len(probs), dtype=torch.int64, device=probs.device)  # not used
     cells = class_cells(probs, labels, num_bins, binning)
@@ -176,7 +173,6 @@ def _cells(ranked: RankedScores, num_bins: int, binning: Binning) -> ClassCells:
 
 
 def _joined(parts: list[ClassCells]) -> ClassCells:
-    """The cells of all classes, of those of blocks of classes."""
     names = [field.name for field in fields(ClassCells)]
     return ClassCells(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
 

@@ -30,12 +30,7 @@ def clustered_interval(
 ) -> Ends:
     """Both ends of the interval of a metric; nan with few clusters or without a known method.
 
-    Args:
-        name: Name of the metric.
-        probs: Probabilities (N · size, K); the samples of a cluster are consecutive.
-        labels: True classes (N · size,).
-        cluster_size: Number of samples per cluster.
-        level: Level of the interval, in (0, 1).
+    The rows of a cluster are consecutive: `probs` are (N · size, K), `labels` (N · size,).
     """
     if len(labels) // cluster_size < _MIN_CLUSTERS:
         return NO_INTERVAL
@@ -57,16 +52,8 @@ def clustered_reference(
 ) -> tuple[float, float, float]:
     """The error that a calibrated model with equally correlated mistakes would show.
 
-    Args:
-        name: Name of the metric.
-        probs: See :func:`clustered_interval`.
-        labels: See :func:`clustered_interval`.
-        cluster_size: See :func:`clustered_interval`.
-        share: Share of the draws between the two ends, in (0, 1).
-
-    Returns:
-        The mean, and the lower and upper end of the range that contains the share; nan if no
-        method is known.
+    The mean, and the lower and upper end of the range that contains the share of the draws; nan if
+    no method is known. Arguments as of :func:`clustered_interval`.
     """
     if name not in _BINNED or len(labels) // cluster_size < _MIN_CLUSTERS:
         return math.nan, *NO_INTERVAL

@@ -54,13 +54,10 @@ def proportion_interval(share: float, count: int, level: float) -> Ends:
 
 
 def auroc_interval(areas: Tensor, influence: Tensor, num_samples: int, level: float) -> Ends:
-    """Interval of the macro-averaged one-vs-rest AUROC.
+    """Interval of the macro-averaged one-vs-rest AUROC of `num_samples` rows.
 
-    Args:
-        areas: Area of each class, (K,), nan where undefined.
-        influence: Contribution of each of R rows to the sum of the areas, (R,).
-        num_samples: Number of all rows.
-        level: Level of the interval.
+    From the area of each class (K,), nan where undefined, and the contribution of each of R rows to
+    the sum of the areas (R,).
     """
     num_defined = int((~areas.isnan()).sum())
     if num_defined == 0 or len(influence) < 2:

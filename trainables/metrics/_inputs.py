@@ -12,7 +12,6 @@ _ROW_SUM_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 2e-2}
 _DEFAULT_ROW_SUM_TOLERANCE = 1e-3
 _ROUNDING = 1e-5  # how far a normalised float32 probability may lie outside of [0, 1]
 _ROW_BLOCK_ELEMENTS = 2**18  # temporaries stay in the cache, and malloc reuses their memory
-_CLASS_BLOCK_ELEMENTS = 2**21
 
 
 def check_probs(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -41,14 +40,10 @@ def check_probs(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def check_logits(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Return (N, K) float32/64 logits and (N,) int64 labels, or raise.
+    """Return (N, K) float32/64 logits and (N,) int64 labels, or raise like :func:`check_probs`.
 
-    A logit of -inf masks a class: its probability is 0.
-
-    Raises:
-        TypeError: If the arguments are not tensors of floats and of integers.
-        ValueError: If shapes do not match, N = 0, K < 2, a label is not in [0, K), a logit is NaN
-            or +inf, or all logits of a row are -inf.
+    A logit of -inf masks a class: its probability is 0. A logit may not be NaN or +inf, nor all of
+    a row -inf.
     """
     scores, targets = _check_pair("logits", logits, labels)
     # NaN propagates into both extremes, so two numbers suffice.
@@ -87,11 +82,6 @@ def check_count(name: str, value: int) -> None:
         raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
 
 
-def check_num_bins(num_bins: int) -> None:
-    """Raise ValueError unless `num_bins` is a positive integer."""
-    check_count("num_bins", num_bins)
-
-
 def check_clusters(labels: Tensor, cluster_size: int) -> None:
     """Raise ValueError unless `cluster_size` divides the number of `labels`."""
     check_count("cluster_size", cluster_size)
@@ -115,18 +105,12 @@ def row_blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
 def map_rows(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
     """Apply a function to blocks of rows; returns its values (N,), float64.
 
-    The results go into one preallocated array. Separate results would fragment the allocator's
-    memory, which would then hold several copies of the input.
+    They go into one array, because separate results would fragment the allocator's memory.
     """
     values = torch.empty(len(tensors[0]), dtype=torch.float64, device=tensors[0].device)
     for *rows, out in row_blocks(*tensors, values):
         out.copy_(function(*rows))
     return values
-
-
-def classes_per_block(num_samples: int) -> int:
-    """Number of classes per block, so that a block of N samples has a bounded size."""
-    return max(1, _CLASS_BLOCK_ELEMENTS // num_samples)
 
 
 def _row_sum_tolerance(dtype: torch.dtype) -> float:

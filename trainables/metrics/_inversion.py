@@ -66,8 +66,6 @@ class Cells:
 class ErrorOfGaps:
     """A calibration error as a function of the gaps of cells.
 
-    A gap is the sum of (confidence - correct) over the samples of a cell, divided by N.
-
     Attributes:
         statistic: Maps observed gaps (R, G) to the errors (R,), or to an increasing function of
             them.
@@ -105,19 +103,13 @@ class Model(Protocol):
 def invert(
     model: Model, observed: float, level: float, directions: Sequence[Array]
 ) -> tuple[float, float]:
-    """Both ends of the interval of the population's error.
+    """Both ends of the interval of the population's error, from the error `observed` on a sample.
 
     The lower end is 0 if the observed error is plausible for a calibrated model. If a calibrated
     model would show a larger error in 84% of samples, the upper end is computed from that quantile
     instead, so a lucky sample does not shrink the interval to nothing (Cowan et al. 2011,
-    arXiv:1105.3166).
-
-    Args:
-        model: Distribution of the errors that samples show.
-        observed: The error of this sample.
-        level: Level of the interval, in (0, 1).
-        directions: Direction of the true gaps, followed by fallbacks for errors that it does not
-            reach.
+    arXiv:1105.3166). The first of the `directions` is that of the true gaps; the others are
+    fallbacks for errors that it does not reach.
     """
     tail = (1 - level) / 2
     low = 0.0

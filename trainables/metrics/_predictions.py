@@ -10,11 +10,7 @@ from torch import Tensor
 from trainables.metrics._ranked import RankedScores, rank_classes, rank_top_label
 from trainables.metrics._top_label import top_label
 from trainables.metrics.calibration import Binning, binned_error
-from trainables.metrics.proper_scores import (
-    log_losses,
-    log_losses_of_logits,
-    squared_errors,
-)
+from trainables.metrics.proper_scores import log_losses, log_losses_of_logits, squared_errors
 from trainables.metrics.ranking import risk_coverage_area
 
 NUM_BINS = 15

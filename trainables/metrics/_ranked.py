@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainables.metrics._inputs import classes_per_block
+_BLOCK_ELEMENTS = 2**21  # of a block of classes
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def rank_classes(probs: Tensor, labels: Tensor) -> Iterator[RankedScores]:
     num_samples, num_classes = probs.shape
     samples = labels.argsort()
     ends = torch.bincount(labels, minlength=num_classes).cumsum(0).tolist()
-    width = classes_per_block(num_samples)
+    width = max(1, _BLOCK_ELEMENTS // num_samples)
     for low in range(0, num_classes, width):
         high = min(low + width, num_classes)
         members = samples[(ends[low - 1] if low else 0) : ends[high - 1]]

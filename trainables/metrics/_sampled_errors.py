@@ -27,13 +27,7 @@ _TINY = 1e-300
 
 
 def invert_cells(cells: Cells, error: ErrorOfGaps, level: float) -> tuple[float, float]:
-    """Both ends of the confidence interval of a calibration error.
-
-    Args:
-        cells: The samples, summed over cells.
-        error: The error as a function of the gaps.
-        level: Level of the interval, in (0, 1).
-    """
+    """Both ends of the confidence interval of a calibration error, at this level in (0, 1)."""
     # Along the second direction, every error below the mean confidence is reached.
     observed = float(error.statistic(cells.gaps[None])[0])
     directions = fit_curve(cells) - cells.confidence, -cells.confidence

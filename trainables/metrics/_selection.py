@@ -57,16 +57,13 @@ class Selection:
 
 
 def half_width(samples: Array, seeds: Array | float, freedom: int, selection: Selection) -> Array:
-    """Half-width of the interval of a mean.
+    """Half-width of the interval of a mean, in the shape of `samples`.
 
     Args:
         samples: Variance of the mean over samples, any shape.
         seeds: Estimated variance of the mean over seeds, a number or the same shape.
         freedom: Degrees of freedom of that estimate; 0 if unknown, then `seeds` is ignored.
         selection: How the setting was selected.
-
-    Returns:
-        Half-widths of the shape of `samples`.
     """
     samples = np.asarray(samples)
     if freedom == 0:

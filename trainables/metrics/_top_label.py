@@ -17,11 +17,7 @@ def top_label(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def confidence_scores(probs: Tensor, confidence: Confidence) -> Tensor:
-    """Confidence score of each sample, by which predictions are ranked, shape (N,).
-
-    Raises:
-        ValueError: If `confidence` is not one of the three names.
-    """
+    """Confidence score of each sample, by which predictions are ranked, shape (N,)."""
     if confidence == "max_probability":
         return probs.amax(dim=1)
     if confidence == "margin":

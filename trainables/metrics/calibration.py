@@ -6,7 +6,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from trainables.metrics._inputs import check_num_bins, check_probs
+from trainables.metrics._inputs import check_count, check_probs
 from trainables.metrics._ranked import (
     Bins,
     RankedScores,
@@ -40,36 +40,22 @@ class ReliabilityBins:
 
 
 def expected_calibration_error(probs: Tensor, labels: Tensor, num_bins: int = 15) -> float:
-    """Expected calibration error (ECE) of the top label with equal-width bins.
+    """Expected calibration error (ECE) of the top label with equal-width bins, in [0, 1].
 
     ECE = sum_b n_b / N * |mean confidence_b - accuracy_b|. Bins are (lower, upper]; 0 is in the
     first. Empty bins contribute 0. Guo et al. 2017, eq. 3.
-
-    Args:
-        probs: Probabilities, shape (N, K), rows sum to one.
-        labels: True classes, shape (N,), integers.
-        num_bins: Number of bins over [0, 1].
-
-    Returns:
-        A fraction in [0, 1].
-
-    Raises:
-        TypeError: If the arguments are not tensors of floats and of integers.
-        ValueError: If shapes or values are not as above.
     """
     ranked = _ranked_top_label(probs, labels, num_bins)
     return float(binned_error(ranked, num_bins, "equal_width")[0])
 
 
 def adaptive_calibration_error(probs: Tensor, labels: Tensor, num_bins: int = 15) -> float:
-    """Expected calibration error of the top label with equal-mass bins.
+    """Expected calibration error of the top label with equal-mass bins, in [0, 1].
 
     Like `expected_calibration_error`, but the samples are sorted by confidence and split into
     `num_bins` parts of as equal size as possible. Nguyen & O'Connor 2015; called AdaECE in Mukhoti
     et al. 2020, whose code drops the least confident sample. Samples of equal confidence share
     their outcomes evenly, so the order of the samples does not matter.
-
-    See `expected_calibration_error` for arguments, result and errors.
     """
     ranked = _ranked_top_label(probs, labels, num_bins)
     return float(binned_error(ranked, num_bins, "equal_mass")[0])
@@ -78,28 +64,15 @@ def adaptive_calibration_error(probs: Tensor, labels: Tensor, num_bins: int = 15
 def classwise_calibration_error(
     probs: Tensor, labels: Tensor, num_bins: int = 15, binning: Binning = "equal_width"
 ) -> float:
-    """Mean over the K classes of the binned calibration error of the class probability.
+    """Mean over the K classes of the binned calibration error of the class probability, in [0, 1].
 
-    Also known as static calibration error (Nixon et al. 2019; Kull et al. 2019). The mean includes
-    classes that are absent from `labels`. A probability of exactly 0 is in the first bin; some
-    authors' code drops it.
-
-    Args:
-        probs: Probabilities, shape (N, K), rows sum to one.
-        labels: True classes, shape (N,), integers.
-        num_bins: Number of bins per class.
-        binning: "equal_width" over [0, 1], or "equal_mass".
-
-    Returns:
-        A fraction in [0, 1].
-
-    Raises:
-        TypeError: If the arguments are not tensors of floats and of integers.
-        ValueError: If shapes, values, `num_bins` or `binning` are not as above.
+    Also known as static calibration error (Nixon et al. 2019; Kull et al. 2019). `binning` is
+    "equal_width" over [0, 1], or "equal_mass". The mean includes classes that are absent from
+    `labels`. A probability of exactly 0 is in the first bin; some authors' code drops it.
     """
     if binning not in get_args(Binning):
         raise ValueError(f"binning must be one of {', '.join(get_args(Binning))}, got {binning!r}")
-    check_num_bins(num_bins)
+    check_count("num_bins", num_bins)
     probs, labels = check_probs(probs, labels)
     errors = [binned_error(ranked, num_bins, binning) for ranked in rank_classes(probs, labels)]
     return float(torch.cat(errors).mean())
@@ -108,17 +81,13 @@ def classwise_calibration_error(
 def maximum_calibration_error(probs: Tensor, labels: Tensor, num_bins: int = 15) -> float:
     """Maximum calibration error (MCE): largest |mean confidence - accuracy| of an equal-width bin.
 
-    It uses the top label and ignores empty bins. Guo et al. 2017, eq. 5. See
-    `expected_calibration_error` for arguments, result and errors.
+    It uses the top label and ignores empty bins. Guo et al. 2017, eq. 5.
     """
     return float(maximum_gap(_ranked_top_label(probs, labels, num_bins), num_bins))
 
 
 def reliability_bins(probs: Tensor, labels: Tensor, num_bins: int = 15) -> ReliabilityBins:
-    """Count, mean confidence and accuracy per equal-width bin of the top label's confidence.
-
-    See `expected_calibration_error` for arguments and errors.
-    """
+    """Count, mean confidence and accuracy per equal-width bin of the top label's confidence."""
     bins = _equal_width_bins(_ranked_top_label(probs, labels, num_bins), num_bins)
     edges = torch.linspace(0, 1, num_bins + 1, dtype=torch.float64)
     count = bins.count[0].cpu()
@@ -149,5 +118,5 @@ def _equal_width_bins(ranked: RankedScores, num_bins: int) -> Bins:
 
 
 def _ranked_top_label(probs: Tensor, labels: Tensor, num_bins: int) -> RankedScores:
-    check_num_bins(num_bins)
+    check_count("num_bins", num_bins)
     return rank_top_label(*top_label(*check_probs(probs, labels)))

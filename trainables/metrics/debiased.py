@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from trainables.metrics._inputs import check_num_bins, check_probs
+from trainables.metrics._inputs import check_count, check_probs
 from trainables.metrics._ranked import RankedScores, equal_mass_boundaries, rank_top_label
 from trainables.metrics._top_label import top_label
 
@@ -11,26 +11,14 @@ _ROUNDING = 1e-12
 
 
 def debiased_calibration_error(probs: Tensor, labels: Tensor, num_bins: int = 15) -> float:
-    """Debiased L2 calibration error of the top label with equal-mass bins.
+    """Debiased L2 calibration error of the top label with equal-mass bins, in [0, 1].
 
     sqrt(max(0, sum_b n_b / N * [(mean confidence_b - acc_b)^2 - acc_b (1 - acc_b) / (n_b - 1)])):
     the plug-in estimate minus the variance of the accuracy of each bin. Bins with fewer than two
     samples contribute 0. Kumar, Liang & Ma 2019, definition 5.1. Note that an L2 error is at least
     as large as the L1 error.
-
-    Args:
-        probs: Probabilities, shape (N, K), rows sum to one.
-        labels: True classes, shape (N,), integers.
-        num_bins: Number of bins.
-
-    Returns:
-        A fraction in [0, 1].
-
-    Raises:
-        TypeError: If the arguments are not tensors of floats and of integers.
-        ValueError: If shapes or values are not as above.
     """
-    check_num_bins(num_bins)
+    check_count("num_bins", num_bins)
     return float(debiased_error(rank_top_label(*top_label(*check_probs(probs, labels))), num_bins))
 
 
@@ -40,8 +28,6 @@ def sweep_calibration_error(probs: Tensor, labels: Tensor) -> float:
     The number of equal-mass bins grows from 2 as long as the accuracy does not decrease from one
     bin to the next. The error uses the last such number, or 1 if there is none. Roelofs et al.
     2022, algorithm 1; their code uses the L2 norm by default.
-
-    See `debiased_calibration_error` for arguments, result and errors.
     """
     return sweep_error(rank_top_label(*top_label(*check_probs(probs, labels))))
 

@@ -42,13 +42,6 @@ def detectable_difference(
         power: Probability of detection, in (0.5, 1).
         candidates: Number of settings from which the better one was selected; the level is
             Bonferroni-corrected.
-
-    Returns:
-        A fraction, at most 1.
-
-    Raises:
-        TypeError: If a rate is not a number.
-        ValueError: If a value is out of range.
     """
     check_count("num_samples", num_samples)
     check_count("candidates", candidates)

@@ -75,29 +75,25 @@ def difference(
 
     The interval is for the difference of the metric's expected values over training seeds, on
     infinitely many samples of the same distribution (for a binned calibration error, in the same
-    bins).
+    bins). With one run per setting, it covers samples only, for these particular networks.
 
     Both settings are evaluated on the same samples, so noise that they share cancels. Training
     seeds are independent: their variance is pooled over all settings, and with few runs Student's t
-    widens the interval. Differences between the networks of one setting count as seed noise only,
-    not also as sampling noise. With one run per setting, the interval covers samples only, for
-    these particular networks.
-
-    The best of many settings looks better than it is. The half-width corrects for this: sampling
-    noise as for the best of `candidates`, seed noise as for the best of `finalists`.
+    widens the interval. The best of many settings looks better than it is, so the half-width uses
+    sampling noise as for the best of `candidates`, and seed noise as for the best of `finalists`.
     `docs/intervals.md` has the inequality, its proof and simulations.
 
     For means over samples (`nll`, `brier`, `error`, `accuracy`), the interval is that of the mean
     of paired differences. Binned calibration errors (`ece`, `adaptive_ece`) are biased upwards, and
-    more so for well-calibrated models, so their plain difference is too small. For them, the test
-    is inverted: a calibration curve is fitted to each model, and the interval contains all pairs of
-    sizes of the two models' gaps along these curves for which both errors and their difference are
-    plausible, given the normal noise of the bins' sums over the shared samples.
+    more so for well-calibrated models. For them, the test is inverted: a calibration curve is
+    fitted to each model, and the interval contains all pairs of sizes of the two models' gaps along
+    these curves for which both errors and their difference are plausible, given the normal noise of
+    the bins' sums over the shared samples.
 
     Args:
         name: One of `COMPARABLE`.
         ours: Probabilities of each of our runs, (N, K) floats each.
-        theirs: Probabilities of each of their runs, (N, K) floats each, on the same samples.
+        theirs: The same for each of their runs, on the same samples.
         labels: True classes, (N,) integers.
         confidence: Level of the interval, in (0, 1).
         candidates: Number of settings from which ours was selected by results on these samples.
@@ -115,9 +111,6 @@ def difference(
             are independent.
         cluster_size: Number of consecutive rows per sample that are similar, such as the pixels of
             an image. Samples, not rows, are then independent.
-
-    Returns:
-        The difference, with its interval and verdict, as fractions.
 
     Raises:
         TypeError: If probabilities or labels are not tensors of floats and of integers.
@@ -168,19 +161,11 @@ def mean_difference(
     same_runs: bool = False,
     rows_per_sample: int = 1,
 ) -> Difference:
-    """Difference of a metric that is a mean over samples, from its values per sample.
+    """Difference of a metric that is a mean over samples, where lower is better.
 
-    Args:
-        name: Name of the metric, for the result. Lower is better.
-        ours: Values of each of our runs, (N,) floats each.
-        theirs: Values of each of their runs, (N,) floats each, on the same samples.
-        confidence: See `difference`.
-        candidates: See `difference`.
-        finalists: See `difference`.
-        fresh_samples: See `difference`.
-        others: Values of runs of other settings; see `difference`.
-        same_runs: See `difference`.
-        rows_per_sample: Number of consecutive rows per sample; samples, not rows, are independent.
+    It takes the values of each run per sample, (N,) floats. `rows_per_sample` consecutive rows
+    belong to one sample; samples, not rows, are independent. For the other arguments see
+    `difference`.
 
     Raises:
         ValueError: If the numbers of rows differ.
@@ -300,7 +285,7 @@ def _of_means(
 ) -> _Interval:
     """Interval of the mean of paired differences, and its variance over samples.
 
-    From values per run and sample, (runs, N).
+    From values (runs, N).
     """
     paired = ours.mean(axis=0) - theirs.mean(axis=0)
     if len(paired) < 2:
@@ -315,11 +300,8 @@ def _of_means(
 def _network_noise(settings: Sequence[Array]) -> float:
     """The part of the variance over samples that is due to differences between networks.
 
-    The variance over seeds already includes this part.
-
-    Args:
-        settings: Losses of the runs of each setting, (runs, N). A setting with one run uses the
-            noise of the others; the result is 0 if each setting has one run.
+    The variance over seeds already includes it. `settings` are losses (runs, N). A setting with one
+    run uses the noise of the others; the result is 0 if each setting has one run.
     """
     of_a_run = [float(runs.var(axis=0, ddof=1).mean()) for runs in settings if len(runs) > 1]
     if not of_a_run:
@@ -366,8 +348,7 @@ def _of_binned_errors(
 def _draws(line: Array, shown: float, noise: Array, num_runs: int) -> tuple[Array, Array]:
     """Mean calibration error of a setting's runs, for a range of sizes of the true gaps.
 
-    Returns the errors on infinitely many samples, (scales,), and draws of the observed errors,
-    (draws, scales).
+    The errors on infinitely many samples (scales,), and draws of observed errors (draws, scales).
     """
     spread = float((np.abs(noise).sum(axis=1) / num_runs).mean())
     expected = np.linspace(0, shown + 4 * spread, _SCALES)

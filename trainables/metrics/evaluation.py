@@ -27,12 +27,8 @@ def evaluate(
         names: Names of metrics; None for all. `EPOCH_METRICS` are much faster than all.
 
     Returns:
-        Metrics by name, in the order of `names`, as fractions, not percent. `auroc` and
-        `failure_auroc` are nan if undefined, `kde_ece` is nan if N = 1.
-
-    Raises:
-        TypeError: If the arguments are not tensors of floats and of integers.
-        ValueError: If shapes or values are not as above, or a name is unknown.
+        Metrics by name, in the order of `names`. `auroc` and `failure_auroc` are nan if undefined,
+            `kde_ece` is nan if N = 1.
     """
     chosen = METRIC_NAMES if names is None else tuple(names)
     for name in chosen:

@@ -44,7 +44,7 @@ _MIN_SAMPLES = 2
 def interval(
     name: str, probs: Tensor, labels: Tensor, confidence: float = 0.95, cluster_size: int = 1
 ) -> tuple[float, float, float]:
-    """Value of a metric, with a confidence interval of its value on the whole population.
+    """Value of a metric, with the lower and upper end of an interval for the whole population.
 
     The interval covers the value of the metric on infinitely many samples of the same distribution,
     in the same bins (equal-mass bins: at the quantiles of that distribution). For `kde_ece` this
@@ -52,8 +52,7 @@ def interval(
 
     Calibration errors are biased upwards, so a value may lie above its own interval. The lower end
     is 0 if a calibrated model could have this value. Both ends are nan if no method is known to
-    cover (`mce`) or the metric is undefined. Methods and measured coverage:
-    `docs/intervals.md`.
+    cover (`mce`) or the metric is undefined. Methods and measured coverage: `docs/intervals.md`.
 
     Args:
         name: One of `METRIC_NAMES`.
@@ -63,13 +62,6 @@ def interval(
         cluster_size: Number of consecutive rows of one sample, such as the pixels of an image. Only
             samples, not rows, are then independent. Intervals then need at least 20 samples, and
             only `CLUSTERED_METRICS` have one.
-
-    Returns:
-        The value, the lower end and the upper end of the interval.
-
-    Raises:
-        TypeError: If the arguments are not tensors of floats and of integers.
-        ValueError: If shapes or values are not as above, or the name is unknown.
     """
     check_metric_name(name)
     check_level(confidence)
@@ -84,20 +76,9 @@ def interval(
 def intervals(
     probs: Tensor, labels: Tensor, names: Sequence[str] | None = None, confidence: float = 0.95
 ) -> dict[str, tuple[float, float, float]]:
-    """`interval` of several metrics, which share their checks and one sort per class.
+    """`interval` of several metrics by name, which share their checks and one sort per class.
 
-    Args:
-        probs: Probabilities, shape (N, K), rows sum to one.
-        labels: True classes, shape (N,), integers.
-        names: Names of metrics; None for all of `METRIC_NAMES`.
-        confidence: Level of each interval by itself, in (0, 1).
-
-    Returns:
-        Name to value, lower end and upper end, in the order of `names`.
-
-    Raises:
-        TypeError: If the arguments are not tensors of floats and of integers.
-        ValueError: If shapes or values are not as above, or a name is unknown.
+    `names` is None for all. Each interval has the level `confidence` by itself.
     """
     chosen = tuple(METRICS) if names is None else tuple(names)
     for name in chosen:

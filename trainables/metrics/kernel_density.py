@@ -22,9 +22,9 @@ def kde_calibration_error(
 ) -> float:
     """L1 calibration error that estimates E[outcome | prediction] with a Dirichlet kernel.
 
-    Mean over samples j of sum_k |r_jk - p_jk|, where r_jk = sum_{i != j} w_ij 1[y_i = k] and
-    w_ij is proportional to the density of Dirichlet(p_i / bandwidth + 1) at p_j. Popordanoska et
-    al. 2022, eq. 9.
+    Mean over samples j of sum_k |r_jk - p_jk|, where r_jk = sum_{i != j} w_ij 1[y_i = k] and w_ij
+    is proportional to the density of Dirichlet(p_i / bandwidth + 1) at p_j. Popordanoska et al.
+    2022, eq. 9.
 
     The full computation takes O(N^2 K) time. So if N > 2,048, the mean over j uses 2,048 evenly
     spaced samples, while all N samples remain kernel centres: each r_j is exact, and only the outer
@@ -36,17 +36,13 @@ def kde_calibration_error(
         labels: True classes, shape (N,), integers.
         bandwidth: Kernel bandwidth, above 0. None selects the one of the authors' 20 candidates in
             [1e-5, 1] with the largest leave-one-out likelihood, over 2,048 samples (top label:
-            1,024). The normalisation is correct, unlike in the authors' code, which may also
-            return -1.
+            1,024). The normalisation is correct, unlike in the authors' code, which may also return
+            -1.
         kind: "canonical" for all K probabilities jointly, or "top_label" for the largest one and
             its correctness.
 
     Returns:
         A number in [0, 2] ("canonical") or [0, 1] ("top_label"); nan where N = 1.
-
-    Raises:
-        TypeError: If the arguments are not tensors of floats and of integers.
-        ValueError: If shapes, values, `bandwidth` or `kind` are not as above.
     """
     if bandwidth is not None and not 0 < bandwidth < math.inf:
         raise ValueError(f"bandwidth must be above 0 and finite, got {bandwidth!r}")
@@ -95,10 +91,9 @@ def _outcome_given_prediction(
 
 
 def most_likely_bandwidth(probs: Tensor) -> float:
-    """The one of the authors' 20 bandwidths with the largest leave-one-out likelihood.
+    """The authors' bandwidth with the largest leave-one-out likelihood of probabilities (N, K).
 
-    Args:
-        probs: Probabilities, shape (N, K), N > 1. If N > 2,048, evenly spaced samples are used.
+    If N > 2,048, evenly spaced samples are used.
     """
     points = probs[_spread_evenly(probs)].double()
     products = _log(points) @ points.T

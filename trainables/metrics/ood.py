@@ -12,19 +12,14 @@ def ood_metrics(in_scores: Tensor, out_scores: Tensor) -> dict[str, float]:
     Args:
         in_scores: Scores of in-distribution samples (the positives), shape (N,), finite floats. A
             higher score means more in-distribution, as for a confidence.
-        out_scores: Scores of out-of-distribution samples, shape (M,), finite floats on the same
-            device.
+        out_scores: Scores of out-of-distribution samples, (M,), finite floats on the same device.
 
     Returns:
         `auroc`; `aupr_in` and `aupr_out`, the average precision with in- or out-of-distribution
-        samples as the positives; `fpr_at_95_tpr`, the false-positive rate at the ROC point whose
-        true-positive rate is closest to 95 % (the lowest such rate, Moon et al. 2020);
-        `detection_error`, the minimum over thresholds of the mean of miss rate and false-positive
-        rate (Liang et al. 2018). All are fractions. Equal scores share one threshold.
-
-    Raises:
-        TypeError: If the scores are not tensors of floats.
-        ValueError: If the scores are not finite, not one-dimensional, or empty.
+            samples as the positives; `fpr_at_95_tpr`, the false-positive rate at the ROC point
+            whose true-positive rate is closest to 95 % (the lowest such rate, Moon et al. 2020);
+            `detection_error`, the minimum over thresholds of the mean of miss rate and
+            false-positive rate (Liang et al. 2018). Equal scores share one threshold.
     """
     inside, outside = _check("in_scores", in_scores), _check("out_scores", out_scores)
     hits, false_alarms = _counts_per_threshold(inside, outside)

@@ -36,15 +36,7 @@ def own_metric(path: str) -> OwnMetric:
 
 
 def check_own_metric(path: str, num_classes: int) -> None:
-    """Check a custom metric by calling it once with random predictions.
-
-    Args:
-        path: ``package.module:function``.
-        num_classes: Number of classes in the data.
-
-    Raises:
-        ValueError: The call fails, or does not return a number.
-    """
+    """Raises ``ValueError`` unless a custom metric of random predictions is a number."""
     function = own_metric(path)
     draw = torch.Generator().manual_seed(0)
     logits = torch.randn(_SAMPLES, num_classes, generator=draw, dtype=torch.float64)

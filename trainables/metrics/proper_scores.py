@@ -8,55 +8,32 @@ from trainables.metrics._top_label import top_label
 
 
 def negative_log_likelihood(probs: Tensor, labels: Tensor) -> float:
-    """Mean of -log p_y, natural logarithm.
+    """Mean of -log p_y, natural logarithm, at least 0.
 
     p_y is clamped to the smallest normal number of its dtype, so the value is finite. `evaluate`
     starts from logits and does not clamp.
-
-    Args:
-        probs: Probabilities, shape (N, K), rows sum to one.
-        labels: True classes, shape (N,), integers.
-
-    Returns:
-        A number of at least 0.
-
-    Raises:
-        TypeError: If the arguments are not tensors of floats and of integers.
-        ValueError: If shapes or values are not as above.
     """
     return float(log_losses(*check_probs(probs, labels)).mean())
 
 
 def brier_score(probs: Tensor, labels: Tensor) -> float:
-    """Brier score: mean over samples of the squared error summed over classes, in [0, 2].
-
-    Brier 1950. See `negative_log_likelihood` for arguments and errors.
-    """
+    """Mean over samples of the squared error summed over classes, in [0, 2]. Brier 1950."""
     return float(squared_errors(*check_probs(probs, labels)).mean())
 
 
 def root_brier_score(probs: Tensor, labels: Tensor) -> float:
-    """Square root of `brier_score`: an upper bound of calibration errors (Gruber & Buettner 2022).
-
-    See `negative_log_likelihood` for arguments and errors.
-    """
+    """Root of `brier_score`: an upper bound of calibration errors (Gruber & Buettner 2022)."""
     return float(squared_errors(*check_probs(probs, labels)).mean().sqrt())
 
 
 def accuracy(probs: Tensor, labels: Tensor) -> float:
-    """Share of samples whose most probable class is the label; ties go to the first class.
-
-    See `negative_log_likelihood` for arguments and errors.
-    """
+    """Share of samples whose most probable class is the label; ties go to the first class."""
     _, correct = top_label(*check_probs(probs, labels))
     return float(correct.double().mean())
 
 
 def error_rate(probs: Tensor, labels: Tensor) -> float:
-    """Share of samples whose most probable class is not the label; ties go to the first class.
-
-    See `negative_log_likelihood` for arguments and errors.
-    """
+    """Share of samples whose most probable class is not the label; ties go to the first class."""
     return 1 - accuracy(probs, labels)
 
 

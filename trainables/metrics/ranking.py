@@ -9,22 +9,11 @@ from trainables.metrics._top_label import Confidence, confidence_scores, top_lab
 
 
 def multiclass_auroc(probs: Tensor, labels: Tensor) -> float:
-    """One-vs-rest area under the ROC curve, macro-averaged over classes.
+    """One-vs-rest area under the ROC curve, macro-averaged over classes, in [0, 1].
 
     A class without positives or without negatives in `labels` has no ROC curve and is left out of
     the mean; nan if no class remains. Ties count one half. Equals scikit-learn's `roc_auc_score`
     with `multi_class="ovr", average="macro"`, which raises if a class is absent.
-
-    Args:
-        probs: Probabilities, shape (N, K), rows sum to one.
-        labels: True classes, shape (N,), integers.
-
-    Returns:
-        A fraction in [0, 1], or nan.
-
-    Raises:
-        TypeError: If the arguments are not tensors of floats and of integers.
-        ValueError: If shapes or values are not as above.
     """
     probs, labels = check_probs(probs, labels)
     return float(torch.cat([ranked.auroc() for ranked in rank_classes(probs, labels)]).nanmean())
@@ -33,22 +22,11 @@ def multiclass_auroc(probs: Tensor, labels: Tensor) -> float:
 def failure_auroc(
     probs: Tensor, labels: Tensor, confidence: Confidence = "max_probability"
 ) -> float:
-    """Area under the ROC curve of the confidence as a detector of correct predictions.
+    """Area under the ROC curve of the confidence as a detector of correct predictions, in [0, 1].
 
     0.5 is chance level, 1 is perfect separation; nan if all predictions are correct, or all wrong.
-
-    Args:
-        probs: Probabilities, shape (N, K), rows sum to one.
-        labels: True classes, shape (N,), integers.
-        confidence: "max_probability", "margin" (largest minus second largest) or
-            "negative_entropy".
-
-    Returns:
-        A fraction in [0, 1], or nan.
-
-    Raises:
-        TypeError: If the arguments are not tensors of floats and of integers.
-        ValueError: If shapes, values or `confidence` are not as above.
+    `confidence` is "max_probability", "margin" (largest minus second largest) or
+    "negative_entropy".
     """
     probs, labels = check_probs(probs, labels)
     _, correct = top_label(probs, labels)
@@ -56,16 +34,12 @@ def failure_auroc(
 
 
 def aurc(probs: Tensor, labels: Tensor, confidence: Confidence = "max_probability") -> float:
-    """Area under the risk–coverage curve (AURC).
+    """Area under the risk–coverage curve (AURC), in [0, 1]; lower is better.
 
     The mean over i of the error rate of the i most confident samples. Samples of equal confidence
     share their errors evenly, so the order of the data does not matter. Geifman & El-Yaniv 2017.
-    The code of Moon et al. 2020 multiplies by 1,000 and orders ties as in the data.
-
-    See `failure_auroc` for arguments and errors.
-
-    Returns:
-        A fraction in [0, 1]; lower is better.
+    The code of Moon et al. 2020 multiplies by 1,000 and orders ties as in the data. `confidence` is
+    as in `failure_auroc`.
     """
     probs, labels = check_probs(probs, labels)
     _, correct = top_label(probs, labels)
@@ -75,10 +49,7 @@ def aurc(probs: Tensor, labels: Tensor, confidence: Confidence = "max_probabilit
 def e_aurc(probs: Tensor, labels: Tensor, confidence: Confidence = "max_probability") -> float:
     """Excess AURC: AURC minus that of a perfect ranking, r + (1 - r) ln(1 - r) at error rate r.
 
-    Geifman et al. 2019. See `failure_auroc` for arguments and errors.
-
-    Returns:
-        A fraction; a perfect ranking has 0, up to O(1/N).
+    Geifman et al. 2019. A perfect ranking has 0, up to O(1/N).
     """
     probs, labels = check_probs(probs, labels)
     _, correct = top_label(probs, labels)
@@ -91,7 +62,7 @@ def risk_coverage(
 ) -> Tensor:
     """The risk–coverage curve, float64 (N,): error rate of the i most confident samples, i = 1 … N.
 
-    Its mean is :func:`aurc`. See `failure_auroc` for arguments and errors.
+    Its mean is :func:`aurc`.
     """
     probs, labels = check_probs(probs, labels)
     _, correct = top_label(probs, labels)

@@ -37,10 +37,9 @@ def calibrated_reference(
     """Calibration error that a perfectly calibrated model with these probabilities would show.
 
     The labels are drawn from the probabilities. With few samples, the error is then far from 0, and
-    an observed error inside the range is no evidence of miscalibration.
-
-    Numbers of correct predictions are drawn per bin, not per sample. The class-wise errors of more
-    than two classes have a closed form: exact means of binomial counts and a normal sum.
+    an observed error inside the range is no evidence of miscalibration. Numbers of correct
+    predictions are drawn per bin, not per sample. The class-wise errors of more than two classes
+    have a closed form: exact means of binomial counts and a normal sum.
 
     Args:
         name: One of `REFERENCED_METRICS`, the calibration errors.
@@ -54,10 +53,6 @@ def calibrated_reference(
 
     Returns:
         The mean, and the lower and upper end of the range that contains the share `confidence`.
-
-    Raises:
-        TypeError: If `probs` is not a tensor of floats.
-        ValueError: If shapes or values are not as above, or `name` is not a calibration error.
     """
     if name not in REFERENCED_METRICS:
         raise ValueError(

@@ -7,13 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainables.metrics._inputs import (
-    check_clusters,
-    check_count,
-    check_level,
-    check_num_bins,
-    check_probs,
-)
+from trainables.metrics._inputs import check_clusters, check_count, check_level, check_probs
 from trainables.metrics._ranked import rank_top_label, upper_edges
 from trainables.metrics._top_label import confidence_scores, top_label
 from trainables.metrics.calibration import (
@@ -61,7 +55,7 @@ def bootstrap(
     seed: int = 0,
     cluster_size: int = 1,
 ) -> tuple[float, float, float]:
-    """Value of a metric with a percentile bootstrap interval over samples.
+    """Value of a metric, with both ends of a percentile bootstrap interval over samples.
 
     Samples are drawn with replacement. Resamples on which the metric is undefined (nan) are left
     out. A calibration error is biased upwards, and more so on resamples. If the percentiles exclude
@@ -81,13 +75,6 @@ def bootstrap(
         seed: Seed of the resamples; the same seed draws the same resamples for every metric.
         cluster_size: Number of consecutive rows per sample, such as the pixels of an image; they
             are drawn together.
-
-    Returns:
-        The value, and the lower and the upper end of the interval (nan if no resample has a value).
-
-    Raises:
-        TypeError: If the arguments are not tensors of floats and of integers.
-        ValueError: If shapes or values are not as above.
     """
     probs, labels = check_probs(probs, labels)
     check_count("num_resamples", num_resamples)
@@ -142,10 +129,7 @@ Finish = Callable[[Tensor], Tensor]
 def _sample_means(
     metric: MetricFunction, probs: Tensor, labels: Tensor
 ) -> tuple[Tensor, Finish] | None:
-    """Expresses `metric` as terms (N, D) and a function of their means, (R, D) -> (R,), if it can.
-
-    None if the metric is not a function of means over samples.
-    """
+    """`metric` as terms (N, D) and a function of their means, (R, D) -> (R,); or None."""
     function, keywords = _unbound(metric)
     if function is expected_calibration_error:
         terms = _gaps_per_bin(probs, labels, **keywords)
@@ -206,7 +190,7 @@ _OF_TOP_LABEL: dict[Callable[..., float], Callable[..., Tensor | float]] = {
 
 def _gaps_per_bin(probs: Tensor, labels: Tensor, num_bins: int = 15) -> Tensor:
     """(Confidence - correct) in the column of the sample's equal-width bin, 0 elsewhere, (N, B)."""
-    check_num_bins(num_bins)
+    check_count("num_bins", num_bins)
     confidence, correct = top_label(probs, labels)
     column = torch.searchsorted(upper_edges(confidence, num_bins), confidence)
     gaps = torch.zeros(len(labels), num_bins, dtype=torch.float64, device=probs.device)

@@ -29,17 +29,6 @@ def smooth_calibration_error(probs: Tensor, labels: Tensor) -> float:
     weight, and a cap at 0.998 changes the value by a third for saturated networks. Here they have
     full weight. The remaining grid error is up to 4% of the value if most of the mass lies within
     sigma of an end, and below 1% otherwise.
-
-    Args:
-        probs: Probabilities, shape (N, K), rows sum to one.
-        labels: True classes, shape (N,), integers.
-
-    Returns:
-        A fraction in [0, 1].
-
-    Raises:
-        TypeError: If the arguments are not tensors of floats and of integers.
-        ValueError: If shapes or values are not as above.
     """
     return smooth_error(*top_label(*check_probs(probs, labels)))
 
@@ -72,10 +61,7 @@ def _error_at(confidence: Tensor, residual: Tensor, sigma: float) -> float:
 
 
 def _round_to_grid(position: Tensor, weights: Tensor, size: int) -> Tensor:
-    """Split each weight (2, N) between its two neighbours on a grid over [0, 1], (2, size).
-
-    The weights at the two ends are doubled.
-    """
+    """Split each weight (2, N) between its two neighbours on a grid over [0, 1], (2, size)."""
     scaled = position * (size - 1)
     left = scaled.long().clamp_(0, size - 2)
     fraction = scaled - left

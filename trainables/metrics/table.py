@@ -45,8 +45,8 @@ class Metric:
         higher_is_better: Whether a larger value is better.
         every_epoch: Whether trials compute it after each epoch, for schedulers; such metrics are
             cheap.
-        shared: Computes the same value from intermediate results that metrics share; None if there
-            are none.
+        shared: Computes the same value from intermediate results that metrics share, if there are
+            any.
     """
 
     name: str
