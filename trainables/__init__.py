@@ -25,8 +25,7 @@ _MOVED = {  # from trainables.NAME to trainables.PACKAGE.NAME
     "data.labelling": "data.labels data.targets",
     "data.readers": "data.ahead data.arrays data.files data.image_folder data.images "
     "data.labelled_rows data.rows data.storing data.streamed",
-    "data.named": "data.cifar data.digits data.mnist data.stl10 data.svhn data.tiny_imagenet "
-    "data.torchvision_files data.voc",
+    "data.named": "data.digits data.tiny_imagenet data.torchvision_files data.voc",
 }
 _NEW_NAMES = {
     f"trainables.{name}": f"trainables.{package}.{name.rpartition('.')[2]}"
@@ -34,7 +33,10 @@ _NEW_NAMES = {
     for name in names.split()
 } | {
     "trainables.kept": "trainables.plugins.saved_objects",
-    "trainables.data.evaluation_sets": "trainables.data.evaluation_sets",
+    **dict.fromkeys(
+        (f"trainables.data.{name}" for name in ("cifar", "mnist", "stl10", "svhn")),
+        "trainables.data.named.torchvision_files",
+    ),
 }
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from timm.models.resnet import BasicBlock, ResNet
 
 from trainables.data.core.base import Dataset, Split
-from trainables.data.named.mnist import load_fashion_mnist
+from trainables.data.named.torchvision_files import load_fashion_mnist
 from trainables.data.readers.labelled_rows import load_parquet
 
 TEST_SAMPLES = 3_000

@@ -225,7 +225,7 @@ def test_class_blocks_do_not_change_values(
 ) -> None:
     names = ["classwise_ece", "classwise_adaptive_ece", "auroc"]
     whole = M.evaluate(probs.log(), labels, names)
-    monkeypatch.setattr("trainables.metrics._inputs._CLASS_BLOCK_ELEMENTS", 2 * len(probs))
+    monkeypatch.setattr("trainables.metrics._ranked._BLOCK_ELEMENTS", 2 * len(probs))
     assert M.evaluate(probs.log(), labels, names) == pytest.approx(whole)
 
 

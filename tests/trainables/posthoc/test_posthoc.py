@@ -245,7 +245,7 @@ def test_use_before_fit() -> None:
         TemperatureScaling()(torch.zeros(1, 2))
     with pytest.raises(RuntimeError, match="TemperatureScaling has no parameters yet: call fit"):
         _ = TemperatureScaling().at_bound
-    with pytest.raises(RuntimeError, match="MetaCalibration has no threshold yet: call fit"):
+    with pytest.raises(RuntimeError, match="MetaCalibration has no parameters yet: call fit"):
         MetaCalibration()(torch.zeros(1, 2))
 
 

@@ -1,73 +1,157 @@
-"""Datasets of images that torchvision reads."""
+"""Datasets of images that torchvision reads: CIFAR, MNIST, STL-10 and SVHN."""
 
 import os
-from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from trainables.contract.config import AugmentationName
 from trainables.data.core.base import Dataset
-from trainables.data.core.splits import build_dataset
-from trainables.data.core.types import Labels, Pixels
+from trainables.data.core.splits import (
+    HeldOut,
+    Imbalance,
+    SampleCount,
+    build_dataset,
+    join_halves,
+)
+from trainables.data.core.types import Inputs, Labels
 from trainables.data.kinds.samples import Images
+from trainables.data.readers.arrays import as_inputs
 
-Parts = tuple[dict[str, Any], dict[str, Any]]
-BY_FLAG: Final[Parts] = {"train": True}, {"train": False}
-BY_NAME: Final[Parts] = {"split": "train"}, {"split": "test"}
+_Parts = tuple[dict[str, Any], dict[str, Any]]
+_BY_SPLIT: Final[_Parts] = {"split": "train"}, {"split": "test"}
 
 
-def load_torchvision(
+class _Source(NamedTuple):
+    reader: str  # class in torchvision.datasets
+    folder: str  # folder or file that it creates in root
+    augmentation: AugmentationName
+    parts: _Parts = ({"train": True}, {"train": False})  # arguments that select each part
+
+
+_SOURCES: Final = {
+    "cifar10": _Source("CIFAR10", "cifar-10-batches-py", "crop_flip"),
+    "cifar100": _Source("CIFAR100", "cifar-100-python", "crop_flip"),
+    "fashion_mnist": _Source("FashionMNIST", "FashionMNIST", "crop_flip"),
+    "mnist": _Source("MNIST", "MNIST", "crop"),
+    "stl10": _Source("STL10", "stl10_binary", "crop_flip", _BY_SPLIT),
+    "svhn": _Source("SVHN", "train_32x32.mat", "crop", _BY_SPLIT),
+}
+
+
+def _load(
     name: str,
-    source: Callable[..., Any],
-    arrays: Callable[[Any], tuple[Pixels, Labels]],
     *,
+    seed: int,
     root: str | os.PathLike[str],
-    folder: str,
+    download: bool = False,
+    imbalance: Imbalance = None,
+    validation: HeldOut = 0.1,
+    train_samples: SampleCount = None,
+) -> Dataset:
+    """CIFAR-10 and CIFAR-100: 50,000 training and 10,000 test photographs, 32x32 colour.
+
+    Long-tailed as CIFAR-LT (K. Cao et al. 2019). Source: A. Krizhevsky, Learning Multiple Layers of
+    Features from Tiny Images, 2009.
+
+    MNIST and Fashion-MNIST: 60,000 training and 10,000 test images of digits or clothes, 28x28
+    grey, 10 classes. Sources: Y. LeCun et al., Gradient-Based Learning Applied to Document
+    Recognition, 1998; H. Xiao, K. Rasul and R. Vollgraf, Fashion-MNIST, arXiv:1708.07747.
+
+    SVHN: 73,257 training and 26,032 test photographs of digits, 32x32 colour, 10 classes. Source:
+    Y. Netzer et al., Reading Digits in Natural Images with Unsupervised Feature Learning, 2011.
+
+    Options:
+        root: Folder that contains ``cifar-10-batches-py``, ``cifar-100-python``, ``MNIST``,
+            ``FashionMNIST``, or ``train_32x32.mat`` and ``test_32x32.mat``.
+    """
+    return _read(
+        name,
+        root,
+        download,
+        imbalance=imbalance,
+        validation=validation,
+        train_samples=train_samples,
+        seed=seed,
+    )
+
+
+load_cifar10 = partial(_load, "cifar10", validation=5_000)
+load_cifar100 = partial(_load, "cifar100", validation=5_000)
+load_fashion_mnist = partial(_load, "fashion_mnist")
+load_mnist = partial(_load, "mnist")
+load_svhn = partial(_load, "svhn")
+
+
+def load_stl10(
+    *,
+    seed: int,
+    root: str | os.PathLike[str],
+    download: bool = False,
+    binary: bool = False,
+    imbalance: Imbalance = None,
+    validation: HeldOut = 0.1,
+    train_samples: SampleCount = None,
+) -> Dataset:
+    """5,000 training and 8,000 test photographs, 96x96 colour, 10 classes.
+
+    Source: A. Coates, A. Ng and H. Lee, An Analysis of Single Layer Networks in Unsupervised
+    Feature Learning, 2011. The unlabelled images are not used.
+
+    Options:
+        root: Folder that contains ``stl10_binary``.
+        binary: Join the classes to two, the first half and the second (Z. Yuan et al., Large-scale
+            Robust Deep AUC Maximization, 2021).
+    """
+    return _read(
+        "stl10",
+        root,
+        download,
+        binary,
+        imbalance=imbalance,
+        validation=validation,
+        train_samples=train_samples,
+        seed=seed,
+    )
+
+
+def _read(
+    name: str,
+    root: str | os.PathLike[str],
     download: bool,
-    augmentation: AugmentationName,
-    parts: Parts = BY_FLAG,
-    classes: Callable[[Any], Sequence[str]] = lambda part: part.classes,
+    binary: bool = False,
     **splitting: Any,
 ) -> Dataset:
-    """Reads a torchvision dataset and holds out validation data.
+    source = _SOURCES[name]
+    train, test = _open(name, source, Path(root), download)
+    classes = tuple(getattr(train, "classes", "0123456789"))
 
-    Args:
-        name: Name of the dataset in calsweep.
-        source: The torchvision class.
-        arrays: Returns the images (N, C, H, W), uint8, and the labels (N,), int64, of a part.
-        root: The user's folder of datasets.
-        folder: Name of the folder or file that torchvision creates in ``root`` for this dataset.
-        download: Download the dataset if it does not exist.
-        augmentation: The usual training augmentation.
-        parts: Keyword arguments that select the training and the test part.
-        classes: Returns the class names, given the training part.
-        **splitting: See :func:`~trainables.data.core.splits.build_dataset`.
+    def arrays(part: Any) -> tuple[Inputs, Labels]:
+        labels = np.asarray(part.labels if hasattr(part, "labels") else part.targets, np.int64)
+        if binary:
+            labels = (labels >= len(classes) // 2).astype(np.int64)
+        return as_inputs(part.data, name), labels
 
-    Raises:
-        FileNotFoundError: The dataset does not exist, and ``download`` is false.
-        ValueError: Files are missing or damaged.
-        ConnectionError: The download fails.
-    """
-    train, test = _open(name, source, Path(root), folder, download, parts)
     return build_dataset(
         name,
         train=arrays(train),
         test=arrays(test),
-        classes=tuple(classes(train)),
-        measure=partial(Images.measured, augmentation=augmentation),
+        classes=join_halves(classes) if binary else classes,
+        measure=partial(Images.measured, augmentation=source.augmentation),
         **splitting,
     )
 
 
-def _open(
-    name: str, source: Callable[..., Any], root: Path, folder: str, download: bool, parts: Parts
-) -> tuple[Any, Any]:
-    place = root / folder
+def _open(name: str, source: _Source, root: Path, download: bool) -> tuple[Any, Any]:
+    from torchvision import datasets  # takes seconds to import
+
+    reader, place = getattr(datasets, source.reader), root / source.folder
     if download:
         try:
-            for part in parts:
-                source(root, **part, download=True)
+            for part in source.parts:
+                reader(root, **part, download=True)
         except (OSError, RuntimeError) as error:
             raise ConnectionError(
                 f"dataset {name!r} cannot be downloaded to root={str(root)!r}: {error}"
@@ -75,10 +159,10 @@ def _open(
     elif not place.exists():
         raise FileNotFoundError(
             f"dataset {name!r}: {place} does not exist; set root to the folder that holds "
-            f"{folder}, or set download: true to fetch it"
+            f"{source.folder}, or set download: true to fetch it"
         )
     try:
-        return source(root, **parts[0]), source(root, **parts[1])
+        return reader(root, **source.parts[0]), reader(root, **source.parts[1])
     # The type of error for a damaged file depends on where it is damaged.
     except Exception as error:
         raise ValueError(
