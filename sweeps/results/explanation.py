@@ -48,7 +48,7 @@ def explain_choice(ranking: Ranking, adapt_share: float = 0.0) -> list[str]:
     over = (
         f"mean over {counted(chosen.seeds, 'fresh seed')}"
         if chosen.seeds
-        else "one seed; set selection.finalists and selection.seeds to be surer"
+        else "one seed; selection.finalists and selection.seeds train it again"
     )
     among = (
         f"among settings whose validation error is at most {guard:g} above cross-entropy's"

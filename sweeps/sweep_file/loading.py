@@ -308,7 +308,7 @@ def _describe(fault: Any) -> str:
         hint = did_you_mean(str(location[-1]), known)
         return f"unknown key {shortened(location[-1])}{where}{hint}; allowed: {', '.join(known)}"
     if fault["type"] == "missing":
-        return f"{key} is missing; it must be given"
+        return f"{key} is missing"
     if fault["type"] == "value_error":
         return f"{key}: {context['error']}" if key else str(context["error"])
     if fault["type"] == "literal_error":

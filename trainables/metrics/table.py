@@ -103,7 +103,7 @@ METRICS: dict[str, Metric] = {
         Metric(
             "smooth_ece",
             smooth_calibration_error,
-            "calibration error of the top label smoothed by a kernel of its own width; in [0, 1]",
+            "calibration error of the top label, smoothed by a kernel instead of bins; in [0, 1]",
             shared=lambda p: smooth_error(*p.top),
         ),
         Metric(
