@@ -77,7 +77,7 @@ def _progress_of_pilot(store: SweepStore, sweep: SweepFile) -> str | None:
     own = store.pilot()
     for record in own.load_records(lambda _: None):  # it may be in the middle of a write
         if record.state == "running":
-            return progress_of(own.epochs_done(record.number), sweep)
+            return progress_of(own.epochs_done(record.number), sweep.training.epochs)
     return None
 
 

@@ -219,7 +219,7 @@ def _carry_out(
     log: Path,
 ) -> SweepResult:
     first_epochs = FirstEpochs(dataset, progress)
-    sweep, pilot = _with_common_epochs(sweep, store, dataset, progress, first_epochs)
+    sweep, pilot = _with_common_epochs(sweep, store, dataset, progress, first_epochs, log)
     mirror, blocks, encoder, past = store.patiently(_read_store, sweep, store, dataset, progress)
     writer = MlflowWriter(mirror, progress)
     queue = TrialQueue(
@@ -305,10 +305,15 @@ def _with_common_epochs(
     dataset: Data,
     progress: Progress,
     first_epochs: FirstEpochs,
+    log: Path,
 ) -> tuple[SweepFile, list[TrialRecord]]:
     """The sweep with the number of epochs that its pilot finds, and the pilot's record.
 
-    The stored sweep file gets that number too. A pilot that was cut off continues.
+    The stored sweep file gets that number too. A pilot that was cut off continues, one that failed
+    is run again, and one that has ended is only read.
+
+    Raises:
+        SweepFailedError: The pilot failed, as the baseline would.
     """
     most, patience = sweep.training.epochs, sweep.training.patience
     if patience is None:
@@ -319,44 +324,44 @@ def _with_common_epochs(
         sweep,
         own.save,
         dataset.num_classes,
-        records,
+        [record for record in records if record.state != "failed"],
         listeners=(
-            lambda record: progress.left(progress_of(record.epochs, sweep)),
+            lambda record: progress.left(progress_of(record.epochs, most)),
             first_epochs.take,
         ),
     )
-    if queue.exhausted:
-        return _ended_by(sweep, store, queue.records)
-    progress.stage(ACTION)
-    from sweeps.cluster.tuner import tune
+    runs = not queue.exhausted
+    if runs:
+        progress.stage(ACTION)
+        from sweeps.cluster.tuner import tune
 
-    try:
-        tune(queue, own, dataset, None, progress)
-    except KeyboardInterrupt:
-        raise _interrupted(store) from None
+        try:
+            tune(queue, own, dataset, None, progress)
+        except KeyboardInterrupt:
+            raise _interrupted(store) from None
     if queue.cut_short:  # no hours are left for the sweep either
         queue.interrupted()
         return sweep, queue.records
-    sweep, records = _ended_by(sweep, store, queue.records)
-    epochs = sweep.training.epochs
-    progress.notice(
-        f"All trials train for {counted(epochs, 'epoch')}: there the baseline's validation NLL, a "
-        f"mean over {counted(patience, 'epoch')}, is lowest."
-        if records[0].state == "stopped"
-        else f"All trials train for {counted(most, 'epoch')}, as training.epochs says."
+    (pilot,) = queue.records
+    if pilot.state == "failed":
+        raise SweepFailedError(
+            f"the baseline failed, so no trial of {sweep.name!r} was started:\n  {pilot.reason}\n"
+            f"more is in the log, {log}"
+        )
+    epochs = common_epochs(pilot, sweep)
+    sweep = sweep.model_copy(
+        update={"training": sweep.training.model_copy(update={"epochs": epochs})}
     )
-    return sweep, records
-
-
-def _ended_by(
-    sweep: SweepFile, store: SweepStore, pilot: list[TrialRecord]
-) -> tuple[SweepFile, list[TrialRecord]]:
-    epochs = common_epochs(pilot[0], sweep)
-    training = sweep.training.model_copy(update={"epochs": epochs})
-    sweep = sweep.model_copy(update={"training": training})
     store.change(sweep)
-    store.pilot().delete_checkpoints()
-    return sweep, pilot
+    own.delete_checkpoints()
+    if runs:
+        progress.notice(
+            f"All trials train for {counted(epochs, 'epoch')}: there the baseline's validation "
+            f"NLL, a mean over {counted(patience, 'epoch')}, is lowest."
+            if pilot.state == "stopped"
+            else f"All trials train for {counted(most, 'epoch')}, as training.epochs says."
+        )
+    return sweep, queue.records
 
 
 def _write_the_rest(writer: MlflowWriter, ending: Ending | None, store: SweepStore) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sweeps.formatting import counted, format_seconds, metric_heading, shortened
-from sweeps.planning.plan import most_epochs
+from sweeps.planning.plan import most_epochs, pilot_epochs
 from sweeps.search.stopping import make_stopper
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.metric_names import MetricName
@@ -92,7 +92,8 @@ def duration_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     slots = torch.cuda.device_count() if gpu else max(1, cpus // sweep.scaling.cpus_per_worker)
     slots = min(slots, sweep.scaling.max_concurrent or slots)
-    whole = seconds * most_epochs(sweep) / slots
+    alone = pilot_epochs(sweep)
+    whole = seconds * (alone + (most_epochs(sweep) - alone) / slots)
     where = "GPU" if gpu else "CPU core"
     return {
         "time": f"about {format_seconds(seconds)} an epoch on a {where} of this machine, measured; "

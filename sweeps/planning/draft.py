@@ -81,7 +81,7 @@ class Draft:
 
     @property
     def training(self) -> dict[str, Any]:
-        """The section ``training`` for the default model."""
+        """The section ``training`` for the default model, shown as a comment."""
         return usual_recipe(_KINDS[self.kind].default, {})
 
 
@@ -117,7 +117,7 @@ def sweep_file_text(draft: Draft, name: str, trials: int) -> str:
         default=_KINDS[draft.kind].default,
         model=_KINDS[draft.kind].model,
         hints="".join(f"{hint}\n" for hint in _KINDS[draft.kind].hints),
-        training=_indented(draft.training),
+        training="\n".join(f"#   {line}" for line in to_yaml(draft.training).splitlines()),
         losses="\n".join(f"  - {loss}" for loss in draft.losses),
         trials=trials,
     )
@@ -137,7 +137,7 @@ losses:                  # the cross-entropy baseline is always added; `calsweep
   # - {{name: focal_calibration, space: {{gamma: {{low: 1, high: 5}}}}}}    # your own range
   # - my_package.my_losses:MyLoss                                       # your own loss
 
-training:                # the same for all trials; by default the usual recipe of the model
+# training:              # the same for all trials; by default the recipe of the model, here:
 {training}
 
 search:

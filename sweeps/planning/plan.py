@@ -24,11 +24,17 @@ def planned_trials(sweep: SweepFile) -> int:
     return trials + sweep.selection.most_trials(trials) + encoders
 
 
+def pilot_epochs(sweep: SweepFile) -> int:
+    """The most epochs of the pilot; see :mod:`sweeps.search.pilot`."""
+    return sweep.training.epochs if sweep.training.patience is not None else 0
+
+
 def most_epochs(sweep: SweepFile) -> int:
-    """The total number of epochs of all trials, if none is stopped early."""
+    """The total number of epochs of the pilot and all trials, if none is stopped early."""
     space = SearchSpace(sweep)
     trials = space.most_trials(sweep.search.trials, space.initial_settings(ANY_NUMBER_OF_CLASSES))
     found = (trials + sweep.selection.most_trials(trials)) * sweep.training.epochs
+    found += pilot_epochs(sweep)
     if sweep.search.max_epochs is not None:
         found = min(found, sweep.search.max_epochs)
     if sweep.encoder:
@@ -147,7 +153,7 @@ def _budget_facts(sweep: SweepFile, trials: int) -> dict[str, str]:
     search, selection = sweep.search, sweep.selection
     facts = []
     if search.max_epochs is not None:
-        whole = search.max_epochs // sweep.training.epochs
+        whole = max(1, (search.max_epochs - pilot_epochs(sweep)) // sweep.training.epochs)
         seeds = selection.first_seeds
         finals = [selection.first_trials(n) for n in range(trials + 1)]
         searched = max((n for n in range(1, trials + 1) if n + finals[n] <= whole), default=1)

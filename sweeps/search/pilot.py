@@ -64,9 +64,9 @@ def lowest(history: Iterable[Entry], patience: int) -> int:
     return patience + means.index(min(means)) if means else len(nll)
 
 
-def progress_of(epochs: int, sweep: SweepFile) -> str:
-    """A line about the pilot while it runs; ``epochs`` is the number that it has trained."""
-    return f"{ACTION}: {epochs} of at most {sweep.training.epochs}"
+def progress_of(epochs: int, most: int) -> str:
+    """A line about the pilot after ``epochs`` of at most ``most`` epochs."""
+    return f"{ACTION}: {epochs} of at most {most}"
 
 
 def common_epochs(pilot: TrialRecord, sweep: SweepFile) -> int:

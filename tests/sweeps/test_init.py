@@ -15,7 +15,7 @@ from sweeps.inspect_sweeps import write_new_sweep_file
 from sweeps.planning.data import load_data
 from sweeps.planning.data_fit import fit_to_data
 from sweeps.planning.draft import draft_for, sweep_file_text
-from sweeps.sweep_file.loading import FIRST_LINE, load_sweep
+from sweeps.sweep_file.loading import FIRST_LINE, load_sweep, read_sweep
 from tests.harness.command import CALSWEEP, calsweep
 from tests.harness.voc import write_voc
 
@@ -162,7 +162,11 @@ def test_comments_match_the_kind_of_data(tmp_path: Path) -> None:
     assert "# customer_id is excluded: numbers of the rows" in about[customers]
     assert "# joined: its year, month and weekday are features" in about[customers]
     assert "# source is excluded: constant" in about[customers]
-    assert "timm" in about[half_empty]
+    other = "model: {name: timm/resnet18, pretrained: true}"
+    assert f"\n# {other}\n" in about[half_empty]
+    changed = read_sweep(about[half_empty].replace(f"# {other}", other), "a.yaml")
+    training = fit_to_data(changed, load_data(changed)).training
+    assert (training.optimizer, training.lr) == ("adamw", 1e-4)  # its own recipe
     for make in (customers, texts):
         assert "timm" not in about[make]
         assert "svhn" not in about[make]

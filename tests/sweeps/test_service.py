@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -470,8 +471,13 @@ def test_all_trials_train_for_the_epochs_that_the_baseline_needs(workplace: Path
     caught = interrupted(lambda: run(workplace, "patient", **options), folder, "pilot")
     assert "calsweep resume patient" in str(caught.value)
     assert not list(folder.glob("trials/*"))
-    result = resume_sweep("patient", str(workplace / "store"), console=Console(quiet=True))
+    resume = partial(resume_sweep, "patient", str(workplace / "store"), None, Console(quiet=True))
+    spent = resume(overrides=["search.max_hours=0.00001"])
+    assert "search.max_hours = 1e-05 is spent: 0 of " in spent.answer["why"][-1]
     store = SweepStore(str(workplace / "store"), "patient")
+    (pilot,) = store.pilot().load_records()
+    assert (pilot.state, store.load_sweep().training.epochs) == ("running", 60)
+    result = resume(overrides=["search.max_hours=1"])
     epochs = store.load_sweep().training.epochs
     (pilot,) = store.pilot().load_records()
     assert (pilot.state, epochs < pilot.epochs < 60) == ("stopped", True)
@@ -497,6 +503,14 @@ def test_if_every_trial_fails_the_sweep_fails_with_the_reasons(workplace: Path) 
         )
     records = SweepStore(str(workplace / "store"), "hopeless").load_records()
     assert [record.state for record in records] == ["failed", "failed"]
+    patient = {"epochs": 2, "patience": 1, "lr": 1e6, "batch_size": 64}
+    for act in (
+        lambda: run(workplace, "hopeless-baseline", training=patient),
+        lambda: resume_sweep("hopeless-baseline", str(workplace / "store")),
+    ):
+        with pytest.raises(SweepFailedError, match=r"the baseline failed.*\n.*diverged: .*\n"):
+            act()
+    assert SweepStore(str(workplace / "store"), "hopeless-baseline").load_records() == []
 
 
 @pytest.mark.parametrize(

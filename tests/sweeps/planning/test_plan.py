@@ -117,6 +117,14 @@ def test_the_plan(sections: dict[str, Any], facts: dict[str, str]) -> None:
     assert all(section.name in text for section in sweep.losses)
 
 
+def test_the_plan_contains_the_pilot() -> None:
+    sections = {"training": {"epochs": 4, "patience": 2}, "selection": {"finalists": 0}}
+    facts = plan_facts(make_sweep(search={"trials": 5}, **sections))
+    assert facts["in all"] == "at most 24 epochs"
+    facts = plan_facts(make_sweep(search={"trials": 5, "max_epochs": 23}, **sections))
+    assert facts["budget"].startswith("23 epochs: 4 of 5 trials to their end and 0 of finalists")
+
+
 def test_ranges_read_well() -> None:
     assert describe_range(FloatDistribution(0.01, 1.0, log=True)) == "0.01 … 1 (log)"
     assert describe_range(FloatDistribution(0.0, 10.0)) == "0 … 10"

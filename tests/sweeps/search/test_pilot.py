@@ -10,7 +10,7 @@ from sweeps.search.pilot import PilotQueue, common_epochs
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import budgets_asked
-from tests.builders import baseline, make_sweep, new_store
+from tests.builders import make_sweep, new_store
 from tests.harness.command import calsweep
 
 SWEEP = make_sweep("patient", training={"epochs": 10, "patience": 3})
@@ -73,11 +73,6 @@ def test_a_pilot_that_was_cut_off_continues(tmp_path: Path) -> None:
     assert store.load_records() == []  # it is no trial of the sweep
     (known,) = store.pilot().load_records()
     assert (known.state, known.epochs) == ("stopped", 8)
-
-
-def test_a_failed_pilot_changes_nothing() -> None:
-    failed = baseline(history=[{"epoch": 1, "val_nll": 2.0}], state="failed", reason="diverged")
-    assert common_epochs(failed, SWEEP) == 10
 
 
 def test_the_epochs_that_were_found_are_no_other_sweep_file() -> None:
