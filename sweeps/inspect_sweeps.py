@@ -20,7 +20,6 @@ from sweeps.results.overview import Overview, overview
 from sweeps.results.paper_table import Form, paper_table
 from sweeps.results.side_by_side import Beside
 from sweeps.results.so_far import so_far
-from sweeps.search.pilot import progress_of
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
 from sweeps.store.identity import read_environment
@@ -77,6 +76,8 @@ def _progress_of_pilot(store: SweepStore, sweep: SweepFile) -> str | None:
     own = store.pilot()
     for record in own.load_records(lambda _: None):  # it may be in the middle of a write
         if record.state == "running":
+            from sweeps.search.pilot import progress_of  # imports Optuna
+
             return progress_of(own.epochs_done(record.number), sweep.training.epochs)
     return None
 
