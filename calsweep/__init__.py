@@ -46,24 +46,7 @@ _HOMES: Final = {
 _WITHOUT_EXTRA: Final = ("sweeps.errors", "calsweep.judging")
 _MODULES: Final = ("losses", "metrics")
 
-__all__ = [
-    "Best",
-    "CalibratedClassifierSweep",
-    "Judgement",
-    "Result",
-    "SweepFailedError",
-    "SweepInterruptedError",
-    "Trial",
-    "UserError",
-    "best",
-    "judge",
-    "load",
-    "loss",
-    "losses",
-    "metrics",
-    "resume",
-    "run",
-]
+__all__ = list(_HOMES) + list(_MODULES)
 
 
 def __getattr__(name: str) -> Any:

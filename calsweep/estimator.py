@@ -134,7 +134,8 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:  # noqa: N803
         """Calibrated probabilities (N, K), in the order of ``classes_``."""
         check_is_fitted(self)
-        probs = self.model_.predict_proba(self._checked(X)).astype(float)
+        samples = validate_data(self, X, reset=False, **_kind(self._of_words))
+        probs = self.model_.predict_proba(samples).astype(float)
         scaled: npt.NDArray[np.float64] = probs / probs.sum(axis=1, keepdims=True)
         return scaled
 
@@ -147,10 +148,6 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
     def _held_out(self, part: float | int, count: int) -> int:
         """Converts a fraction to a number of samples, at least one per class."""
         return part if isinstance(part, int) else max(round(part * count), len(self.classes_))
-
-    def _checked(self, X: Any) -> Any:  # noqa: N803
-        """Checks that samples have the format of those in :meth:`fit`."""
-        return validate_data(self, X, reset=False, **_kind(self._of_words))
 
 
 def _kind(of_words: bool) -> dict[str, bool]:

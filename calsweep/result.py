@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from calsweep.storage import default_storage
 from sweeps.errors import UserError
-from sweeps.formatting import format_loss
+from sweeps.formatting import DEFAULT_STORAGE, format_loss
 from sweeps.inspect_sweeps import find_best, read_answer
 from sweeps.results.refinement import parts_of_nll
 from sweeps.search.ranking import Ranking
@@ -294,6 +293,11 @@ def best(
         UserError: No setting matches.
     """
     return find_best(default_storage(storage), dataset, model, objective).entries
+
+
+def default_storage(storage: str | os.PathLike[str] | None) -> str:
+    """``storage``, or ``CALSWEEP_STORAGE`` if None, or the default of the command."""
+    return os.fspath(storage or os.environ.get("CALSWEEP_STORAGE") or DEFAULT_STORAGE)
 
 
 def _frame(columns: Mapping[str, list[Any]]) -> Any:

@@ -9,8 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from calsweep.composing import Composer, Section
-from calsweep.result import Result, load
-from calsweep.storage import default_storage
+from calsweep.result import Result, default_storage, load
 from sweeps.errors import NameTakenError, SweepInterruptedError, UserError
 from sweeps.sweep_file.loading import load_sweep, override_sweep
 

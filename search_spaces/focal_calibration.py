@@ -2,10 +2,7 @@
 
 from optuna.distributions import FloatDistribution
 
-SPACE = {
-    "gamma": FloatDistribution(0.0, 10.0),
-    "lam": FloatDistribution(0.0, 5.0),
-}
+SPACE = {"gamma": FloatDistribution(0.0, 10.0), "lam": FloatDistribution(0.0, 5.0)}
 PUBLISHED = [
     {"gamma": 3.0, "lam": 0.5},
     {"gamma": 2.0, "lam": 0.5},

@@ -2,11 +2,5 @@
 
 from optuna.distributions import FloatDistribution
 
-SPACE = {
-    "margin": FloatDistribution(1.0, 20.0),
-    "lam": FloatDistribution(0.01, 1.0, log=True),
-}
-PUBLISHED = [
-    {"margin": 10.0, "lam": 0.1},
-    {"margin": 6.0, "lam": 0.1},
-]
+SPACE = {"margin": FloatDistribution(1.0, 20.0), "lam": FloatDistribution(0.01, 1.0, log=True)}
+PUBLISHED = [{"margin": 10.0, "lam": 0.1}, {"margin": 6.0, "lam": 0.1}]

@@ -201,7 +201,7 @@ def _model_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
     from trainables.models import (
         check_model_fits,
         check_model_options,
-        make_model,
+        model_for,
         without_weights,
     )
 
@@ -211,15 +211,8 @@ def _model_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
         check_model_options(name, **options)
         check_model_fits(name, dataset.samples)
         with torch.random.fork_rng(devices=[]):
-            make_model(
-                name,
-                input_shape=dataset.input_shape,
-                num_classes=dataset.num_outputs,
-                samples=dataset.samples,
-                **(
-                    options if in_file else without_weights(name, options)
-                ),  # the workers download pretrained weights
-            )
+            # The workers download pretrained weights.
+            model_for(dataset, name, options if in_file else without_weights(name, options))
     except (ValueError, TypeError, OSError) as error:
         return [f"model: {error}"]
     return []

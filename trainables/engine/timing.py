@@ -14,7 +14,7 @@ from trainables.contract.config import TrainingConfig
 from trainables.data.core.base import Dataset, Split
 from trainables.engine.training import Trainer
 from trainables.losses import make_loss
-from trainables.models import make_model, without_weights
+from trainables.models import model_for, without_weights
 
 _BATCHES = 2  # batches of the warm-up, and of the first measurement
 
@@ -61,13 +61,7 @@ def _measured(
             validation=_first(dataset.validation, count),
         )
         trainer = Trainer(
-            make_model(
-                model,
-                input_shape=dataset.input_shape,
-                num_classes=dataset.num_outputs,
-                samples=dataset.samples,
-                **without_weights(model, options),
-            ),
+            model_for(dataset, model, without_weights(model, options)),
             make_loss("cross_entropy", dataset.num_classes),
             some,
             replace(config, precision="float32") if config.precision == "auto" else config,

@@ -7,7 +7,7 @@ checkpoint takes the same steps as one that was never interrupted.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -103,10 +103,9 @@ class Trainer:
             total += self._train_step(batch) * batch.size
         self.loss.on_epoch_end()
         self.epoch += 1
+        # Batch statistics: all workers evaluate the same network.
         for buffer in self.model.buffers() if world_size() > 1 else ():
-            torch.distributed.broadcast(
-                buffer, 0
-            )  # batch statistics: all workers evaluate the same network
+            torch.distributed.broadcast(buffer, 0)
         train_loss = total.item() / len(self.dataset.train.labels)
         if not math.isfinite(train_loss):
             raise DivergedError(f"diverged: training loss is {train_loss} in epoch {self.epoch}")
@@ -182,33 +181,23 @@ class Trainer:
         places: Tensor | None,
     ) -> bool:
         """Write the rows ``mine`` of a split into ``found``; False if memory does not suffice."""
-        rows = list(_chunks(mine, self._eval_batch_size))
+        size = self._eval_batch_size
+        rows = [mine[start : start + size] for start in range(0, len(mine), size)]
         parts = torch.split(found, [len(numbers) for numbers in rows])
         try:
-            self._fill(parts, rows, split, what, places)
+            batches = zip(parts, self._feed(split).batches(rows), strict=True)
+            with folded(self.model), exact_arithmetic():
+                for part, (stored, _, numbers) in batches:
+                    inputs = self._laid_out(self.dataset.samples.prepare(stored))
+                    logits, features = self.model(inputs, return_features=True)
+                    if places is not None:
+                        logits = at_places(logits, places[numbers])
+                    part.copy_(logits if what == "logits" else features)
         except Exception as error:
-            if self._eval_batch_size > 1 and is_out_of_memory(error):
+            if size > 1 and is_out_of_memory(error):
                 return False
             raise
         return True
-
-    def _fill(
-        self,
-        parts: Sequence[Tensor],
-        rows: list[np.ndarray],
-        split: Split,
-        what: Literal["logits", "features"],
-        places: Tensor | None,
-    ) -> None:
-        with folded(self.model), exact_arithmetic():
-            for part, (stored, _, numbers) in zip(
-                parts, self._feed(split).batches(rows), strict=True
-            ):
-                inputs = self._laid_out(self.dataset.samples.prepare(stored))
-                logits, features = self.model(inputs, return_features=True)
-                if places is not None:
-                    logits = at_places(logits, places[numbers])
-                part.copy_(logits if what == "logits" else features)
 
     def _wrap_for_workers(self) -> nn.Module:
         if world_size() == 1:
@@ -234,17 +223,14 @@ class Trainer:
         return prepared(np.array_split(order, self._steps_per_epoch), generator)
 
     def _train_step(self, batch: TrainingBatch) -> Tensor:
-        logits, features = self._forward(self._parallel, self._laid_out(batch.inputs))
+        with autocast(self.device, self.config.precision):
+            logits, features = self._parallel(self._laid_out(batch.inputs), return_features=True)
         task = self.dataset.task
         rows = task.samples_of(batch.rows, batch.targets)
         logits, targets = task.decisions_of(logits, batch.targets)
         logits, targets = self._weights.applied(logits, targets, rows)
-        value: Tensor = self.loss(
-            logits,
-            targets,
-            indices=rows,
-            features=features if self.loss.needs_features else None,
-        )
+        features = features if self.loss.needs_features else None
+        value: Tensor = self.loss(logits, targets, indices=rows, features=features)
         self.optimizer.zero_grad(set_to_none=True)
         value.backward()  # type: ignore[no-untyped-call]
         average_gradients(self.loss.parameters())
@@ -253,11 +239,6 @@ class Trainer:
         self.optimizer.step()
         self.loss.on_step_end()
         return value.detach()
-
-    def _forward(self, model: nn.Module, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        with autocast(self.device, self.config.precision):
-            logits, features = model(inputs, return_features=True)
-        return logits, features
 
     def _feed(self, split: Split) -> Feed:
         name = self._name_of(split)
@@ -315,11 +296,6 @@ def _memory_format(model: nn.Module, config: TrainingConfig) -> torch.memory_for
     fits = 4 in dimensions and 5 not in dimensions  # volumes have a different layout
     channels_last = config.layout == "channels_last" or (config.layout == "auto" and fits)
     return torch.channels_last if channels_last else torch.contiguous_format
-
-
-def _chunks(indices: np.ndarray, size: int) -> Iterator[np.ndarray]:
-    for start in range(0, len(indices), size):
-        yield indices[start : start + size]
 
 
 def _mix(*numbers: int) -> int:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from trainables.data.core.base import Dataset
-from trainables.models import make_model, without_weights
+from trainables.models import model_for, without_weights
 from trainables.runtime.devices import CONTEXT_MEMORY
 
 _SAMPLES = 2  # samples that are passed through the model to measure it
@@ -42,13 +42,7 @@ class Workload:
 def measure(name: str, options: dict[str, object], dataset: Dataset) -> Workload:
     """Measures a model by passing two samples through it on the CPU; downloads no weights."""
     with torch.random.fork_rng(devices=[]):
-        model = make_model(
-            name,
-            input_shape=dataset.samples.shape,
-            num_classes=dataset.num_outputs,
-            samples=dataset.samples,
-            **without_weights(name, options),
-        )
+        model = model_for(dataset, name, without_weights(name, options))
         rows = torch.from_numpy(dataset.train.rows(slice(_SAMPLES)))
         return _measure(model, dataset.samples.prepare(rows), len(rows), _bytes_of(dataset))
 

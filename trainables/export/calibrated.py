@@ -24,11 +24,57 @@ from trainables.data.kinds.weighted_words import WeightedWords
 from trainables.data.readers.arrays import as_inputs
 from trainables.files.checkpoints import load_checkpoint
 from trainables.files.storage import Folder
-from trainables.models import make_model, without_weights
+from trainables.models import model_for, without_weights
 from trainables.trials import two_stage
 
 
-class CalibratedClassifier(nn.Module):
+class _Calibrated(nn.Module):
+    """Encodes raw samples, and predicts them in batches."""
+
+    samples: Samples
+    temperature: Tensor
+
+    def encode(self, raw: Any) -> npt.NDArray[Any]:
+        """Encodes raw samples as rows (N, ...) for ``forward``.
+
+        Args:
+            raw: Arrays (N, ...) as in the data, images also as (N, H, W) or (N, H, W, C); texts; or
+                a data frame with the columns of the data.
+
+        Raises:
+            TypeError: The kind of sample is wrong.
+            ValueError: The shape is wrong, or a column is missing.
+        """
+        samples = self.samples
+        if isinstance(samples, TableRows):
+            rows = samples.encode(_columns(raw, samples))
+        elif isinstance(samples, Tokens | Subwords | WeightedWords):
+            rows = samples.encode(np.asarray(raw, dtype=object))
+        else:
+            rows = as_inputs(np.asarray(raw), "samples")
+            if isinstance(samples, Images) and rows.dtype != np.uint8:
+                raise TypeError(f"{samples} must be uint8, not {np.asarray(raw).dtype}")
+            rows = rows.astype(np.uint8 if isinstance(samples, Images) else np.float32, copy=False)
+        samples.check(rows)
+        return np.ascontiguousarray(rows)
+
+    @torch.no_grad()
+    def predict_proba(self, raw: Any, batch_size: int | None = None) -> npt.NDArray[np.float32]:
+        """Calibrated probabilities of raw samples as an array; see :meth:`encode`.
+
+        ``batch_size`` is 1024 by default, or 8 for segmentation.
+        """
+        rows, device = self.encode(raw), self.temperature.device
+        batch_size = batch_size or (8 if self.samples.each_pixel else 1024)
+        self.eval()
+        pieces = [
+            self(torch.from_numpy(rows[start : start + batch_size]).to(device)).cpu().numpy()
+            for start in range(0, len(rows), batch_size)
+        ]
+        return np.concatenate(pieces)
+
+
+class CalibratedClassifier(_Calibrated):
     """A module that computes calibrated probabilities for samples as stored in the data.
 
     It contains preprocessing, network and temperature, and is in evaluation mode.
@@ -40,8 +86,6 @@ class CalibratedClassifier(nn.Module):
         classes: Names in the order of the probabilities, of classes or of labels.
         task: The task; by default one class per sample.
     """
-
-    temperature: Tensor
 
     def __init__(
         self,
@@ -77,47 +121,8 @@ class CalibratedClassifier(nn.Module):
         """
         return self.task.probabilities(self.logits(rows))
 
-    def encode(self, raw: Any) -> npt.NDArray[Any]:
-        """Encodes raw samples as rows (N, ...) for :meth:`forward`.
 
-        Args:
-            raw: Arrays (N, ...) as in the data, images also as (N, H, W) or (N, H, W, C); texts; or
-                a data frame with the columns of the data.
-
-        Raises:
-            TypeError: The kind of sample is wrong.
-            ValueError: The shape is wrong, or a column is missing.
-        """
-        samples = self.samples
-        if isinstance(samples, TableRows):
-            rows = samples.encode(_columns(raw, samples))
-        elif isinstance(samples, Tokens | Subwords | WeightedWords):
-            rows = samples.encode(np.asarray(raw, dtype=object))
-        else:
-            rows = as_inputs(np.asarray(raw), "samples")
-            if isinstance(samples, Images) and rows.dtype != np.uint8:
-                raise TypeError(f"{samples} must be uint8, not {np.asarray(raw).dtype}")
-            rows = rows.astype(np.uint8 if isinstance(samples, Images) else np.float32, copy=False)
-        samples.check(rows)
-        return np.ascontiguousarray(rows)
-
-    @torch.no_grad()
-    def predict_proba(self, raw: Any, batch_size: int | None = None) -> npt.NDArray[np.float32]:
-        """Calibrated probabilities of raw samples as an array; see :meth:`encode`, :meth:`forward`.
-
-        ``batch_size`` is 1024 by default, or 8 for segmentation.
-        """
-        rows, device = self.encode(raw), self.temperature.device
-        batch_size = batch_size or (8 if self.samples.each_pixel else 1024)
-        self.eval()
-        pieces = [
-            self(torch.from_numpy(rows[start : start + batch_size]).to(device)).cpu().numpy()
-            for start in range(0, len(rows), batch_size)
-        ]
-        return np.concatenate(pieces)
-
-
-class CalibratedEnsemble(nn.Module):
+class CalibratedEnsemble(_Calibrated):
     """The weighted mean of the calibrated probabilities of several classifiers, rescaled.
 
     Args:
@@ -125,8 +130,6 @@ class CalibratedEnsemble(nn.Module):
         weights: Weight of each member, positive integers.
         temperature: Temperature by which the logarithm of the mean is divided, above 0; a buffer.
     """
-
-    temperature: Tensor
 
     def __init__(
         self, members: Sequence[CalibratedClassifier], weights: Sequence[int], temperature: float
@@ -146,23 +149,6 @@ class CalibratedEnsemble(nn.Module):
         tiny = torch.finfo(torch.float32).tiny
         mean = torch.as_tensor(total / sum(self.weights)).clamp(min=tiny)
         return torch.softmax(mean.log() / self.temperature, dim=1)
-
-    def encode(self, raw: Any) -> npt.NDArray[Any]:
-        """See :meth:`CalibratedClassifier.encode`."""
-        first = self.members[0]
-        assert isinstance(first, CalibratedClassifier)
-        return first.encode(raw)
-
-    @torch.no_grad()
-    def predict_proba(self, raw: Any, batch_size: int = 1024) -> npt.NDArray[np.float32]:
-        """See :meth:`CalibratedClassifier.predict_proba`."""
-        rows, device = self.encode(raw), self.temperature.device
-        self.eval()
-        pieces = [
-            self(torch.from_numpy(rows[start : start + batch_size]).to(device)).cpu().numpy()
-            for start in range(0, len(rows), batch_size)
-        ]
-        return np.concatenate(pieces)
 
 
 def load_calibrated(
@@ -188,13 +174,8 @@ def load_calibrated(
     if state is None:
         raise FileNotFoundError(f"no checkpoint lies in {(folder / 'checkpoints').uri}")
     with torch.random.fork_rng(devices=[]):
-        network = make_model(
-            name,
-            input_shape=dataset.input_shape,
-            num_classes=dataset.num_outputs,
-            samples=dataset.samples,
-            **without_weights(name, options),  # the weights are in the checkpoint
-        )
+        # The weights are in the checkpoint.
+        network = model_for(dataset, name, without_weights(name, options))
     weights = state["trainer"]["model"]
     if encoders is None:
         network.load_state_dict(weights)

@@ -53,10 +53,7 @@ def export_onnx(program: ExportedProgram) -> bytes:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # internal warnings of torch about the conversion
             converted = torch.onnx.export(
-                program,
-                input_names=["samples"],
-                output_names=["probabilities"],
-                verbose=False,
+                program, input_names=["samples"], output_names=["probabilities"], verbose=False
             )
     except Exception as error:  # the converter raises many types
         raise ValueError(f"the model cannot be written as ONNX: {error}") from error

@@ -52,10 +52,7 @@ def _tuples(value: Any) -> Any:
 
 
 def read_raw(
-    samples: Samples,
-    path: Path,
-    column: str | None = None,
-    on_bad_sample: OnBadSample = "error",
+    samples: Samples, path: Path, column: str | None = None, on_bad_sample: OnBadSample = "error"
 ) -> tuple[Inputs, list[str], tuple[str, ...]]:
     """Rows for a model, their names, and notes about skipped samples.
 

@@ -39,7 +39,7 @@ def save_checkpoint(folder: Folder, epoch: int, state: dict[str, Any]) -> str:
     name = f"epoch_{epoch:06d}-{digest_of(data)}.pt"
     folder.write(name, data)
     others = [other for other in _checkpoint_names(folder) if other != name]
-    earlier = [other for other in others if _epoch(other) < epoch]
+    earlier = [other for other in others if other < f"epoch_{epoch:06d}"]
     for other in others:
         if other not in earlier[-1:]:
             folder.delete(other)
@@ -69,10 +69,6 @@ def _undamaged(folder: Folder) -> Iterator[bytes]:
         match = _NAME.fullmatch(name)
         if match and match[2] == digest_of(data):
             yield data
-
-
-def _epoch(name: str) -> int:
-    return int(name[len("epoch_") :].partition("-")[0])
 
 
 def _checkpoint_names(folder: Folder) -> list[str]:

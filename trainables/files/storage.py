@@ -161,17 +161,13 @@ class Folder:
 
     def delete(self, name: str) -> None:
         """Delete a file; no error if it does not exist."""
-        try:
+        with suppress(FileNotFoundError):
             self._filesystem.delete_file(self._child(name))
-        except FileNotFoundError:
-            return
 
     def delete_tree(self) -> None:
         """Delete the folder and its content; no error if it does not exist."""
-        try:
+        with suppress(FileNotFoundError):
             self._filesystem.delete_dir(self.path)
-        except FileNotFoundError:
-            return
 
     def clear(self, besides: Collection[str] = ()) -> None:
         """Delete all files and folders in the folder, also temporary ones, except ``besides``."""

@@ -160,10 +160,7 @@ class HeuristicMultipliers(PerSampleLoss):
         factor = torch.ones_like(score)
         factor[score > _HEURISTIC_FACTOR * self.previous_score] = _HEURISTIC_FACTOR
         factor[score < self.previous_score / _HEURISTIC_FACTOR] = 1 / _HEURISTIC_FACTOR
-        self.lam.copy_(
-            torch.where(self.epochs > 0, self.lam * factor, self.lam).clamp(
-                _LAM_RANGE.low, _LAM_RANGE.high
-            )
-        )
+        lam = torch.where(self.epochs > 0, self.lam * factor, self.lam)
+        self.lam.copy_(lam.clamp(_LAM_RANGE.low, _LAM_RANGE.high))
         self.previous_score.copy_(score)
         self.epochs += 1

@@ -69,14 +69,8 @@ class KernelCalibration(CalibrationLoss):
         log_kernel = log_probs @ centres.T - torch.lgamma(centres + 1).sum(1)
         itself = torch.eye(len(logits), dtype=torch.bool, device=logits.device)
         weights = log_kernel.masked_fill(itself, -torch.inf).softmax(1)
-        error = (
-            (_sum_by_class(weights, targets, self.num_classes) - probs)
-            .abs()
-            .pow(self.p)
-            .sum(1)
-            .mean()
-        )
-        return cross_entropy + self.lam * error
+        gaps = _sum_by_class(weights, targets, self.num_classes) - probs
+        return cross_entropy + self.lam * gaps.abs().pow(self.p).sum(1).mean()
 
     @torch.no_grad()
     def on_validation_end(self, val_logits: Tensor, val_targets: Tensor) -> None:

@@ -37,7 +37,5 @@ class ClasswiseDifference(CalibrationLoss):
         # Sums of ones are exact, so their order on CUDA does not matter.
         counts = logits.new_zeros(self.num_classes)
         counts.index_add_(0, targets, logits.new_ones(len(targets)))
-        return (
-            focal.mean()
-            + self.beta * (log_probs.exp().mean(0) - counts / len(targets)).abs().mean()
-        )
+        difference = (log_probs.exp().mean(0) - counts / len(targets)).abs().mean()
+        return focal.mean() + self.beta * difference

@@ -77,8 +77,9 @@ def make_loss(name: str, num_classes: int, **hyperparameters: Any) -> Calibratio
     try:
         if issubclass(kind, CalibrationLoss):
             return kind(num_classes, **hyperparameters)
-        own = {"num_classes": num_classes} if _takes_num_classes(kind) else {}
-        return ModuleLoss(num_classes, kind(**own, **hyperparameters))
+        if "num_classes" in inspect.signature(kind).parameters:
+            hyperparameters["num_classes"] = num_classes
+        return ModuleLoss(num_classes, kind(**hyperparameters))
     except Exception as error:  # a user's constructor may raise anything
         kind_of_error = TypeError if isinstance(error, TypeError) else ValueError
         raise kind_of_error(f"loss {name!r}: {describe_error(error)}") from error
@@ -140,10 +141,6 @@ def _is_integer(hint: Any) -> bool:
         kinds = [kind for kind in get_args(hint) if isinstance(kind, type)]
         return int in kinds and float not in kinds
     return hint is int
-
-
-def _takes_num_classes(kind: type[nn.Module]) -> bool:
-    return "num_classes" in inspect.signature(kind).parameters
 
 
 def _options(kind: type[nn.Module]) -> dict[str, Any]:

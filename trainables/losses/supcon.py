@@ -37,10 +37,7 @@ class SupervisedContrastive(CalibrationLoss):
     bounds: ClassVar = {"temperature": _TEMPERATURES, "base_temperature": _TEMPERATURES}
 
     def __init__(
-        self,
-        num_classes: int,
-        temperature: float = 0.1,
-        base_temperature: float | None = None,
+        self, num_classes: int, temperature: float = 0.1, base_temperature: float | None = None
     ) -> None:
         super().__init__(num_classes)
         self.temperature = self.check("temperature", temperature)

@@ -63,7 +63,7 @@ def clustered_reference(
 
 
 class _BinnedSums:
-    """Sums of (confidence - correct) per bin, and their variation over clusters.
+    """Sums of (confidence - correct) per bin, and their variation over clusters; a ``Model``.
 
     Attributes:
         noise: Draws of the sums minus their means, divided by the number of samples, (R, B).
@@ -105,17 +105,14 @@ class _BinnedSums:
         return gaps
 
     def population(self, direction: Array, size: float) -> float:
-        """See :class:`~trainables.metrics._inversion.Model`."""
         return float(np.abs(self._gaps(direction, size)).sum())
 
     def share_above(self, observed: float, direction: Array, size: float) -> float:
-        """See :class:`~trainables.metrics._inversion.Model`."""
         drawn = np.abs(self._gaps(direction, size) + self.noise).sum(axis=1)
         spread = _SMOOTHING * float(drawn.std()) + _TINY
         return float(ndtr((drawn - observed) / spread).mean())
 
     def quantile_without_gaps(self, share: float) -> float:
-        """See :class:`~trainables.metrics._inversion.Model`."""
         return float(np.quantile(np.abs(self.noise).sum(axis=1), share))
 
 

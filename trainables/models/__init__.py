@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 from trainables.plugins.components import Catalogue, check_options, options_of, type_hints
 
 if TYPE_CHECKING:
+    from trainables.data.core.base import Dataset
     from trainables.data.core.samples import Samples
     from trainables.models.base import Classifier
 
@@ -34,6 +35,7 @@ __all__ = [
     "check_model_options",
     "make_model",
     "model_builder",
+    "model_for",
     "model_options",
     "takes_kind",
     "without_weights",
@@ -199,6 +201,17 @@ def make_model(
         return as_classifier(model, no_input(input_shape, samples), num_classes)
     except ValueError as error:
         raise ValueError(f"model {name!r}: {error}") from error
+
+
+def model_for(dataset: Dataset, name: str, options: Mapping[str, Any]) -> Classifier:
+    """Like :func:`make_model`, for the samples and classes of a dataset."""
+    return make_model(
+        name,
+        input_shape=dataset.input_shape,
+        num_classes=dataset.num_outputs,
+        samples=dataset.samples,
+        **options,
+    )
 
 
 def _asked(builder: Callable[..., Any]) -> tuple[str, ...]:

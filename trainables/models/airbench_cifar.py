@@ -24,10 +24,7 @@ _FEATURE_SCALE = 1 / 9
 
 
 def airbench_cifar(
-    *,
-    input_shape: tuple[int, int, int],
-    num_classes: int,
-    width: Annotated[int, Range(1)] = 64,
+    *, input_shape: tuple[int, int, int], num_classes: int, width: Annotated[int, Range(1)] = 64
 ) -> Classifier:
     """The network of airbench94: 2 million weights, a fifth of the operations of a ResNet-18.
 

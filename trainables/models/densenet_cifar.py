@@ -8,8 +8,7 @@ out).
 import torch
 from torch import Tensor, nn
 
-from trainables.models.base import Classifier
-from trainables.models.he_initialisation import he_initialised
+from trainables.models.base import Classifier, he_initialised
 
 
 def densenet40_cifar(*, input_shape: tuple[int, int, int], num_classes: int) -> Classifier:

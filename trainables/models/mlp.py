@@ -25,8 +25,13 @@ def mlp(
         depth: Number of hidden layers.
         dropout: Probability of dropping a unit after each hidden layer.
     """
-    layers: list[nn.Module] = [nn.Flatten()]
-    units = math.prod(samples.shape)
+    layers = hidden_layers(math.prod(samples.shape), width, depth, dropout)
+    return Classifier(nn.Sequential(nn.Flatten(), *layers), nn.Linear(width, num_classes))
+
+
+def hidden_layers(units: int, width: int, depth: int, dropout: float) -> list[nn.Module]:
+    """Layers from ``units`` inputs to ``width`` features; see :func:`mlp`."""
+    layers: list[nn.Module] = []
     for _ in range(depth):
         layers += [
             nn.Linear(units, width, bias=False),
@@ -35,4 +40,4 @@ def mlp(
             nn.Dropout(dropout),
         ]
         units = width
-    return Classifier(nn.Sequential(*layers), nn.Linear(width, num_classes))
+    return layers

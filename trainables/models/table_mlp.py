@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from trainables.data.kinds.table import TableRows
 from trainables.models.base import Classifier
+from trainables.models.mlp import hidden_layers
 from trainables.plugins.components import Range
 
 
@@ -67,16 +68,7 @@ class _Encoder(nn.Module):
         )
         units = numeric * vector_size + flags
         units += sum(each.embedding_dim for each in self.categories)  # type: ignore[misc]
-        layers: list[nn.Module] = []
-        for _ in range(depth):
-            layers += [
-                nn.Linear(units, width, bias=False),
-                nn.BatchNorm1d(width),
-                nn.ReLU(inplace=True),
-                nn.Dropout(dropout),
-            ]
-            units = width
-        self.layers = nn.Sequential(*layers)
+        self.layers = nn.Sequential(*hidden_layers(units, width, depth, dropout))
 
     def forward(self, rows: Tensor) -> Tensor:
         """Maps (N, numbers + flags + categories), see TableRows, to (N, width)."""

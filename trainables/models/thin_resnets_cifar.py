@@ -11,8 +11,7 @@ from typing import Annotated
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trainables.models.base import Classifier
-from trainables.models.he_initialisation import he_initialised
+from trainables.models.base import Classifier, he_initialised
 from trainables.plugins.components import Range
 
 Shape = tuple[int, int, int]

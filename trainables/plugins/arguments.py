@@ -9,14 +9,7 @@ from collections.abc import Collection
 from numbers import Integral, Real
 from typing import NamedTuple
 
-_SELF_EXPLAINING = (
-    ImportError,
-    AttributeError,
-    NameError,
-    SyntaxError,
-    ValueError,
-    TypeError,
-)
+_SELF_EXPLAINING = (ImportError, AttributeError, NameError, SyntaxError, ValueError, TypeError)
 
 
 class Bounds(NamedTuple):

@@ -126,10 +126,7 @@ def options_of(function: Callable[..., Any], reserved: Collection[str]) -> dict[
 
 
 def check_options(
-    what: str,
-    function: Callable[..., Any],
-    options: Mapping[str, Any],
-    reserved: Collection[str],
+    what: str, function: Callable[..., Any], options: Mapping[str, Any], reserved: Collection[str]
 ) -> None:
     """Checks names, types and ranges of options against a component's signature.
 

@@ -72,7 +72,8 @@ class MetaCalibration(Fitted[tuple[float, TemperatureScaling]]):
         if self.constraint == "miscoverage":
             ranking, rest = self._split(correct.nonzero()[:, 0])
             rest = torch.cat([rest, (~correct).nonzero()[:, 0]])
-            threshold = _miscoverage_threshold(entropy[ranking], self.level)
+            of_correct = entropy[ranking]
+            threshold = float(of_correct.quantile(1 - self.level, interpolation="higher"))
         else:
             ranking, rest = self._split(torch.arange(len(labels), device=labels.device))
             threshold = _accuracy_threshold(entropy[ranking], correct[ranking], self.level)
@@ -106,11 +107,6 @@ class MetaCalibration(Fitted[tuple[float, TemperatureScaling]]):
 
 def _entropy(logits: Tensor) -> Tensor:
     return -confidence_scores(torch.softmax(logits.double(), dim=1), "negative_entropy")
-
-
-def _miscoverage_threshold(entropy_of_correct: Tensor, level: float) -> float:
-    quantile = torch.quantile(entropy_of_correct, 1 - level, interpolation="higher")
-    return float(quantile)
 
 
 def _accuracy_threshold(entropy: Tensor, correct: Tensor, level: float) -> float:

@@ -184,9 +184,7 @@ def _minimum(
         point = torch.from_numpy(flat.copy()).to(penalty)
         return point[:-num_classes].view_as(penalty), point[-num_classes:]
 
-    def value_and_gradient(
-        flat: npt.NDArray[np.float64],
-    ) -> tuple[float, npt.NDArray[np.float64]]:
+    def value_and_gradient(flat: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
         change, offsets = unpacked(flat)
         weights, shift = (one + change).to(scores), offsets.to(scores)
         total = torch.zeros_like(penalty[..., 0].sum())

@@ -169,7 +169,10 @@ def summarise_evaluation_sets(
             if each.kind == "shift":
                 values = M.evaluate(logits / divisor, labels, names=_SHIFT_METRICS)
             else:
-                inside, outside = (_confidence(some / divisor) for some in (test[0], logits))
+                inside, outside = (
+                    torch.softmax((some / divisor).double(), dim=1).amax(dim=1)
+                    for some in (test[0], logits)
+                )
                 values = M.ood_metrics(inside, outside)
             for metric, value in values.items():
                 found.setdefault(f"{name}_{metric}{ending}", []).append(value)
@@ -177,16 +180,8 @@ def summarise_evaluation_sets(
     return {name: mean for name, mean in means.items() if math.isfinite(mean)}
 
 
-def _confidence(logits: Tensor) -> Tensor:
-    return torch.softmax(logits.double(), dim=1).amax(dim=1)
-
-
 def write_predictions(
-    folder: Folder,
-    split: str,
-    predictions: Predictions,
-    decisions: int = 1,
-    cluster_size: int = 1,
+    folder: Folder, split: str, predictions: Predictions, decisions: int = 1, cluster_size: int = 1
 ) -> None:
     """Write ``predictions_<split>.parquet``, with ``cluster_size`` rows per sample."""
     logits, labels = predictions

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from trainables.data.core.base import Dataset, Split
@@ -76,7 +75,10 @@ def reference_models(
             warnings.simplefilter("ignore")  # nearly converged is good enough
             classifier.fit(model.features(train.rows(chosen)), train.labels[chosen], **weights)
         validation, test = (
-            (_logits(classifier, model, split, dataset.num_classes), _labels(split))
+            (
+                _logits(classifier, model, split, dataset.num_classes),
+                torch.from_numpy(np.array(split.labels)),
+            )
             for split in (dataset.validation, dataset.test)
         )
         outcome = summarise(validation, test, names=names)
@@ -114,21 +116,13 @@ def _models(dataset: Dataset, seed: int) -> list[_Model]:
 def _logits(classifier: Any, model: _Model, split: Split, num_classes: int) -> torch.Tensor:
     """Log-probabilities, (N, K) float32; a class without training samples gets a tiny one."""
     logits = np.full((len(split), num_classes), math.log(_LEAST_PROBABILITY), np.float32)
-    for numbers in _pieces(len(split)):
+    for start in range(0, len(split), _AT_A_TIME):
+        numbers = np.arange(start, min(start + _AT_A_TIME, len(split)))
         probs = classifier.predict_proba(model.features(split.rows(numbers)))
         logits[numbers[:, None], classifier.classes_] = np.log(
             np.maximum(probs, _LEAST_PROBABILITY)
         )
     return torch.from_numpy(logits)
-
-
-def _labels(split: Split) -> torch.Tensor:
-    return torch.from_numpy(np.array(split.labels))
-
-
-def _pieces(count: int) -> Iterator[npt.NDArray[np.intp]]:
-    for start in range(0, count, _AT_A_TIME):
-        yield np.arange(start, min(start + _AT_A_TIME, count))
 
 
 def _regression() -> Any:

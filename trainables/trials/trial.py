@@ -13,12 +13,7 @@ import numpy as np
 import torch
 
 from trainables import metrics as M
-from trainables.contract.config import (
-    TrainingConfig,
-    TrialSetup,
-    trial_folder,
-    trial_setting,
-)
+from trainables.contract.config import TrainingConfig, TrialSetup, trial_folder, trial_setting
 from trainables.contract.metric_names import MetricName
 from trainables.contract.report import (
     NEVER_STOPPED,
@@ -36,8 +31,8 @@ from trainables.engine.training import DivergedError, Trainer
 from trainables.files.checkpoints import load_checkpoint, save_checkpoint
 from trainables.files.storage import Folder
 from trainables.losses import CalibrationLoss, make_loss
-from trainables.metrics.own_metric import OwnMetric, metric_name, own_metric
-from trainables.models import Classifier, make_model
+from trainables.metrics.own_metric import metric_name, own_metric
+from trainables.models import Classifier, model_for
 from trainables.runtime.devices import (
     DeviceFailedError,
     has_failed,
@@ -70,11 +65,7 @@ class TrialRun:
     """
 
     def __init__(
-        self,
-        dataset: Data,
-        setup: TrialSetup,
-        config: TrialConfig,
-        device: torch.device = CPU,
+        self, dataset: Data, setup: TrialSetup, config: TrialConfig, device: torch.device = CPU
     ) -> None:
         self.data = dataset
         self.setup = setup
@@ -127,7 +118,9 @@ class TrialRun:
             return Waiting(str(error))
         except Exception as error:
             if is_out_of_memory(error):
-                return self._out_of_memory(error)
+                said = f"out of memory: {(str(error).splitlines() or ['no more is available'])[0]}"
+                # A trial that shares a GPU may be retried.
+                return OutOfMemory(said) if 0 < self.setup.gpu_share < 1 else Failed(said)
             if has_failed(self.device, error):
                 raise DeviceFailedError(f"{type(error).__name__}: {error}") from error
             raise
@@ -140,17 +133,6 @@ class TrialRun:
     def close(self) -> None:
         """Release the trial's memory; it cannot advance afterwards."""
         self._trainer = None
-
-    def _out_of_memory(self, error: Exception) -> Report:
-        """Fail a trial that has a whole GPU; one that shares a GPU may be retried."""
-        said = f"out of memory: {(str(error).splitlines() or ['no more is available'])[0]}"
-        return OutOfMemory(said) if 0 < self.setup.gpu_share < 1 else Failed(said)
-
-    @property
-    def _memory_share(self) -> float:
-        """The fraction of the GPU memory that this process may use."""
-        shared = 0 < self.setup.gpu_share < 1 and not self.config.unlimited
-        return self.setup.gpu_share if shared else 1.0
 
     def _check_storage(self) -> None:
         """Raises :class:`StorageAwayError` if this machine does not have the sweep's storage."""
@@ -206,7 +188,8 @@ class TrialRun:
 
     def _prepare_process(self) -> None:
         torch.set_num_threads(self.setup.threads)
-        limit_memory(self.device, self._memory_share)
+        shared = 0 < self.setup.gpu_share < 1 and not self.config.unlimited
+        limit_memory(self.device, self.setup.gpu_share if shared else 1.0)
         torch.backends.cudnn.deterministic = True
         sys.path[:0] = [path for path in self.setup.user_paths if path not in sys.path]
         torch.manual_seed(self.config.seed)
@@ -230,13 +213,7 @@ class TrialRun:
         return self.setup.training
 
     def _make_model(self) -> Classifier:
-        return make_model(
-            self.setup.model,
-            input_shape=self.dataset.input_shape,
-            num_classes=self.dataset.num_outputs,
-            samples=self.dataset.samples,
-            **self.setup.model_options,
-        )
+        return model_for(self.dataset, self.setup.model, self.setup.model_options)
 
     def _train_epoch(self) -> None:
         trainer = self._trainer
@@ -283,15 +260,12 @@ class TrialRun:
         found = self._judge(trainer.epoch, validation, adapting, test)
         last = trainer.epoch >= self.training.epochs
         if test is not None and last and self.config.role == "finalist":
-            found |= self._evaluate_further_sets(trainer, test, found["temperature"])
+            sets = [(each, trainer.predict(each.split)) for each in self.dataset.evaluation_sets]
+            found |= summarise_evaluation_sets(sets, test, found["temperature"])
         return found
 
     def _judge(
-        self,
-        epoch: int,
-        validation: Predictions,
-        adapting: Predictions,
-        test: Predictions | None,
+        self, epoch: int, validation: Predictions, adapting: Predictions, test: Predictions | None
     ) -> dict[str, float]:
         """Metrics after an epoch; ``test`` is None if the trial cannot end here."""
         decisions, cluster_size = self.data.task.decisions, self.data.task.cluster_size
@@ -309,26 +283,14 @@ class TrialRun:
                 intervals=names if last else (),
                 # References for all calibration errors take as long as all metrics together.
                 references=M.REFERENCED_METRICS if last and finalist else (),
-                own=self._own_metrics(),
+                own={metric_name(path): own_metric(path) for path in self.setup.own_metrics},
                 decisions=decisions,
                 cluster_size=cluster_size,
             )
             for split, predictions in (("validation", validation), ("test", test)):
-                self._unsaved.append(
-                    partial(
-                        write_predictions, self.folder, split, predictions, decisions, cluster_size
-                    )
-                )
+                rows = predictions, decisions, cluster_size
+                self._unsaved.append(partial(write_predictions, self.folder, split, *rows))
         return found
-
-    def _own_metrics(self) -> dict[str, OwnMetric]:
-        return {metric_name(path): own_metric(path) for path in self.setup.own_metrics}
-
-    def _evaluate_further_sets(
-        self, trainer: Trainer, test: Predictions, temperature: float
-    ) -> dict[str, float]:
-        sets = [(each, trainer.predict(each.split)) for each in self.dataset.evaluation_sets]
-        return summarise_evaluation_sets(sets, test, temperature)
 
     def _parts(self, logits: torch.Tensor, labels: torch.Tensor) -> tuple[Predictions, Predictions]:
         """Splits decisions into the validation samples for evaluation and for adaptation."""

@@ -81,10 +81,7 @@ def encoder_file(folder: Folder, name: str) -> str:
 
     ``name`` is ``encoder.pt`` (a state dict) or ``features_<split>.npy`` (N, D) float32.
     """
-    index = _read_index(folder)
-    if not index:
-        raise FileNotFoundError(f"no complete encoder lies in {folder.uri}")
-    return _with_digest(name, index[name])
+    return _with_digest(name, _complete_index(folder)[name])
 
 
 def save_encoder(folder: Folder, encoder: nn.Module, frozen: Dataset) -> None:
@@ -113,8 +110,7 @@ def load_encoder(folder: Folder) -> dict[str, Tensor]:
     """
     name = encoder_file(folder, "encoder.pt")
     data = folder.read(name)
-    if name != _with_digest("encoder.pt", digest_of(data)):
-        raise ValueError(f"{folder.uri}/{name} is damaged; delete that folder")
+    _check_digest(folder, name, digest_of(data))
     weights: dict[str, Tensor] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     return weights
 
@@ -125,29 +121,32 @@ def load_features(folder: Folder) -> dict[str, np.ndarray]:
     Local files are memory-mapped, so the trials of a node share them. Errors: see
     :func:`load_encoder`.
     """
-    index = _read_index(folder)
-    if not index:
-        raise FileNotFoundError(f"no complete encoder lies in {folder.uri}")
-    features = {}
+    index, features = _complete_index(folder), {}
     for split in SPLITS:
-        digest = index[f"features_{split}.npy"]
-        name = _with_digest(f"features_{split}.npy", digest)
+        name = _with_digest(f"features_{split}.npy", index[f"features_{split}.npy"])
         if folder.is_local:
             path = Path(folder.path) / name
             with open(path, "rb") as stream:
-                whole = hashlib.file_digest(stream, new_digest).hexdigest() == digest
-            array = np.load(path, mmap_mode="r", allow_pickle=False) if whole else None
+                _check_digest(folder, name, hashlib.file_digest(stream, new_digest).hexdigest())
+            features[split] = np.load(path, mmap_mode="r", allow_pickle=False)
         else:
             data = folder.read(name)
-            whole = digest_of(data) == digest
-            array = np.load(io.BytesIO(data), allow_pickle=False) if whole else None
-        if array is None:
-            raise ValueError(
-                f"{folder.uri}/{name} is damaged; delete that folder and the encoder is trained "
-                "again"
-            )
-        features[split] = array
+            _check_digest(folder, name, digest_of(data))
+            features[split] = np.load(io.BytesIO(data), allow_pickle=False)
     return features
+
+
+def _check_digest(folder: Folder, name: str, digest: str) -> None:
+    if f"-{digest}." not in name:
+        raise ValueError(
+            f"{folder.uri}/{name} is damaged; delete that folder and the encoder is trained again"
+        )
+
+
+def _complete_index(folder: Folder) -> dict[str, str]:
+    if not (index := _read_index(folder)):
+        raise FileNotFoundError(f"no complete encoder lies in {folder.uri}")
+    return index
 
 
 def _files(encoder: nn.Module, frozen: Dataset) -> Any:

@@ -17,10 +17,7 @@ _TOLERANCE = 1e-3  # tolerance of the sum of a row, as in the metrics
 
 
 def index_targets(
-    train: Values,
-    test: Values,
-    names: tuple[str, ...] | None,
-    bad: tuple[BadSamples, BadSamples],
+    train: Values, test: Values, names: tuple[str, ...] | None, bad: tuple[BadSamples, BadSamples]
 ) -> tuple[Targets, Targets, tuple[str, ...]]:
     """Converts labels or class probabilities, as users store them, to targets.
 

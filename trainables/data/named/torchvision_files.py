@@ -9,13 +9,7 @@ import numpy as np
 
 from trainables.contract.config import AugmentationName
 from trainables.data.core.base import Dataset
-from trainables.data.core.splits import (
-    HeldOut,
-    Imbalance,
-    SampleCount,
-    build_dataset,
-    join_halves,
-)
+from trainables.data.core.splits import HeldOut, Imbalance, SampleCount, build_dataset, join_halves
 from trainables.data.core.types import Inputs, Labels
 from trainables.data.kinds.samples import Images
 from trainables.data.readers.arrays import as_inputs
@@ -118,11 +112,7 @@ def load_stl10(
 
 
 def _read(
-    name: str,
-    root: str | os.PathLike[str],
-    download: bool,
-    binary: bool = False,
-    **splitting: Any,
+    name: str, root: str | os.PathLike[str], download: bool, binary: bool = False, **splitting: Any
 ) -> Dataset:
     source = _SOURCES[name]
     train, test = _open(name, source, Path(root), download)

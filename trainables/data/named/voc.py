@@ -134,13 +134,8 @@ class _Listed:
         if not found:
             raise ValueError(f"{file} lists no image")
         numbers, names = ([*each] for each in zip(*found, strict=True))
-        return cls(
-            file,
-            numbers,
-            names,
-            [_image_of(place, name) for name in names],
-            [place / "SegmentationClass" / f"{name}.png" for name in names],
-        )
+        masks = [place / "SegmentationClass" / f"{name}.png" for name in names]
+        return cls(file, numbers, names, [_image_of(place, name) for name in names], masks)
 
     def where(self, index: int) -> str:
         return f"{self.file}, line {self.lines[index]}, {self.names[index]}"

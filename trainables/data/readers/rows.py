@@ -203,8 +203,7 @@ def _read_csv(option: str, source: fs.FileSystem, path: str) -> pa.Table:
             table = pa_csv.read_csv(
                 stream,
                 parse_options=pa_csv.ParseOptions(
-                    newlines_in_values=True,
-                    invalid_row_handler=note,
+                    newlines_in_values=True, invalid_row_handler=note
                 ),
                 read_options=pa_csv.ReadOptions(use_threads=False),  # rows keep their numbers
                 convert_options=pa_csv.ConvertOptions(
