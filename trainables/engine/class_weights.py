@@ -22,8 +22,8 @@ def class_weights(given: ClassWeights, labels: np.ndarray, num_classes: int) -> 
     Args:
         given: A weight for each class; or ``balanced`` for N / (K n_k), which gives all classes the
             same total weight (King and Zeng 2001; as in scikit-learn).
-        labels: Labels of the training split: int64 (N,), or (N, L) for multi-label data; masks (N,
-            H, W), uint8; or class probabilities (N, K).
+        labels: Labels of the training split: int64 (N,), or (N, L) for multi-label data; masks
+            (N, H, W), uint8; or class probabilities (N, K).
         num_classes: Number K of classes.
 
     Raises:

@@ -234,8 +234,8 @@ class EachPixel(Task):
     def decisions_of(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Logits (M, K) and targets (M,) int64 of the pixels that are not ignored.
 
-        The arguments are for all pixels, (N, K, H, W) and (N, H, W), or for some, (N, K, P) and (N,
-        P). If all are ignored, one pixel without effect, because losses need at least one.
+        The arguments are for all pixels, (N, K, H, W) and (N, H, W), or for some, (N, K, P) and
+        (N, P). If all are ignored, one pixel without effect, because losses need at least one.
         """
         rows, flat = logits.flatten(2).transpose(1, 2).flatten(0, 1), targets.flatten()
         counts = flat != IGNORED

@@ -50,8 +50,8 @@ def load_npz(
             pattern such as ``parts/*.npz``.
         test: Path of the test split; by default, ``test_size`` of ``train`` is held out.
         inputs: Name of the array of samples.
-        label: Name of the array of labels: words or integers from 0, (N,); class probabilities (N,
-            K), each row summing to 1; or booleans (N, L) for multi-label data.
+        label: Name of the array of labels: words or integers from 0, (N,); class probabilities
+            (N, K), each row summing to 1; or booleans (N, L) for multi-label data.
         weight: Name of the array of sample weights for training, (N,).
     """
     keys = {"inputs": inputs, "label": label}
