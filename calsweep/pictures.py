@@ -56,15 +56,8 @@ def draw_reliability(
     A bar is the accuracy in one of 15 equal-width bins of confidence. The error bar is the 95%
     interval of this accuracy, drawn at the bin's mean confidence. Below is the share of samples.
 
-    Args:
-        figure: An empty figure.
-        logits: (N, K) float.
-        labels: (N,) integers.
-        temperature: The fitted temperature.
-        decisions: Rows per sample, one for each label. All are drawn together; the ECE is the mean
-            over the labels.
-        cluster_size: Dependent rows per sample, such as the pixels of an image. The error bars
-            assume independent rows, so they are drawn only if this is 1.
+    The ``decisions`` of a sample, one per label, are drawn together; the ECE is the mean over the
+    labels. The error bars assume independent rows, so they are drawn only if ``cluster_size`` is 1.
     """
     axes = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=(4, 1))
     panels = reliability_panels(logits, labels, temperature, decisions)

@@ -102,13 +102,9 @@ def check_dataset_options(name: str, **options: Any) -> None:
 def load_dataset(name: str, *, seed: int, **options: Any) -> Dataset:
     """Loads a dataset and splits it.
 
-    Args:
-        name: One of :func:`available_datasets`, or ``package.module:function`` for your own loader.
-            It is called with ``seed`` and the options, and returns a :class:`Dataset`; or samples
-            and labels (and weights), from which test and validation samples are held out; or two
-            such pairs, for training and test.
-        seed: At least 0; equal seeds give equal splits.
-        **options: See :func:`dataset_options`.
+    A loader, ``package.module:function``, is called with ``seed`` and the options. It returns a
+    :class:`Dataset`; or samples and labels (and weights), from which test and validation samples
+    are held out; or two such pairs, for training and test. Equal seeds, from 0, give equal splits.
 
     Raises:
         ValueError: The name, an option or the data is wrong.

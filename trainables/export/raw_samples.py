@@ -56,12 +56,8 @@ def read_raw(
 ) -> tuple[Inputs, list[str], tuple[str, ...]]:
     """Rows for a model, their names, and notes about skipped samples.
 
-    Args:
-        samples: The kind of sample that the model was trained on.
-        path: Images: a file or a folder of files. Arrays (also uint8 images): ``.npy``, with
-            samples along the first axis. Texts and tables: ``.csv`` or ``.parquet``.
-        column: Column of the texts.
-        on_bad_sample: ``skip`` skips unusable samples.
+    Images are read from a file or a folder of files; arrays (also uint8 images) from ``.npy``, with
+    samples along the first axis; texts (in ``column``) and tables from ``.csv`` or ``.parquet``.
 
     Raises:
         OSError: The file does not exist, or is unreadable.

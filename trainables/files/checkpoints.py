@@ -19,16 +19,9 @@ def save_checkpoint(folder: Folder, epoch: int, state: dict[str, Any]) -> str:
     """Writes the state after an epoch; deletes all other checkpoints except the previous epoch's.
 
     The previous one is kept in case the new one is damaged. Checkpoints of later epochs must be
-    damaged, because otherwise the trial would have resumed from them.
-
-    Args:
-        folder: Checkpoint folder of the trial.
-        epoch: Number of completed epochs.
-        state: Tensors and plain Python values only (it is read with ``weights_only=True``);
-            ``setting`` identifies the trial.
-
-    Returns:
-        The file name, ``epoch_000012-<digest>.pt``; plain ``torch.load`` reads the file.
+    damaged, because otherwise the trial would have resumed from them. The state has tensors and
+    plain Python values only (it is read with ``weights_only=True``); ``setting`` identifies the
+    trial. The file is ``epoch_000012-<digest>.pt``; plain ``torch.load`` reads it.
 
     Raises:
         OSError: The folder cannot be written; existing checkpoints are kept.

@@ -24,14 +24,14 @@ def detectable_difference(
     If both networks are overconfident, or both underconfident, their ECEs differ by the difference
     of their mean gaps between confidence and accuracy on the same samples. Predictions that agree
     cancel, so the variance per sample is about the share of samples that exactly one network
-    classifies correctly, and
+    classifies correctly, and with normal quantiles z
 
-        difference = 1.4 (z(confidence) + z(power)) sqrt(disagreement / N)
+        difference = 1.4 (z(confidence) + z(power)) sqrt(disagreement / N).
 
-    with normal quantiles z. The factor 1.4 accounts for the noise of the bins, which matters most
-    if one network is nearly calibrated. At a power of 80%, `difference` detected a difference of
-    this size in 68% (500 samples) to 98% of simulated cases (`benchmarks/detectable.py`). The
-    formula ignores the variance over training seeds.
+    The factor 1.4 accounts for the noise of the bins, which matters most if one network is nearly
+    calibrated. At a power of 80%, `difference` detected a difference of this size in 68% (500
+    samples) to 98% of simulated cases (`benchmarks/detectable.py`). The formula ignores the
+    variance over training seeds.
 
     Args:
         num_samples: Number N of samples.
@@ -40,8 +40,7 @@ def detectable_difference(
             By default `error`: similarly trained networks share about half of their errors.
         confidence: Level of the interval, in (0, 1).
         power: Probability of detection, in (0.5, 1).
-        candidates: Number of settings from which the better one was selected; the level is
-            Bonferroni-corrected.
+        candidates: Number of settings from which the better one was selected (Bonferroni).
     """
     check_count("num_samples", num_samples)
     check_count("candidates", candidates)

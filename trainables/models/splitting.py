@@ -14,16 +14,11 @@ if TYPE_CHECKING:
 
 
 def as_classifier(model: nn.Module, inputs: Tensor, num_classes: int) -> Classifier:
-    """Splits a module before its last linear layer.
+    """Splits a module of logits (N, K) before its last linear layer; the module is modified.
 
-    That layer is found by passing two samples through the module. The module must return the output
-    tensor of the layer itself, so that nothing (such as a softmax) follows it.
-
-    Args:
-        model: Maps inputs to logits (N, K); it is modified. A :class:`Classifier` is returned
-            unchanged.
-        inputs: Two samples, in the shape and dtype of the model's input.
-        num_classes: Number K of classes.
+    That layer is found by passing two samples, ``inputs``, through the module. The module must
+    return the output tensor of the layer itself, so that nothing (such as a softmax) follows it. A
+    :class:`Classifier` is returned unchanged.
 
     Raises:
         ValueError: The module does not end in a linear layer, does not accept such samples, or has

@@ -17,23 +17,17 @@ def cross_fitted(
     seed: int = 0,
     cluster_size: int = 1,
 ) -> Tensor:
-    """Calibrate each half of a split with a calibrator fitted on the other half.
+    """Calibrates each half of a split with a calibrator fitted on the other half.
 
     The halves are stratified by class. The label of a sample does not affect its own calibration,
     so metrics of the result are not optimistic. They are slightly pessimistic for the fit on the
-    whole split, which has twice the samples.
-
-    Args:
-        logits: Shape (N, K), floats, N at least 2.
-        labels: True classes, shape (N,), integers.
-        make: Creates an unfitted calibrator.
-        seed: Seed of the split into halves.
-        cluster_size: Number of consecutive rows per sample, such as the pixels of an image; they
-            stay in one half. If above 1, the halves are not stratified.
+    whole split, which has twice the samples. With a ``cluster_size`` above 1, the consecutive rows
+    of a sample, such as the pixels of an image, stay in one half, and the halves are not
+    stratified.
 
     Raises:
-        TypeError: If the arguments are not tensors of floats and of integers.
-        ValueError: If shapes or values are not as above.
+        TypeError: If the arguments are not tensors of floats (N, K) and of integers (N,).
+        ValueError: If shapes or values are wrong, or there are fewer than two samples.
     """
     check_logits(logits, labels)
     check_clusters(labels, cluster_size)

@@ -55,14 +55,8 @@ def fit_ensemble(logits: Sequence[Tensor], labels: Tensor, most: int = MOST_MEMB
     the end, or 1 if that is not inside its range. No temperature is fitted during selection: with
     few samples, that would reward overconfident ensembles that are correct on all of them.
 
-    Args:
-        logits: Logits of each network on the same held-out samples, (N, K) each.
-        labels: True classes, (N,), integers.
-        most: Maximum number of members.
-
-    Raises:
-        TypeError: If logits or labels are not tensors of floats and of integers.
-        ValueError: If shapes or values are not as above, or there is no network.
+    `logits` are those of each network on the same held-out samples, (N, K); errors as in
+    :meth:`PostHoc.fit`, and ValueError if there is no network.
     """
     if not logits:
         raise ValueError("logits must hold those of at least one network")

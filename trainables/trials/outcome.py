@@ -37,8 +37,8 @@ def summarise(
     """The metrics of one trained classifier.
 
     The temperature is fitted by NLL on the validation split, or on the part of it that is reserved
-    for this. On the validation split, the scaled metrics are cross-fitted: the temperature of each
-    half is fitted on the other half.
+    for this (``adapting``). On the validation split, the scaled metrics are cross-fitted: the
+    temperature of each half is fitted on the other half.
 
     Args:
         validation: Logits (N, K) and labels (N,) of the validation split.
@@ -49,16 +49,15 @@ def summarise(
         references: Further calibration errors with a reference.
         own: Custom metrics by name, with bootstrap intervals if ``intervals`` is not empty.
         decisions: Number of consecutive rows per sample that are different decisions. All metrics,
-            and the ends of intervals, are then means over the decisions; the intervals are as wide
-            as if the errors of all decisions were perfectly correlated.
+            and the ends of intervals, are then means over the decisions, as if their errors were
+            perfectly correlated.
         cluster_size: Number of consecutive rows per sample that are similar, such as the pixels of
             an image. Samples, not rows, are then independent.
 
     Returns:
         Values by :class:`~trainables.contract.metric_names.MetricName`, such as ``val_ece``,
-            ``test_nll_scaled``, the ends of 95% intervals (:func:`trainables.metrics.interval`),
-            and the mean and 97.5 % bound of a calibrated model
-            (:func:`trainables.metrics.calibrated_reference`); also ``temperature`` and
+            ``test_nll_scaled``, and statistics of :func:`trainables.metrics.interval` and
+            :func:`trainables.metrics.calibrated_reference`; also ``temperature`` and
             ``temperature_at_bound`` (1.0 if it is at an end of its range). Undefined values are
             left out.
     """

@@ -41,19 +41,11 @@ def stratified_split(
     option: str = "validation",
     needed: int = 2,
 ) -> tuple[Indices, Indices]:
-    """Splits samples into two parts, stratified by class; both contain all classes.
+    """Sorted indices of two parts of the samples, stratified by class; both contain all classes.
 
-    Args:
-        labels: (N,), integers.
-        held_out: Size of the second part: a fraction of N (float) or a count (int).
-        seed: Equal seeds give equal parts.
-        classes: Class names, for messages.
-        option: Name of the option ``held_out``, for messages.
-        needed: Minimum number of samples per class: one to hold out, the rest for the first part,
-            which may be split again.
-
-    Returns:
-        Sorted indices of the first and of the second part.
+    ``held_out`` is the size of the second part: a fraction of N (float) or a count (int). At least
+    ``needed`` samples per class are required: one to hold out, the rest for the first part, which
+    may be split again. ``classes`` and ``option``, its name, are for messages.
 
     Raises:
         ValueError: A class has too few samples, or a part is too small to hold each class.
@@ -153,7 +145,8 @@ def build_dataset(
 ) -> Dataset:
     """Builds a dataset: holds out validation data and subsamples the rest to ``train_samples``.
 
-    The validation split depends only on ``seed`` and ``validation``, not on ``train_samples``.
+    The validation split depends only on ``seed`` and ``validation``, not on ``train_samples``. For
+    the options see :mod:`trainables.data`.
 
     Args:
         name: Name of the dataset.
@@ -162,15 +155,11 @@ def build_dataset(
         classes: Class names; label names for multi-label data.
         measure: Creates the kind of sample from the training samples; it then encodes all splits.
         validation: Size of the validation split: a fraction, or a number of samples.
-        train_samples: Number of training samples to keep; None keeps all.
+        train_samples: None keeps all.
         seed: Seed of both draws.
         notes: See :class:`~trainables.data.core.base.Dataset`.
-        imbalance: Makes ``train`` long-tailed before validation samples are held out, so both are;
-            see :func:`long_tailed`.
+        imbalance: Applied before validation samples are held out, so both are long-tailed.
         task: None for one class per sample, or several labels if they are (N, L).
-
-    Raises:
-        ValueError: See :func:`stratified_split` and :func:`stratified_sample`.
     """
     inputs, targets = train[0], _targets(train[1])
     if task is None:

@@ -17,18 +17,12 @@ Values: TypeAlias = npt.NDArray[Any]
 def index_labels(
     train: Values, test: Values, names: tuple[str, ...] | None, bad: tuple[BadSamples, BadSamples]
 ) -> tuple[Labels, Labels, tuple[str, ...]]:
-    """Converts labels, integers from 0 or strings, to class indices.
+    """Converts labels (N,) and (M,), integers from 0 or strings, to indices, with class names.
 
-    Args:
-        train: (N,).
-        test: (M,), of the same type.
-        names: Class names; labels are names, or, if integers, positions in this list. None uses the
-            sorted labels that occur in training as the classes.
-        bad: The bad samples of both parts; their labels are ignored. Samples whose label is
-            negative, not in ``names`` or, in ``test``, not in training are added.
-
-    Returns:
-        Indices (N,) and (M,), undefined for bad samples, and class names.
+    With ``names``, labels are these names, or, if integers, positions in this list. None uses the
+    sorted labels that occur in training as the classes. Samples whose label is negative, not in
+    ``names`` or, in ``test``, not in training are added to the bad samples. The labels of bad
+    samples are ignored, and their indices undefined.
 
     Raises:
         ValueError: The types differ, or there is only one class.

@@ -19,22 +19,17 @@ _TOLERANCE = 1e-3  # tolerance of the sum of a row, as in the metrics
 def index_targets(
     train: Values, test: Values, names: tuple[str, ...] | None, bad: tuple[BadSamples, BadSamples]
 ) -> tuple[Targets, Targets, tuple[str, ...]]:
-    """Converts labels or class probabilities, as users store them, to targets.
+    """Converts labels or class probabilities, as users store them, to targets, with the names.
 
-    If targets are class probabilities, one label per sample is drawn from them, the same for every
-    seed, for stratified splits and for metrics. The expected value of a metric over such draws is
-    its value for true labels.
+    Labels are (N,), integers from 0 or strings; class probabilities (N, K), floats; or multi-label
+    indicators (N, L), booleans. If ``train`` has probabilities, ``test`` may have labels. Without
+    ``names``, they are the labels in training, or column numbers. Bad samples are treated as in
+    :func:`~trainables.data.labelling.labels.index_labels`; rows that are not probability vectors
+    are added.
 
-    Args:
-        train: Labels (N,), integers from 0 or strings; class probabilities (N, K), floats; or
-            multi-label indicators (N, L), booleans.
-        test: The same for M test samples; may be labels if ``train`` has probabilities.
-        names: Names of classes or of labels. None uses the labels in training, or column numbers.
-        bad: See :func:`~trainables.data.labelling.labels.index_labels`; rows that are not
-            probability vectors are added.
-
-    Returns:
-        Targets of both parts, undefined for bad samples, and the names.
+    From class probabilities, one label per sample is drawn, the same for every seed, for stratified
+    splits and for metrics. The expected value of a metric over such draws is its value for true
+    labels.
 
     Raises:
         ValueError: The number of classes or labels differs, a label is present in all or in no

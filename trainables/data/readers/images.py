@@ -51,22 +51,13 @@ def decode_images(
     size: tuple[int, int] | None = None,
     on_bad: Callable[[int, str], None] | None = None,
 ) -> Pixels:
-    """Decodes images into one array, uint8 (N, 1 or 3, H, W).
+    """Decodes ``count`` images, one or more, into one array, uint8 (N, 1 or 3, H, W).
 
     Greyscale images stay greyscale if all are; otherwise all become RGB. Transparency is dropped,
-    and 16-bit greyscale is reduced to 8 bits.
-
-    Args:
-        encoded: Contents of ``count`` files; may be a generator, to avoid holding all in memory.
-        count: Number N of images, at least 1.
-        image_size: Resize the shorter side to this and crop the centre; ``None`` keeps the size.
-        where: Names the image at an index, for messages.
-        size: Required height and width; by default those of the first image.
-        on_bad: Called with the index of each unusable image and the reason; its row of the array is
-            undefined. By default, such an image is an error.
-
-    Raises:
-        ValueError: An image is missing or unreadable, or sizes differ.
+    and 16-bit greyscale is reduced to 8 bits. With ``image_size``, the shorter side is resized to
+    it and the centre cropped. All images must have the ``size`` (H, W), by default that of the
+    first. ``on_bad`` gets the index of each unusable image and the reason; its row of the array is
+    undefined. Without ``on_bad``, such an image is a ``ValueError``, in which ``where`` names it.
     """
     stack = np.empty((0, 1, 0, 0), np.uint8)
     refuse = on_bad or partial(_refuse, where=where)
