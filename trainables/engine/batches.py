@@ -33,6 +33,7 @@ class TrainingBatch:
     size: int
 
 
+@dataclass(frozen=True)
 class TrainingBatches:
     """Prepares batches; the result does not depend on the number of workers.
 
@@ -41,39 +42,36 @@ class TrainingBatches:
     worker.
     """
 
-    def __init__(
-        self, feed: Feed, samples: Samples, loss: CalibrationLoss, augmentation: AugmentationName
-    ) -> None:
-        self._feed = feed
-        self._samples = samples
-        self._loss = loss
-        self._augmentation = augmentation
+    feed: Feed
+    samples: Samples
+    loss: CalibrationLoss
+    augmentation: AugmentationName
 
     def __call__(
         self, rows: Sequence[np.ndarray], generator: torch.Generator
     ) -> Iterator[TrainingBatch]:
         """Yields batches of these rows of all workers; ``generator`` is equal on all workers."""
-        if type(self._loss).prepare_batch is CalibrationLoss.prepare_batch:
+        if type(self.loss).prepare_batch is CalibrationLoss.prepare_batch:
             read, prepare = [numbers[share_of(len(numbers))] for numbers in rows], self._share
         else:
             read, prepare = list(rows), self._by_loss
-        for numbers, batch in zip(rows, self._feed.batches(read), strict=True):
+        for numbers, batch in zip(rows, self.feed.batches(read), strict=True):
             yield prepare(batch, len(numbers), generator)
 
     def _share(self, batch: Batch, size: int, generator: torch.Generator) -> TrainingBatch:
         stored, labels, rows = batch
         start = share_of(size).start
-        inputs, targets = self._samples.prepare_with(
-            stored, labels, self._augmentation, generator, start, size
+        inputs, targets = self.samples.prepare_with(
+            stored, labels, self.augmentation, generator, start, size
         )
         return TrainingBatch(inputs, targets, rows, size)
 
     def _by_loss(self, batch: Batch, size: int, generator: torch.Generator) -> TrainingBatch:
         stored, labels, rows = batch
-        inputs, targets = self._loss.prepare_batch(
+        inputs, targets = self.loss.prepare_batch(
             stored,
             labels,
-            augment=lambda each: self._samples.prepare(each, self._augmentation, generator),
+            augment=lambda each: self.samples.prepare(each, self.augmentation, generator),
             generator=generator,
         )
         rows = rows.repeat(len(inputs) // size)  # once per view

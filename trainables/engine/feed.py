@@ -56,9 +56,11 @@ class Feed:
             yield from self._read_ahead(rows)
 
     def _read_ahead(self, rows: Sequence[np.ndarray]) -> Iterator[Batch]:
+        def gather(numbers: np.ndarray) -> Batch:
+            return self._pinned(self._gather(numbers))
+
         with ThreadPoolExecutor(1) as thread:
-            work = self._gather_pinned
-            yield from map(self._sent, in_order(thread.submit, work, rows, _AHEAD))
+            yield from map(self._sent, in_order(thread.submit, gather, rows, _AHEAD))
 
     def _decode_ahead(self, rows: Sequence[np.ndarray]) -> Iterator[Batch]:
         from loky import get_reusable_executor
@@ -80,29 +82,19 @@ class Feed:
     def _gather(self, numbers: np.ndarray) -> Batch:
         return self._batch(self._split.rows(numbers), numbers)
 
-    def _gather_pinned(self, numbers: np.ndarray) -> Batch:
-        return self._pinned(self._gather(numbers))
-
     def _batch(self, inputs: np.ndarray, numbers: np.ndarray) -> Batch:
-        return (
-            torch.from_numpy(inputs),
-            torch.from_numpy(self._split.targets[numbers]),
-            torch.from_numpy(numbers),
-        )
+        targets = self._split.targets[numbers]
+        return torch.from_numpy(inputs), torch.from_numpy(targets), torch.from_numpy(numbers)
 
     def _pinned(self, batch: Batch) -> Batch:
         if self._device.type != "cuda":
             return batch
-        inputs, targets, rows = batch
-        return inputs.pin_memory(), targets.pin_memory(), rows.pin_memory()
+        inputs, targets, rows = (each.pin_memory() for each in batch)
+        return inputs, targets, rows
 
     def _sent(self, batch: Batch) -> Batch:
-        inputs, targets, rows = batch
-        return (
-            inputs.to(self._device, non_blocking=True),
-            targets.to(self._device, non_blocking=True),
-            rows.to(self._device, non_blocking=True),
-        )
+        inputs, targets, rows = (each.to(self._device, non_blocking=True) for each in batch)
+        return inputs, targets, rows
 
     def _send(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(np.array(array)).to(self._device)

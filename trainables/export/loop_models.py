@@ -17,7 +17,7 @@ from trainables.export.calibrated import CalibratedClassifier
 from trainables.files.storage import Folder
 from trainables.losses import make_loss
 from trainables.trials.loop_run import fetch_own_files
-from trainables.trials.own_loop import Reported, Trial, trainable_function
+from trainables.trials.own_loop import Host, Reported, Trial, trainable_function
 
 
 def load_of_loop(
@@ -68,10 +68,7 @@ def _trial(dataset: Dataset, config: TrialConfig, own: Path) -> Trial:
         device=torch.device("cpu"),
         rank=0,
         num_workers=1,
-        report=report,
-        needs_test=lambda _: False,
-        adapts=lambda logits, labels: (logits, labels),
-        epochs_known=0,
+        host=Host(report, lambda _: False, lambda logits, labels: (logits, labels), 0),
     )
 
 

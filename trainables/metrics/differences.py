@@ -84,11 +84,9 @@ def difference(
     `docs/intervals.md` has the inequality, its proof and simulations.
 
     For means over samples (`nll`, `brier`, `error`, `accuracy`), the interval is that of the mean
-    of paired differences. Binned calibration errors (`ece`, `adaptive_ece`) are biased upwards, and
-    more so for well-calibrated models. For them, the test is inverted: a calibration curve is
-    fitted to each model, and the interval contains all pairs of sizes of the two models' gaps along
-    these curves for which both errors and their difference are plausible, given the normal noise of
-    the bins' sums over the shared samples.
+    of paired differences. Binned calibration errors (`ece`, `adaptive_ece`) are biased upwards, so
+    the test is inverted: the interval contains all pairs of sizes of the two models' gaps, along
+    fitted calibration curves, for which both errors and their difference are plausible.
 
     Args:
         name: One of `COMPARABLE`.

@@ -134,17 +134,20 @@ def _sample_means(
     if function is expected_calibration_error:
         terms = _gaps_per_bin(probs, labels, **keywords)
         return terms, lambda means: means.abs().sum(dim=1)
-    if function is negative_log_likelihood:
-        return log_losses(probs, labels)[:, None], lambda means: means[:, 0]
-    if function is brier_score:
-        return squared_errors(probs, labels)[:, None], lambda means: means[:, 0]
-    if function is root_brier_score:
-        return squared_errors(probs, labels)[:, None], lambda means: means[:, 0].sqrt()
-    if function is accuracy:
-        return top_label(probs, labels)[1].double()[:, None], lambda means: means[:, 0]
-    if function is error_rate:
-        return (~top_label(probs, labels)[1]).double()[:, None], lambda means: means[:, 0]
-    return None
+    if function not in _OF_MEAN:
+        return None
+    of_samples, finish = _OF_MEAN[function]
+    return of_samples(probs, labels).double()[:, None], lambda means: finish(means[:, 0])
+
+
+_OF_MEAN: dict[Callable[..., float], tuple[Callable[[Tensor, Tensor], Tensor], Finish]] = {
+    negative_log_likelihood: (log_losses, lambda mean: mean),
+    brier_score: (squared_errors, lambda mean: mean),
+    root_brier_score: (squared_errors, torch.sqrt),
+    accuracy: (lambda probs, labels: top_label(probs, labels)[1], lambda mean: mean),
+    error_rate: (lambda probs, labels: ~top_label(probs, labels)[1], lambda mean: mean),
+}
+"""Metrics that are a function of the mean of a value per sample: this value, and the function."""
 
 
 def _unbound(metric: MetricFunction) -> tuple[Callable[..., float], dict[str, Any]]:

@@ -22,7 +22,7 @@ from trainables.files.storage import Folder
 from trainables.runtime.devices import DeviceFailedError
 from trainables.runtime.distributed import rank, world_size
 from trainables.runtime.internals import lost_a_peer
-from trainables.trials.own_loop import Loop, Reported, Trial, trainable_function
+from trainables.trials.own_loop import Host, Loop, Reported, Trial, trainable_function
 from trainables.trials.trial import TrialRun
 
 _NOT_THE_USERS: Final = (
@@ -91,10 +91,12 @@ class LoopRun(TrialRun):
                 device=self.device,
                 rank=rank(),
                 num_workers=world_size(),
-                report=report,
-                needs_test=self._may_end,
-                adapts=lambda logits, labels: self._parts(logits, labels)[1],
-                epochs_known=len(self.history),
+                host=Host(
+                    report,
+                    needs_test=self._may_end,
+                    adapts=lambda logits, labels: self._parts(logits, labels)[1],
+                    epochs_known=len(self.history),
+                ),
             )
             function(trial=trial, **self.setup.model_options)
 

@@ -10,7 +10,7 @@ import math
 import queue
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -73,6 +73,24 @@ class Reported:
     metrics: dict[str, float]
 
 
+@dataclass(frozen=True)
+class Host:
+    """What a :class:`Trial` needs of the process that runs it.
+
+    Attributes:
+        report: Hands over a reported epoch.
+        needs_test: Whether an epoch needs predictions of the test split.
+        adapts: The part of logits and labels that a loss adapts to.
+        epochs_known: Number of epochs that were reported before.
+    """
+
+    report: Callable[[Reported], None]
+    needs_test: Callable[[int], bool]
+    adapts: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+    epochs_known: int
+
+
+@dataclass(eq=False, repr=False)
 class Trial:
     """One trial; the argument of a custom training loop.
 
@@ -95,43 +113,24 @@ class Trial:
             process group if there are several.
     """
 
-    def __init__(
-        self,
-        *,
-        loss: CalibrationLoss,
-        loss_name: str,
-        hyperparameters: Mapping[str, Any],
-        seed: int,
-        epochs: int,
-        data: Dataset | None,
-        num_classes: int,
-        folder: Path,
-        device: torch.device,
-        rank: int,
-        num_workers: int,
-        report: Callable[[Reported], None],
-        needs_test: Callable[[int], bool],
-        adapts: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
-        epochs_known: int,
-    ) -> None:
-        self.loss = loss
-        self.loss_name = loss_name
-        self.hyperparameters = hyperparameters
-        self.seed = seed
-        self.epochs = epochs
-        self.data = data
-        self.num_classes = num_classes
-        self.folder = folder
-        self.device = device
-        self.rank = rank
-        self.num_workers = num_workers
-        self._report = report
-        self._needs_test = needs_test
-        self._adapts = adapts
-        self._epochs_known = epochs_known
+    loss: CalibrationLoss
+    loss_name: str
+    hyperparameters: Mapping[str, Any]
+    seed: int
+    epochs: int
+    data: Dataset | None
+    num_classes: int
+    folder: Path
+    device: torch.device
+    rank: int
+    num_workers: int
+    host: InitVar[Host]
+
+    def __post_init__(self, host: Host) -> None:
+        self._host = host
         self._last: int | None = None
-        self._uncalled = _watched_hooks(loss)
-        self._parameters_before = [parameter.detach().clone() for parameter in loss.parameters()]
+        self._uncalled = _watched_hooks(self.loss)
+        self._parameters_before = [each.detach().clone() for each in self.loss.parameters()]
 
     def tensors(self, split: Literal["train", "validation", "test"]) -> tuple[Tensor, Tensor]:
         """A whole split of :attr:`data` on the CPU, normalised as for the models of calsweep.
@@ -195,15 +194,15 @@ class Trial:
         kept = {name: _finite(name, value, epoch) for name, value in metrics.items()}
         given = self._checked("validation", validation, epoch)
         tested = None
-        if self._needs_test(epoch):
+        if self._host.needs_test(epoch):
             tested = self._checked("test", test() if callable(test) else test, epoch)
         self._last = epoch
         self.loss.on_epoch_end()
         with torch.no_grad():
-            logits, labels = self._adapts(*given)
+            logits, labels = self._host.adapts(*given)
             self.loss.on_validation_end(logits.to(self.device), labels.to(self.device))
-        if epoch > self._epochs_known:
-            self._report(Reported(epoch, given, tested, kept))
+        if epoch > self._host.epochs_known:
+            self._host.report(Reported(epoch, given, tested, kept))
 
     def _trains_parameters_itself(self) -> bool:
         """Whether the loop passes ``loss.parameters()`` to its optimiser."""
@@ -217,9 +216,10 @@ class Trial:
         check_integer("epoch", epoch, low=1)
         if epoch > self.epochs:
             raise ValueError(f"epoch {epoch} is reported; the trial has trial.epochs={self.epochs}")
-        if self._last is None and epoch > self._epochs_known + 1:
+        known = self._host.epochs_known
+        if self._last is None and epoch > known + 1:
             raise ValueError(
-                f"epoch {epoch} is reported, and of this trial epochs up to {self._epochs_known} "
+                f"epoch {epoch} is reported, and of this trial epochs up to {known} "
                 "are known; report each epoch, and save its checkpoint after that"
             )
         if self._last is not None and epoch != self._last + 1:

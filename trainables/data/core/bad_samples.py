@@ -1,6 +1,7 @@
 """Unusable samples: reported in one error, or skipped, counted and listed."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -12,16 +13,16 @@ OnBadSample: TypeAlias = Literal["error", "skip"]
 _SHOWN, _KEPT = 10, 1000
 
 
+@dataclass(eq=False)
 class BadSamples:
     """The unusable samples of one part of a dataset, with reasons.
 
     ``count`` is the size of the part; ``where`` names the file and row of a sample.
     """
 
-    def __init__(self, count: int, where: Callable[[int], str]) -> None:
-        self.count = count
-        self.where = where
-        self.faults: dict[int, str] = {}
+    count: int
+    where: Callable[[int], str]
+    faults: dict[int, str] = field(default_factory=dict)
 
     def add(self, index: int, fault: str) -> None:
         """Records the fault of a sample; only the first fault of each is kept."""
