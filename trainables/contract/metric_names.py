@@ -13,13 +13,10 @@ Statistic = Literal["", "low", "high", "calibrated", "calibrated_high"]
 class MetricName:
     """A name such as ``val_ece``, ``test_nll_scaled`` or ``val_ece_calibrated_high``.
 
-    Attributes:
-        metric: ``ece``, ``nll`` and so on, or the name of a custom function.
-        split: Split of the samples; empty if the context determines it.
-        scaled: Whether the metric is computed after temperature scaling.
-        statistic: Empty for the value itself; ``low`` and ``high`` for its 95% interval;
-            ``calibrated`` and ``calibrated_high`` for the mean and the 97.5 % bound of a calibrated
-            model.
+    ``metric`` may be the name of a custom function. ``split`` is empty if the context determines
+    it. ``scaled`` is after temperature scaling. ``statistic`` is empty for the value itself,
+    ``low`` and ``high`` for its 95% interval, ``calibrated`` and ``calibrated_high`` for the mean
+    and the 97.5 % bound of a calibrated model.
     """
 
     metric: str

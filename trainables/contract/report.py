@@ -20,13 +20,9 @@ Entry = dict[str, float]
 class TrialConfig:
     """Configuration of a trial, from the driver for a worker.
 
-    Attributes:
-        number: Position in the sweep, from 0; determines the name of the trial's folder.
-        role: Purpose of the trial; ``encoder`` is the first of two stages.
-        setting: The loss with its hyperparameters.
-        seed: Seed of the training.
-        unlimited: Whether the trial may exceed its share of a shared GPU's memory, because the
-            share was too small before.
+    ``number`` is its position in the sweep, from 0, which names its folder; the role ``encoder`` is
+    the first of two stages. An ``unlimited`` trial may exceed its share of a shared GPU's memory,
+    because the share was too small before.
     """
 
     number: int

@@ -42,11 +42,8 @@ def load_evaluation_sets(
 ) -> list[EvaluationSet]:
     """Loads evaluation sets by name, with samples encoded as in the dataset.
 
-    ``name`` is a shift set, or a dataset whose test split is used.
-
-    Raises:
-        FileNotFoundError: The files do not exist.
-        ValueError: The name, an option or the data is wrong, or they do not fit the dataset.
+    ``name`` is a shift set, or a dataset whose test split is used. Errors are those of
+    :func:`~trainables.data.load_dataset`, and ``ValueError`` if they do not fit the dataset.
     """
     from trainables.data import load_dataset
 
@@ -96,11 +93,8 @@ def _load_cifar_c(
     Source: D. Hendrycks and T. Dietterich, Benchmarking Neural Network Robustness to Common
     Corruptions and Perturbations, 2019.
 
-    Args:
-        folder: ``CIFAR-10-C`` or ``CIFAR-100-C``.
-        root: This folder, or its parent.
-        corruptions: Corruptions, such as ``gaussian_noise``; by default all whose files exist.
-        severities: Severities, from 1 to 5.
+    ``root`` is this folder, or its parent. ``corruptions`` are such as ``gaussian_noise``, by
+    default all whose files exist; ``severities`` are from 1 to 5.
     """
     root = Path(root).expanduser()
     place = root / folder if (root / folder).is_dir() else root

@@ -20,11 +20,9 @@ from trainables.runtime.distributed import rank, world_size
 class TrainingBatch:
     """The samples of one worker in one step.
 
-    Attributes:
-        inputs: (M, ...), inputs of the model.
-        targets: Labels (M, ...), int64 or uint8; or class probabilities (M, K).
-        rows: (M,) int64, position of each input's sample in the training split.
-        size: Number of samples in the batch over all workers.
+    ``inputs`` (M, ...) of the model; ``targets``, labels (M, ...) int64 or uint8, or class
+    probabilities (M, K); ``rows`` (M,) int64, positions in the training split; and ``size``, the
+    number of samples over all workers.
     """
 
     inputs: Tensor

@@ -19,12 +19,9 @@ _AT_ONCE = 2**22  # labels per block: counting copies them to a wider dtype
 def class_weights(given: ClassWeights, labels: np.ndarray, num_classes: int) -> Tensor:
     """The weight of each class, (K,) float32; 0 for a class without samples.
 
-    Args:
-        given: A weight for each class; or ``balanced`` for N / (K n_k), which gives all classes the
-            same total weight (King and Zeng 2001; as in scikit-learn).
-        labels: Labels of the training split: int64 (N,), or (N, L) for multi-label data; masks
-            (N, H, W), uint8; or class probabilities (N, K).
-        num_classes: Number K of classes.
+    ``given`` has a weight for each class, or is ``balanced`` for N / (K n_k), which gives all
+    classes the same total weight (King and Zeng 2001; as in scikit-learn). Labels are int64 (N,),
+    or (N, L) for multi-label data; masks (N, H, W), uint8; or class probabilities (N, K).
 
     Raises:
         ValueError: The number of weights is not K.

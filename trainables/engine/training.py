@@ -41,15 +41,8 @@ class Trainer:
     """Trains one classifier with one loss.
 
     Under ``torch.distributed``, every worker has a Trainer for the same dataset. A global batch is
-    split over the workers, so the result does not depend on their number.
-
-    Args:
-        model: A classifier with initialised weights.
-        loss: The loss to train with.
-        dataset: The data; its arrays may be read-only.
-        config: The training configuration.
-        seed: Seed of shuffling, augmentation and dropout.
-        device: The device to train on.
+    split over the workers, so the result does not depend on their number. The weights of ``model``
+    are initialised; ``seed`` is that of shuffling, augmentation and dropout.
     """
 
     def __init__(
@@ -87,11 +80,8 @@ class Trainer:
     def train_epoch(self) -> dict[str, float]:
         """Trains for one epoch. The caller then evaluates and calls :meth:`adapt_loss`.
 
-        Returns:
-            ``train_loss``, the mean over samples, and ``lr``, the learning rate of the last step.
-
-        Raises:
-            DivergedError: The loss is not finite.
+        ``train_loss`` is the mean over samples, ``lr`` the learning rate of the last step. Raises
+        ``DivergedError`` if the loss is not finite.
         """
         self._parallel.train()
         self.loss.train()
@@ -120,10 +110,7 @@ class Trainer:
         """Logits (N, outputs) float32 and labels (N, ...) int64 of a split, in order, on the CPU.
 
         They are the same on every worker. For segmentation, they are those of the evaluated pixels,
-        (N, K, P) and (N, P).
-
-        Raises:
-            DivergedError: A logit is not finite.
+        (N, K, P) and (N, P). Raises ``DivergedError`` if a logit is not finite.
         """
         places = self._places(split)
         logits = self._infer(split, "logits", places)

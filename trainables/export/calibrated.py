@@ -162,11 +162,8 @@ def load_calibrated(
     """The classifier that a trial trained on this dataset.
 
     ``model`` is its name and options; ``encoders`` the folder of the encoders, if the trial trained
-    a linear head on one.
-
-    Raises:
-        FileNotFoundError: The trial has no checkpoint, or its encoder was deleted.
-        ValueError: The file of the encoder is damaged.
+    a linear head on one. Raises ``FileNotFoundError`` without checkpoint or encoder, ``ValueError``
+    if the encoder is damaged.
     """
     name, options = model
     setting = trial_setting(name, options, config)

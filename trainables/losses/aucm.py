@@ -14,13 +14,9 @@ def auc_margin(
 ) -> Tensor:
     """The AUC margin loss of each of C binary problems, (C,).
 
-    Args:
-        scores: (N, C), in [0, 1].
-        positive: (N, C), 1 for positive and 0 for negative samples, same dtype as ``scores``.
-        a: (C,), estimated mean score of the positives.
-        b: (C,), estimated mean score of the negatives.
-        alpha: (C,), dual variable, >= 0.
-        margin: Target difference m between the two means.
+    ``scores`` (N, C) are in [0, 1]; ``positive`` (N, C) is 1 for positive and 0 for negative
+    samples. ``a`` and ``b`` (C,) estimate the mean scores of positives and negatives, whose target
+    difference is ``margin``; ``alpha`` (C,), at least 0, is the dual variable.
     """
     q = positive.mean(0)
     weight = q + positive * (1 - 2 * q)  # 1 − q for positive, q for negative samples

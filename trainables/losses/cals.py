@@ -19,11 +19,8 @@ _HEURISTIC_FACTOR: Final = 1.1
 def penalty(kind: str, z: Tensor, rho: Tensor, lam: Tensor) -> Tensor:
     """Penalty-Lagrangian function P(z, ρ, λ) of CALS, appendix A, of each constraint, (N, K).
 
-    Args:
-        kind: One of :data:`PENALTIES`.
-        z: (N, K), constraints; a positive value is a violation.
-        rho: (K,), penalty parameters, positive.
-        lam: (K,), multipliers, positive.
+    ``kind`` is one of :data:`PENALTIES`; a positive constraint z (N, K) is a violation; the penalty
+    parameters ρ and the multipliers λ (K,) are positive.
     """
     if kind == "phr":
         return (F.relu(torch.addcmul(lam, rho, z)).square() - lam.square()) / (2 * rho)

@@ -31,12 +31,10 @@ _DEVIATION_ROWS, _DEVIATION_ELEMENTS = 2000, 2**22
 class ClassCells:
     """Bins of every class, including empty ones, (K, B) each, float64.
 
-    Attributes:
-        count: Number of samples.
-        expected: Sum of the probabilities of the class.
-        members: Number of samples whose label is the class.
-        variance: Variance of that number if the probabilities are right.
-        end: Largest probability; for an empty bin, that of the previous bin.
+    ``count`` is the number of samples, ``expected`` the sum of the probabilities of the class,
+    ``members`` the number of samples whose label is the class, and ``variance`` the variance of
+    that number if the probabilities are right. ``end`` is the largest probability; for an empty
+    bin, that of the previous bin.
     """
 
     count: Tensor

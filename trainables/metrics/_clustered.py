@@ -65,13 +65,11 @@ def clustered_reference(
 class _BinnedSums:
     """Sums of (confidence - correct) per bin, and their variation over clusters; a ``Model``.
 
-    Attributes:
-        noise: Draws of the sums minus their means, divided by the number of samples, (R, B).
-        observed: The calibration error of the sample.
-        directions: Directions of the true gaps, each with a fallback for larger errors: a fitted
-            calibration curve, and equal gaps in all bins. A curve fitted to few clusters is
-            uncertain, and its gaps may cancel noise where the true ones do not, so the wider of
-            the two intervals is used.
+    ``noise`` has draws of the sums minus their means, divided by the number of samples (R, B), and
+    ``observed`` is the calibration error of the sample. ``directions`` are those of the true gaps,
+    each with a fallback for larger errors: a fitted calibration curve, and equal gaps in all bins.
+    A curve fitted to few clusters is uncertain, and its gaps may cancel noise where the true ones
+    do not, so the wider of the two intervals is used.
     """
 
     def __init__(self, probs: Tensor, labels: Tensor, cluster_size: int, binning: Binning) -> None:

@@ -35,14 +35,11 @@ _TINY = 1e-300
 
 @dataclass(frozen=True)
 class Cells:
-    """Samples of similar confidence, summed over G non-empty cells.
+    """Samples of similar confidence, summed over G non-empty cells, (G,) each.
 
-    Attributes:
-        count: Number of samples, float64 (G,).
-        confidence: Mean confidence, (G,).
-        positives: Number of correct predictions, (G,).
-        group: Bin of each cell, int64 (G,). Within a bin, the fitted curve deviates from the
-            logistic one by the same amount.
+    ``count`` is the number of samples, ``confidence`` their mean confidence, ``positives`` the
+    number of correct predictions, all float64. ``group`` is the bin of each cell: within a bin, the
+    fitted curve deviates from the logistic one by the same amount.
     """
 
     count: Array

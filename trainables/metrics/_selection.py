@@ -39,11 +39,9 @@ _STEPS = _WEIGHTS * 2 * ((_POINTS + 1) / 2) ** 3
 class Selection:
     """How a setting was selected, to correct its interval.
 
-    Attributes:
-        error: Allowed probability that the interval misses, in (0, 1).
-        candidates: Number of settings.
-        finalists: Number of settings trained again with fresh seeds.
-        fresh_samples: Whether the samples were not used for selection.
+    ``error`` is the allowed probability that the interval misses, in (0, 1); ``finalists`` of the
+    ``candidates`` were trained again with fresh seeds; ``fresh_samples`` says whether the samples
+    were not used for selection.
     """
 
     error: float
@@ -57,13 +55,10 @@ class Selection:
 
 
 def half_width(samples: Array, seeds: Array | float, freedom: int, selection: Selection) -> Array:
-    """Half-width of the interval of a mean, in the shape of `samples`.
+    """Half-width of the interval of a mean, in the shape of `samples`, its variance over samples.
 
-    Args:
-        samples: Variance of the mean over samples, any shape.
-        seeds: Estimated variance of the mean over seeds, a number or the same shape.
-        freedom: Degrees of freedom of that estimate; 0 if unknown, then `seeds` is ignored.
-        selection: How the setting was selected.
+    `seeds` is its estimated variance over seeds, a number or the same shape, with this `freedom`
+    (degrees of freedom); if that is 0, it is unknown and ignored.
     """
     samples = np.asarray(samples)
     if freedom == 0:

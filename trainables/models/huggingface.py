@@ -25,11 +25,10 @@ def huggingface_encoder(
 ) -> Classifier:
     """A text encoder of Hugging Face; the head gets the mean of its last hidden states.
 
+    Raises ``ValueError`` if it does not exist, or does not accept such texts.
+
     Options:
         pretrained: Start from the pretrained weights, not from random ones.
-
-    Raises:
-        ValueError: The encoder does not exist, or does not accept such texts.
     """
     from transformers import AutoConfig, AutoModel
 

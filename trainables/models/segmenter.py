@@ -10,13 +10,9 @@ from trainables.models.base import Classifier
 class Segmenter(Classifier):
     """A classifier of pixels: an encoder to (usually coarser) feature maps, and a linear head.
 
-    The head outputs the logits at each position of a feature map. They are interpolated bilinearly
-    to the size of the image, without aligning corners.
-
-    Args:
-        encoder: Maps images (N, C, H, W) to features (N, D, h, w).
-        head: Linear layer from D features to K logits.
-        input_shape: Channels C, height H and width W of one image.
+    The encoder maps images (N, C, H, W) to features (N, D, h, w); ``input_shape`` is C, H and W.
+    The head outputs K logits at each position of a feature map. They are interpolated bilinearly to
+    the size of the image, without aligning corners.
 
     Raises:
         ValueError: The encoder does not accept such images, or does not match the head.

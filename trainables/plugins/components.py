@@ -57,15 +57,10 @@ class Range:
 class Catalogue:
     """The components of one kind: built-in, of installed packages, or custom ones by dotted path.
 
-    Installed packages register components with entry points, such as ``my_name =
-    "my_package.my_module:thing"``. They cannot replace built-in components.
-
-    Attributes:
-        kind: Kind of component, for messages: ``"dataset"``.
-        group: Entry point group of installed packages.
-        ours: Dotted path of each built-in component, by name.
-        form: Kind of object at a custom dotted path, for messages.
-        others: Other allowed names, for messages.
+    Installed packages register components with entry points in ``group``, such as ``my_name =
+    "my_package.my_module:thing"``. They cannot replace built-in components, which ``ours`` lists
+    with their dotted paths. ``kind``, ``form`` (of a custom object) and ``others`` (further allowed
+    names) are for messages.
     """
 
     kind: str

@@ -29,11 +29,8 @@ def keep(folder: Folder, value: object, label: str) -> str:
     """Writes an object to a file, unless it exists; returns its name for :func:`load_kept`.
 
     Parts that are defined in ``__main__`` or have no name are stored by value, parts of importable
-    modules by reference. ``label`` has letters, digits and underscores.
-
-    Raises:
-        ValueError: The object contains something that cannot be pickled, such as an open file.
-        OSError: The folder cannot be written.
+    modules by reference. ``label`` has letters, digits and underscores. Raises ``ValueError`` if a
+    part cannot be pickled, such as an open file; ``OSError`` if the folder cannot be written.
     """
     import cloudpickle
 

@@ -63,13 +63,8 @@ class PredictionSets(Fitted[float]):
     def fit(self, probs: Tensor, labels: Tensor) -> Self:
         """Fit the threshold on samples that were not used for any other fit.
 
-        Args:
-            probs: Calibrated probabilities, shape (N, K), rows sum to one.
-            labels: True classes, shape (N,), integers.
-
-        Raises:
-            TypeError: If the arguments are not tensors of floats and of integers.
-            ValueError: If shapes or values are not as above.
+        ``probs`` are calibrated probabilities (N, K) whose rows sum to one, ``labels`` true classes
+        (N,); errors as in :meth:`PostHoc.fit`.
         """
         probs, labels = check_probs(probs, labels)
         scores = self._scores(probs, self.seed).gather(1, labels[:, None])[:, 0]

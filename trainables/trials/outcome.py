@@ -150,15 +150,12 @@ def summarise_evaluation_sets(
 ) -> dict[str, float]:
     """Metrics of a classifier on shifted and out-of-distribution data.
 
-    ``sets`` have logits (N, K) and labels (N,) of each evaluation set.
-
-    Returns:
-        For shift sets, ``shift_<name>_<metric>`` or ``shift_<name>_<severity>_<metric>``: ECE,
-            adaptive ECE, NLL and error, averaged over the sets (corruptions) of a name and
-            severity. For out-of-distribution sets, ``ood_<name>_<metric>``: the values of
-            :func:`~trainables.metrics.ood_metrics` with the largest probability as the score and
-            the test split as in-distribution. All of them also after temperature scaling, as
-            ``..._scaled``. Undefined values are left out.
+    From the logits (N, K) and labels (N,) of each set. For shift sets, ``shift_<name>_<metric>`` or
+    ``shift_<name>_<severity>_<metric>``: ECE, adaptive ECE, NLL and error, averaged over the sets
+    (corruptions) of a name and severity. For out-of-distribution sets, ``ood_<name>_<metric>``:
+    :func:`~trainables.metrics.ood_metrics` of the largest probability, with the test split as
+    in-distribution. All of them also after temperature scaling, as ``..._scaled``. Undefined values
+    are left out.
     """
     found: dict[str, list[float]] = {}
     for each, (logits, labels) in sets:

@@ -77,11 +77,8 @@ class Reported:
 class Host:
     """What a :class:`Trial` needs of the process that runs it.
 
-    Attributes:
-        report: Hands over a reported epoch.
-        needs_test: Whether an epoch needs predictions of the test split.
-        adapts: The part of logits and labels that a loss adapts to.
-        epochs_known: Number of epochs that were reported before.
+    ``needs_test`` says whether an epoch needs predictions of the test split; ``adapts`` selects the
+    part of logits and labels that a loss adapts to; ``epochs_known`` epochs were reported before.
     """
 
     report: Callable[[Reported], None]
@@ -133,10 +130,7 @@ class Trial:
         self._parameters_before = [each.detach().clone() for each in self.loss.parameters()]
 
     def tensors(self, split: Literal["train", "validation", "test"]) -> tuple[Tensor, Tensor]:
-        """A whole split of :attr:`data` on the CPU, normalised as for the models of calsweep.
-
-        Returns:
-            Inputs (N, ...) and labels (N,) int64.
+        """Inputs (N, ...) and labels (N,) int64 of a whole split on the CPU, normalised.
 
         Raises:
             ValueError: The sweep has no dataset, or a streamed one.

@@ -28,16 +28,13 @@ def draining_nodes() -> frozenset[str]:
 
 
 def release_abandoned_placement_groups() -> bool:
-    """Remove placement groups of this job whose creators are dead.
+    """Removes placement groups of this job whose creators are dead; returns whether others live.
 
     Ray Train reserves the resources of a trial's workers in a separate process. If that is killed,
     they remain reserved until the job ends.
 
-    Returns:
-        Whether there are other placement groups, whose creators are alive.
-
     Why: Ray removes a group only when its job ends, and no public API reports the creator of a
-        group. The cleanup of Ray Train starts too late and needs Ray's dashboard.
+    group. The cleanup of Ray Train starts too late and needs Ray's dashboard.
     Upstream: ray-project/ray#54305, ray-project/ray#58515.
     Test: tests/sweeps/test_several_workers.py::test_placement_groups_of_dead_creators_are_released
     """

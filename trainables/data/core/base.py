@@ -16,12 +16,10 @@ from trainables.files.digests import digest_of, new_digest
 class Targets:
     """The targets of N samples.
 
-    Attributes:
-        labels: (N,) int64 from 0; (N, L) of 0 and 1 for multi-label data; or masks (N, H, W) uint8
-            with the class of each pixel, 255 for ignored pixels.
-        soft: (N, K), class probabilities from which ``labels`` are drawn; None if labels are
-            certain.
-        weights: (N,), sample weights for training; None for equal weights.
+    ``labels`` are (N,) int64 from 0; (N, L) of 0 and 1 for multi-label data; or masks (N, H, W)
+    uint8 with the class of each pixel, 255 for ignored pixels. ``soft`` has class probabilities
+    (N, K) from which they are drawn; None if labels are certain. ``weights`` are sample weights for
+    training (N,); None for equal weights.
     """
 
     labels: npt.NDArray[Any]

@@ -28,13 +28,10 @@ class Task(ABC):
     """The kind of prediction for a sample, with all code that depends on it.
 
     Losses and metrics apply to *decisions*, each for one of the dataset's classes. The decisions of
-    a sample are consecutive rows.
-
-    Attributes:
-        names: Name of each decision of a sample, such as a label; empty if there is only one.
-        cluster_size: Number of similar decisions per sample that metrics use, such as pixels. If
-            above 1, they are not independent.
-        attribute: The class attribute of losses that support this task; empty if all do.
+    a sample are consecutive rows; ``names`` has the name of each, such as a label, and is empty if
+    there is only one. ``cluster_size`` is the number of similar decisions per sample that metrics
+    use, such as pixels; if above 1, they are not independent. ``attribute`` is the class attribute
+    of losses that support this task; empty if all do.
     """
 
     names: tuple[str, ...] = ()

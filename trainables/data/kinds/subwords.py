@@ -20,13 +20,10 @@ _SHOWN_TOKENS = 60
 
 @dataclass(frozen=True)
 class Subwords(Samples):
-    """Texts as sequences of token ids: int32, (N, L).
+    """Texts as sequences of token ids: int32, (N, L); ``shape`` is ``(L,)``.
 
-    Attributes:
-        shape: ``(L,)``.
-        tokenizer: Name on the Hugging Face hub, or a folder.
-        num_tokens: Number of token ids.
-        padding: The token id of padding.
+    ``tokenizer`` is a name on the Hugging Face hub, or a folder; ``num_tokens`` the number of token
+    ids; ``padding`` the id of padding.
     """
 
     shape: tuple[int]

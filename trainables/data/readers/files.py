@@ -17,11 +17,9 @@ def find_files(
 ) -> tuple[fs.FileSystem, tuple[str, ...]]:
     """The file system and the sorted files at a path or URI (``s3://``, ``gs://`` ...).
 
-    Args:
-        option: Name of the option with ``path``, for messages.
-        path: A file; a folder, for all files in it with one of ``suffixes`` except hidden ones; or
-            a pattern such as ``parts/*.parquet``, where ``*`` does not match a slash.
-        suffixes: File name extensions, with dots.
+    ``path`` is a file; a folder, for all files in it with one of ``suffixes`` except hidden ones;
+    or a pattern such as ``parts/*.parquet``, where ``*`` does not match a slash. ``option`` names
+    it in messages.
 
     Raises:
         ValueError: The URI is malformed.

@@ -171,14 +171,10 @@ def read_images(
     storage: Storage,
     cache: Cache,
 ) -> tuple[list[Stored], list[Indices], tuple[str, ...]]:
-    """The images of one or two lists of files.
+    """The images of one or two lists of files, with equal size and number of channels.
 
-    Returns:
-        The usable images, with equal size and number of channels; their positions in each list;
-        and notes for the user.
-
-    Raises:
-        ValueError: Images differ in size, are unreadable, or do not fit into memory.
+    Also the positions of the usable ones in each list, and notes for the user. For the options and
+    errors see :func:`~trainables.data.readers.storing.hold_images`.
     """
     bad = [BadSamples(len(part), partial(_name_file, part)) for part in files]
     parts = [image_part(*each) for each in zip(files, bad, strict=True)]

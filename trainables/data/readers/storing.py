@@ -72,11 +72,9 @@ def hold_images(
 ) -> list[Stored]:
     """The images of one or two parts, with equal size and number of channels.
 
-    If ``storage`` is None, images are streamed if they would take more than a quarter of the
-    memory. For the options see :mod:`trainables.data`.
-
-    Raises:
-        ValueError: The images do not fit into memory, or the folder cannot be written.
+    If ``storage`` is None, they are streamed if they would take more than a quarter of the memory;
+    see :mod:`trainables.data`. Raises ``ValueError`` if they do not fit into memory, or the folder
+    cannot be written.
     """
     hold: Callable[..., Stored] = _decode
     if _is_streamed(parts, image_size, storage):

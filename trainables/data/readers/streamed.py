@@ -132,10 +132,8 @@ def keep_images(
     """Stores encoded images in a file in ``folder``, unless it exists already.
 
     ``encoded`` is read only then. ``key`` identifies the images and their options; for the others
-    see :func:`~trainables.data.readers.images.decode_images`.
-
-    Raises:
-        ValueError: The folder cannot be written, or the file there is damaged.
+    see :func:`~trainables.data.readers.images.decode_images`. Raises ``ValueError`` if the folder
+    cannot be written, or the file there is damaged.
     """
     path = folder.absolute() / f"images-{key}.arrow"
     if not path.exists():
