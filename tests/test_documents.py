@@ -21,7 +21,8 @@ from trainables.losses.registry import CATALOGUE
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-LINKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+TABLES = sorted((ROOT / "benchmarks/results").glob("*.md"))
+LINKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *TABLES]
 OWN_TESTS = ("own_losses.md", "own_data.md", "own_loops.md")  # tested elsewhere
 PROGRAMS = ("README.md", "docs/index.md", "docs/metrics.md", "docs/python.md")  # run as is
 PACKAGES = ("calsweep", "sweeps", "trainables", "search_spaces")

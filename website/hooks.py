@@ -28,6 +28,7 @@ _MARKER: Final = re.compile(r"^<!-- ([a-z-]+) -->$", re.MULTILINE)
 _ROLE: Final = re.compile(r":(?:func|class|meth|mod|attr|data):(?=<code>)")
 _TILDE: Final = re.compile(r"(<code>)~(?:\w+\.)*(\w+)(</code>)")
 _OUTSIDE: Final = re.compile(r"\[([^\]\n]+)\]\(\.\./[^)\n]*\)")
+_TABLES: Final = "](../benchmarks/results/"
 ROOT: Final = Path(__file__).parents[1]
 
 
@@ -49,6 +50,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "contributing.md": readme.contributing(),
         "changelog.md": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
         **losses.pictures(),
+        **_tables(),
     }
     for path, content in pages.items():
         files.append(File.generated(config, path, content=content))
@@ -65,12 +67,24 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
     if page.file.src_uri == "losses.md":
         markdown = losses.overview(markdown)
-    return _OUTSIDE.sub(r"\1", _MARKER.sub(part, markdown))
+    return _OUTSIDE.sub(r"\1", _MARKER.sub(part, markdown).replace(_TABLES, "](tables/"))
 
 
 def on_page_content(html: str, **_: Any) -> str:
     """Turn Sphinx roles in docstrings into plain code."""
     return _TILDE.sub(r"\1\2\3", _ROLE.sub("", html))
+
+
+def _tables() -> dict[str, str]:
+    """The long tables that pages link to; those that a benchmark printed get a heading."""
+    pages = {}
+    for path in sorted((ROOT / "benchmarks/results").glob("*.md")):
+        text = path.read_text(encoding="utf-8").replace("](../../docs/", "](../")
+        heading = (
+            "" if text.startswith("# ") else f"# {path.stem.replace('_', ' ').capitalize()}\n\n"
+        )
+        pages[f"tables/{path.name}"] = heading + text
+    return pages
 
 
 def _pages(nav: Any) -> list[str]:
