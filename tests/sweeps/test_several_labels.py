@@ -220,7 +220,7 @@ def test_arrays_and_frames_in_memory(tmp_path: Path) -> None:
     [
         ("x,a,b\n1,0,1\n2,1,2\n", {"labels": ["a", "b"]}, "row 1 .*: b is 2; allowed: 0 and 1"),
         ("x,a,b\n1,0,1\n2,,0\n", {"labels": ["a", "b"]}, r"row 1 \(from 0\): a is missing; allo"),
-        ("x,a,b\n1,0,1\n2,0,0\n", {"labels": ["a", "b"]}, "samples are alike in a: there"),
+        ("x,a,b\n1,0,1\n2,0,0\n", {"labels": ["a", "b"]}, "a is the same in all training samples"),
         ("x,a\n1,0\n2,1\n", {"labels": ["a"]}, r"several labels are \(N, L\) truth values, L of"),
         ("x,a,b\n1,0,1\n2,1,0\n", {"labels": ["a", "c"]}, r"no column 'c' \(option labels\)"),
         ("x,a\n1,2\n2,3\n", {"label": "a", "separator": "|"}, "not words that separator='|' could"),

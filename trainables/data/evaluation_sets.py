@@ -50,8 +50,8 @@ def load_evaluation_sets(
     check_evaluation_sets(kind, name, **options)
     if dataset.samples.encodes:
         raise ValueError(
-            f"{kind} set {name!r}: {dataset.samples} are numbered by what the training part holds, "
-            "so other data cannot be tried; this is possible for images and arrays"
+            f"{kind} set {name!r}: {dataset.samples} are encoded by the training data, so other "
+            "data cannot be evaluated; allowed: images and arrays"
         )
     if kind == "shift" and name in CATALOGUE.names():
         found = [

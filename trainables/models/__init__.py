@@ -187,15 +187,15 @@ def make_model(
     if samples is not None:
         check_model_fits(name, samples)
     elif "samples" in asked:
-        raise ValueError(f"model {name!r} asks for samples=, what a sample is")
+        raise ValueError(f"model {name!r} needs samples=, the kind of sample")
     given = {"input_shape": input_shape, "samples": samples, "num_classes": num_classes}
     model = builder(**{key: given[key] for key in asked}, **options)
     if not isinstance(model, nn.Module):
         raise TypeError(f"model {name!r} returned {type(model).__name__}, not a torch module")
     if samples is not None and samples.each_pixel and not isinstance(model, Segmenter):
         raise ValueError(
-            f"model {name!r} returned {type(model).__name__}, not what gives logits of each pixel: "
-            "a Segmenter(encoder, head, input_shape)"
+            f"model {name!r} returned {type(model).__name__}, which gives no logits for each "
+            "pixel; allowed: a Segmenter(encoder, head, input_shape)"
         )
     try:
         return as_classifier(model, no_input(input_shape, samples), num_classes)

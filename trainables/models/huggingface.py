@@ -40,7 +40,9 @@ def huggingface_encoder(
         else:
             model = AutoModel.from_config(config, dtype=torch.float32)
     except Exception as error:  # errors of the hub, of its cache, or of damaged files
-        raise ValueError(f"huggingface/{place} cannot be had: {describe_error(error)}") from error
+        raise ValueError(
+            f"huggingface/{place} cannot be loaded: {describe_error(error)}"
+        ) from error
     if config.vocab_size < samples.num_tokens:
         raise ValueError(
             f"huggingface/{place} knows {config.vocab_size} tokens, while the texts are cut into "

@@ -42,7 +42,7 @@ def as_classifier(model: nn.Module, inputs: Tensor, num_classes: int) -> Classif
     heads = [layer for layer, (_, returned) in given.items() if returned is logits]
     if not heads or given[heads[0]][0].dim() != 2:
         raise ValueError(
-            f"what {type(model).__name__} returns is not what a linear layer gave of features "
+            f"the output of {type(model).__name__} is not that of a linear layer on features "
             "(N, D); end it in nn.Linear(D, num_classes), with no softmax after it, or return a "
             "Classifier(encoder, head)"
         )

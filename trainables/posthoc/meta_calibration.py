@@ -130,7 +130,7 @@ def _accuracy_threshold(entropy: Tensor, correct: Tensor, level: float) -> float
     threshold = float(model.predict([level])[0])
     if math.isnan(threshold):
         raise ValueError(
-            f"coverage_accuracy {level:g} cannot be had on these data: thresholds give"
+            f"coverage_accuracy {level:g} cannot be reached on these data: thresholds give"
             f" {running.min():.4g} to {running.max():.4g}"
         )
     return threshold

@@ -51,7 +51,7 @@ class LoopRun(TrialRun):
         except Exception as error:
             if lost_a_peer(error):
                 raise
-            return Failed(_told(error), "".join(traceback.format_exception(error)))
+            return Failed(_described(error), "".join(traceback.format_exception(error)))
 
     def close(self) -> None:
         """Stop the loop, and delete its local files."""
@@ -154,7 +154,7 @@ def fetch_own_files(kept: Folder, scratch: Path) -> Path:
     return scratch
 
 
-def _told(error: BaseException) -> str:
+def _described(error: BaseException) -> str:
     """The error on one line, with the file and line in the user's code that raised it."""
     place = _place(error.__traceback__) or _place(getattr(error.__cause__, "__traceback__", None))
     said = (str(error).splitlines() or [""])[0]

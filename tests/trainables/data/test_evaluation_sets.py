@@ -64,7 +64,7 @@ def test_other_samples_are_refused(cifar10: Dataset, fashion_root: Path, csv_tab
     with pytest.raises(ValueError, match=r"ood set 'digits' does not fit 'cifar10': images of 3 x"):
         load_evaluation_sets("ood", "digits", cifar10)
     table = load_dataset("csv", seed=0, train=csv_table)
-    with pytest.raises(ValueError, match=r"table rows .* are numbered by what the training part"):
+    with pytest.raises(ValueError, match=r"table rows .* are encoded by the training data"):
         load_evaluation_sets("ood", "csv", table, train=csv_table)
 
 

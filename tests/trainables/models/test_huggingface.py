@@ -129,9 +129,9 @@ def test_mismatched_models_are_rejected(
     with pytest.raises(ValueError, match="max_words and tokenizer are given"):
         load(bert, max_words=5)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match=r"tokenizer=\S+empty cannot be had"):
+    with pytest.raises(ValueError, match=r"tokenizer=\S+empty cannot be loaded"):
         load(bert, tokenizer=str(tmp_path / "empty"))
-    with pytest.raises(ValueError, match=r"huggingface/\S+empty cannot be had"):
+    with pytest.raises(ValueError, match=r"huggingface/\S+empty cannot be loaded"):
         build(dataset, f"huggingface/{tmp_path / 'empty'}")
     assert isinstance(dataset.samples, Subwords)
     longer = replace(dataset, samples=replace(dataset.samples, num_tokens=99))

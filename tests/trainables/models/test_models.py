@@ -148,7 +148,7 @@ def test_every_builder_says_what_it_is(name: str) -> None:
         ({"depth": 3}, r"unknown option 'depth'.* width \(16\), dropout \(0.0\)"),
         ({"input_shape": ()}, r"input_shape=\(\) must be one size or more"),
         ({"input_shape": (0, 8, 8)}, r"input_shape=\(0, 8, 8\) must be .* each at least 1"),
-        ({"name": "mlp"}, "model 'mlp' asks for samples="),
+        ({"name": "mlp"}, "model 'mlp' needs samples="),
         (
             {"name": "resnet18_cifar", "samples": TEXTS},
             "'resnet18_cifar' takes samples of 3 axes, while the data are texts of 9 tokens; their "
@@ -212,7 +212,7 @@ def test_own_model(own_module: str) -> None:
 
 
 def test_own_model_must_end_in_a_linear_layer(own_module: str) -> None:
-    with pytest.raises(ValueError, match=r"'own_models:headless': what Flatten returns is not wh"):
+    with pytest.raises(ValueError, match=r"'own_models:headless': the output of Flatten is not t"):
         make_model(f"{own_module}:headless", input_shape=(1, 8, 8), num_classes=3)
 
 

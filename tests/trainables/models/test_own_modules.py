@@ -56,7 +56,7 @@ def test_a_module_is_split_where_its_last_layer_gets_the_features(
     ("model", "message"),
     [
         (nn.Sequential(nn.Linear(8, 3), nn.Softmax(1)), "no softmax after it"),
-        (nn.Flatten(), "what Flatten returns is not what a linear layer gave"),
+        (nn.Flatten(), "the output of Flatten is not that of a linear layer"),
         (nn.Linear(8, 4), "Linear gives 4 logits, while the data have 3 classes"),
         (nn.Linear(9, 3), r"cannot take samples of shape \(8,\)"),
     ],

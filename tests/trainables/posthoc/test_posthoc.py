@@ -257,7 +257,7 @@ def test_data_that_cannot_be_fitted(logits: Tensor, labels: Tensor) -> None:
         MetaCalibration("miscoverage", 0.1).fit(logits, wrong)
     with pytest.raises(ValueError, match="at least 10 samples, got 9"):
         MetaCalibration("coverage_accuracy", 0.5).fit(logits[:9], labels[:9])
-    with pytest.raises(ValueError, match=r"coverage_accuracy 0.01 cannot be had on these data"):
+    with pytest.raises(ValueError, match=r"coverage_accuracy 0.01 cannot be reached on these data"):
         MetaCalibration("coverage_accuracy", 0.01).fit(logits, labels)
     # All samples are equal, so none lies below the threshold.
     with pytest.raises(ValueError, match="no sample has an entropy below the threshold"):

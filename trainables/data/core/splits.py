@@ -6,6 +6,7 @@ from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 
+from trainables.data.core.bad_samples import BadSamples, OnBadSample, settle
 from trainables.data.core.base import Dataset, Split, Targets
 from trainables.data.core.samples import Samples
 from trainables.data.core.tasks import NO_OR_YES, OneClass, SeveralLabels, Task, strata
@@ -186,6 +187,38 @@ def build_dataset(
         samples=samples,
         task=task,
         notes=notes,
+    )
+
+
+def build_from_parts(
+    name: str,
+    raw: Sequence[Any],
+    targets: Sequence[Given],
+    bad: list[BadSamples],
+    classes: tuple[str, ...],
+    *,
+    on_bad_sample: OnBadSample,
+    test_size: float | int = 0.2,
+    notes: tuple[str, ...] = (),
+    **options: Any,
+) -> Dataset:
+    """Builds a dataset of the usable samples of one part, or of two, for training and test.
+
+    ``raw`` and ``targets`` have an entry for each part. From one part, ``test_size`` is held out.
+    For ``**options`` see :func:`build_dataset`.
+    """
+    notes = (*notes, *settle(bad, on_bad_sample))
+    kept = [part.good() for part in bad]
+    parts = [_targets(each) for each in targets]
+    if len(raw) == 1:
+        kept = split_off_test(parts[0].labels, kept[0], classes, test_size)
+    return build_dataset(
+        name,
+        train=(raw[0][kept[0]], parts[0][kept[0]]),
+        test=(raw[-1][kept[-1]], parts[-1][kept[-1]]),
+        classes=classes,
+        notes=notes,
+        **options,
     )
 
 

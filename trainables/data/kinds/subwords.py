@@ -109,4 +109,4 @@ def _tokenizer(place: str) -> Any:
     try:
         return AutoTokenizer.from_pretrained(place)
     except Exception as error:  # errors of the hub, of its cache, or of damaged files
-        raise ValueError(f"tokenizer={place} cannot be had: {describe_error(error)}") from error
+        raise ValueError(f"tokenizer={place} cannot be loaded: {describe_error(error)}") from error

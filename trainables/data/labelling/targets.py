@@ -75,8 +75,8 @@ def _several(
         raise ValueError(f"{bad[0].where(row)}: {bad[0].faults[row]}")
     if constant:
         raise ValueError(
-            f"{bad[0].where(0)}: all training samples are alike in {', '.join(constant)}: there is "
-            "nothing to be learnt of it; leave it out"
+            f"{bad[0].where(0)}: {', '.join(constant)} is the same in all training samples, so "
+            "nothing can be learned; leave it out"
         )
     return Targets(train.astype(np.int64)), Targets(test.astype(np.int64)), names
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from trainables.data.core.bad_samples import OnBadSample
 from trainables.data.core.base import Dataset
-from trainables.data.core.splits import HeldOut, Imbalance, SampleCount, build_dataset
+from trainables.data.core.splits import HeldOut, Imbalance, SampleCount, build_from_parts
 from trainables.data.core.types import Labels
 from trainables.data.kinds.samples import Images
 from trainables.data.readers.image_folder import read_images
@@ -53,18 +53,19 @@ def load_tiny_imagenet(
     train_labels = np.repeat(np.arange(len(codes)), [len(files) for files in train_files])
     test_files, test_labels = _test_images(annotations, codes)
     files = [[file for found in train_files for file in found], test_files]
-    images, kept, notes = read_images(files, image_size, on_bad_sample, storage, cache)
-    return build_dataset(
+    images, bad = read_images(files, image_size, storage, cache)
+    return build_from_parts(
         "tiny_imagenet",
-        train=(images[0], train_labels[kept[0]]),
-        test=(images[1], test_labels[kept[1]]),
-        classes=_names(place / "words.txt", codes),
+        images,
+        [train_labels, test_labels],
+        bad,
+        _names(place / "words.txt", codes),
+        on_bad_sample=on_bad_sample,
         measure=partial(Images.measured, augmentation="crop_flip"),
         imbalance=imbalance,
         validation=validation,
         train_samples=train_samples,
         seed=seed,
-        notes=notes,
     )
 
 

@@ -9,9 +9,9 @@ from typing import Annotated, Final
 import numpy as np
 from PIL import Image, ImageOps
 
-from trainables.data.core.bad_samples import BadSamples, OnBadSample, settle
+from trainables.data.core.bad_samples import BadSamples, OnBadSample
 from trainables.data.core.base import Dataset
-from trainables.data.core.splits import HeldOut, SampleCount, build_dataset
+from trainables.data.core.splits import HeldOut, SampleCount, build_from_parts
 from trainables.data.core.tasks import IGNORED, EachPixel
 from trainables.data.core.types import Pixels
 from trainables.data.kinds.samples import SegmentedImages
@@ -84,23 +84,18 @@ def load_voc(
         for listed, faults in zip(lists, bad, strict=True)
     ]
     parts = [image_part(each.images, faults) for each, faults in zip(lists, bad, strict=True)]
-    images = hold_images(parts, image_size=image_size, storage=storage, cache=cache)
-    notes = settle(bad, on_bad_sample)
-    train, test = (
-        (held[faults.good()], mask[faults.good()])
-        for held, mask, faults in zip(images, masks, bad, strict=True)
-    )
-    return build_dataset(
+    return build_from_parts(
         "voc",
-        train=train,
-        test=test,
-        classes=names,
+        hold_images(parts, image_size=image_size, storage=storage, cache=cache),
+        masks,
+        bad,
+        names,
+        on_bad_sample=on_bad_sample,
         measure=partial(SegmentedImages.measured, augmentation="crop_flip"),
         task=EachPixel(pixels),
         validation=validation,
         train_samples=train_samples,
         seed=seed,
-        notes=notes,
     )
 
 

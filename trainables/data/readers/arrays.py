@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trainables.data.core.bad_samples import BadSamples, OnBadSample, settle
+from trainables.data.core.bad_samples import BadSamples, OnBadSample
 from trainables.data.core.base import Dataset
-from trainables.data.core.samples import Samples
-from trainables.data.core.splits import HeldOut, SampleCount, build_dataset, split_off_test
+from trainables.data.core.splits import HeldOut, SampleCount, build_from_parts
 from trainables.data.core.types import Inputs
 from trainables.data.kinds.samples import Arrays, Images
 from trainables.data.labelling.labels import Values
@@ -156,23 +155,18 @@ def dataset_from_arrays(
     if len(train) == 3:
         weights = check_weights(train[2], where[0], bad[0])
         train_targets = replace(train_targets, weights=weights)
-    notes = settle(bad, on_bad_sample)
-    kept = [each.good() for each in bad]
-    if test is None:
-        test_targets = train_targets
-        kept = split_off_test(train_targets.labels, kept[0], names, test_size)
-    images = inputs[0].dtype == np.uint8
-    measure: Callable[[Inputs], Samples] = Images.measured if images else Arrays.measured
-    return build_dataset(
+    return build_from_parts(
         name,
-        train=(inputs[0][kept[0]], train_targets[kept[0]]),
-        test=(inputs[-1][kept[-1]], test_targets[kept[-1]]),
-        classes=names,
-        measure=measure,
+        inputs,
+        [train_targets, test_targets][: len(inputs)],
+        bad,
+        names,
+        on_bad_sample=on_bad_sample,
+        test_size=test_size,
+        measure=Images.measured if inputs[0].dtype == np.uint8 else Arrays.measured,
         validation=validation,
         train_samples=train_samples,
         seed=seed,
-        notes=notes,
     )
 
 

@@ -8,16 +8,10 @@ from typing import Annotated, Any
 import numpy as np
 
 from trainables.contract.config import AugmentationName
-from trainables.data.core.bad_samples import BadSamples, OnBadSample, settle
+from trainables.data.core.bad_samples import BadSamples, OnBadSample
 from trainables.data.core.base import Dataset
-from trainables.data.core.splits import (
-    HeldOut,
-    Imbalance,
-    SampleCount,
-    build_dataset,
-    split_off_test,
-)
-from trainables.data.core.types import Indices, Labels, Stored
+from trainables.data.core.splits import HeldOut, Imbalance, SampleCount, build_from_parts
+from trainables.data.core.types import Labels, Stored
 from trainables.data.kinds.samples import Images
 from trainables.data.readers.storing import Cache, Storage, hold_images, image_part
 from trainables.plugins.components import Range
@@ -148,40 +142,28 @@ def read_folders(
             )
         files.append(test_files)
         labels.append(np.array([classes.index(name) for name in test_classes])[found])
-    images, kept, notes = read_images(files, image_size, on_bad_sample, storage, cache)
-    labels = [each[rows] for each, rows in zip(labels, kept, strict=True)]
-    if test is None:
-        parts = split_off_test(labels[0], np.arange(len(labels[0])), classes, test_size)
-        images, labels = [images[0][rows] for rows in parts], [labels[0][rows] for rows in parts]
-    return build_dataset(
+    images, bad = read_images(files, image_size, storage, cache)
+    return build_from_parts(
         name,
-        train=(images[0], labels[0]),
-        test=(images[1], labels[1]),
-        classes=classes,
+        images,
+        labels,
+        bad,
+        classes,
+        on_bad_sample=on_bad_sample,
+        test_size=test_size,
         measure=partial(Images.measured, augmentation=augmentation),
-        notes=(*(f"{place} has no image and is left out" for place in empty), *notes),
+        notes=tuple(f"{place} has no image and is left out" for place in empty),
         **splitting,
     )
 
 
 def read_images(
-    files: list[list[Path]],
-    image_size: int | None,
-    on_bad_sample: OnBadSample,
-    storage: Storage,
-    cache: Cache,
-) -> tuple[list[Stored], list[Indices], tuple[str, ...]]:
-    """The images of one or two lists of files, with equal size and number of channels.
-
-    Also the positions of the usable ones in each list, and notes for the user. For the options and
-    errors see :func:`~trainables.data.readers.storing.hold_images`.
-    """
+    files: list[list[Path]], image_size: int | None, storage: Storage, cache: Cache
+) -> tuple[list[Stored], list[BadSamples]]:
+    """The images of one or two lists of files, and the unusable ones; see :func:`hold_images`."""
     bad = [BadSamples(len(part), partial(_name_file, part)) for part in files]
     parts = [image_part(*each) for each in zip(files, bad, strict=True)]
-    images = hold_images(parts, image_size=image_size, storage=storage, cache=cache)
-    notes = settle(bad, on_bad_sample)
-    kept = [each.good() for each in bad]
-    return [each[rows] for each, rows in zip(images, kept, strict=True)], kept, notes
+    return hold_images(parts, image_size=image_size, storage=storage, cache=cache), bad
 
 
 def _name_file(files: list[Path], index: int) -> str:

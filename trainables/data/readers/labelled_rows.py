@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from trainables.data.core.bad_samples import BadSamples, OnBadSample, settle
+from trainables.data.core.bad_samples import BadSamples, OnBadSample
 from trainables.data.core.base import Dataset, Targets
 from trainables.data.core.samples import Samples
-from trainables.data.core.splits import HeldOut, SampleCount, build_dataset, split_off_test
+from trainables.data.core.splits import HeldOut, SampleCount, build_from_parts
 from trainables.data.kinds.dates import date_column, date_feature, date_features, is_dates
 from trainables.data.kinds.samples import Images
 from trainables.data.kinds.subwords import Subwords
@@ -127,20 +127,16 @@ def _load(
         read = partial(_read_table, numeric=numbers, categorical=words)
         measure = partial(TableRows.measured, numeric=numbers, categorical=words)
     bad = [BadSamples(part.count, part.where) for part in parts]
-    train_targets, test_targets, classes = _targets(parts, bad, target, weight)
-    raw = read(parts, bad)
-    notes = settle(bad, on_bad_sample)
-    kept = [part.good() for part in bad]
-    if test is None:
-        test_targets = train_targets
-        kept = split_off_test(train_targets.labels, kept[0], classes, test_size)
-    return build_dataset(
+    *of_parts, classes = _targets(parts, bad, target, weight)
+    return build_from_parts(
         form,
-        train=(raw[0][kept[0]], train_targets[kept[0]]),
-        test=(raw[-1][kept[-1]], test_targets[kept[-1]]),
-        classes=classes,
+        read(parts, bad),
+        of_parts[: len(parts)],
+        bad,
+        classes,
+        on_bad_sample=on_bad_sample,
+        test_size=test_size,
         measure=measure,
-        notes=notes,
         validation=validation,
         train_samples=train_samples,
         seed=seed,
@@ -249,7 +245,7 @@ def _separated(rows: Rows, target: _Target) -> list[set[str]]:
     """The labels of each row."""
     if rows.content(target.label, "label") not in ("text", "nothing"):
         raise ValueError(
-            f"{rows.holds(target.label)}, not words that separator={target.separator!r} could part"
+            f"{rows.holds(target.label)}, not words that separator={target.separator!r} could split"
         )
     parted = ((value or "").split(target.separator) for value in rows.values(target.label))
     return [{name for each in names if (name := each.strip())} for names in parted]
