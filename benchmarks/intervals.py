@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.fft import dct, idct
+from scipy.ndimage import uniform_filter1d
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
@@ -52,6 +53,8 @@ FULL = 1000  # repetitions
 LEVEL = 0.95
 COVERING = 0.9  # minimum measured coverage, allowing for few repetitions
 RESAMPLES = 400
+NEIGHBOURS = 1200  # samples that have about the same confidence, in a pool of 60,000
+PARTS = ("gap", "over", "under")  # of calsweep.metrics.direction
 RESULTS = Path(__file__).with_name("intervals.jsonl")
 RESAMPLED_CELLS = 300  # cells of confidence for the bootstrap of correct and wrong predictions
 
@@ -174,12 +177,22 @@ def excess_risk_coverage(confidence: Array, accuracy: Array) -> float:
     return risk_coverage(confidence, accuracy) - (1 - right + right * np.log(right))
 
 
-def binned(scores: Array, shares: Array, metric: str) -> float:
+def gaps_of_bins(scores: Array, shares: Array, metric: str) -> Array:
     if metric == "ece":
         cell = np.maximum(np.ceil(scores * NUM_BINS).astype(int) - 1, 0)
     else:
         cell = np.argsort(np.argsort(scores, kind="stable")) * NUM_BINS // len(scores)
-    gaps = np.bincount(cell, scores - shares, NUM_BINS) / len(scores)
+    return np.asarray(np.bincount(cell, scores - shares, NUM_BINS) / len(scores))
+
+
+def gaps_given_confidence(confidence: Array, accuracy: Array) -> Array:
+    """Mean gap of the `NEIGHBOURS` samples with the most similar confidence, of each sample."""
+    gaps = (confidence - accuracy)[np.argsort(confidence, kind="stable")]
+    return np.asarray(uniform_filter1d(gaps, min(NEIGHBOURS, len(gaps)), mode="nearest"))
+
+
+def binned(scores: Array, shares: Array, metric: str) -> float:
+    gaps = gaps_of_bins(scores, shares, metric)
     if metric == "debiased_ece":
         return float(np.sqrt(NUM_BINS * (gaps**2).sum()))
     return float(np.abs(gaps).sum())
@@ -224,7 +237,10 @@ OF_TOP_LABEL: dict[str, Callable[[Array, Array], float]] = {
     "adaptive_ece": lambda c, a: binned(c, a, "adaptive_ece"),
     "debiased_ece": lambda c, a: binned(c, a, "debiased_ece"),
     "smooth_ece": smooth,
-    "kde_ece": lambda c, a: float(np.abs(c - a).mean()),
+    "kde_ece": lambda c, a: float(np.abs(gaps_given_confidence(c, a)).mean()),
+    "gap": lambda c, a: float((c - a).mean()),
+    "over": lambda c, a: float(np.maximum(gaps_of_bins(c, a, "ece"), 0).sum()),
+    "under": lambda c, a: float(np.maximum(-gaps_of_bins(c, a, "ece"), 0).sum()),
     "accuracy": lambda c, a: float(a.mean()),
     "error": lambda c, a: 1 - float(a.mean()),
     "failure_auroc": area,
@@ -315,6 +331,8 @@ def measure(
 
 def of_metric(name: str) -> Interval:
     """The interval that calsweep reports."""
+    if name in PARTS:
+        return Interval(lambda probs, labels: getattr(M.direction(probs, labels), name)[1:], False)
     if name in OF_GAPS:
         return Interval(lambda scores, right: top_label_interval(name, scores, right, LEVEL))
     return Interval(lambda probs, labels: METHODS[name](Ranked(probs, labels), LEVEL), False)
@@ -491,7 +509,7 @@ def main() -> None:
     """Measure missing rows, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repetitions", type=int, default=FULL)
-    known = [name for name in M.METRIC_NAMES if name != "mce"]
+    known = [*(name for name in M.METRIC_NAMES if name != "mce"), *PARTS]
     parser.add_argument("--metrics", nargs="+", default=known, choices=known)
     parser.add_argument("--samples", type=int, nargs="+", default=[200, 500, 2000, 10_000, 50_000])
     parser.add_argument("--classes", type=int, nargs="*", default=[10, 2, 100])

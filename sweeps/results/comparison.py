@@ -328,16 +328,12 @@ class _Runs:
 
     def _calibration_part(self, candidate: Candidate) -> list[Tensor]:
         """The reduction of each sample's log loss by a temperature, (N,), for each judged trial."""
-        from trainables.metrics.proper_scores import log_losses_of_logits
+        from trainables.metrics.nll_calibration import nll_reductions
 
-        plain, scaled = (
-            [
-                log_losses_of_logits(self._logits_of(trial, scaled), self.labels)
-                for trial in candidate.judged
-            ]
-            for scaled in (False, True)
-        )
-        return [a - b for a, b in zip(plain, scaled, strict=True)]
+        return [
+            nll_reductions(self._logits_of(each, False), self._logits_of(each, True), self.labels)
+            for each in candidate.judged
+        ]
 
     def _logits_of(self, trial: TrialRecord, scaled: bool) -> Tensor:
         logits = self._of(trial.number)

@@ -29,7 +29,10 @@ def parts_of_nll(outcome: Mapping[str, float]) -> dict[str, float]:
 
 
 def refinement_rows(ranking: Ranking) -> list[dict[str, Any]]:
-    """The parts of the NLL of the best setting of each loss, means over the judged seeds."""
+    """The parts of the NLL of the best setting of each loss, means over the judged seeds.
+
+    ``interval`` is that of the calibration part on the test split, NaN if unknown.
+    """
     losses = dict.fromkeys(candidate.loss for candidate in ranking.candidates)
     best = [each for loss in losses if (each := ranking.best_of(loss)) is not None]
     names = [f"{split}_{metric}" for split in _SPLITS for metric in ("nll", "nll_scaled")]
@@ -38,6 +41,7 @@ def refinement_rows(ranking: Ranking) -> list[dict[str, Any]]:
             "loss": each.loss,
             "hyperparameters": each.setting.hyperparameters,
             **parts_of_nll({name: each.mean(name) for name in names}),
+            "interval": each.interval(MetricName("nll_calibration", "test")),
         }
         for each in best
     ]

@@ -29,6 +29,7 @@ from trainables.metrics.direction import Direction, direction
 from trainables.metrics.evaluation import evaluate
 from trainables.metrics.intervals import interval, intervals
 from trainables.metrics.kernel_density import kde_calibration_error
+from trainables.metrics.nll_calibration import nll_calibration
 from trainables.metrics.ood import ood_metrics
 from trainables.metrics.proper_scores import (
     accuracy,
@@ -78,6 +79,7 @@ __all__ = [
     "mean_difference",
     "multiclass_auroc",
     "negative_log_likelihood",
+    "nll_calibration",
     "ood_metrics",
     "reliability_bins",
     "risk_coverage",

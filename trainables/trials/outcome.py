@@ -56,8 +56,9 @@ def summarise(
 
     Returns:
         Values by :class:`~trainables.contract.metric_names.MetricName`, such as ``val_ece``,
-            ``test_nll_scaled``, and statistics of :func:`trainables.metrics.interval` and
-            :func:`trainables.metrics.calibrated_reference`; also ``temperature`` and
+            ``test_nll_scaled``, and statistics of :func:`trainables.metrics.interval`,
+            :func:`trainables.metrics.calibrated_reference` and, on the test split,
+            :func:`trainables.metrics.nll_calibration`; also ``temperature`` and
             ``temperature_at_bound`` (1.0 if it is at an end of its range). Undefined values are
             left out.
     """
@@ -79,6 +80,12 @@ def summarise(
                 str(MetricName(metric, split, scaled, statistic)): value
                 for (metric, statistic), value in found.items()
             }
+    if intervals:
+        logits, labels = test
+        _, *ends = M.nll_calibration(
+            logits, scaler(logits), labels, rows_per_sample=decisions * cluster_size
+        )
+        values |= zip(("test_nll_calibration_low", "test_nll_calibration_high"), ends, strict=True)
     return {name: value for name, value in values.items() if math.isfinite(value)}
 
 
