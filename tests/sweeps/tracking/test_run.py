@@ -48,8 +48,8 @@ def test_a_sweeps_rule_is_read_from_its_run() -> None:
     run = SimpleNamespace(
         data=SimpleNamespace(params=parameters, tags=tags), info=SimpleNamespace(run_id="r")
     )
-    assert _about("nowhere", run).rule == rule_of(sweep)
-    assert _about("nowhere", run).rule.constraints
+    assert _about(run).rule == rule_of(sweep)
+    assert _about(run).rule.constraints
 
 
 def test_values_in_words_are_rounded_and_have_their_intervals() -> None:
