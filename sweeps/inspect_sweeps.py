@@ -15,21 +15,18 @@ from typing import TYPE_CHECKING, Any
 from sweeps.errors import UserError
 from sweeps.formatting import calsweep_command
 from sweeps.results.best import best_settings
-from sweeps.results.explanation import answer
 from sweeps.results.overview import Overview, overview
 from sweeps.results.paper_table import Form, paper_table
 from sweeps.results.side_by_side import Beside
 from sweeps.results.so_far import so_far
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
-from sweeps.store.identity import read_environment
-from sweeps.store.mistakes import load_mistakes
-from sweeps.store.skipped import read_skipped
 from sweeps.store.stored_sweeps import (
-    class_and_label_names,
+    answer_so_far,
     load_judgement,
     read_stored_file,
     readable_sweeps,
+    stored_report,
     stored_sweeps,
 )
 from sweeps.store.sweep_store import SweepStore, sweep_names, tells_storage_faults
@@ -54,11 +51,8 @@ def read_answer(name: str, storage: str) -> tuple[dict[str, Any], bool]:
     for record in records:
         if record.state == "running" and (done := store.epochs_done(record.number)):
             record.history = [{"epoch": done}]  # the record of a trial is written when it ends
-    stored = store.load_answer()
-    found = answer(Ranking(records, rule_of(sweep)), sweep, load_judgement(store))
-    if stored is not None and "on_budget" in stored:
-        found["why"].append(stored["on_budget"])
-    return found, stored is not None
+    _, found, final = answer_so_far(store, sweep, Ranking(records, rule_of(sweep)))
+    return found, final
 
 
 @tells_storage_faults
@@ -245,20 +239,7 @@ def write_side_by_side(names: Sequence[str], storage: str, output: str | None = 
 @tells_storage_faults
 def write_report(name: str, storage: str, output: str | None = None) -> str:
     """Write the report of a sweep, by default ``<name>-report.html``; returns its path."""
-    from sweeps.results.report import render_report  # its imports for drawing take a second
-
     store = SweepStore(storage, name)
     sweep = store.load_sweep()
-    classes, labels = class_and_label_names(store)
-    page = render_report(
-        sweep,
-        store.load_records(),
-        load_judgement(store),
-        lambda number: store.trial_folder(number).read("predictions_test.parquet"),
-        read_environment(store.folder),
-        classes,
-        load_mistakes(store),
-        labels,
-        read_skipped(store.folder),
-    )
+    page = stored_report(store, sweep, store.load_records(), load_judgement(store))
     return write_text(page, output or f"{name}-report.html")

@@ -3,41 +3,29 @@
 from __future__ import annotations
 
 import logging
-from typing import Final, Protocol
+from typing import Final
 
 logger = logging.getLogger("calsweep")
 
 
-class Reporter(Protocol):
-    """Shows messages while a sweep runs."""
+class Reporter:
+    """Reports to the log while a sweep runs; subclasses show it to the user."""
 
-    def stage(self, what: str) -> None:
+    def stage(self, text: str) -> None:
         """Show the current stage of the sweep."""
+        logger.info("%s", text)
 
-    def notice(self, message: str) -> None:
+    def notice(self, text: str) -> None:
         """Show a message that the user should know."""
+        logger.warning("%s", text)
 
     def fault(self, message: str) -> None:
         """Show what the sweep is waiting for."""
-
-    def left(self, what: str) -> None:
-        """Show the remaining work, whenever it decreases."""
-
-
-class LogReporter:
-    """Writes every message to the log."""
-
-    def stage(self, what: str) -> None:
-        logger.info("%s", what)
-
-    def notice(self, message: str) -> None:
-        logger.warning("%s", message)
-
-    def fault(self, message: str) -> None:
         logger.error("%s", message)
 
-    def left(self, what: str) -> None:
-        logger.debug("%s", what)
+    def left(self, text: str) -> None:
+        """Show the remaining work, whenever it decreases."""
+        logger.debug("%s", text)
 
 
-LOG: Final[Reporter] = LogReporter()
+LOG: Final = Reporter()

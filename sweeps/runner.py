@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -17,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 from sweeps.cluster import connection
 from sweeps.cluster.devices import settle_devices
 from sweeps.cluster.rehearsal import Rehearsal
+from sweeps.common_epochs import interrupted, load_records, with_common_epochs
 from sweeps.ending import end_of, take_look
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError, first_line
-from sweeps.formatting import calsweep_command, counted, shortened
+from sweeps.formatting import calsweep_command, shortened
 from sweeps.planning.checks import check_sweep
 from sweeps.planning.data import load_data
 from sweeps.planning.data_fit import fit_to_data
 from sweeps.planning.quick_checks import check_at_once_if_doubtful
 from sweeps.results.explanation import failure_summary
 from sweeps.results.learning import FirstEpochs
-from sweeps.search.pilot import ACTION, PilotQueue, common_epochs, progress_of
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.trial_queue import Past, TrialQueue
@@ -51,7 +50,6 @@ from sweeps.tracking.address import check_answers, tracking_uri
 from sweeps.tracking.mirror import Mirror
 from sweeps.tracking.run_content import Ending
 from sweeps.tracking.writer import MlflowWriter
-from trainables.contract.config import trial_setting
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -219,7 +217,7 @@ def _carry_out(
     log: Path,
 ) -> SweepResult:
     first_epochs = FirstEpochs(dataset, progress)
-    sweep, pilot = _with_common_epochs(sweep, store, dataset, progress, first_epochs, log)
+    sweep, pilot = with_common_epochs(sweep, store, dataset, progress, first_epochs, log)
     mirror, blocks, encoder, past = store.patiently(_read_store, sweep, store, dataset, progress)
     writer = MlflowWriter(mirror, progress)
     queue = TrialQueue(
@@ -251,7 +249,7 @@ def _carry_out(
         writer.close(_PATIENCE_SECONDS)
         if not isinstance(error, KeyboardInterrupt):
             raise
-        raise _interrupted(store) from None
+        raise interrupted(store) from None
     ending = end_of(queue, store, dataset, progress)
     if not queue.cut_short:
         store.save_answer(ending.answer)
@@ -275,7 +273,7 @@ def _carry_out(
 def _read_store(
     sweep: SweepFile, store: SweepStore, dataset: Data, progress: Progress
 ) -> tuple[Mirror, BlockWriter, EncoderSetup | None, Past]:
-    records = _load_records(sweep, store, progress)
+    records = load_records(sweep, store, progress)
     encoder = encoder_setup(sweep, store, dataset)
     past = Past(
         records,
@@ -284,84 +282,6 @@ def _read_store(
         read_recorded(store.folder),
     )
     return Mirror(sweep, store), BlockWriter(store.folder, records), encoder, past
-
-
-def _load_records(sweep: SweepFile, store: SweepStore, progress: Progress) -> list[TrialRecord]:
-    damaged: list[str] = []
-    records = [_with_history(sweep, store, each) for each in store.load_records(damaged.append)]
-    for message in damaged:
-        progress.notice(message)
-    return records
-
-
-def _interrupted(store: SweepStore) -> SweepInterruptedError:
-    again = calsweep_command(f"resume {store.name}", store.storage)
-    return SweepInterruptedError(f"interrupted; {again} continues it")
-
-
-def _with_common_epochs(
-    sweep: SweepFile,
-    store: SweepStore,
-    dataset: Data,
-    progress: Progress,
-    first_epochs: FirstEpochs,
-    log: Path,
-) -> tuple[SweepFile, list[TrialRecord]]:
-    """The sweep with the number of epochs that its pilot finds, and the pilot's record.
-
-    The stored sweep file gets that number too. A pilot that was cut off continues, one that failed
-    is run again, and one that has ended is only read.
-
-    Raises:
-        SweepFailedError: The pilot failed, as the baseline would.
-    """
-    most, patience = sweep.training.epochs, sweep.training.patience
-    if patience is None:
-        return sweep, []
-    own = store.pilot()
-    records = own.patiently(_load_records, sweep, own, progress)
-    queue = PilotQueue(
-        sweep,
-        own.save,
-        dataset.num_classes,
-        [record for record in records if record.state != "failed"],
-        listeners=(
-            lambda record: progress.left(progress_of(record.epochs, most)),
-            first_epochs.take,
-        ),
-    )
-    runs = not queue.exhausted
-    if runs:
-        progress.stage(ACTION)
-        from sweeps.cluster.tuner import tune
-
-        try:
-            tune(queue, own, dataset, None, progress)
-        except KeyboardInterrupt:
-            raise _interrupted(store) from None
-    if queue.cut_short:  # no hours are left for the sweep either
-        queue.interrupted()
-        return sweep, queue.records
-    (pilot,) = queue.records
-    if pilot.state == "failed":
-        raise SweepFailedError(
-            f"the baseline failed, so no trial of {sweep.name!r} was started:\n  {pilot.reason}\n"
-            f"more is in the log, {log}"
-        )
-    epochs = common_epochs(pilot, sweep)
-    sweep = sweep.model_copy(
-        update={"training": sweep.training.model_copy(update={"epochs": epochs})}
-    )
-    store.change(sweep)
-    own.delete_checkpoints()
-    if runs:
-        progress.notice(
-            f"All trials train for {counted(epochs, 'epoch')}: there the baseline's validation "
-            f"NLL, a mean over {counted(patience, 'epoch')}, is lowest."
-            if pilot.state == "stopped"
-            else f"All trials train for {counted(most, 'epoch')}, as training.epochs says."
-        )
-    return sweep, queue.records
 
 
 def _write_the_rest(writer: MlflowWriter, ending: Ending | None, store: SweepStore) -> int:
@@ -436,17 +356,6 @@ def _fitted_data(sweep: SweepFile) -> tuple[SweepFile, Data]:
         return sweep, OwnData(sweep.dataset.label, **sweep.dataset.options)
     dataset = load_data(sweep)
     return fit_to_data(sweep, dataset), dataset
-
-
-def _with_history(sweep: SweepFile, store: SweepStore, record: TrialRecord) -> TrialRecord:
-    """The record of an interrupted trial, with the epochs in its last checkpoint."""
-    if record.state == "running":
-        from trainables.files.checkpoints import load_checkpoint
-
-        setting = trial_setting(sweep.trained.name, sweep.trained.options, record.config)
-        state = load_checkpoint(store.trial_folder(record.number) / "checkpoints", setting)
-        record.cut_off(state["history"] if state else (), time.time())
-    return record
 
 
 @contextmanager

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from sweeps.errors import SweepFailedError, first_line
 from sweeps.formatting import calsweep_command
 from sweeps.reporter import LOG, Reporter
-from sweeps.results.explanation import answer
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
-from sweeps.store.stored_sweeps import load_judgement
+from sweeps.store.stored_sweeps import answer_so_far
 from sweeps.store.sweep_store import SweepStore, tells_storage_faults
 from sweeps.tracking.address import check_answers, tracking_uri
 from sweeps.tracking.artifacts import ArtifactError, FilesAwayError
@@ -55,16 +54,14 @@ def sync_sweep(name: str, storage: str, reporter: Reporter = LOG) -> SyncResult:
                     deleted += 1
                 except (ArtifactError, FilesAwayError, RunRefusedError) as error:
                     left.append(str(error))
-            stored = store.load_answer()
-            if stored is None:
-                mirror.tell_progress()
-            else:
-                ranking, judgement = Ranking(records, rule_of(sweep)), load_judgement(store)
-                found = answer(ranking, sweep, judgement)
-                found["why"] += [stored["on_budget"]] if "on_budget" in stored else []
+            ranking = Ranking(records, rule_of(sweep))
+            judgement, found, final = answer_so_far(store, sweep, ranking)
+            if final:
                 ending = Ending(ranking, judgement, found)
                 mirror.answer(ending)
                 mirror.end(ending)
+            else:
+                mirror.tell_progress()
         except RunRefusedError as error:  # the sweep's own run
             left.append(str(error))
         except Exception as error:  # any error of MLflow or the network

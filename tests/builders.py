@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweeps.reporter import LogReporter
+from sweeps.reporter import Reporter
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import State, TrialRecord
 from sweeps.search.rules import rule_of
@@ -136,7 +136,7 @@ def shown(*renderables: Any, width: int = 100) -> str:
     return text.getvalue()
 
 
-class Noted(LogReporter):
+class Noted(Reporter):
     """Records what is shown."""
 
     def __init__(self, said: list[str]) -> None:

@@ -53,15 +53,9 @@ def check_sweep(sweep: SweepFile) -> None:
         # The options of a default model are checked when it is known.
         if section is None or section.name in (OWN_DATA, DEFAULT_MODEL):
             continue
-        try:
-            check(section.name, **section.options)
-        except (ValueError, TypeError) as error:
-            faults.append(f"{key}: {error}")
+        faults += fault_of(f"{key}: ", check, section.name, **section.options)
     for key, kind, part in sweep.evaluation.sets:
-        try:
-            check_evaluation_sets(kind, part.name, **part.options)
-        except (ValueError, TypeError) as error:
-            faults.append(f"{key}: {error}")
+        faults += fault_of(f"{key}: ", check_evaluation_sets, kind, part.name, **part.options)
     for loss in sweep.losses:
         faults += _loss_faults(loss, "losses") or _trains_nothing(loss)
     if sweep.encoder is not None:
@@ -69,6 +63,15 @@ def check_sweep(sweep: SweepFile) -> None:
     faults += part_faults(sweep) + _metric_faults(sweep)
     if faults:
         raise UserError("\n".join(faults))
+
+
+def fault_of(prefix: str, check: Callable[..., object], *values: Any, **options: Any) -> list[str]:
+    """The error of a check with these arguments, in a list; empty if there is none."""
+    try:
+        check(*values, **options)
+    except (ValueError, TypeError) as error:
+        return [f"{prefix}{error}"]
+    return []
 
 
 def _loader(sweep: SweepFile) -> TrainableSection | None:
@@ -123,10 +126,7 @@ def _loss_faults(section: LossSection, key: str) -> list[str]:
     except ValueError as error:
         return [f"{where}: {error}"]
     for values in settings:
-        try:
-            make_loss(section.name, num_classes=10, **values)
-        except (ValueError, TypeError) as error:
-            faults.append(f"{key}: {error}")
+        faults += fault_of(f"{key}: ", make_loss, section.name, num_classes=10, **values)
     return list(dict.fromkeys(faults))
 
 
@@ -225,13 +225,8 @@ def _of_validation(metrics: Iterable[str]) -> list[str]:
 def _own_metric_faults(sweep: SweepFile) -> list[str]:
     from trainables.metrics.own_metric import own_metric
 
-    faults = []
-    for path in sweep.search.own_metrics:
-        try:
-            own_metric(path)
-        except ValueError as error:
-            faults.append(f"search.{error}")
-    return faults
+    paths = sweep.search.own_metrics
+    return [fault for path in paths for fault in fault_of("search.", own_metric, path)]
 
 
 def _wrong_sides(

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sweeps.errors import UserError
+from sweeps.planning.checks import fault_of
 from sweeps.sweep_file.schema import DEFAULT_MODEL, SweepFile
 from trainables.contract.config import check_shares
 
@@ -46,13 +47,11 @@ def fit_to_data(sweep: SweepFile, dataset: Dataset) -> SweepFile:
 def _objective_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
     from trainables.metrics.own_metric import check_own_metric
 
-    faults = []
-    for path in sweep.search.own_metrics:
-        try:
-            check_own_metric(path, dataset.num_classes)
-        except ValueError as error:
-            faults.append(f"search.{error}")
-    return faults
+    return [
+        fault
+        for path in sweep.search.own_metrics
+        for fault in fault_of("search.", check_own_metric, path, dataset.num_classes)
+    ]
 
 
 def _with_model(sweep: SweepFile, dataset: Dataset) -> SweepFile:
@@ -107,10 +106,8 @@ def _recipe_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
                 f"{key}.augmentation = {recipe.augmentation!r} is not for {samples}; allowed: "
                 f"{', '.join(samples.augmentations)}"
             )
-        try:
-            check_shares(len(dataset.train), recipe.batch_size, sweep.scaling.num_workers)
-        except ValueError as error:
-            faults.append(f"{key}.{error}")
+        workers = sweep.scaling.num_workers
+        faults += fault_of(f"{key}.", check_shares, len(dataset.train), recipe.batch_size, workers)
     return faults
 
 
@@ -134,10 +131,8 @@ def _weight_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
         weighted = ["dataset has weights of samples"] if dataset.train.weights is not None else []
         if recipe.class_weights is not None:
             weighted.append(f"{key}.class_weights")
-            try:
-                class_weights(recipe.class_weights, dataset.train.targets, dataset.num_classes)
-            except ValueError as error:
-                faults.append(f"{key}.{error}")
+            given, targets = recipe.class_weights, dataset.train.targets
+            faults += fault_of(f"{key}.", class_weights, given, targets, dataset.num_classes)
         whole = [name for name in _losses(sweep, key) if not can_be_weighted(loss_class(name))]
         if weighted and whole:
             faults.append(

@@ -9,7 +9,7 @@ from sweeps.search.recorded import recorded_settings
 from sweeps.search.rules import rule_of
 from sweeps.search.space import SearchSpace
 from sweeps.search.stopping import make_stopper
-from sweeps.sweep_file.schema import DEFAULT_MODEL, SweepFile, TrainingSection
+from sweeps.sweep_file.schema import DEFAULT_MODEL, ScalingSection, SweepFile, TrainingSection
 from sweeps.sweep_file.sections.search import GUIDED
 
 ANY_NUMBER_OF_CLASSES = 10
@@ -18,8 +18,7 @@ _GUIDED_TRIALS = (6, 34)  # after how many a guided search ended, fewest and mos
 
 def planned_trials(sweep: SweepFile) -> int:
     """The total number of trials of a sweep, if every finalist passes the guard."""
-    space = SearchSpace(sweep)
-    trials = space.most_trials(sweep.search.trials, space.initial_settings(ANY_NUMBER_OF_CLASSES))
+    trials = _trials(sweep)
     encoders = len(sweep.seeds) if sweep.encoder else 0
     return trials + sweep.selection.most_trials(trials) + encoders
 
@@ -31,8 +30,7 @@ def pilot_epochs(sweep: SweepFile) -> int:
 
 def most_epochs(sweep: SweepFile) -> int:
     """The total number of epochs of the pilot and all trials, if none is stopped early."""
-    space = SearchSpace(sweep)
-    trials = space.most_trials(sweep.search.trials, space.initial_settings(ANY_NUMBER_OF_CLASSES))
+    trials = _trials(sweep)
     found = (trials + sweep.selection.most_trials(trials)) * sweep.training.epochs
     found += pilot_epochs(sweep)
     if sweep.search.max_epochs is not None:
@@ -42,43 +40,21 @@ def most_epochs(sweep: SweepFile) -> int:
     return found
 
 
-def plan_facts(sweep: SweepFile) -> dict[str, str]:
+def _trials(sweep: SweepFile) -> int:
     space = SearchSpace(sweep)
-    initial = space.initial_settings(ANY_NUMBER_OF_CLASSES)
-    first = len(initial)
-    trials = space.most_trials(sweep.search.trials, initial)
-    fixed = min(first, trials)
+    return space.most_trials(sweep.search.trials, space.initial_settings(ANY_NUMBER_OF_CLASSES))
+
+
+def plan_facts(sweep: SweepFile) -> dict[str, str]:
+    trials = _trials(sweep)
     again = sweep.selection.most_trials(trials)
-    cut = "" if first <= trials else f"; {counted(first - trials, 'published setting')} left out"
-    if trials < sweep.search.trials and space.sizes:
-        cut = f"; there are no other settings, so search.trials = {sweep.search.trials} is not met"
-    stages = f"{trials}: the baseline, {fixed - 1} published, {trials - fixed} searched{cut}"
-    if guided := sweep.search.is_guided:
-        stages = (
-            f"at most {trials}: the baseline, then guided until no other is expected to be better"
-        )
-        if trials > max(_GUIDED_TRIALS):
-            stages += " ({} to {} on recorded datasets)".format(*_GUIDED_TRIALS)
-    elif sweep.search.sampler == GUIDED:
-        stages += "; by tpe, because guided needs one objective that a temperature affects, not "
-        stages += sweep.search.objective
-    scaling = sweep.scaling
-    cpus = scaling.cpus_per_worker * scaling.num_workers
-    each = f"{cpus} {'CPU' if cpus == 1 else 'CPUs'}"
-    if scaling.gpus_per_worker == "auto":
-        each += (
-            ", and where the cluster has GPUs one for each worker"
-            if scaling.num_workers > 1
-            else ", and where the cluster has GPUs one, or if it is small a share of one"
-        )
-    elif scaling.gpus:
-        each += f", {scaling.gpus * scaling.num_workers:g} GPUs"
+    most = sweep.scaling.max_concurrent
     return {
         "sweep": sweep.name,
         "dataset": sweep.dataset.label,
         **_trained_fact(sweep),
         **_encoder_facts(sweep),
-        "trials": stages,
+        "trials": _stages(sweep, trials),
         "finalists": f"at most {again} more: {_finalists(sweep)} and "
         f"the baseline, {counted(sweep.selection.first_seeds, 'fresh seed')} each{_further(sweep)}"
         if again
@@ -95,12 +71,44 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
             else {}
         ),
         **({"learns from": ", ".join(earlier)} if (earlier := sweep.search.warm_start) else {}),
-        **({"starts from": _starting_point(sweep)} if guided else {}),
-        "each trial uses": each,
+        **({"starts from": _starting_point(sweep)} if sweep.search.is_guided else {}),
+        "each trial uses": _resources(sweep.scaling),
         **(_recipe_facts(sweep) if sweep.trainable is None else {}),
-        "at once": "as many trials as there is room for"
-        + (f", at most {scaling.max_concurrent}" if scaling.max_concurrent else ""),
+        "at once": "as many trials as there is room for" + (f", at most {most}" if most else ""),
     }
+
+
+def _stages(sweep: SweepFile, trials: int) -> str:
+    search, space = sweep.search, SearchSpace(sweep)
+    if search.is_guided:
+        found = (
+            f"at most {trials}: the baseline, then guided until no other is expected to be better"
+        )
+        known = " ({} to {} on recorded datasets)".format(*_GUIDED_TRIALS)
+        return found + known * (trials > max(_GUIDED_TRIALS))
+    first = len(space.initial_settings(ANY_NUMBER_OF_CLASSES))
+    fixed = min(first, trials)
+    found = f"{trials}: the baseline, {fixed - 1} published, {trials - fixed} searched"
+    if trials < search.trials and space.sizes:
+        found += f"; there are no other settings, so search.trials = {search.trials} is not met"
+    elif first > trials:
+        found += f"; {counted(first - trials, 'published setting')} left out"
+    if search.sampler == GUIDED:
+        found += "; by tpe, because guided needs one objective that a temperature affects, not "
+        found += search.objective
+    return found
+
+
+def _resources(scaling: ScalingSection) -> str:
+    cpus = scaling.cpus_per_worker * scaling.num_workers
+    found = counted(cpus, "CPU")
+    if scaling.gpus_per_worker == "auto" and scaling.num_workers > 1:
+        found += ", and where the cluster has GPUs one for each worker"
+    elif scaling.gpus_per_worker == "auto":
+        found += ", and where the cluster has GPUs one, or if it is small a share of one"
+    elif scaling.gpus:
+        found += f", {scaling.gpus * scaling.num_workers:g} GPUs"
+    return found
 
 
 def _finalists(sweep: SweepFile) -> str:

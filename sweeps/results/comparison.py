@@ -279,34 +279,9 @@ class _Runs:
         `finalists` are further settings for estimating the variance over seeds; `selection` says
         how ours was selected, as arguments of ``trainables.metrics.difference``.
         """
-        from trainables.metrics import difference, mean_difference
-
         same = ours[0] == theirs[0]
         others = [(each, ours[1]) for each in finalists if each not in (ours[0], theirs[0])]
-        if metric == CALIBRATION_PART:
-            values, *more = [self._calibration_part(each) for each, _ in (ours, theirs, *others)]
-            judged = mean_difference(
-                metric,
-                values,
-                more[0],
-                others=more[1:],
-                same_runs=same,
-                rows_per_sample=self.decisions * self.cluster_size,
-                **selection,
-            )
-        else:
-            values, *more = [self._probs(*each) for each in (ours, theirs, *others)]
-            judged = difference(
-                metric,
-                values,
-                more[0],
-                self.labels,
-                others=more[1:],
-                same_runs=same,
-                decisions=self.decisions,
-                cluster_size=self.cluster_size,
-                **selection,
-            )
+        judged = self._difference(metric, (ours, theirs, *others), same, selection)
         return Comparison(
             ours[0].loss + SCALED * ours[1],
             theirs[0].loss + SCALED * theirs[1],
@@ -320,6 +295,40 @@ class _Runs:
             corrected_for,
             1 if looks is None else looks.count,
             None if looks is None else looks.chance(judged, selection),
+        )
+
+    def _difference(
+        self,
+        metric: str,
+        settings: Sequence[tuple[Candidate, bool]],
+        same_runs: bool,
+        selection: Mapping[str, Any],
+    ) -> Difference:
+        from trainables.metrics import difference, mean_difference
+
+        if metric == CALIBRATION_PART:
+            ours, theirs, *others = (self._calibration_part(each) for each, _ in settings)
+            rows = self.decisions * self.cluster_size
+            return mean_difference(
+                metric,
+                ours,
+                theirs,
+                others=others,
+                same_runs=same_runs,
+                rows_per_sample=rows,
+                **selection,
+            )
+        ours, theirs, *others = (self._probs(*each) for each in settings)
+        return difference(
+            metric,
+            ours,
+            theirs,
+            self.labels,
+            others=others,
+            same_runs=same_runs,
+            decisions=self.decisions,
+            cluster_size=self.cluster_size,
+            **selection,
         )
 
     def _probs(self, candidate: Candidate, scaled: bool) -> list[Tensor]:

@@ -188,11 +188,7 @@ def failure_summary(records: Sequence[TrialRecord]) -> str:
     return "\n".join(f"  {count} × {reason}" for reason, count in reasons.most_common(5))
 
 
-def answer(
-    ranking: Ranking,
-    sweep: SweepFile,
-    judgement: Judgement = NOT_YET,
-) -> dict[str, Any]:
+def answer(ranking: Ranking, sweep: SweepFile, judgement: Judgement = NOT_YET) -> dict[str, Any]:
     """The result as plain data: the selected setting with its metrics, the rows, the reasons."""
     chosen = ranking.chosen
     summary: dict[str, Any] = {

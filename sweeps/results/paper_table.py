@@ -71,19 +71,14 @@ def paper_table(ranking: Ranking, sweep: SweepFile, form: Form) -> str:
     largest number of seeds compete, because a mean over seeds and a single lucky run are not
     comparable. LaTeX needs the package ``booktabs``. Without finished trials the table has no rows.
     """
-    candidates = [c for loss in _losses(ranking) if (c := ranking.best_of(loss)) is not None]
+    # The baseline first, as in the papers, then best first.
+    candidates = sorted(ranking.best_by_loss.values(), key=lambda c: c.loss != BASELINE_LOSS)
     metrics = tuple(dict.fromkeys(("ece", objective_metric(ranking.rule.objective), "nll")))
     rows = [_cells(candidate, metrics) for candidate in candidates]
     most = max((candidate.seeds for candidate in candidates), default=0)
     bold = _bold(rows, [c.feasible and c.seeds == most for c in candidates])
     write = _latex if form == "latex" else _markdown
     return write(candidates, metrics, rows, bold, _caption(ranking, sweep, candidates))
-
-
-def _losses(ranking: Ranking) -> list[str]:
-    """The baseline first, as in the papers, then best first."""
-    found = dict.fromkeys(candidate.loss for candidate in ranking.candidates)
-    return sorted(found, key=lambda loss: loss != BASELINE_LOSS)
 
 
 def _cells(candidate: Candidate, metrics: Sequence[str]) -> list[_Cell]:

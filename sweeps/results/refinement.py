@@ -33,8 +33,6 @@ def refinement_rows(ranking: Ranking) -> list[dict[str, Any]]:
 
     ``interval`` is that of the calibration part on the test split, NaN if unknown.
     """
-    losses = dict.fromkeys(candidate.loss for candidate in ranking.candidates)
-    best = [each for loss in losses if (each := ranking.best_of(loss)) is not None]
     names = [f"{split}_{metric}" for split in _SPLITS for metric in ("nll", "nll_scaled")]
     return [
         {
@@ -43,5 +41,5 @@ def refinement_rows(ranking: Ranking) -> list[dict[str, Any]]:
             **parts_of_nll({name: each.mean(name) for name in names}),
             "interval": each.interval(MetricName("nll_calibration", "test")),
         }
-        for each in best
+        for each in ranking.best_by_loss.values()
     ]

@@ -52,10 +52,10 @@ def render_report(
     judgement: Judgement,
     read_predictions: Callable[[int], bytes],
     environment: Mapping[str, Any] | None,
-    classes: Sequence[str] = (),
     shown_samples: Mapping[int, str] = MappingProxyType({}),
-    labels: Sequence[str] = (),
     skipped: str = "",
+    classes: Sequence[str] = (),
+    labels: Sequence[str] = (),
 ) -> str:
     """One HTML page that shows what a sweep found, finished or not.
 
@@ -65,56 +65,60 @@ def render_report(
     sample, if there are several; `skipped` lists samples, one per line.
     """
     ranking = Ranking(records, rule_of(sweep))
-    objective = sweep.objective
-    metrics = {name: one_line(h) for name, h in shown_metrics(objective).items()}
-    classifiers = [record for record in records if record.role != "encoder"]
-    groups = figures.searched(classifiers, objective)
+    metrics = {name: one_line(h) for name, h in shown_metrics(sweep.objective).items()}
     predictions = _Predictions(read_predictions)
-    page = (
-        _templates()
-        .get_template("report.html.j2")
-        .render(
-            sweep=sweep,
-            objective=metric_heading(objective),
-            states=Counter(record.state for record in records),
-            records=records,
-            when=time.strftime(
-                "%Y-%m-%d %H:%M", time.localtime(min((r.started for r in records), default=0))
-            ),
-            minutes=_minutes(records),
-            headline=_headline(ranking, judgement) if records else None,
-            verdicts=_verdicts(judgement),
-            basis=basis(judgement.all_comparisons),
-            why=reasons(ranking, sweep.training.adapt_share, judgement) if records else [],
-            warnings=_warnings(ranking, environment) if records else [],
-            failures=failure_summary(records),
-            rows=[
-                *leaderboard(ranking),
-                *reference_rows(judgement.references, objective),
-                *judgement.rows,
-            ],
-            refinement=refinement_rows(ranking),
-            sets=judgement.all_sets,
-            metrics=metrics,
-            columns=[*_FACTS, *metrics.values()],
-            trials=[_trial_row(record, metrics) for record in records],
-            diagrams=[Markup(svg) for svg in _diagrams(ranking, predictions, labels)],
-            scatter=Markup(figures.error_against_objective(ranking)),
-            curves=Markup(figures.curves(classifiers, sweep)),
-            saved=figures.saved_by_stopping(classifiers, sweep),
-            importances=importances(classifiers, sweep),
-            slices=[Markup(svg) for svg in figures.slices(groups, objective)],
-            maps=[Markup(svg) for svg in figures.maps(groups, objective)],
-            on_test=_on_test(ranking, predictions, classes, labels),
-            shown_samples=shown_samples,
-            skipped=skipped,
-            skipped_counts=[each for each in skipped.splitlines() if each.endswith("skipped:")],
-            evaluation_sets=evaluation_rows(ranking),
-            sweep_yaml=to_yaml(sweep.model_dump(mode="json")),
-            environment=_UNKNOWN if environment is None else json.dumps(environment, indent=1),
-        )
+    began = time.localtime(min((r.started for r in records), default=0))
+    return _page(
+        "report.html.j2",
+        sweep=sweep,
+        objective=metric_heading(sweep.objective),
+        states=Counter(record.state for record in records),
+        records=records,
+        when=time.strftime("%Y-%m-%d %H:%M", began),
+        minutes=_minutes(records),
+        headline=_headline(ranking, judgement) if records else None,
+        verdicts=_verdicts(judgement),
+        basis=basis(judgement.all_comparisons),
+        why=reasons(ranking, sweep.training.adapt_share, judgement) if records else [],
+        warnings=_warnings(ranking, environment) if records else [],
+        failures=failure_summary(records),
+        rows=[
+            *leaderboard(ranking),
+            *reference_rows(judgement.references, sweep.objective),
+            *judgement.rows,
+        ],
+        refinement=refinement_rows(ranking),
+        sets=judgement.all_sets,
+        metrics=metrics,
+        columns=[*_FACTS, *metrics.values()],
+        trials=[_trial_row(record, metrics) for record in records],
+        diagrams=_drawn(_diagrams(ranking, predictions, labels)),
+        **_search_figures(ranking, sweep),
+        on_test=_on_test(ranking, predictions, classes, labels),
+        shown_samples=shown_samples,
+        skipped=skipped,
+        skipped_counts=[each for each in skipped.splitlines() if each.endswith("skipped:")],
+        evaluation_sets=evaluation_rows(ranking),
+        sweep_yaml=to_yaml(sweep.model_dump(mode="json")),
+        environment=_UNKNOWN if environment is None else json.dumps(environment, indent=1),
     )
-    return redact(page)
+
+
+def _search_figures(ranking: Ranking, sweep: SweepFile) -> dict[str, Any]:
+    classifiers = [record for record in ranking.records if record.role != "encoder"]
+    groups = figures.searched(classifiers, sweep.objective)
+    return {
+        "scatter": Markup(figures.error_against_objective(ranking)),
+        "curves": Markup(figures.curves(classifiers, sweep)),
+        "saved": figures.saved_by_stopping(classifiers, sweep),
+        "importances": importances(classifiers, sweep),
+        "slices": _drawn(figures.slices(groups, sweep.objective)),
+        "maps": _drawn(figures.maps(groups, sweep.objective)),
+    }
+
+
+def _drawn(drawings: Iterable[str]) -> list[Markup]:
+    return [Markup(svg) for svg in drawings]
 
 
 def _verdicts(judgement: Judgement) -> list[tuple[Comparison, Markup]]:
@@ -123,33 +127,27 @@ def _verdicts(judgement: Judgement) -> list[tuple[Comparison, Markup]]:
 
 
 def render_side_by_side(sweeps: Sequence[Beside]) -> str:
-    page = (
-        _templates()
-        .get_template("side_by_side.html.j2")
-        .render(
-            sweeps=sweeps,
-            by_loss=best_by_loss(sweeps),
-            metrics=[_shown_objective(each) for each in sweeps],
-            figures=[Markup(svg) for svg in figures.across_sweeps(sweeps)],
-        )
+    return _page(
+        "side_by_side.html.j2",
+        sweeps=sweeps,
+        by_loss=best_by_loss(sweeps),
+        metrics=[metric_heading(each.sweep.objective) for each in sweeps],
+        figures=_drawn(figures.across_sweeps(sweeps)),
     )
-    return redact(page)
 
 
-def _shown_objective(each: Beside) -> str:
-    return metric_heading(each.sweep.objective)
-
-
-def _templates() -> Environment:
+def _page(template: str, **content: Any) -> str:
     templates = Environment(
         loader=PackageLoader("sweeps.results", "."), autoescape=True, undefined=StrictUndefined
     )
-    templates.filters["fraction"] = _fraction
-    templates.filters["hyperparameters"] = format_hyperparameters
-    templates.filters["loss"] = format_loss
-    templates.filters["metric"] = metric_heading
-    templates.filters["short"] = short_name
-    return templates
+    templates.filters |= {
+        "fraction": _fraction,
+        "hyperparameters": format_hyperparameters,
+        "loss": format_loss,
+        "metric": metric_heading,
+        "short": short_name,
+    }
+    return redact(templates.get_template(template).render(content))
 
 
 class _Predictions:
@@ -187,8 +185,7 @@ def _diagrams(ranking: Ranking, predictions: _Predictions, about: Sequence[str])
     """Reliability diagrams of the best setting of each loss: the selected one, then by rank."""
     from sweeps.results.reliability import reliability_svg
 
-    losses = dict.fromkeys(candidate.loss for candidate in ranking.candidates)
-    best = [each for loss in losses if (each := ranking.best_of(loss)) is not None]
+    best = ranking.best_by_loss.values()
     drawings = []
     for candidate in sorted(best, key=lambda c: (c != ranking.chosen, c != ranking.baseline)):
         record = candidate.judged[0]

@@ -147,9 +147,17 @@ class Ranking:
         found = baseline_means((r for r in self._finished if r.role == "baseline"), self.rule)
         return None if found is None else found["val_error"]
 
+    @cached_property
+    def best_by_loss(self) -> dict[str, Candidate]:
+        """The best setting of each loss of which a trial finished, best first."""
+        best: dict[str, Candidate] = {}
+        for each in self.candidates:
+            best.setdefault(each.loss, each)
+        return best
+
     def best_of(self, loss: str) -> Candidate | None:
         """The best setting of a loss, if any of its trials finished."""
-        return next((c for c in self.candidates if c.loss == loss), None)
+        return self.best_by_loss.get(loss)
 
     def finalists(
         self,

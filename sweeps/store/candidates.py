@@ -7,16 +7,14 @@ for which its verdict is corrected.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping, Sequence
 
 from sweeps.search.record import TrialRecord
 from sweeps.store.identity import read_identity
+from sweeps.store.json_files import read_json
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from trainables.files.storage import Folder
-
-logger = logging.getLogger("calsweep")
 
 _NAME = "earlier_candidates.json"
 
@@ -46,11 +44,5 @@ def candidate_files(count: int) -> dict[str, bytes]:
 
 def read_earlier_candidates(folder: Folder) -> int:
     """The number stored in a sweep's folder; 0 if there is none."""
-    data = folder.read_if_exists(_NAME)
-    if data is None:
-        return 0
-    try:
-        return int(json.loads(data)["earlier_candidates"])
-    except (ValueError, TypeError, KeyError):
-        logger.warning("%s/%s is damaged; earlier sweeps are not counted", folder.uri, _NAME)
-        return 0
+    without = "earlier sweeps are not counted"
+    return read_json(folder, _NAME, lambda kept: int(kept["earlier_candidates"]), 0, without)

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import Final
+from typing import Any, Final
 
 from sweeps.errors import UserError
 from sweeps.search.entries import Entry
 from sweeps.search.record import TrialRecord, flat, known_fields
 from sweeps.search.recorded import RecordedSetting, recorded_settings
+from sweeps.store.json_files import read_json
 from sweeps.store.stored_sweeps import readable_sweeps
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.setting import BASELINE, Setting
 from trainables.files.storage import Folder
 
-logger = logging.getLogger("calsweep")
 RECORDED: Final = "recorded_settings.json"
 _SAME_MODEL: Final = 4.0  # weight of a setting that was trained with the same model
 
@@ -51,15 +50,11 @@ def recorded_files(settings: Sequence[RecordedSetting]) -> dict[str, bytes]:
 
 def read_recorded(folder: Folder) -> list[RecordedSetting]:
     """The settings stored by :func:`recorded_files`; empty if the file is damaged."""
-    data = folder.read_if_exists(RECORDED)
-    if data is None:
-        return []
-    try:
-        kept = json.loads(data)
+
+    def settings(kept: Any) -> list[RecordedSetting]:
         return [RecordedSetting(**known_fields(RecordedSetting, values)) for values in kept]
-    except (ValueError, TypeError):
-        logger.warning("%s/%s is damaged; the sweep continues without", folder.uri, RECORDED)
-        return []
+
+    return read_json(folder, RECORDED, settings, [], "the sweep continues without")
 
 
 def settings_of(source: str, records: Sequence[TrialRecord]) -> Iterator[RecordedSetting]:

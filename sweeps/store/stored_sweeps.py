@@ -11,13 +11,16 @@ from sweeps.errors import UserError
 from sweeps.redaction import redact
 from sweeps.results.best import TrackedSweep, data_unlike_all, named
 from sweeps.results.comparison import Comparison
+from sweeps.results.explanation import answer
 from sweeps.results.judgement import NOT_YET, Judgement
 from sweeps.results.reference import ReferenceResult
 from sweeps.search.ranking import Ranking
-from sweeps.search.record import known_fields
+from sweeps.search.record import TrialRecord, known_fields
 from sweeps.search.rules import rule_of
 from sweeps.store.candidates import read_earlier_candidates
-from sweeps.store.identity import Identity, read_identity
+from sweeps.store.identity import Identity, read_environment, read_identity
+from sweeps.store.mistakes import load_mistakes
+from sweeps.store.skipped import read_skipped
 from sweeps.store.sweep_store import SweepStore, sweep_names
 from sweeps.sweep_file.schema import SweepFile
 
@@ -96,6 +99,35 @@ def load_judgement(store: SweepStore) -> Judgement:
     except TypeError:
         logger.warning("%s/answer.json is damaged; shown without comparisons", store.folder.uri)
         return NOT_YET
+
+
+def answer_so_far(
+    store: SweepStore, sweep: SweepFile, ranking: Ranking
+) -> tuple[Judgement, dict[str, Any], bool]:
+    """The judgement and the result of a sweep, and whether it is final."""
+    stored, judgement = store.load_answer(), load_judgement(store)
+    found = answer(ranking, sweep, judgement)
+    if stored is not None and "on_budget" in stored:
+        found["why"].append(stored["on_budget"])
+    return judgement, found, stored is not None
+
+
+def stored_report(
+    store: SweepStore, sweep: SweepFile, records: Sequence[TrialRecord], judgement: Judgement
+) -> str:
+    """The report of a sweep as one HTML page, finished or not."""
+    from sweeps.results.report import render_report  # its imports for drawing take a second
+
+    return render_report(
+        sweep,
+        records,
+        judgement,
+        lambda number: store.trial_folder(number).read("predictions_test.parquet"),
+        read_environment(store.folder),
+        load_mistakes(store),
+        read_skipped(store.folder),
+        *class_and_label_names(store),
+    )
 
 
 def _comparisons(kept: Mapping[str, Any], key: str) -> tuple[Comparison, ...]:

@@ -26,6 +26,7 @@ from sweeps.reporter import LOG, Reporter
 from sweeps.search.record import TrialRecord, flat, known_fields
 from sweeps.search.warm_start import EarlierTrial
 from sweeps.store.blocks import READERS, block_numbers, read_blocks
+from sweeps.store.json_files import read_json
 from sweeps.store.lease import NAME as LEASE
 from sweeps.store.lease import Lease, lease
 from sweeps.sweep_file.loading import dump_sweep, read_resolved
@@ -167,17 +168,11 @@ class SweepStore:
         return []
 
     def load_earlier(self) -> list[EarlierTrial]:
-        data = self.folder.read_if_exists("warm_start.json")
-        if data is None:
-            return []
-        try:
-            kept = json.loads(data)
+        def trials(kept: Any) -> list[EarlierTrial]:
             return [EarlierTrial(**known_fields(EarlierTrial, values)) for values in kept]
-        except (ValueError, TypeError):
-            logger.warning(
-                "%s/warm_start.json is damaged; the sweep continues without", self.folder.uri
-            )
-            return []
+
+        without = "the sweep continues without"
+        return read_json(self.folder, "warm_start.json", trials, [], without)
 
     def save_answer(self, answer: dict[str, Any]) -> None:
         """Write the result of the sweep, see :func:`~sweeps.results.explanation.answer`."""
@@ -186,21 +181,14 @@ class SweepStore:
 
     def load_answer(self) -> dict[str, Any] | None:
         """The result of the sweep without undefined values; None until it has ended."""
-        data = self.folder.read_if_exists("answer.json")
-        if data is None:
-            return None
-        try:
-            answer = json.loads(data)
+
+        def mapping(answer: Any) -> dict[str, Any] | None:
             if not isinstance(answer, dict):
-                raise ValueError("not an answer")
-        except ValueError:
-            logger.warning(
-                "%s/answer.json is damaged; `calsweep resume %s` writes it anew",
-                self.folder.uri,
-                self.name,
-            )
-            return None
-        return answer
+                raise TypeError("not an answer")
+            return answer
+
+        without = f"`calsweep resume {self.name}` writes it anew"
+        return read_json(self.folder, "answer.json", mapping, None, without)
 
     @property
     def verdict(self) -> str | None:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from sweeps.formatting import budget_unit, format_rate, format_value
 from sweeps.redaction import redact
+from sweeps.reporter import Reporter
 from sweeps.results.so_far import NONE_YET, SoFar, so_far
 from sweeps.search.ranking import Ranking
 from sweeps.search.remaining import epochs_left
@@ -27,7 +28,7 @@ _REST_AFTER_CHOOSING = 50.0  # waits this many times as long as the last update 
 _SECONDS_BETWEEN_FAULTS = 30.0
 
 
-class Progress:
+class Progress(Reporter):
     """Shows the stages of the start, then the trials; plain lines without terminal and notebook."""
 
     def __init__(self, console: Console) -> None:

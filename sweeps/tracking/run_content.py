@@ -26,10 +26,8 @@ from sweeps.results.judgement import Judgement
 from sweeps.results.so_far import so_far
 from sweeps.results.verdicts import basis, comparisons_of
 from sweeps.search.ranking import Ranking
-from sweeps.store.identity import Identity, read_environment, read_identity
-from sweeps.store.mistakes import load_mistakes
-from sweeps.store.skipped import read_skipped
-from sweeps.store.stored_sweeps import class_and_label_names
+from sweeps.store.identity import Identity, read_identity
+from sweeps.store.stored_sweeps import stored_report
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import FIRST_LINE, to_yaml
 from sweeps.sweep_file.schema import SweepFile
@@ -106,25 +104,13 @@ def story_files(sweep: SweepFile, store: SweepStore, ending: Ending) -> dict[str
     Figures that cannot be drawn, for example because predictions are damaged, are omitted.
     """
     from sweeps.results import figures
-    from sweeps.results.report import render_report
 
     ranking, answer = ending.ranking, ending.answer
-    classes, labels = class_and_label_names(store)
     classifiers = [record for record in ranking.records if record.role != "encoder"]
     drawings: dict[str, Callable[[], str]] = {
         "figures/error_against_objective.svg": lambda: figures.error_against_objective(ranking),
         "figures/curves.svg": lambda: figures.curves(classifiers, sweep),
-        REPORT: lambda: render_report(
-            sweep,
-            ranking.records,
-            ending.judgement,
-            lambda number: store.trial_folder(number).read("predictions_test.parquet"),
-            read_environment(store.folder),
-            classes,
-            load_mistakes(store),
-            labels,
-            read_skipped(store.folder),
-        ),
+        REPORT: lambda: stored_report(store, sweep, ranking.records, ending.judgement),
     }
     files = {}
     if "chosen" in answer:

@@ -47,30 +47,18 @@ def serve(storage: str, host: str, port: int) -> None:
     path = sqlite_path(uri)
     if path is not None and not path.exists():
         raise UserError(f"{uri} has no runs yet; `calsweep run quickstart` makes some")
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise UserError(
-                f"--host {host} --port {port}: cannot listen there ({error.strerror}); "
-                "choose another port by --port"
-            ) from None
+    _check_free(host, port)
     print("Starting the MLflow UI ...", flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # also ends the server
-    command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port)]
+    command = ["--host", host, "--port", str(port), "--workers", "1"]
     command += ["--artifacts-destination", str(artifact_location(uri, storage))]
     with tempfile.TemporaryFile() as log:
         server = subprocess.Popen(
-            [*command, "--workers", "1"],
+            [sys.executable, "-m", "mlflow", "server", *command],
             stdout=log,
             stderr=subprocess.STDOUT,
             # Not on the command line, which all users of this machine can read.
-            env={
-                **os.environ,
-                "PYTHONWARNINGS": "ignore",
-                "MLFLOW_BACKEND_STORE_URI": uri,
-            },
+            env={**os.environ, "PYTHONWARNINGS": "ignore", "MLFLOW_BACKEND_STORE_URI": uri},
             start_new_session=True,  # Ctrl-C ends this process, which ends the server
         )
         try:
@@ -86,6 +74,18 @@ def serve(storage: str, host: str, port: int) -> None:
         log.seek(0)
         output = log.read().decode(errors="replace").strip()
         raise SweepFailedError(f"MLflow's server ended with code {code}:\n{redact(output)[-2000:]}")
+
+
+def _check_free(host: str, port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise UserError(
+                f"--host {host} --port {port}: cannot listen there ({error.strerror}); "
+                "choose another port by --port"
+            ) from None
 
 
 def _is_up(server: subprocess.Popen[bytes], address: str) -> bool:

@@ -30,6 +30,13 @@ BUDGETS: Final = ("trials", "max_epochs", "max_hours", "max_gpu_hours")
 """The keys of ``search`` that end it."""
 
 
+Names = Annotated[
+    tuple[Name, ...],
+    Strict(False),
+    BeforeValidator(one_alone),
+    Field(max_length=MOST_ENTRIES),
+]
+
 _SHORT = {"refinement": "val_nll_scaled"}  # the part of the NLL that a temperature cannot reduce
 
 
@@ -111,12 +118,7 @@ class SearchSection(Section):
 
     trials: Count = 50
     sampler: str = "tpe"
-    learn_from: Annotated[
-        tuple[Name, ...],
-        Strict(False),
-        BeforeValidator(one_alone),
-        Field(min_length=1, max_length=MOST_ENTRIES),
-    ] = ("all",)
+    learn_from: Annotated[Names, Field(min_length=1)] = ("all",)
     seed: Annotated[int, Field(ge=0, le=_LARGEST_SEED)] = 0
     objective: Annotated[str, BeforeValidator(_joined)] = "val_ece"
     guard: Annotated[float, Field(ge=0, le=1)] = 0.01
@@ -125,12 +127,7 @@ class SearchSection(Section):
     max_hours: Positive | None = None
     max_gpu_hours: Positive | None = None
     stop_at_noise: bool = False
-    warm_start: Annotated[
-        tuple[Name, ...],
-        Strict(False),
-        BeforeValidator(one_alone),
-        Field(max_length=MOST_ENTRIES),
-    ] = ()
+    warm_start: Names = ()
 
     @property
     def objectives(self) -> tuple[str, ...]:
