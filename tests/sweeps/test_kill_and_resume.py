@@ -1,4 +1,4 @@
-"""SIGKILL of the driver at any moment, then ``calsweep resume``: same result, no loss."""
+"""SIGKILL of the driver at any moment, or Ctrl-C, then ``calsweep resume``: no loss."""
 
 import json
 import os
@@ -82,18 +82,26 @@ def test_a_sweep_killed_again_and_again_resumes_to_the_same_trials(
     store = SweepStore(str(tmp_path / "calsweep-store"), "fragile")
     command = ("run", "sweep.yaml")
     ended_before: dict[int, float | None] = {}
-    for moment in (in_the_first_trial, in_the_search, in_the_finals):
+    for moment, number in (
+        (in_the_first_trial, signal.SIGKILL),
+        (in_the_search, signal.SIGINT),
+        (in_the_finals, signal.SIGKILL),
+    ):
         process = start(tmp_path, *command)
         deadline = time.monotonic() + 200
         while not moment(store):
             assert process.poll() is None, (tmp_path / "stderr.txt").read_text()[-3000:]
             assert time.monotonic() < deadline
             time.sleep(0.02)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+        os.kill(process.pid, number)
+        assert process.wait(timeout=90) == (130 if number == signal.SIGINT else -signal.SIGKILL)
         ended_before |= {r.number: r.ended for r in store.load_records() if r.state != "running"}
         command = ("resume", "fragile")
     finish(tmp_path, *command)
+
+    said = (tmp_path / "stderr.txt").read_text()
+    assert said.count("calsweep: interrupted; `calsweep resume fragile") == 1
+    assert "Traceback" not in said
 
     records = store.load_records()
     assert [facts(record) for record in records] == [facts(record) for record in undisturbed]
@@ -106,20 +114,3 @@ def test_a_sweep_killed_again_and_again_resumes_to_the_same_trials(
         record.number: record.state for record in records
     }
     json.dumps([dict(record.outcome) for record in records], allow_nan=False)
-
-
-@pytest.mark.slow
-def test_ctrl_c_exits_normally_and_says_how_to_continue(tmp_path: Path) -> None:
-    (tmp_path / "sweep.yaml").write_text(SWEEP)
-    store = SweepStore(str(tmp_path / "calsweep-store"), "fragile")
-    process = start(tmp_path, "run", "sweep.yaml")
-    deadline = time.monotonic() + 200
-    while not in_the_first_trial(store):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=90) == 130
-    stderr = (tmp_path / "stderr.txt").read_text()
-    assert "calsweep: interrupted; `calsweep resume fragile" in stderr
-    assert "Traceback" not in stderr
-    assert store.load_records()[0].role == "baseline"

@@ -1,10 +1,12 @@
 """A sweep resumes with its original data and code, or reports differences."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from sweeps.cluster import connection
 from sweeps.errors import UserError
 from sweeps.inspect_sweeps import write_report
 from sweeps.runner import resume_sweep, run_sweep
@@ -21,9 +23,15 @@ def few_digits(*, seed) -> Dataset:
 """
 
 
+@pytest.fixture
+def ray_session() -> Iterator[None]:
+    with connection.connected(None):
+        yield
+
+
 @pytest.mark.slow
 def test_other_data_are_refused_and_other_code_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ray_session: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -1,5 +1,6 @@
 """Low memory on a node, and failures of Ray Tune itself."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 from ray.exceptions import OutOfMemoryError
 
+from sweeps.cluster import connection
 from sweeps.cluster.callback import QueueCallback
 from sweeps.cluster.slots import Slots
 from sweeps.errors import SweepFailedError
@@ -144,9 +146,15 @@ def run_with_faults(folder: Path, patch: pytest.MonkeyPatch, faults: list[bool])
     return run_sweep(sweep, str(folder))
 
 
+@pytest.fixture(scope="module")
+def ray_session() -> Iterator[None]:
+    with connection.connected(None):
+        yield
+
+
 @pytest.mark.slow
 def test_a_sweep_that_gets_further_continues_after_any_fault(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ray_session: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     faults = [False, True, False]
     result = run_with_faults(tmp_path, monkeypatch, faults)
@@ -156,7 +164,7 @@ def test_a_sweep_that_gets_further_continues_after_any_fault(
 
 @pytest.mark.slow
 def test_a_sweep_that_gets_no_further_ends_with_one_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ray_session: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(SweepFailedError, match="4 times without progress of the sweep"):
         run_with_faults(tmp_path, monkeypatch, [True] * 99)
