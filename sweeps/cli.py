@@ -317,7 +317,7 @@ def list_sweeps(
         str | None,
         typer.Option(
             metavar="URL",
-            help="Instead, what runs and waits on the Ray cluster with this dashboard.",
+            help="List what runs and waits on the Ray cluster of this dashboard instead.",
         ),
     ] = None,
 ) -> None:
@@ -609,11 +609,11 @@ def predict(
     ] = "error",
     coverage: Annotated[
         float | None,
-        typer.Option(help="Adds prediction sets that hold the true class as often: 0.9."),
+        typer.Option(help="Add prediction sets that contain the true class this often: 0.9."),
     ] = None,
     method: Annotated[
         Literal["lac", "aps", "raps"],
-        typer.Option(help="Of the prediction sets; lac has the smallest."),
+        typer.Option(help="Method of the prediction sets; lac gives the smallest."),
     ] = "lac",
 ) -> None:
     """Print classes and probabilities of new samples, as CSV."""
