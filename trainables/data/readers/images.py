@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TypeAlias
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from trainables.data.core.types import Pixels
 from trainables.data.readers.ahead import in_order
@@ -121,6 +121,8 @@ def decode(data: Encoded, *, image_size: int | None) -> Pixels | str:
         with Image.open(io.BytesIO(data)) as image:
             image.load()
             return _to_array(image, image_size)
+    except UnidentifiedImageError:  # its text has an address in memory
+        return "not a readable image (its format is not recognised)"
     # What a damaged image raises depends on its format and on where it is damaged.
     except Exception as error:
         return f"not a readable image ({error})"

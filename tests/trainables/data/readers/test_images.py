@@ -99,7 +99,7 @@ GOOD = encode(Image.fromarray(noise(1, 8, 8, 3)[0]))
     ("bad", "message"),
     [
         (None, "image 1: there is no image"),
-        (b"", r"image 1: not a readable image \(cannot identify"),
+        (b"", r"image 1: not a readable image \(its format is not recognised\)"),
         (b"no image at all", "image 1: not a readable image"),
         (GOOD[:-40], "image 1: not a readable image"),
         (
