@@ -103,12 +103,11 @@ class TrialSetup:
     """Configuration that all trials of a sweep share, besides the data.
 
     Attributes:
-        model: Name of the model, or of a custom training loop; ``model_options`` are its options.
-        training: The training configuration.
+        model: Name of the model, or of a custom training loop (``own_loop``), with its options.
         trials_uri: Folder (path or URI) with one subfolder per trial.
         outcome_epochs: Epochs after which a trial may end: the rungs of the scheduler and the last
-            epoch. After them, a trial writes its predictions before it reports; a trial that cannot
-            be stopped writes them only after the last.
+            epoch. Before it reports them, a trial writes its predictions; if it cannot be stopped,
+            only after the last.
         rung_metrics: Metrics of the outcome at a rung, besides those of every epoch. All metrics
             are computed only at the last epoch, because they take long.
         own_metrics: Paths of custom metrics to include in outcomes.
@@ -118,7 +117,6 @@ class TrialSetup:
         marker: If given, the folder of the sweep and the content of its file ``sweep_id``, with
             which a worker verifies that it accesses the sweep's storage, not a local folder at the
             same path.
-        own_loop: Whether ``model`` is a training loop.
         gpu_share: GPUs, or fraction of a GPU, per worker: ``scaling.gpus_per_worker``.
     """
 

@@ -78,11 +78,7 @@ def weighted(
 
 
 class Weights:
-    """Class weights (``training.class_weights``) and sample weights in training.
-
-    Raises:
-        ValueError: The number of class weights is not the number of classes.
-    """
+    """Class weights (``training.class_weights``) and sample weights in training."""
 
     def __init__(self, given: ClassWeights | None, dataset: Dataset, device: torch.device) -> None:
         train = dataset.train

@@ -16,10 +16,8 @@ from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsembl
 def export_program(classifier: CalibratedClassifier | CalibratedEnsemble, rows: Inputs) -> bytes:
     """The classifier as a file for :func:`torch.export.load`, for batches of any size.
 
-    The classifier is on the CPU; it is traced with the first two ``rows``.
-
-    Raises:
-        ValueError: The model has an operation that cannot be traced; the message says which.
+    It is on the CPU, and traced with the first two ``rows``. Raises ``ValueError`` if an operation
+    cannot be traced.
     """
     example = torch.from_numpy(rows[:2].copy())
     with torch.no_grad():
@@ -43,9 +41,8 @@ def load_program(data: bytes) -> ExportedProgram:
 def export_onnx(program: ExportedProgram) -> bytes:
     """Converts a program to ONNX, with input ``samples`` and output ``probabilities``.
 
-    Raises:
-        ModuleNotFoundError: The packages for ONNX are not installed.
-        ValueError: ONNX does not support an operation of the model; the message says which.
+    Raises ``ModuleNotFoundError`` without the packages, ``ValueError`` for an unsupported
+    operation.
     """
     import onnxscript  # noqa: F401  # torch's own message is less clear
 

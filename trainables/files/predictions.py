@@ -43,9 +43,7 @@ def encode_predictions(
 def decode_predictions(data: bytes) -> tuple[Array, Array]:
     """Logits (N, K) float32 and labels (N,) int64 from a file of :func:`encode_predictions`.
 
-    Raises:
-        ValueError: The file is damaged.
-        KeyError: The file has other columns.
+    Raises ``ValueError`` if it is damaged, ``KeyError`` if it has other columns.
     """
     table = pq.ParquetFile(io.BytesIO(data)).read()  # pq.read_table would import its datasets
     columns = table["label"].combine_chunks(), table["logits"].combine_chunks().flatten()

@@ -158,12 +158,7 @@ class CalibrationLoss(nn.Module):
         return [{"params": trainable}] if trainable else []
 
     def check(self, name: str, value: float) -> float:
-        """Checks a hyperparameter against :attr:`bounds` and returns it as a float.
-
-        Raises:
-            TypeError: The value is not a number.
-            ValueError: The value is outside :attr:`bounds`.
-        """
+        """A hyperparameter as a float; TypeError or ValueError unless it is in :attr:`bounds`."""
         low, high, open_low = self.bounds[name]
         return check_number(name, value, low, high, open_low=open_low)
 

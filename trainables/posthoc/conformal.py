@@ -22,25 +22,21 @@ class PredictionSets(Fitted[float]):
 
     Split conformal prediction. The guarantee requires calibration samples that neither the
     classifier nor its temperature was fitted on, and that are exchangeable with new samples. The
-    coverage is marginal: it holds on average over samples, not for each class or group.
+    coverage is marginal: it holds on average over samples, not for each class or group. The most
+    likely class is always in the set.
 
     - ``lac``: all classes with a probability above a threshold; the smallest sets on average
       (Sadinle et al. 2019).
     - ``aps``: the most likely classes up to a cumulative probability; sets adapt more to the
-      difficulty of a sample (Romano et al. 2020). Randomised with a seed, to avoid overcoverage.
+      difficulty of a sample (Romano et al. 2020). Randomised with ``seed``, to avoid overcoverage.
     - ``raps``: like ``aps``, with a penalty of 0.01 for each class beyond the fifth (Angelopoulos
       et al. 2021).
-
-    The most likely class is always in the set.
 
     Args:
         method: ``lac``, ``aps`` or ``raps``.
         coverage: Target probability that the set contains the true class, in (0, 1).
         seed: Seed of the randomisation of APS and RAPS.
         threshold: Threshold of an earlier fit with this method and coverage, instead of a fit.
-
-    Raises:
-        ValueError: If `method` is not one of the three, or `coverage` is not in (0, 1).
     """
 
     def __init__(

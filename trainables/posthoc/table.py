@@ -38,9 +38,7 @@ def available_posthoc() -> tuple[str, ...]:
 def make_posthoc(name: str, **options: Any) -> PostHoc:
     """Creates an unfitted post-hoc calibration method by name, one of :func:`available_posthoc`.
 
-    Raises:
-        ValueError: If the name or the value of an option is not allowed.
-        TypeError: If the method has no such option.
+    Raises ValueError for an unknown name or a wrong value, TypeError for an unknown option.
     """
     if name not in _METHODS:
         raise ValueError(

@@ -104,9 +104,7 @@ def save_encoder(folder: Folder, encoder: nn.Module, frozen: Dataset) -> None:
 def load_encoder(folder: Folder) -> dict[str, Tensor]:
     """The weights in the folder of a trained encoder, on the CPU.
 
-    Raises:
-        FileNotFoundError: The folder has no complete encoder.
-        ValueError: The file is damaged.
+    Raises ``FileNotFoundError`` if it is incomplete, ``ValueError`` if it is damaged.
     """
     name = encoder_file(folder, "encoder.pt")
     data = folder.read(name)

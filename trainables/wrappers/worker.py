@@ -69,9 +69,8 @@ class Work:
 def run_worker(loop_config: dict[str, Work]) -> None:
     """Runs orders, one trial after the other, in an initialised process group.
 
-    Raises:
-        TrialFailedError: The trial cannot continue. The other workers do not know this, so all
-            workers end.
+    If a trial fails, it raises ``TrialFailedError``. The other workers do not know this, so all
+    end.
     """
     from torch import distributed
 

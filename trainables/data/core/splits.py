@@ -84,11 +84,7 @@ def split_off_test(
 
 
 def stratified_sample(labels: Labels, size: int, *, seed: int) -> Indices:
-    """Sorted indices (size,) of a stratified sample with at least one sample of each class.
-
-    Raises:
-        ValueError: ``size`` is not between the number of classes and N.
-    """
+    """Sorted indices (size,) of a stratified sample with at least one sample of each class."""
     num_classes = len(np.unique(labels))
     if not num_classes <= size <= len(labels):
         raise ValueError(

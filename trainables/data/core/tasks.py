@@ -49,12 +49,7 @@ class Task(ABC):
 
     @abstractmethod
     def check(self, labels: Any, samples: Samples) -> None:
-        """Checks that an array (N, ...) holds labels of this task for these samples.
-
-        Raises:
-            TypeError: The dtype or the kind of sample is wrong.
-            ValueError: The shape is wrong.
-        """
+        """Raises ``TypeError`` or ``ValueError`` unless labels (N, ...) fit task and samples."""
 
     def occurring(self, labels: Any) -> Labels:
         """The classes that occur in labels; a class may be repeated."""

@@ -95,9 +95,6 @@ def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Te
     """Scales uint8 images to 0..1, subtracts ``mean`` and divides by ``std``, per channel.
 
     The result is float32, with the shape, device and memory layout of ``images``.
-
-    Raises:
-        TypeError: ``images`` is not uint8.
     """
     if images.dtype != torch.uint8:
         raise TypeError(f"images must be uint8, not {images.dtype}")

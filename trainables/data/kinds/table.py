@@ -121,9 +121,7 @@ class TableRows(Samples):
 def as_table(frame: Any) -> pa.Table:
     """Converts a data frame (pandas, polars, Arrow) to an Arrow table, without its index.
 
-    Raises:
-        TypeError: The object is not a data frame.
-        ValueError: A column cannot be read.
+    Raises ``TypeError`` for another object, ``ValueError`` if a column cannot be read.
     """
     if isinstance(frame, pa.Table):
         return frame

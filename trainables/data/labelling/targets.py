@@ -84,9 +84,7 @@ def _several(
 def check_weights(raw: Any, part: str, bad: BadSamples) -> Floats:
     """Sample weights (N,); samples with an invalid weight are added to the bad samples.
 
-    Raises:
-        TypeError: The weights are not numbers.
-        ValueError: The number of weights is not N, or all weights are 0.
+    Raises ``TypeError`` unless they are N numbers, ``ValueError`` if all are 0.
     """
     weights = np.asarray(raw)
     if weights.dtype.kind not in "biuf":

@@ -191,9 +191,7 @@ def _name_row(part: str, row: int) -> str:
 def as_inputs(raw: Any, part: str) -> Inputs:
     """Samples as uint8 (N, C, H, W) or float32 (N, ...), from arrays as in :func:`load_npz`.
 
-    Raises:
-        TypeError: The samples are not numbers.
-        ValueError: The array has only one axis, or is empty.
+    Raises ``TypeError`` unless they are numbers, ``ValueError`` for one axis or an empty array.
     """
     array = np.asarray(raw)
     if array.dtype.kind not in "biuf":
@@ -218,9 +216,7 @@ def _channels_first(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
 def as_labels(raw: Any, part: str) -> Values:
     """Labels (N,) as int64 or text, class probabilities (N, K) as float64, or booleans (N, L).
 
-    Raises:
-        TypeError: The type is not one of these.
-        ValueError: The number of axes is wrong.
+    Raises ``TypeError`` for another type, ``ValueError`` for another number of axes.
     """
     labels = np.asarray(raw)
     if labels.ndim == 2 and labels.dtype.kind in "biuf":

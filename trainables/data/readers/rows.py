@@ -32,9 +32,7 @@ _BUFFER: Final = 2**23
 def open_rows(form: Form, option: str, path: PathOrUri) -> Rows:
     """Opens the files at a path; see :func:`~trainables.data.readers.files.find_files`.
 
-    Raises:
-        FileNotFoundError: There is no file.
-        ValueError: A file cannot be read, or there are no rows.
+    Raises ``ValueError`` if a file cannot be read, or there are no rows.
     """
     kind = _CsvRows if form == "csv" else _ParquetRows
     source, paths = find_files(option, path, (f".{form}",))
@@ -90,11 +88,7 @@ class Rows(ABC):
         return self.files[bisect_right(self.starts, row) - 1].path.rpartition("/")[0]
 
     def content(self, column: str, option: str) -> Content:
-        """The kind of values in a column, the same in all files; ``option`` names it in messages.
-
-        Raises:
-            ValueError: A file has no such column, or the files differ in its type.
-        """
+        """The kind of values in a column, the same in all files; else ``ValueError``."""
         found: Content = "nothing"
         for file in self.files:
             schema = file.schema
