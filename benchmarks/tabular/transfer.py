@@ -42,7 +42,7 @@ def gains(truth: Truth) -> dict[Setting, float]:
     }
 
 
-def ranked_elsewhere(truths: Mapping[str, Truth], left_out: str) -> list[Setting]:
+def ranked_by_other_datasets(truths: Mapping[str, Truth], left_out: str) -> list[Setting]:
     """Settings recorded on all datasets, ranked by mean gain on all but one; baseline first."""
     others = [gains(truth) for name, truth in truths.items() if name != left_out]
     common = set.intersection(*map(set, others), set(truths[left_out].settings)) - {BASELINE}
@@ -62,7 +62,7 @@ def main() -> None:
     print(f"| dataset, first trials | {' | '.join(f'{n} trials' for n in TRIALS)} |")
     print("| --- " * (len(TRIALS) + 1) + "|", flush=True)
     for name, (truth, num_classes) in loaded.items():
-        order = ranked_elsewhere(truths, name)
+        order = ranked_by_other_datasets(truths, name)
         published = SearchSpace(truth.sweep).initial_settings(num_classes)
         known = [setting for setting in order if setting in published]
         kinds: dict[str, Sequence[Setting] | None] = {

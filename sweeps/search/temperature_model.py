@@ -34,10 +34,10 @@ from trainables.contract.setting import BASELINE, Setting
 
 # Standard deviations with the highest likelihood on digits, Fashion-MNIST and CIFAR-10, each
 # predicted from the other two.
-_RATIO_ELSEWHERE: Final = SettingKernel(offset=0.3, slope=1.0, local=0.3)
+_RATIO_PRIOR: Final = SettingKernel(offset=0.3, slope=1.0, local=0.3)
 _RATIO_HERE: Final = SettingKernel(common=0.4, scale=0.45, offset=0.05, slope=0.2, local=0.2)
 _RATIO_NOISE: Final = 0.1  # between datasets
-_ERROR_ELSEWHERE: Final = SettingKernel(offset=0.1, slope=0.1, local=0.1)
+_ERROR_PRIOR: Final = SettingKernel(offset=0.1, slope=0.1, local=0.1)
 _ERROR_HERE: Final = SettingKernel(common=1.0, scale=0.45, offset=0.05, local=0.02)
 _ERROR_NOISE: Final = 0.06  # between datasets
 _SIMILAR: Final = 1.0  # difference of cross-entropy's error, in log-odds, up to which it is alike
@@ -191,13 +191,11 @@ class TemperatureModel:
     def _log_t(self, settings: Sequence[Setting]) -> Guess:
         """The distribution of log T; every trial informs about the noisy baseline."""
         both = [*self._settings, *settings]
-        elsewhere = self._elsewhere(
-            _RATIO_ELSEWHERE, _RATIO_NOISE, [e.log_ratio for e in self._earlier], both
-        )
-        rows = rows_of(self._places(both), elsewhere.mean, elsewhere.sd)
+        prior = self._prior(_RATIO_PRIOR, _RATIO_NOISE, [e.log_ratio for e in self._earlier], both)
+        rows = rows_of(self._places(both), prior.mean, prior.sd)
         reference = rows_of(self._reference)
         count, noise = len(self._settings), self.baseline.temperature_noise
-        differences = self._ratios - elsewhere.mean[:count]
+        differences = self._ratios - prior.mean[:count]
         early = np.where(self._done, noise, math.hypot(noise, _EARLY_NOISE))
         found = posterior(
             _RATIO_HERE,
@@ -206,7 +204,7 @@ class TemperatureModel:
             np.concatenate([[noise], early]) ** 2,
             rows[count:],
         )
-        return Guess(found.mean + elsewhere.mean[count:] + _USUAL_LOG_T, found.sd)
+        return Guess(found.mean + prior.mean[count:] + _USUAL_LOG_T, found.sd)
 
     def _in_guard(self, settings: Sequence[Setting]) -> Array:
         """The probability of respecting the guard, given the noise of the baseline's error.
@@ -216,11 +214,11 @@ class TemperatureModel:
         """
         both = [*self._settings, *settings]
         ratios = [min(e.error_ratio, _MOST_ERROR_RATIO) for e in self._earlier]
-        elsewhere = self._elsewhere(_ERROR_ELSEWHERE, _ERROR_NOISE, ratios, both)
-        rows = rows_of(self._places(both), elsewhere.mean, elsewhere.sd)
+        prior = self._prior(_ERROR_PRIOR, _ERROR_NOISE, ratios, both)
+        rows = rows_of(self._places(both), prior.mean, prior.sd)
         count, reference = len(self._settings), rows_of(self._reference)
         noise = np.full(1 + count, self.baseline.error_noise / self.baseline.error)
-        differences = self._errors - elsewhere.mean[:count]
+        differences = self._errors - prior.mean[:count]
         found = posterior(
             _ERROR_HERE,
             np.concatenate([reference, rows[:count]]),
@@ -230,10 +228,10 @@ class TemperatureModel:
             reference,
         )
         allowed = self._rule.guard / self.baseline.error
-        chance: Array = norm.cdf((allowed - found.mean - elsewhere.mean[count:]) / found.sd)
+        chance: Array = norm.cdf((allowed - found.mean - prior.mean[count:]) / found.sd)
         return chance
 
-    def _elsewhere(
+    def _prior(
         self, kernel: SettingKernel, noise: float, values: list[float], settings: list[Setting]
     ) -> Guess:
         known = [e.setting for e in self._earlier]

@@ -69,7 +69,7 @@ def _so_far(ranking: Ranking | None) -> str:
         return ""
     text = f"\n\n{counted(len(ranking.records), 'trial')} ended so far"
     if ranking.chosen is None:
-        return f"{text}; none that the guard lets pass has finished."
+        return f"{text}; none within the guard has finished."
     label = _escaped(ranking.chosen.trials[0].label)
     objective, why = _escaped(ranking.rule.objective), _escaped(so_far(ranking).why)
     return (
@@ -98,7 +98,7 @@ def description(sweep: SweepFile, answer: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def story_files(sweep: SweepFile, store: SweepStore, ending: Ending) -> dict[str, str]:
+def result_files(sweep: SweepFile, store: SweepStore, ending: Ending) -> dict[str, str]:
     """Names and contents of the artifacts of a finished sweep's own run.
 
     Figures that cannot be drawn, for example because predictions are damaged, are omitted.

@@ -20,8 +20,8 @@ from sweeps.tracking.run_content import (
     Ending,
     dataset_entity,
     description,
+    result_files,
     running_description,
-    story_files,
 )
 
 MachineSample = tuple[float, Mapping[str, float]]
@@ -123,7 +123,7 @@ class SweepRun:
         self._client.log_dict(self.id, summary, "selection.json")
 
     def end(self, ending: Ending) -> None:
-        for name, text in story_files(self._sweep, self._store, ending).items():
+        for name, text in result_files(self._sweep, self._store, ending).items():
             self._client.log_text(self.id, text, name)
         ended = [int(1000 * record.ended) for record in ending.ranking.records if record.ended]
         # Not now: `calsweep sync` may come days later.

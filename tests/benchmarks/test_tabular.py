@@ -38,7 +38,7 @@ from benchmarks.tabular.stoppers import (
     NoFinalist,
     lowest_to_come,
 )
-from benchmarks.tabular.transfer import gains, ranked_elsewhere
+from benchmarks.tabular.transfer import gains, ranked_by_other_datasets
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
 from sweeps.search.samplers import SAMPLERS, random
@@ -276,7 +276,7 @@ def test_settings_are_ranked_by_what_they_did_on_the_other_data_sets() -> None:
     found = gains(there)
     assert [found[s] for s in (BASELINE, good, bad, worse)] == pytest.approx([1, 0.2, 1, 0.5])
     truths = {"here": here, "there": there, "elsewhere": elsewhere}
-    assert ranked_elsewhere(truths, "here") == [BASELINE, good, worse, bad]
+    assert ranked_by_other_datasets(truths, "here") == [BASELINE, good, worse, bad]
 
 
 def test_spreads_over_seeds_and_samples_are_found_again() -> None:

@@ -20,7 +20,7 @@ from sweeps.sweep_file.loading import (
     load_sweep,
     parse_sweep,
 )
-from sweeps.tracking.run_content import story_files
+from sweeps.tracking.run_content import result_files
 from tests.builders import make_sweep
 from tests.harness import tracked
 
@@ -64,7 +64,7 @@ def test_every_file_that_we_write_fits_and_names_it(tmp_path: Path) -> None:
     store = tracked.make_store(tmp_path / "store", sweep, records)
     stage(tmp_path, tmp_path / "job", sweep)
     (tmp_path / "third.yaml").write_text(
-        story_files(sweep, store, tracked.ending_of(records, sweep))["best.yaml"]
+        result_files(sweep, store, tracked.ending_of(records, sweep))["best.yaml"]
     )
     written = sorted(tmp_path.rglob("*.yaml"))
     ours = [path for path in written if "sweeps/sweep_file" not in str(path)]  # without code

@@ -346,7 +346,7 @@ def test_the_sweeps_own_run_tells_how_far_it_is_and_of_which_commit(
     for record in (records[5], *records[:2]):
         mirror.show(record)
         notes.append(runs_of(fresh, "going")[""].data.tags["mlflow.note.content"])
-    assert "1 trial ended so far; none that the guard lets pass has finished." in notes[0]
+    assert "1 trial ended so far; none within the guard has finished." in notes[0]
     assert "**Best so far: cross\\_entropy**, val\\_ece 0.0500." in notes[1]
     assert "3 trials ended so far. **Best so far: focal γ=0.3333**, val\\_ece 0.0100." in notes[2]
     assert notes[2].endswith("Why: 0.0400 below cross\\_entropy; error +0.0000, guard 0.01.")
