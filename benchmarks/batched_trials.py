@@ -30,9 +30,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--model", default="small_cnn")
-    parser.add_argument("--shape", type=int, nargs=3, default=(1, 8, 8))
+    parser.add_argument("--shape", type=int, nargs=3, default=(1, 8, 8), help="shape of an image")
     parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--trials", type=int, nargs="+", default=(1, 4, 16))
+    parser.add_argument(
+        "--trials", type=int, nargs="+", default=(1, 4, 16), help="numbers of trials"
+    )
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     device = torch.device(arguments.device)

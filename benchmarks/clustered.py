@@ -79,9 +79,13 @@ def differences(repetitions: int, sizes: list[int]) -> None:
 def main() -> None:
     """Print a row for each metric and law."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repetitions", type=int, default=500)
-    parser.add_argument("--images", type=int, nargs="+", default=[50, 300, 1449])
-    parser.add_argument("--differences", action="store_true")
+    parser.add_argument("--repetitions", type=int, default=500, help="samples to draw")
+    parser.add_argument(
+        "--images", type=int, nargs="+", default=[50, 300, 1449], help="numbers of images"
+    )
+    parser.add_argument(
+        "--differences", action="store_true", help="intervals of differences instead"
+    )
     given = parser.parse_args()
     if given.differences:
         differences(given.repetitions, given.images)

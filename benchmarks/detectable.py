@@ -65,8 +65,10 @@ def measure(samples: int, factor: float, noise: float, repetitions: int) -> str:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repetitions", type=int, default=500)
-    parser.add_argument("--samples", type=int, nargs="+", default=[500, 2000, 10_000])
+    parser.add_argument("--repetitions", type=int, default=500, help="samples to draw")
+    parser.add_argument(
+        "--samples", type=int, nargs="+", default=[500, 2000, 10_000], help="numbers of samples"
+    )
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     print("| n | error | disagreement | ECE of the better | difference | found |")

@@ -62,9 +62,11 @@ def expected(factor: float) -> float:
 def main() -> None:
     """Simulate and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repetitions", type=int, default=1000)
-    parser.add_argument("--samples", type=int, nargs="+", default=[500, 2000, 10_000])
-    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--repetitions", type=int, default=1000, help="samples to draw")
+    parser.add_argument(
+        "--samples", type=int, nargs="+", default=[500, 2000, 10_000], help="numbers of samples"
+    )
+    parser.add_argument("--seeds", type=int, default=2, help="seeds of each setting")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     pairs = [(1.0, 1.0), (1.15, 1.15), (1.0, 1.15), (1.0, 1.5), (1.15, 1.5), (0.8, 1.25)]

@@ -173,7 +173,7 @@ def main() -> None:
     """Measure, or print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("dataset", choices=list(DATASETS))
-    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--results", type=Path, default=RESULTS, help="a file to continue with")
     parser.add_argument("--print", action="store_true", help="only print what is available")
     arguments = parser.parse_args()
     if not arguments.print:

@@ -27,7 +27,7 @@ def main() -> None:
     """Inject all faults and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("faults", nargs="*", metavar="FAULT", help=", ".join(FAULTS))
-    parser.add_argument("--tries", type=int, default=20)
+    parser.add_argument("--tries", type=int, default=20, help="tries of each fault")
     parser.add_argument("--trials", type=int, help="of a sweep, in place of the usual number")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()

@@ -39,8 +39,10 @@ SPACE = {"focal": ["gamma"], "dual_focal": ["gamma"], "mbls": ["margin", "lam"]}
 def main() -> None:
     """Run the selected measurement."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["records", "s3"])
-    parser.add_argument("trials", type=int, nargs="?", default=10_000)
+    parser.add_argument(
+        "what", choices=["records", "s3"], help="records on a local disk, or on s3://"
+    )
+    parser.add_argument("trials", type=int, nargs="?", default=10_000, help="number of trials")
     parser.add_argument("--read", nargs=2, help=argparse.SUPPRESS)  # what, and the storage
     arguments = parser.parse_args()
     if arguments.read:

@@ -25,9 +25,15 @@ Step = Callable[[CalibrationLoss | None], None]
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("losses", nargs="*", default=list(available_losses()), metavar="LOSS")
+    parser.add_argument(
+        "losses",
+        nargs="*",
+        default=list(available_losses()),
+        metavar="LOSS",
+        help="losses to measure; by default all",
+    )
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--rounds", type=int, default=50, help="repetitions of each step")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     device = torch.device(arguments.device)

@@ -45,7 +45,7 @@ def images(*, seed: int, count: int = 50_000) -> Dataset:
 def main() -> None:
     """Run two concurrent trials and print the memory of each."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--images", type=int, default=50_000)
+    parser.add_argument("--images", type=int, default=50_000, help="size of the dataset")
     arguments = parser.parse_args()
     os.chdir(Path(__file__).parent.parent)
     dataset_mib = arguments.images * 3 * 32 * 32 / MIB

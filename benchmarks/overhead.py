@@ -48,8 +48,8 @@ def tiny_model(*, input_shape: tuple[int, int, int], num_classes: int) -> Classi
 def main() -> None:
     """Time both sides and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--trials", type=int, default=100)
-    parser.add_argument("--peer-trials", type=int, default=10)
+    parser.add_argument("--trials", type=int, default=100, help="trials of calsweep")
+    parser.add_argument("--peer-trials", type=int, default=10, help="trials of plain Ray Tune")
     arguments = parser.parse_args()
     os.chdir(Path(__file__).parent.parent)
     with tempfile.TemporaryDirectory() as folder, connection.connected(None):

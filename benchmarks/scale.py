@@ -46,7 +46,9 @@ MLFLOW = "mlflow"
 def main() -> None:
     """Record curves, replay them in sweeps of each size, print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("trials", type=int, nargs="*", default=[100, 1000])
+    parser.add_argument(
+        "trials", type=int, nargs="*", default=[100, 1000], help="numbers of trials"
+    )
     parser.add_argument("--max-hours", type=float, help="end each search after that long")
     parser.add_argument("--profile", type=Path, help="folder for a cProfile of each size")
     parser.add_argument("--curves", help="a folder of recorded trials; default: record them now")

@@ -284,10 +284,16 @@ def print_per_training(
 def main() -> None:
     """Simulate and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repetitions", type=int, default=500)
-    parser.add_argument("--samples", type=int, nargs="+", default=[300, 2500, 50_000])
-    parser.add_argument("--finalists", type=int, nargs="+", default=[3])
-    parser.add_argument("--noise", nargs="+", choices=list(NOISES), default=list(NOISES))
+    parser.add_argument("--repetitions", type=int, default=500, help="simulated sweeps")
+    parser.add_argument(
+        "--samples", type=int, nargs="+", default=[300, 2500, 50_000], help="sizes of a split"
+    )
+    parser.add_argument(
+        "--finalists", type=int, nargs="+", default=[3], help="numbers of finalists"
+    )
+    parser.add_argument(
+        "--noise", nargs="+", choices=list(NOISES), default=list(NOISES), help="kinds of noise"
+    )
     parser.add_argument("--per-training", action="store_true", help="compare numbers of finalists")
     arguments = parser.parse_args()
     torch.set_num_threads(1)

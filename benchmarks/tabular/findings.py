@@ -30,7 +30,9 @@ SEEN = 1.96 + 0.84  # standard errors for a level of 95 % and a power of 80 %
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("sweeps", nargs="+", metavar="FILE")
+    parser.add_argument(
+        "sweeps", nargs="+", metavar="FILE", help="sweep files with recorded trials beside them"
+    )
     for file in parser.parse_args().sweeps:
         truth, num_classes = load(file)
         print(f"\n## {Path(file).stem}: {len(truth.settings)} settings\n")

@@ -101,7 +101,12 @@ def differs(judged: Judged, other: Judged) -> int:
 def main() -> None:
     """Print a table for each dataset."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("sweeps", nargs="+", metavar="FILE")
+    parser.add_argument(
+        "sweeps",
+        nargs="+",
+        metavar="FILE",
+        help="sweep files with recorded predictions beside them",
+    )
     torch.set_num_threads(1)
     for file in parser.parse_args().sweeps:
         predictions = list(read_predicted(Path(file).with_suffix(".predictions.parquet")))

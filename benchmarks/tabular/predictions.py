@@ -81,8 +81,10 @@ def read_predicted(path: Path) -> Iterator[Predicted]:
 def main() -> None:
     """Train the remaining trials, or pack."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("sweep", type=Path)
-    parser.add_argument("--pack", action="store_true")
+    parser.add_argument("sweep", type=Path, help="a sweep file with recorded trials beside it")
+    parser.add_argument(
+        "--pack", action="store_true", help="write the Parquet file from the finished trials"
+    )
     arguments = parser.parse_args()
     curves = arguments.sweep.with_suffix(".parquet")
     folder = arguments.sweep.with_suffix(".predictions.parts")

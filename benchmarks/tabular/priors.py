@@ -60,7 +60,13 @@ def _rounded(value: Any) -> Any:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("sweeps", nargs="+", type=Path, metavar="FILE")
+    parser.add_argument(
+        "sweeps",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="sweep files with recorded trials beside them",
+    )
     arguments = parser.parse_args()
     columns = (
         "source",

@@ -102,8 +102,10 @@ def train(
 def main() -> None:
     """Record, or pack."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("sweep", type=Path)
-    parser.add_argument("--pack", action="store_true")
+    parser.add_argument("sweep", type=Path, help="a sweep file")
+    parser.add_argument(
+        "--pack", action="store_true", help="write the Parquet file from the finished trials"
+    )
     arguments = parser.parse_args()
     packed = arguments.sweep.with_suffix(".parquet")
     folder = arguments.sweep.with_suffix(".parts")

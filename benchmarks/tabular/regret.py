@@ -175,11 +175,31 @@ def main() -> None:
     add_to_the_engine()
     add_syne_tune()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("sweeps", nargs="+", metavar="FILE")
-    parser.add_argument("--replays", type=int, default=100)
-    parser.add_argument("--only", nargs="*", choices=list(POLICIES), default=list(POLICIES))
-    parser.add_argument("--set", action="append", default=[QUICKSTART], metavar="KEY=VALUE")
-    parser.add_argument("--degenerate", type=float, default=0.0, metavar="SHARE")
+    parser.add_argument(
+        "sweeps", nargs="+", metavar="FILE", help="sweep files with recorded trials beside them"
+    )
+    parser.add_argument("--replays", type=int, default=100, help="replays of each policy")
+    parser.add_argument(
+        "--only",
+        nargs="*",
+        choices=list(POLICIES),
+        default=list(POLICIES),
+        help="groups of policies; by default all",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[QUICKSTART],
+        metavar="KEY=VALUE",
+        help="replace a value of the sweeps, such as search.trials=150",
+    )
+    parser.add_argument(
+        "--degenerate",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="share of the settings to replace by constant classifiers",
+    )
     arguments = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     policies = {name: each for group in arguments.only for name, each in POLICIES[group].items()}

@@ -41,7 +41,13 @@ _FEWEST = 5  # settings of a loss on a dataset that have a correlation
 def main() -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("sweeps", nargs="+", type=Path, metavar="FILE")
+    parser.add_argument(
+        "sweeps",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="sweep files with recorded trials beside them",
+    )
     print("| dataset | settings | from the baseline alone | others alike | others by similarity |")
     print("| --- " * 5 + "|")
     errors: dict[str, list[float]] = defaultdict(list)

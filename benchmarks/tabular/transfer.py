@@ -53,8 +53,10 @@ def ranked_by_other_datasets(truths: Mapping[str, Truth], left_out: str) -> list
 def main() -> None:
     """Replay and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("sweeps", nargs="+", metavar="FILE")
-    parser.add_argument("--replays", type=int, default=48)
+    parser.add_argument(
+        "sweeps", nargs="+", metavar="FILE", help="sweep files with recorded trials beside them"
+    )
+    parser.add_argument("--replays", type=int, default=48, help="replays of each policy")
     arguments = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     loaded = {Path(file).stem: load(file, [QUICKSTART]) for file in arguments.sweeps}
