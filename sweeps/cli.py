@@ -523,7 +523,6 @@ def judge(
     ] = "table",
 ) -> None:
     """Judge the calibration of predictions that already exist."""
-    from sweeps.inspect_sweeps import write_text
     from sweeps.judging.judgement import judge as judge_models
     from sweeps.judging.reading import read_predictions
 
@@ -534,12 +533,14 @@ def judge(
     if form == "html":
         from sweeps.judging.page import render_judgement
 
-        print(f"written: {write_text(render_judgement(found, models), output or JUDGEMENT)}")
-        return
-    text = _judgement_text(found, form == "json")
+        text, output = render_judgement(found, models), output or JUDGEMENT
+    else:
+        text = _judgement_text(found, form == "json")
     if output is None:
         print(text, end="")
     else:
+        from sweeps.inspect_sweeps import write_text
+
         print(f"written: {write_text(text, output)}")
 
 

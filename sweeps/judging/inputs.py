@@ -105,8 +105,8 @@ def _floats(name: str, scores: Any) -> Array:
         table = table.astype(np.float64 if table.dtype == np.float64 else np.float32, copy=False)
     except (TypeError, ValueError):
         raise UserError(f"{name}: predictions must be numbers, of one length in each row") from None
-    bad = ~np.isfinite(table).reshape(len(table), -1).all(axis=1)
-    if bad.any():
+    if table.size and not np.isfinite([table.min(), table.max()]).all():
+        bad = ~np.isfinite(table).reshape(len(table), -1).all(axis=1)
         raise UserError(
             f"{name}: row {int(bad.argmax())} (from 0) of the predictions has NaN or infinity, "
             f"as {int(bad.sum())} rows have"

@@ -108,7 +108,7 @@ def _judged(model: Predicted) -> Facts:
         },
         "per_class": _per_class(model),
         "per_group": [] if model.groups is None else _per_group(model),
-        "sets": _sets(crossed[best].softmax(dim=1), labels),
+        "sets": _sets(crossed[best], labels),
     }
 
 
@@ -182,27 +182,27 @@ def _gap(confidence: Tensor, right: Tensor, level: float) -> Facts:
     return {"gap": mean - float(right.mean()), "low": low, "high": high, "word": word}
 
 
-def _sets(probs: Tensor, labels: Tensor) -> Facts:
-    """Prediction sets of cross-fitted probabilities, measured on samples that were not used to fit.
+def _sets(logits: Tensor, labels: Tensor) -> Facts:
+    """Prediction sets of cross-fitted logits, measured on samples that were not used to fit.
 
     Each half is scaled by a method that was fitted on the other half. One part of each half
     calibrates the sets, which are measured on the other part.
     """
-    count = min(len(labels), _SET_ELEMENTS // probs.shape[1])
+    count = min(len(labels), _SET_ELEMENTS // logits.shape[1])
     if count < _MIN_FOR_SETS:
         return {}
     drawn = torch.randperm(len(labels), generator=torch.Generator().manual_seed(1))[:count]
     scaled_by = stratified_half(labels)[drawn]
+    probs, labels = logits[drawn].softmax(dim=1), labels[drawn]
     part = torch.arange(count) % 2 == 0
     found: Facts = {"coverage": _COVERAGE, "samples": count}
     for method in SCORES:
         held, size = 0, 0
         for half in (scaled_by, ~scaled_by):
             for fitted, measured in ((half & part, half & ~part), (half & ~part, half & part)):
-                fit_on, rows = drawn[fitted], drawn[measured]
-                sets = PredictionSets(method, _COVERAGE).fit(probs[fit_on], labels[fit_on])
-                inside = sets(probs[rows])
-                held += int(inside.gather(1, labels[rows][:, None]).sum())
+                sets = PredictionSets(method, _COVERAGE).fit(probs[fitted], labels[fitted])
+                inside = sets(probs[measured])
+                held += int(inside.gather(1, labels[measured][:, None]).sum())
                 size += int(inside.sum())
         low, high = proportion_interval(held / count, count, _LEVEL)
         found[method] = {"value": held / count, "low": low, "high": high, "size": size / count}

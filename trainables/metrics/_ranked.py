@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -71,8 +70,7 @@ class RankedScores:
 
     def variance_sums(self, boundaries: Tensor) -> Tensor:
         """Sums of score · (1 - score) between `boundaries`, shape (C, B), float64."""
-        variances = self.scores * (1 - self.scores)
-        return _sums_before(variances).gather(1, boundaries).diff(dim=1)
+        return self._variance_sums.gather(1, boundaries).diff(dim=1)
 
     def positive_scores(self) -> Tensor:
         """Scores of the positives of each column, shape (C, M), ascending, then infinity."""
@@ -84,6 +82,11 @@ class RankedScores:
     def _sums(self) -> Tensor:
         """Sum of the scores before each position 0 .. N, shape (C, N + 1)."""
         return _sums_before(self.scores)
+
+    @cached_property
+    def _variance_sums(self) -> Tensor:
+        """Sum of score · (1 - score) before each position 0 .. N, shape (C, N + 1)."""
+        return _sums_before(self.scores * (1 - self.scores))
 
 
 def rank_top_label(confidence: Tensor, correct: Tensor) -> RankedScores:
@@ -145,7 +148,9 @@ def mid_ranks(ascending: Tensor, values: Tensor) -> Tensor:
 
 def _sort(scores: Tensor) -> Tensor:
     if scores.device.type == "cpu":  # NumPy's vectorised sort is over ten times faster
-        return torch.from_numpy(np.sort(scores.contiguous().numpy(), axis=1))
+        ascending = scores.clone(memory_format=torch.contiguous_format)
+        ascending.numpy().sort(axis=1)
+        return ascending
     return torch.sort(scores.contiguous(), dim=1).values
 
 
@@ -169,6 +174,7 @@ def _by_column(
 
 def _sums_before(values: Tensor) -> Tensor:
     """Sum of the values (C, N) before each position 0 .. N, shape (C, N + 1), float64."""
-    sums = values.new_zeros(len(values), values.shape[1] + 1, dtype=torch.float64)
+    sums = values.new_empty(len(values), values.shape[1] + 1, dtype=torch.float64)
+    sums[:, 0] = 0
     torch.cumsum(values, dim=1, dtype=torch.float64, out=sums[:, 1:])
     return sums

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, Self, get_args
 
 import torch
@@ -85,23 +86,20 @@ def _lac(probs: Tensor, noise: Tensor) -> Tensor:
     return 1 - probs.double()
 
 
-def _aps(probs: Tensor, noise: Tensor) -> Tensor:
-    """APS scores: the sum of all larger probabilities plus a random share of the class's own."""
-    values, order = probs.double().sort(dim=1, descending=True)
-    above = values.cumsum(dim=1) - values
-    return torch.zeros_like(values).scatter_(1, order, above + noise * values)
-
-
-def _raps(probs: Tensor, noise: Tensor) -> Tensor:
-    order = probs.argsort(dim=1, descending=True)
-    ranks = torch.arange(1, probs.shape[1] + 1, device=probs.device)
-    penalties = (_PENALTY * (ranks - _FREE_RANKS)).clamp(min=0).expand(probs.shape).double()
-    return _aps(probs, noise).scatter_add_(1, order, penalties)
+def _aps(probs: Tensor, noise: Tensor, penalty: float = 0.0) -> Tensor:
+    """The sum of all larger probabilities, a random share of the own one, and a rank penalty."""
+    values, order = probs.sort(dim=1, descending=True)
+    values = values.double()
+    scores = values.cumsum(dim=1).sub_(values).add_(noise * values)
+    if penalty:
+        ranks = torch.arange(1, probs.shape[1] + 1, device=probs.device)
+        scores += (penalty * (ranks - _FREE_RANKS)).clamp(min=0)
+    return torch.empty_like(scores).scatter_(1, order, scores)
 
 
 SCORES: dict[SetMethod, Callable[[Tensor, Tensor], Tensor]] = {
     "lac": _lac,
     "aps": _aps,
-    "raps": _raps,
+    "raps": partial(_aps, penalty=_PENALTY),
 }
 """The score (N, K) of each class by method, given noise (N, 1) in [0, 1]; lower is likelier."""

@@ -57,7 +57,9 @@ class _StructuredScaling(Fitted[tuple[TemperatureScaling, int, Tensor, Tensor]])
         if not self.is_full:
             penalty = penalty.diagonal()
         penalty = penalty.to(logits.device, torch.float64) / num_samples
-        scores = _log_probs(scaler(logits), num_samples)
+        scores = torch.empty_like(logits)
+        for z, out in row_blocks(logits, scores):
+            out.copy_(_log_probs(scaler(z), num_samples))
         found = _minimum(scores, labels, penalty, num_classes / num_samples, self._apply)
         self._fitted = scaler, num_samples, *found
         return self
@@ -65,10 +67,13 @@ class _StructuredScaling(Fitted[tuple[TemperatureScaling, int, Tensor, Tensor]])
     def __call__(self, logits: Tensor) -> Tensor:
         """Calibrated logits of the same shape and dtype, not probabilities."""
         scaler, num_samples, weights, offsets = self._result()
-        enough = logits if logits.dtype == torch.float64 else logits.float()
-        scores = _log_probs(scaler(enough), num_samples)
-        scaled = self._apply(scores, weights.to(scores), offsets.to(scores)).to(logits.dtype)
-        return torch.where(logits.isneginf(), logits, scaled)  # masked classes stay masked
+        scaled = torch.empty_like(logits)
+        for z, out in row_blocks(logits, scaled):
+            enough = z if z.dtype == torch.float64 else z.float()
+            scores = _log_probs(scaler(enough), num_samples)
+            out.copy_(self._apply(scores, weights.to(scores), offsets.to(scores)))
+            out.masked_fill_(z.isneginf(), -torch.inf)  # masked classes stay masked
+        return scaled
 
     def _apply(self, scores: Tensor, weights: Tensor, offsets: Tensor) -> Tensor:
         return (scores @ weights.T if self.is_full else scores * weights) + offsets
@@ -211,8 +216,8 @@ def _minimum(
         np.zeros(penalty.numel() + num_classes),
         jac=True,
         method="L-BFGS-B",
-        # A mean of float32 numbers has a precision of about 1e-9.
-        options={"maxiter": _MAX_STEPS, "ftol": torch.finfo(scores.dtype).eps / 100, "gtol": 1e-7},
+        # Steps below the rounding of the mean cost many evaluations and gain nothing.
+        options={"maxiter": _MAX_STEPS, "ftol": torch.finfo(scores.dtype).eps / 3, "gtol": 1e-7},
     )
     change, offsets = unpacked(found.x)
     return one + change, offsets
