@@ -77,6 +77,13 @@ def expected_calibration_error(bins: Sequence[Bin]) -> float:
     return gaps / sum(each.count for each in bins)
 
 
+def parts_of_error(bins: Sequence[Bin]) -> tuple[float, float]:
+    """The parts of the ECE from overconfident and from underconfident bins."""
+    gaps = [each.count * (each.confidence - each.accuracy) for each in bins]
+    count = sum(each.count for each in bins)
+    return sum(max(gap, 0.0) for gap in gaps) / count, sum(max(-gap, 0.0) for gap in gaps) / count
+
+
 @dataclass(frozen=True)
 class Panel:
     """One of the two reliability diagrams of a classifier, of all decisions together."""

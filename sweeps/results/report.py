@@ -25,7 +25,12 @@ from sweeps.results.headline import Headline, headline
 from sweeps.results.importance import importances
 from sweeps.results.judgement import Judgement
 from sweeps.results.leaderboard import leaderboard
-from sweeps.results.predictions import probabilities, top_label
+from sweeps.results.predictions import (
+    parts_of_error,
+    probabilities,
+    reliability_bins,
+    top_label,
+)
 from sweeps.results.reference import reference_rows, reference_warnings
 from sweeps.results.refinement import refinement_rows
 from sweeps.results.side_by_side import Beside, best_by_loss
@@ -227,6 +232,7 @@ def _on_test(
         "about": list(about),
         "sure": float(confidence.mean()),
         "right": float((predicted == labels).mean()),
+        "parts": None if about else parts_of_error(reliability_bins(probs, labels)),
         "classes": Markup(held_out.class_chart(rows)),
         "coverage": Markup(held_out.coverage_chart(curves)),
         "names": names,

@@ -29,6 +29,10 @@ def test_bins_and_risks_are_those_of_the_metrics(
         assert np.allclose(found, getattr(expected, name)[filled])
     error = M.expected_calibration_error(probs, labels)
     assert predictions.expected_calibration_error(bins) == pytest.approx(error, abs=1e-12)
+    over, under = predictions.parts_of_error(bins)
+    gap = float(probs.amax(1).mean()) - M.accuracy(probs, labels)
+    assert over + under == pytest.approx(error, abs=1e-12)
+    assert over - under == pytest.approx(gap, abs=1e-12)
     for each in bins:
         exact = binomtest(round(each.accuracy * each.count), each.count).proportion_ci()
         assert (each.low, each.high) == pytest.approx((exact.low, exact.high))

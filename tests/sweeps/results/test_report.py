@@ -75,6 +75,7 @@ def test_it_shows_choice_leaderboard_figures_and_reproduction(page: Path) -> Non
         "Hyperparameter importance",
         "Risk–coverage curve",
         "Most confident errors",
+        "comes from overconfident bins",
         "calsweep run sweep.yaml",
         "objective: val_ece",
     ):
