@@ -70,15 +70,16 @@ class ErrorOfGaps:
         power: 1 if the statistic grows like the gaps, 2 if it grows like their squares.
         terms: Maps gaps (..., G) to the contribution of each cell to the statistic, (..., G); None
             if the statistic is not a sum over cells.
-        additive: Whether the error of gaps that all have one sign is their sum. The upper end then
-            does not rely on the fitted curve alone, which may miss the gaps of a few samples.
+        least: Maps observed gaps (G,) to an estimate of the error that is not too small on average
+            if the gaps have one sign. With it, the upper end does not rely on the fitted curve
+            alone, which may miss the gaps of a few samples.
     """
 
     statistic: Callable[[Array], Array]
     population: Callable[[Array], float]
     power: int = 1
     terms: Callable[[Array], Array] | None = None
-    additive: bool = False
+    least: Callable[[Array], float] | None = None
 
 
 class Model(Protocol):

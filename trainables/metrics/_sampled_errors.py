@@ -32,13 +32,12 @@ def invert_cells(cells: Cells, error: ErrorOfGaps, level: float) -> tuple[float,
     observed = float(error.statistic(cells.gaps[None])[0])
     directions = fit_curve(cells) - cells.confidence, -cells.confidence
     low, high = invert(sampled_errors(cells, error), observed, level, directions)
-    if error.additive and low > 0:
-        # Noise increases an error on average: the upper end is at least value + z standard errors.
+    if error.least is not None and low > 0:
+        # The upper end is at least this estimate + z standard errors of the sum of the gaps.
         right, sure, count = cells.positives, cells.confidence, cells.num_samples
         squares = float((right * (1 - sure) ** 2 + (cells.count - right) * sure**2).sum()) / count
         deviation = np.sqrt(max(squares - float(cells.gaps.sum()) ** 2, 0.0) / count)
-        value = error.population(cells.gaps)
-        high = max(high, value + float(ndtri((1 + level) / 2)) * deviation)
+        high = max(high, error.least(cells.gaps) + float(ndtri((1 + level) / 2)) * deviation)
     return low, high
 
 

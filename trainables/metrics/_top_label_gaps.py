@@ -27,9 +27,9 @@ def binned_error_of_gaps(ranked: RankedScores, boundaries: Tensor) -> Problem:
     """The binned L1 error of the first column of `ranked`."""
     error = ErrorOfGaps(
         statistic=lambda gaps: np.abs(gaps).sum(axis=1),
-        population=lambda gaps: float(np.abs(gaps).sum()),
+        population=_size,
         terms=np.abs,
-        additive=True,
+        least=_size,
     )
     return cells_of_bins(ranked, boundaries), error
 
@@ -65,10 +65,14 @@ def smooth_error_of_gaps(confidence: Array, correct: Array) -> Problem:
     wanted = 2 ** int(np.ceil(np.log2(_CELLS_PER_WIDTH / width)))
     size = int(np.clip(wanted, _MIN_CELLS, _MAX_CELLS))
     cells, position = even_cells(confidence, correct, size)
+
+    def population(gaps: Array) -> float:
+        return float(fixed_widths(gaps, position, size))
+
     return cells, ErrorOfGaps(
         statistic=lambda gaps: _smoothed_size(_waves(gaps, position, size), width),
-        population=lambda gaps: float(fixed_widths(gaps, position, size)),
-        additive=True,
+        population=population,
+        least=population,
     )
 
 
@@ -91,7 +95,15 @@ def kernel_error_of_gaps(confidence: Tensor, correct: Tensor, bandwidth: float) 
         error: Array = np.abs(positives @ kernel - cells.confidence) @ count / num_samples
         return error
 
-    return cells, ErrorOfGaps(statistic=size, population=lambda gaps: float(np.abs(gaps).sum()))
+    return cells, ErrorOfGaps(
+        statistic=size,
+        population=_size,
+        least=lambda gaps: abs(float(gaps.sum())),
+    )
+
+
+def _size(gaps: Array) -> float:
+    return float(np.abs(gaps).sum())
 
 
 def cells_of_bins(ranked: RankedScores, boundaries: Tensor) -> Cells:
