@@ -54,7 +54,7 @@ def data_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
         summary += ", labelled with probabilities; what is measured, is by labels drawn from them"
     if dataset.train.weights is not None:
         summary += "; training samples are weighted"
-    facts = {"data": summary, "held": _held(dataset)}
+    facts = {"data": summary, "data kept": _held(dataset)}
     if dataset.notes:
         facts["skipped"] = "\n".join(map(shortened, dataset.notes))
     if sweep.trainable is None:
@@ -97,7 +97,7 @@ def duration_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
     where = "GPU" if gpu else "CPU core"
     return {
         "time": f"about {format_seconds(seconds)} an epoch on a {where} of this machine, measured; "
-        f"at most about {format_seconds(whole)} in all, with {counted(slots, 'trial')} at a time"
+        f"at most about {format_seconds(whole)} in total, with {counted(slots, 'concurrent trial')}"
         + ("; less as poor trials stop" if make_stopper(sweep).rungs else "")
     }
 

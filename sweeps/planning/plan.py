@@ -74,7 +74,7 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
         **({"starts from": _starting_point(sweep)} if sweep.search.is_guided else {}),
         "each trial uses": _resources(sweep.scaling),
         **(_recipe_facts(sweep) if sweep.trainable is None else {}),
-        "at once": "as many trials as there is room for" + (f", at most {most}" if most else ""),
+        "concurrent": "as many trials as fit" + (f", at most {most}" if most else ""),
     }
 
 
@@ -143,7 +143,7 @@ def _epoch_facts(sweep: SweepFile) -> dict[str, str]:
             else ""
         )
         + (f"; poor trials stop at {rungs} by {sweep.scheduler.metric}" if rungs else ""),
-        "in all": f"at most {most_epochs(sweep):,} epochs",
+        "total": f"at most {most_epochs(sweep):,} epochs",
     }
 
 
@@ -188,7 +188,7 @@ def _trained_fact(sweep: SweepFile) -> dict[str, str]:
 
 def _precision(training: TrainingSection) -> str:
     return {
-        "auto": "bfloat16 where the hardware is faster in it, else float32 (settled at the start)",
+        "auto": "bfloat16 where that is faster, else float32 (decided at the start)",
         "bfloat16": "bfloat16; losses, statistics and evaluation in float32",
         "float32": "float32",
     }[training.precision]
@@ -199,7 +199,7 @@ def _recipe_facts(sweep: SweepFile) -> dict[str, str]:
     if not is_complete(training):
         return {
             "training": "what is left out depends on the model and the data, which are not loaded",
-            "computes in": _precision(training),
+            "precision": _precision(training),
         }
     optimizer = {"sgd": f"SGD with momentum {training.momentum:g}", "adam": "Adam"}
     schedule = {"constant": "constant", "step": "in steps", "cosine": "by a cosine to 0"}
@@ -208,7 +208,7 @@ def _recipe_facts(sweep: SweepFile) -> dict[str, str]:
         "training": f"{optimizer.get(training.optimizer, 'AdamW')}, learning rate {training.lr:g} "
         f"({schedule[training.schedule]}{warmup}), weight decay {training.weight_decay:g}, "
         f"batches of {training.batch_size:,}",
-        "computes in": _precision(training),
+        "precision": _precision(training),
     }
 
 

@@ -89,5 +89,5 @@ def _refuse_password(key: str, value: Any) -> None:
     if isinstance(value, str) and (secret or redact(value) != value):
         instead = _INSTEAD.get(key, "give the cluster's nodes a role, or credentials of their own")
         raise UserError(
-            f"{key} holds a password, which would be kept with the job for all to read; {instead}"
+            f"{key} holds a password, which the job would store for other users to read; {instead}"
         )

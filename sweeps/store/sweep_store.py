@@ -187,7 +187,7 @@ class SweepStore:
                 raise TypeError("not an answer")
             return answer
 
-        without = f"`calsweep resume {self.name}` writes it anew"
+        without = f"`calsweep resume {self.name}` writes it again"
         return read_json(self.folder, "answer.json", mapping, None, without)
 
     @property

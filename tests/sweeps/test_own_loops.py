@@ -273,7 +273,7 @@ def test_a_wrong_path_or_option_is_reported_before_anything_starts(folder: Path)
 def test_the_plan_says_what_trains() -> None:
     facts = plan_facts(sweep_of(trainable={"name": "plain:train", "width": 9}))
     assert facts["trained by"] == "plain:train,width=9"
-    assert not {"model", "computes in"} & facts.keys()
+    assert not {"model", "precision"} & facts.keys()
 
 
 def test_the_best_setting_is_trained_by_the_same_loop() -> None:

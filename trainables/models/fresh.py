@@ -28,7 +28,7 @@ class Fresh:
             own = any(True for _ in layer.parameters(recurse=False))
             if own and not hasattr(layer, "reset_parameters"):
                 raise ValueError(
-                    f"this {kind} cannot be built anew: its part {path or kind!r} "
+                    f"this {kind} cannot be built again: its part {path or kind!r} "
                     f"({type(layer).__name__}) has no reset_parameters(){instead}"
                 )
         with torch.random.fork_rng(devices=[]):

@@ -21,7 +21,7 @@ def test_data_sizes_and_detectable_differences(share: float, judging: int) -> No
     sweep = make_sweep(training={"adapt_share": share})
     facts = data_facts(fit_to_data(sweep, dataset), dataset)
     assert facts["data"] == "1,078 training, 360 validation, 359 test samples of 10 classes"
-    assert facts["held"] == "in memory, 115.0 kB"
+    assert facts["data kept"] == "in memory, 115.0 kB"
     text = facts["can detect"]
     assert f"differences in ECE of {detectable_difference(judging):.3f} or more" in text
     assert f"by {judging} validation samples" in text
@@ -71,6 +71,6 @@ def test_what_is_streamed_says_from_where(tmp_path: Path) -> None:
     options = {"root": tmp_path / "images", "storage": "stream", "cache": tmp_path / "cache"}
     dataset = load_dataset("image_folder", seed=0, **options)
     sweep = make_sweep(dataset={"name": "image_folder", "root": str(tmp_path / "images")})
-    held = data_facts(fit_to_data(sweep, dataset), dataset)["held"]
+    held = data_facts(fit_to_data(sweep, dataset), dataset)["data kept"]
     assert held.startswith("streamed from the disk, ")
     assert f"kB (decoded 240.0 kB): {tmp_path}/cache/images-" in held

@@ -19,7 +19,7 @@ from tests.builders import make_sweep, shown
                 "trials": "20: the baseline, 6 published, 13 searched",
                 "finalists": "at most 8 more: 3 settings and the baseline, 2 fresh seeds each",
                 "epochs": "at most 9 a trial; poor trials stop at 1, 3 by val_nll",
-                "in all": "at most 252 epochs",
+                "total": "at most 252 epochs",
             },
         ),
         (
@@ -45,7 +45,7 @@ from tests.builders import make_sweep, shown
             {
                 "trials": "5: the baseline, 4 published, 0 searched; 2 published settings left out",
                 "finalists": "none",
-                "in all": "at most 45 epochs",
+                "total": "at most 45 epochs",
             },
         ),
         (
@@ -65,7 +65,7 @@ from tests.builders import make_sweep, shown
         (
             {"search": {"max_epochs": 180, "max_hours": 2.5}},
             {
-                "in all": "at most 180 epochs",
+                "total": "at most 180 epochs",
                 "budget": "180 epochs: 12 of 50 trials to their end and 8 of finalists, more where "
                 "poor trials stop; 2.5 hours: as many trials as leave time for the finalists",
             },
@@ -120,7 +120,7 @@ def test_the_plan(sections: dict[str, Any], facts: dict[str, str]) -> None:
 def test_the_plan_contains_the_pilot() -> None:
     sections = {"training": {"epochs": 4, "patience": 2}, "selection": {"finalists": 0}}
     facts = plan_facts(make_sweep(search={"trials": 5}, **sections))
-    assert facts["in all"] == "at most 24 epochs"
+    assert facts["total"] == "at most 24 epochs"
     facts = plan_facts(make_sweep(search={"trials": 5, "max_epochs": 23}, **sections))
     assert facts["budget"].startswith("23 epochs: 4 of 5 trials to their end and 0 of finalists")
 
