@@ -61,10 +61,9 @@ def test_sweeps_of_the_command_are_valid() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sweep", ["adaptive", "assertion"])
-def test_sweeps_of_the_command_run_without_a_gpu(sweep: str) -> None:
+def test_sweeps_of_the_command_run_without_a_gpu() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.gpu_sweep", sweep, "--cpu"],
+        [sys.executable, "-m", "benchmarks.gpu_sweep", "assertion", "--cpu"],
         check=False,
         cwd=Path(__file__).parents[1],
         capture_output=True,
