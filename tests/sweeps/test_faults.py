@@ -26,7 +26,7 @@ def cluster() -> Iterator[RayCluster]:
 @pytest.mark.parametrize("name", ["node", "storage full", "data changed", "run deleted"])
 def test_nothing_is_lost(cluster: RayCluster, name: str) -> None:
     kind = replace(faults.FAULTS[name], sections={})
-    outcome = faults.faulty_sweep(cluster, kind, random.Random(name), tries=2)
+    outcome = faults.faulty_sweep(cluster, kind, random.Random(name), tries=1)
     assert outcome.tries > 0
     assert not outcome.lost
     assert outcome.repeated <= 2 * outcome.tries  # one epoch of each of the two running trials
@@ -34,7 +34,7 @@ def test_nothing_is_lost(cluster: RayCluster, name: str) -> None:
 
 def test_trials_leave_a_node_that_drains(cluster: RayCluster) -> None:
     kind = replace(faults.FAULTS["node drained"], sections={})
-    outcome = faults.faulty_sweep(cluster, kind, random.Random(1), tries=2)
+    outcome = faults.faulty_sweep(cluster, kind, random.Random(1), tries=1)
     assert outcome.tries > 0
     assert not outcome.lost
     assert outcome.repeated == 0  # the trials finish their epochs first
