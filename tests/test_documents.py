@@ -16,7 +16,7 @@ from sweeps.cli import app
 from sweeps.planning.json_schema import sections
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.terminal.catalogue import losses_markdown
-from tests.harness.running import run_blocks
+from tests.harness.running import run_programs
 from trainables.losses.registry import CATALOGUE
 
 ROOT = Path(__file__).parents[1]
@@ -108,11 +108,10 @@ def test_some_commands_are_there() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("page", PROGRAMS)
-def test_the_pages_programs_run(page: str, tmp_path: Path) -> None:
-    found = blocks(ROOT / page, "python")
-    assert found
-    run_blocks(found, tmp_path)
+def test_the_pages_programs_run(tmp_path: Path) -> None:
+    found = [blocks(ROOT / page, "python") for page in PROGRAMS]
+    assert all(found)
+    run_programs(["\n".join(each) for each in found], tmp_path)
 
 
 @pytest.mark.parametrize("module", ["losses", "metrics", "running"])
