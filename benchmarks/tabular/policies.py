@@ -52,6 +52,8 @@ class Calsweep:
         at_once: Number of concurrent trials.
         pausing: Replays the sweep with trials that are paused instead of stopped.
         judge: Chooses of all trials by the sweep's rule.
+        prior: Whether a guided search starts from other datasets.
+        expected: See :func:`~benchmarks.tabular.replay.replay`.
     """
 
     sets: tuple[str, ...] = ()
@@ -62,6 +64,8 @@ class Calsweep:
     judge: Callable[[Sequence[TrialRecord], Rule], Candidate | None] = lambda records, rule: (
         Ranking(records, rule).chosen
     )
+    prior: bool = True
+    expected: bool | None = None
 
     def __call__(
         self, sweep: SweepFile, curves: Curves, num_classes: int, seeds: Sequence[int]
@@ -74,8 +78,9 @@ class Calsweep:
         else:
             guided = sweep.search.is_guided
             initial = None if guided else self.initial or self._published(sweep, num_classes)
+            recorded = other_datasets(sweep) if self.prior else []
             records = replay(
-                sweep, curves, num_classes, own, self.at_once, initial, other_datasets(sweep)
+                sweep, curves, num_classes, own, self.at_once, initial, recorded, self.expected
             )
         chosen = self.judge(records, rule_of(sweep))
         setting = curves.nearest(chosen.setting if chosen else BASELINE)
@@ -365,6 +370,16 @@ POLICIES: dict[str, dict[str, Policy]] = {
         **{f"guided, {n} trials": _guided(f"search.trials={n}") for n in (3, 5, 8, 20)},
         "guided, ASHA": _guided("scheduler.name=asha"),
         "guided, a finalist of each loss": _guided("selection.per_loss=true"),
+    },
+    "parts": {
+        f"{sampler}{', no prior' * (not prior)}, {rule} finalists, {count} trials": replace(
+            make(f"search.trials={count}"), prior=prior, expected=rule == "expected"
+        )
+        for sampler, make in (("default", lambda *sets: Calsweep(sets)), ("guided", _guided))
+        for prior in (True, False)
+        for rule in ("measured", "expected")
+        for count in (3, 8, 20)
+        if prior or sampler == "guided"  # else the prior has no effect
     },
     "random_search": {
         f"{count} random trials, nothing stopped": _full(count) for count in (50, 100, 200, 400)

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import yaml
 
 from benchmarks.tabular.curves import Curves
+from sweeps.search.finalist_plan import FinalistPlan
 from sweeps.search.record import TrialRecord
 from sweeps.search.recorded import RecordedSetting
+from sweeps.search.rules import rule_of
 from sweeps.search.space import SearchSpace
 from sweeps.search.trial_queue import Past, TrialQueue
 from sweeps.sweep_file.loading import dump_sweep, override_sweep
@@ -39,6 +41,7 @@ def replay(
     at_once: int = 1,
     initial: Sequence[Setting] | None = None,
     recorded: Sequence[RecordedSetting] = (),
+    expected: bool | None = None,
 ) -> list[TrialRecord]:
     """Replays a sweep.
 
@@ -54,6 +57,8 @@ def replay(
         initial: The baseline and the initial settings, instead of the published ones.
         recorded: Recorded settings of other datasets, for a guided search. It selects among the
             recorded settings.
+        expected: Whether the finalists have the lowest expected objectives or the lowest measured
+            ones; None for the rule of the sampler.
 
     Returns:
         The records of its trials.
@@ -64,6 +69,11 @@ def replay(
     queue = TrialQueue(
         sweep, keep_nothing, num_classes, past, initial=initial, candidates=candidates
     )
+    if expected is not None:
+        from sweeps.search.guide import Guide  # scikit-learn takes a second
+
+        guide = Guide(SearchSpace(sweep), rule_of(sweep), recorded, [], 0, candidates)
+        queue._finals = FinalistPlan(sweep, queue.records, guide if expected else None)
     running: list[_Running] = []
     while not queue.exhausted:
         while len(running) < at_once and (record := queue.next()) is not None:
