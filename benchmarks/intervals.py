@@ -34,6 +34,7 @@ from trainables.metrics._inversion import Cells, invert
 from trainables.metrics._ranked import equal_width_boundaries, rank_top_label
 from trainables.metrics._sampled_errors import sampled_errors
 from trainables.metrics._top_label_gaps import binned_error_of_gaps
+from trainables.metrics.direction import direction_of_top_label
 from trainables.metrics.intervals import METHODS, OF_GAPS, Ranked, top_label_interval
 
 Array = NDArray[np.float64]
@@ -332,7 +333,7 @@ def measure(
 def of_metric(name: str) -> Interval:
     """The interval that calsweep reports."""
     if name in PARTS:
-        return Interval(lambda probs, labels: getattr(M.direction(probs, labels), name)[1:], False)
+        return Interval(lambda *sample: getattr(direction_of_top_label(*sample, LEVEL), name)[1:])
     if name in OF_GAPS:
         return Interval(lambda scores, right: top_label_interval(name, scores, right, LEVEL))
     return Interval(lambda probs, labels: METHODS[name](Ranked(probs, labels), LEVEL), False)

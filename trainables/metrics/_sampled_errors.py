@@ -26,11 +26,13 @@ _NEVER = 1e-9
 _TINY = 1e-300
 
 
-def invert_cells(cells: Cells, error: ErrorOfGaps, level: float) -> tuple[float, float]:
+def invert_cells(
+    cells: Cells, error: ErrorOfGaps, level: float, farthest_accuracy: float = 0
+) -> tuple[float, float]:
     """Both ends of the confidence interval of a calibration error, at this level in (0, 1)."""
-    # Along the second direction, every error below the mean confidence is reached.
+    # Along the second direction, the largest possible error is reached.
     observed = float(error.statistic(cells.gaps[None])[0])
-    directions = fit_curve(cells) - cells.confidence, -cells.confidence
+    directions = fit_curve(cells) - cells.confidence, farthest_accuracy - cells.confidence
     low, high = invert(sampled_errors(cells, error), observed, level, directions)
     if error.least is not None and low > 0:
         # The upper end is at least this estimate + z standard errors of the sum of the gaps.

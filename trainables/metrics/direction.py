@@ -7,10 +7,10 @@ from torch import Tensor
 
 from trainables.metrics._influence import mean_interval
 from trainables.metrics._inputs import check_level, check_probs
-from trainables.metrics._inversion import Array, Cells, ErrorOfGaps, fit_curve, invert
+from trainables.metrics._inversion import Array, Cells, ErrorOfGaps
 from trainables.metrics._predictions import NUM_BINS
 from trainables.metrics._ranked import equal_width_boundaries, rank_top_label
-from trainables.metrics._sampled_errors import sampled_errors
+from trainables.metrics._sampled_errors import invert_cells
 from trainables.metrics._top_label import top_label
 from trainables.metrics._top_label_gaps import cells_of_bins
 
@@ -54,7 +54,11 @@ def direction(probs: Tensor, labels: Tensor, confidence: float = 0.95) -> Direct
         ValueError: If shapes or values are not as above.
     """
     check_level(confidence)
-    top, correct = top_label(*check_probs(probs, labels))
+    return direction_of_top_label(*top_label(*check_probs(probs, labels)), confidence)
+
+
+def direction_of_top_label(top: Tensor, correct: Tensor, confidence: float) -> Direction:
+    """`direction` from the confidence of each prediction (N,) and whether it is correct (N,)."""
     gaps = top.double() - correct.double()
     ranked = rank_top_label(top, correct)
     cells = cells_of_bins(ranked, equal_width_boundaries(ranked, NUM_BINS))
@@ -71,12 +75,13 @@ def _part(cells: Cells, sign: int, level: float) -> Measured:
     def part(gaps: Array) -> Array:
         return np.maximum(sign * gaps, 0)
 
+    def total(gaps: Array) -> float:
+        return float(part(gaps).sum())
+
     error = ErrorOfGaps(
         statistic=lambda gaps: np.asarray(part(gaps).sum(axis=1)),
-        population=lambda gaps: float(part(gaps).sum()),
+        population=total,
         terms=part,
+        least=total,
     )
-    value = error.population(cells.gaps)
-    furthest = -cells.confidence if sign > 0 else 1 - cells.confidence
-    lines = fit_curve(cells) - cells.confidence, furthest
-    return value, *invert(sampled_errors(cells, error), value, level, lines)
+    return total(cells.gaps), *invert_cells(cells, error, level, 0 if sign > 0 else 1)
