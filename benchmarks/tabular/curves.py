@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 from collections.abc import Iterable
@@ -19,6 +20,15 @@ from trainables.contract.setting import BASELINE, Setting
 
 _KEYS = ("loss", "hyperparameters", "seed")
 Trials = Iterable[tuple[Setting, int, list[Entry]]]
+
+
+def parser_of_recordings(description: str) -> argparse.ArgumentParser:
+    """A parser of a command's options, whose ``sweeps`` are sweep files with recorded trials."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument(
+        "sweeps", nargs="+", metavar="FILE", help="sweep files with recorded trials beside them"
+    )
+    return parser
 
 
 class Curves:

@@ -11,12 +11,12 @@ needed to detect a difference.
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, stdev, variance
 
+from benchmarks.tabular.curves import parser_of_recordings
 from benchmarks.tabular.regret import Truth, load
 from sweeps.formatting import format_hyperparameters
 from sweeps.planning.data import load_data
@@ -29,10 +29,7 @@ SEEN = 1.96 + 0.84  # standard errors for a level of 95 % and a power of 80 %
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "sweeps", nargs="+", metavar="FILE", help="sweep files with recorded trials beside them"
-    )
+    parser = parser_of_recordings(__doc__.splitlines()[0])
     for file in parser.parse_args().sweeps:
         truth, num_classes = load(file)
         print(f"\n## {Path(file).stem}: {len(truth.settings)} settings\n")

@@ -8,7 +8,6 @@ cross-entropy) and of the error as a share of cross-entropy's, both on the valid
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import math
@@ -17,7 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from benchmarks.tabular.curves import Trials, read_trials
+from benchmarks.tabular.curves import Trials, parser_of_recordings, read_trials
 from sweeps.search.record import flat
 from sweeps.search.recorded import RecordedSetting, recorded_settings
 from sweeps.sweep_file.schema import SweepFile
@@ -59,15 +58,7 @@ def _rounded(value: Any) -> Any:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "sweeps",
-        nargs="+",
-        type=Path,
-        metavar="FILE",
-        help="sweep files with recorded trials beside them",
-    )
-    arguments = parser.parse_args()
+    arguments = parser_of_recordings(__doc__.splitlines()[0]).parse_args()
     columns = (
         "source",
         "loss",
@@ -78,7 +69,7 @@ def main() -> None:
     )
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(columns)
-    for file in arguments.sweeps:
+    for file in map(Path, arguments.sweeps):
         for each in recorded(file.stem, read_trials(file.with_suffix(".parquet"))):
             values = flat(each)
             rounded = {name: _rounded(value) for name, value in values["hyperparameters"].items()}

@@ -23,7 +23,6 @@ share: the recorded seeds, and the samples of the validation and test splits.
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,6 +35,7 @@ import optuna
 
 from benchmarks.tabular.curves import (
     Curves,
+    parser_of_recordings,
     read_trials,
     with_degenerate,
     with_error_intervals,
@@ -174,10 +174,7 @@ def main() -> None:
     """Replay all policies and print the tables."""
     add_to_the_engine()
     add_syne_tune()
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "sweeps", nargs="+", metavar="FILE", help="sweep files with recorded trials beside them"
-    )
+    parser = parser_of_recordings(__doc__.splitlines()[0])
     parser.add_argument("--replays", type=int, default=100, help="replays of each policy")
     parser.add_argument(
         "--only",

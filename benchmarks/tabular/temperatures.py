@@ -12,7 +12,6 @@ over datasets with at least five settings), and the error of log T by the weight
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections import defaultdict
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ from statistics import fmean
 import numpy as np
 from scipy.stats import spearmanr
 
-from benchmarks.tabular.curves import read_trials
+from benchmarks.tabular.curves import parser_of_recordings, read_trials
 from benchmarks.tabular.priors import other_datasets, recorded
 from sweeps.search.record import TrialRecord
 from sweeps.search.recorded import RecordedSetting
@@ -40,19 +39,12 @@ _FEWEST = 5  # settings of a loss on a dataset that have a correlation
 
 def main() -> None:
     """Print both tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "sweeps",
-        nargs="+",
-        type=Path,
-        metavar="FILE",
-        help="sweep files with recorded trials beside them",
-    )
+    arguments = parser_of_recordings(__doc__.splitlines()[0]).parse_args()
     print("| dataset | settings | from the baseline alone | others alike | others by similarity |")
     print("| --- " * 5 + "|")
     errors: dict[str, list[float]] = defaultdict(list)
     correlations: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for file in parser.parse_args().sweeps:
+    for file in map(Path, arguments.sweeps):
         sweep = load_sweep(str(file))
         trials = list(read_trials(file.with_suffix(".parquet")))
         known = [

@@ -12,7 +12,6 @@ trials.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import permutations
@@ -21,6 +20,7 @@ from statistics import fmean
 
 import optuna
 
+from benchmarks.tabular.curves import parser_of_recordings
 from benchmarks.tabular.policies import Calsweep
 from benchmarks.tabular.regret import QUICKSTART, Truth, load, mean_and_error
 from benchmarks.tabular.replay import with_values
@@ -52,10 +52,7 @@ def ranked_by_other_datasets(truths: Mapping[str, Truth], left_out: str) -> list
 
 def main() -> None:
     """Replay and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "sweeps", nargs="+", metavar="FILE", help="sweep files with recorded trials beside them"
-    )
+    parser = parser_of_recordings(__doc__.splitlines()[0])
     parser.add_argument("--replays", type=int, default=48, help="replays of each policy")
     arguments = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
