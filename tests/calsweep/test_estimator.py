@@ -114,15 +114,39 @@ WITHOUT_FIT = {
     "check_supervised_y_no_nan",
     "check_valid_tag_types",
 }
+# Each of these runs several sweeps, or one for what the remaining checks show as well.
+BY_HAND = {
+    "check_classifier_data_not_an_array",
+    "check_dont_overwrite_parameters",
+    "check_dtype_object",
+    "check_estimators_dtypes",
+    "check_estimators_fit_returns_self",
+    "check_estimators_overwrite_params",
+    "check_f_contiguous_array_estimator",
+    "check_fit2d_predict1d",
+    "check_fit_check_is_fitted",
+    "check_fit_score_takes_y",
+    "check_methods_sample_order_invariance",
+    "check_n_features_in",
+    "check_pipeline_consistency",
+    "check_positive_only_tag_during_fit",
+    "check_readonly_memmap_input",
+}
 # Only with SciPy's own switch for them is there something to check; there is none that cannot hold.
 WITH_ARRAY_API = "check_array_api_input"
+
+
+def _marks(name: str) -> list[pytest.MarkDecorator]:
+    if name in BY_HAND:
+        return [pytest.mark.by_hand]
+    return [] if name in WITHOUT_FIT else [pytest.mark.slow]
 
 
 def _checks() -> list[Any]:
     # Of check_classifiers_train's three kinds of input the last: read-only and float32.
     pairs = {pair[1].func.__name__: pair for pair in estimator_checks_generator(TINY)}
     return [
-        pytest.param(*pair, id=name, marks=[] if name in WITHOUT_FIT else [pytest.mark.slow])
+        pytest.param(*pair, id=name, marks=_marks(name))
         for name, pair in pairs.items()
         if name != WITH_ARRAY_API
     ]
