@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweeps.errors import SweepFailedError, SweepInterruptedError
-from sweeps.formatting import calsweep_command, counted
+from sweeps.errors import SweepFailedError
+from sweeps.formatting import counted
 from sweeps.results.learning import FirstEpochs
 from sweeps.search.pilot import ACTION, PilotQueue, common_epochs, progress_of
 from sweeps.search.record import TrialRecord
+from sweeps.store.resuming import interrupted, load_records
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.terminal.progress import Progress
-from trainables.contract.config import trial_setting
 
 if TYPE_CHECKING:
     from trainables.data.core.base import Data
@@ -40,7 +39,7 @@ def with_common_epochs(
     if patience is None:
         return sweep, []
     own = store.pilot()
-    records = own.patiently(load_records, sweep, own, progress)
+    records = own.patiently(load_records, sweep, own, progress.notice)
     queue = PilotQueue(
         sweep,
         own.save,
@@ -83,27 +82,3 @@ def with_common_epochs(
             else f"All trials train for {counted(most, 'epoch')}, as training.epochs says."
         )
     return sweep, queue.records
-
-
-def load_records(sweep: SweepFile, store: SweepStore, progress: Progress) -> list[TrialRecord]:
-    damaged: list[str] = []
-    records = [_with_history(sweep, store, each) for each in store.load_records(damaged.append)]
-    for message in damaged:
-        progress.notice(message)
-    return records
-
-
-def _with_history(sweep: SweepFile, store: SweepStore, record: TrialRecord) -> TrialRecord:
-    """The record of an interrupted trial, with the epochs in its last checkpoint."""
-    if record.state == "running":
-        from trainables.files.checkpoints import load_checkpoint
-
-        setting = trial_setting(sweep.trained.name, sweep.trained.options, record.config)
-        state = load_checkpoint(store.trial_folder(record.number) / "checkpoints", setting)
-        record.cut_off(state["history"] if state else (), time.time())
-    return record
-
-
-def interrupted(store: SweepStore) -> SweepInterruptedError:
-    again = calsweep_command(f"resume {store.name}", store.storage)
-    return SweepInterruptedError(f"interrupted; {again} continues it")

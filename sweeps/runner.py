@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.cluster import connection
 from sweeps.cluster.devices import settle_devices
 from sweeps.cluster.rehearsal import Rehearsal
-from sweeps.common_epochs import interrupted, load_records, with_common_epochs
+from sweeps.common_epochs import with_common_epochs
 from sweeps.ending import end_of, take_look
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError, first_line
 from sweeps.formatting import calsweep_command, shortened
@@ -31,15 +31,13 @@ from sweeps.search.record import TrialRecord
 from sweeps.search.trial_queue import Past, TrialQueue
 from sweeps.search.warm_start import earlier_trials
 from sweeps.store.blocks import BlockWriter
-from sweeps.store.candidates import (
-    candidate_files,
-    earlier_candidates,
-)
+from sweeps.store.candidates import candidate_files, earlier_candidates
 from sweeps.store.driver_log import driver_log
 from sweeps.store.encoders import encoder_setup, trained_encoders
-from sweeps.store.identity import go_on, identify, identity_files
+from sweeps.store.identity import changes_since_start, identify, identity_files
 from sweeps.store.mistakes import keep_mistakes
 from sweeps.store.recorded_sweeps import read_recorded, recorded_files, recorded_for
+from sweeps.store.resuming import interrupted, load_records
 from sweeps.store.skipped import skipped_files
 from sweeps.store.sweep_store import SweepStore, check_storage
 from sweeps.sweep_file.loading import budgets_asked, with_other_budgets
@@ -202,7 +200,9 @@ def _run(
                 else:
                     store.change(sweep)
                 with driver_log(store) as log:
-                    for line in () if new else go_on(sweep.name, store.folder, identity):
+                    for line in (
+                        () if new else changes_since_start(sweep.name, store.folder, identity)
+                    ):
                         progress.notice(line)
                         logger.warning(line)
                     return _carry_out(sweep, store, dataset, progress, on_answer, log)
@@ -273,7 +273,7 @@ def _carry_out(
 def _read_store(
     sweep: SweepFile, store: SweepStore, dataset: Data, progress: Progress
 ) -> tuple[Mirror, BlockWriter, EncoderSetup | None, Past]:
-    records = load_records(sweep, store, progress)
+    records = load_records(sweep, store, progress.notice)
     encoder = encoder_setup(sweep, store, dataset)
     past = Past(
         records,

@@ -98,8 +98,8 @@ def read_environment(folder: Folder) -> dict[str, Any] | None:
     return _read(folder, _ENVIRONMENT, ["python"])
 
 
-def go_on(name: str, folder: Folder, identity: Identity) -> list[str]:
-    """Compare the identity of a sweep with the present one; returns changes of code and versions.
+def changes_since_start(name: str, folder: Folder, identity: Identity) -> list[str]:
+    """How code and versions differ from those with which a sweep was started, a sentence each.
 
     A sweep of an older version without an identity continues with the present data. If the
     environment differs, it is added to the one in which the sweep was started.

@@ -13,7 +13,7 @@ from sweeps.errors import UserError
 from sweeps.planning.checks import use_working_folder
 from sweeps.store.identity import (
     Identity,
-    go_on,
+    changes_since_start,
     identify,
     identity_files,
     read_environment,
@@ -46,14 +46,14 @@ def folder(tmp_path: Path) -> Folder:
 
 def test_nothing_has_changed(folder: Folder) -> None:
     before = folder.read("environment.json")
-    assert go_on("birds", folder, IDENTITY) == []
+    assert changes_since_start("birds", folder, IDENTITY) == []
     assert folder.read("environment.json") == before
 
 
 def test_changed_data_are_refused(folder: Folder) -> None:
     samples = {"train": 5, "validation": 2, "test": 2}
     with pytest.raises(UserError) as refused:
-        go_on("birds", folder, replace(IDENTITY, digest="d2", samples=samples))
+        changes_since_start("birds", folder, replace(IDENTITY, digest="d2", samples=samples))
     message = str(refused.value)
     assert "sweep 'birds' was started with" in message
     assert "expected 4 train, 2 validation, 2 test samples, 10 classes, digest d1" in message
@@ -65,7 +65,7 @@ def test_changed_data_are_refused(folder: Folder) -> None:
 def test_changed_code_and_versions_are_reported(folder: Folder) -> None:
     change_environment(folder, torch="1.0", timm=None)
     now = replace(IDENTITY, modules={"own.py": "c2", "more.py": "c3"})
-    lines = go_on("birds", folder, now)
+    lines = changes_since_start("birds", folder, now)
     shown = [line.split(" was started ")[1].split(";")[0] for line in lines]
     assert shown == [
         f"timm went from none to {version('timm')}",
@@ -74,13 +74,13 @@ def test_changed_code_and_versions_are_reported(folder: Folder) -> None:
         "own.py has changed",
     ]
     with pytest.raises(UserError, match=r"Since then timm went .*own\.py has changed\. Its trials"):
-        go_on("birds", folder, replace(now, digest="d2"))
+        changes_since_start("birds", folder, replace(now, digest="d2"))
 
 
 def test_the_environments_that_it_went_on_in_are_added_once_each(folder: Folder) -> None:
     change_environment(folder, torch="1.0")
     for _ in range(2):
-        go_on("birds", folder, IDENTITY)
+        changes_since_start("birds", folder, IDENTITY)
     environment = read_environment(folder)
     assert environment is not None
     assert environment["packages"]["torch"] == "1.0"
@@ -90,16 +90,16 @@ def test_the_environments_that_it_went_on_in_are_added_once_each(folder: Folder)
 
 def test_a_sweep_from_before_continues_with_what_there_is(tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
-    assert go_on("old", folder, IDENTITY) == []
+    assert changes_since_start("old", folder, IDENTITY) == []
     assert read_identity(folder) == IDENTITY
     with pytest.raises(UserError, match="the data are not those"):
-        go_on("old", folder, replace(IDENTITY, digest="d2"))
+        changes_since_start("old", folder, replace(IDENTITY, digest="d2"))
 
 
 def test_a_damaged_identity_is_reported(folder: Folder) -> None:
     folder.write("identity.json", b"")
     with pytest.raises(UserError, match=r"identity\.json is damaged.*delete it"):
-        go_on("birds", folder, IDENTITY)
+        changes_since_start("birds", folder, IDENTITY)
 
 
 def test_it_exists_before_the_sweep_does(tmp_path: Path) -> None:

@@ -1,0 +1,36 @@
+"""What a sweep needs to continue after an interruption."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from sweeps.errors import SweepInterruptedError
+from sweeps.formatting import calsweep_command
+from sweeps.search.record import TrialRecord
+from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.schema import SweepFile
+from trainables.contract.config import trial_setting
+
+
+def load_records(
+    sweep: SweepFile, store: SweepStore, notice: Callable[[str], None]
+) -> list[TrialRecord]:
+    """The stored trials; messages about damaged ones are passed to `notice`."""
+    return [_with_history(sweep, store, each) for each in store.load_records(notice)]
+
+
+def _with_history(sweep: SweepFile, store: SweepStore, record: TrialRecord) -> TrialRecord:
+    """The record of an interrupted trial, with the epochs in its last checkpoint."""
+    if record.state == "running":
+        from trainables.files.checkpoints import load_checkpoint
+
+        setting = trial_setting(sweep.trained.name, sweep.trained.options, record.config)
+        state = load_checkpoint(store.trial_folder(record.number) / "checkpoints", setting)
+        record.cut_off(state["history"] if state else (), time.time())
+    return record
+
+
+def interrupted(store: SweepStore) -> SweepInterruptedError:
+    again = calsweep_command(f"resume {store.name}", store.storage)
+    return SweepInterruptedError(f"interrupted; {again} continues it")
