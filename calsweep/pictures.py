@@ -98,9 +98,9 @@ def draw_search(figure: Figure, ranking: Ranking) -> None:
             )
     if ranking.reference is not None:
         limit = ranking.reference + ranking.rule.guard
-        axis.axvline(limit, color="#555", linestyle="--", linewidth=1)
+        axis.axvline(limit, color=GREY, linestyle="--", linewidth=1)
         place = ("data", "axes fraction")
-        axis.annotate(" guard", (limit, 0.98), xycoords=place, va="top", color="#555")
+        axis.annotate(" guard", (limit, 0.98), xycoords=place, va="top", color=GREY)
     front = np.array(pareto_front(ranking)).reshape(-1, 2)
     axis.step(*front.T, where="post", color=GREY, linestyle=":", label="Pareto front")
     axis.set(xlabel="validation error", ylabel=objective, yscale=_scale(drawn))
@@ -123,10 +123,10 @@ def draw_curves(figure: Figure, records: Sequence[TrialRecord], sweep: SweepFile
                 epochs, values, linewidth=1, alpha=0.8, label=format_loss(record.loss), **look
             )
         elif epochs:
-            axis.plot(epochs, values, color="#bbb", linewidth=0.8, zorder=1)
-            axis.plot(epochs[-1], values[-1], "x", color="#888", markersize=4, zorder=1)
+            axis.plot(epochs, values, color=GREY, alpha=0.5, linewidth=0.8, zorder=1)
+            axis.plot(epochs[-1], values[-1], "x", color=GREY, markersize=4, zorder=1)
     for rung in make_stopper(sweep).rungs:
-        axis.axvline(rung, color="#555", linestyle=":", linewidth=1)
+        axis.axvline(rung, color=GREY, linestyle=":", linewidth=1)
     axis.set(xlabel="epoch", ylabel=metric, yscale=_scale(drawn))
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     lines, names = axis.get_legend_handles_labels()
@@ -164,5 +164,5 @@ def _panel(upper: Axes, lower: Axes, bins: Sequence[Bin], cluster_size: int) -> 
             upper.errorbar(
                 each.confidence, each.accuracy, ends, color="#111", linewidth=1.2, capsize=2
             )
-    upper.plot([0, 1], [0, 1], color="#555", linestyle="--", linewidth=1)
+    upper.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1)
     upper.set(xlim=(0, 1), ylim=(0, 1))

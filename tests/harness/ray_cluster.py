@@ -190,6 +190,18 @@ class RayCluster:
         )
         assert accepted, why
 
+    def run(self, program: str) -> str:
+        """Run a Python program beside the cluster, with its address as argument; what it prints."""
+        done = subprocess.run(
+            [sys.executable, "-c", program, self.address],
+            capture_output=True,
+            text=True,
+            env=self.environment,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def stop(self) -> None:
         """Kill all nodes."""
         for node in [*self.nodes, self.head]:

@@ -1,7 +1,5 @@
 """`gpus_per_worker: auto` on many kinds of cluster, and on a real Ray."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -173,15 +171,7 @@ def test_every_node_is_asked_for_its_precision() -> None:
         for has_bfloat16, precision in (("yes", "bfloat16"), ("no", "float32")):
             cluster.of_nodes = {"HAS_BFLOAT16": has_bfloat16}
             cluster.add_node()
-            done = subprocess.run(
-                [sys.executable, "-c", TWO_NODES, cluster.address],
-                capture_output=True,
-                text=True,
-                env=cluster.environment,
-                check=False,
-            )
-            assert done.returncode == 0, done.stderr
-            assert done.stdout.splitlines()[-1] == precision
+            assert cluster.run(TWO_NODES).splitlines()[-1] == precision
     finally:
         cluster.stop()
 

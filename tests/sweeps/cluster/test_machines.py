@@ -2,8 +2,6 @@
 
 import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -33,18 +31,11 @@ def test_every_node_is_measured() -> None:
     cluster = RayCluster(head_cpus=1)
     try:
         cluster.add_node()
-        done = subprocess.run(
-            [sys.executable, "-c", TWO_NODES, cluster.address],
-            capture_output=True,
-            text=True,
-            env=cluster.environment,
-            check=False,
-        )
+        printed = cluster.run(TWO_NODES)
     finally:
         cluster.stop()
-    assert done.returncode == 0, done.stderr
-    assert '"cpu_utilization_percentage"' in done.stdout
-    assert f'"{socket.gethostname()}/cpu_utilization_percentage"' in done.stdout
+    assert '"cpu_utilization_percentage"' in printed
+    assert f'"{socket.gethostname()}/cpu_utilization_percentage"' in printed
 
 
 @pytest.mark.slow
