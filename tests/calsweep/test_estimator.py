@@ -117,6 +117,7 @@ WITHOUT_FIT = {
 # Each of these runs several sweeps, or one for what the remaining checks show as well.
 BY_HAND = {
     "check_classifier_data_not_an_array",
+    "check_classifiers_classes",
     "check_dont_overwrite_parameters",
     "check_dtype_object",
     "check_estimators_dtypes",
@@ -125,6 +126,7 @@ BY_HAND = {
     "check_f_contiguous_array_estimator",
     "check_fit2d_predict1d",
     "check_fit_check_is_fitted",
+    "check_fit_idempotent",
     "check_fit_score_takes_y",
     "check_methods_sample_order_invariance",
     "check_n_features_in",
