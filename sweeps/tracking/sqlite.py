@@ -33,7 +33,8 @@ def sqlite_path(uri: str) -> Path | None:
 def make_database(uri: str) -> None:
     """Make the SQLite file of MLflow's store if it does not exist, whole or not at all.
 
-    MLflow's migrations take seconds, and MLflow refuses the file of a process that died in them.
+    MLflow's migrations take seconds on a disk, a fifth of that in memory, and MLflow refuses the
+    file of a process that died in them.
     """
     path = sqlite_path(uri)
     if path is None or path.exists():
@@ -43,13 +44,21 @@ def make_database(uri: str) -> None:
     with (
         FileLock(lock),
         tempfile.TemporaryDirectory(dir=path.parent, prefix=".mlflow-") as folder,
+        tempfile.TemporaryDirectory(dir=_memory() or path.parent, prefix=".mlflow-") as fast,
     ):
         if not path.exists():  # else another sweep was faster
-            made = Path(folder) / "made.db"
+            made = Path(fast) / "made.db"
             make_tables(made)
             copy = shutil.copyfile(made, Path(folder) / "copy.db")  # to which nothing is connected
             os.replace(copy, path)
         lock.unlink(missing_ok=True)  # anyone who waits for it finds the file
+
+
+def _memory() -> Path | None:
+    """The system's folder in memory, if it has room; containers often have 64 MiB."""
+    memory = Path("/dev/shm")
+    usable = os.access(memory, os.W_OK | os.X_OK) and shutil.disk_usage(memory).free > 2**24
+    return memory if usable else None
 
 
 def make_tables(path: Path) -> None:
