@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.cluster.connection import connected
 from sweeps.errors import UserError
 from sweeps.runner import resume_sweep, run_sweep
 from tests.builders import make_sweep
@@ -40,16 +41,17 @@ def test_what_runs_when_the_hours_are_over_continues_after_a_resume(
         selection={"finalists": 0},
     )
     storage = str(tmp_path / "store")
-    begun = time.time()
-    result = run_sweep(sweep, storage)
-    assert "search.max_hours = 0.01111 is spent: 0 of 2 trials" in result.answer["why"][-1]
-    assert {record.state for record in result.records} == {"running"}
-    assert any(record.epochs for record in result.records)
-    spent = resume_sweep("late", storage)
-    assert "is spent" in spent.answer["why"][-1]  # time spent before the resume counts
-    with pytest.raises(UserError, match=r"only budgets can be changed; allowed: search.trials"):
-        resume_sweep("late", storage, overrides=["training.epochs=3"])
-    again = resume_sweep("late", storage, overrides=["search.max_hours=0.02"])
-    for before, after in zip(result.records, again.records, strict=False):
-        assert after.started == before.started >= begun
-        assert after.epochs > before.epochs
+    with connected(None):  # one Ray for the three drivers
+        begun = time.time()
+        result = run_sweep(sweep, storage)
+        assert "search.max_hours = 0.01111 is spent: 0 of 2 trials" in result.answer["why"][-1]
+        assert {record.state for record in result.records} == {"running"}
+        assert any(record.epochs for record in result.records)
+        spent = resume_sweep("late", storage)
+        assert "is spent" in spent.answer["why"][-1]  # time spent before the resume counts
+        with pytest.raises(UserError, match=r"only budgets can be changed; allowed: search.trials"):
+            resume_sweep("late", storage, overrides=["training.epochs=3"])
+        again = resume_sweep("late", storage, overrides=["search.max_hours=0.02"])
+        for before, after in zip(result.records, again.records, strict=False):
+            assert after.started == before.started >= begun
+            assert after.epochs > before.epochs

@@ -20,7 +20,7 @@ name: {name}
 dataset: {{name: digits, train_samples: 200}}
 model: {{name: small_cnn, width: 4}}
 losses: [{{name: "logged:Logged", space: {{alpha: {{low: 0.5, high: 2}}}}}}]
-training: {{epochs: 6, batch_size: 64}}
+training: {{epochs: 3, batch_size: 64}}
 search: {{trials: 400, sampler: random}}
 scheduler: {{name: none}}
 selection: {{finalists: 0}}
