@@ -22,7 +22,12 @@ SMALL = CalibratedClassifierSweep(
     losses=["focal"],
     epochs=15,
     trials=2,
-    set={"selection.finalists": 0, "training.batch_size": 16, "scheduler.name": "none"},
+    set={
+        "selection.finalists": 0,
+        "training.batch_size": 16,
+        "scheduler.name": "none",
+        "scaling.max_concurrent": 1,  # one process to start
+    },
 )
 
 

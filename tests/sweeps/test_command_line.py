@@ -157,14 +157,22 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def registered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, with the selected setting in the registry; only slow tests use it."""
+    folder = tmp_path_factory.mktemp("registered")
+    done = run_small(folder, "scaling.max_concurrent=1")
+    assert "registered: models:/calsweep-digits@champion" in done.stderr
+    return folder
+
+
 @pytest.mark.slow
 def test_the_selected_setting_is_in_the_registry(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    registered: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import mlflow
 
-    assert "registered: models:/calsweep-digits@champion" in run_small(tmp_path).stderr
-    uri = tracking_uri(str(tmp_path / "calsweep-store"))
+    uri = tracking_uri(str(registered / "calsweep-store"))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     model = mlflow.pyfunc.load_model("models:/calsweep-digits@champion")
     images, digits = load_digits(return_X_y=True)
@@ -209,10 +217,10 @@ def test_a_second_run_of_the_same_name_is_refused(finished: Path) -> None:
 
 
 @pytest.fixture
-def ui(finished: Path) -> Iterator[str]:
+def ui(registered: Path) -> Iterator[str]:
     """The link that `calsweep ui` prints."""
     with start_calsweep(
-        finished, "ui", "--port", str(free_port()), stdout=subprocess.PIPE, text=True
+        registered, "ui", "--port", str(free_port()), stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         link = ""

@@ -108,6 +108,7 @@ def sweep_of(**sections: Any) -> SweepFile:
             "training": {"epochs": 4},
             "search": {"trials": 3},
             "selection": {"finalists": 0},
+            "scaling": {"max_concurrent": 1},  # one process to start
             **sections,
         }
     )
@@ -121,7 +122,7 @@ def run(folder: Path, sweep: SweepFile) -> SweepResult:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", ["plain", "with_lightning", "with_transformers"])
 def test_an_example_loop_is_swept_like_a_model(folder: Path, session: None, name: str) -> None:
-    sweep = load_sweep(f"{name}.yaml")
+    sweep = load_sweep(f"{name}.yaml", ["scaling.max_concurrent=1"])
     check_sweep(sweep)
     result = run(folder, sweep)
     assert {record.state for record in result.records} <= {"finished", "stopped"}, [

@@ -33,6 +33,7 @@ training: {{epochs: {EPOCHS}, batch_size: 64, lr: 0.05}}
 search: {{trials: 3}}
 scheduler: {{name: none}}
 selection: {{finalists: 0}}
+scaling: {{max_concurrent: 1}}
 """
 
 
