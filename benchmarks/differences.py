@@ -3,7 +3,8 @@
 Two settings with known calibration and a few seeds each are compared on the same samples. ``python
 -m benchmarks.differences`` simulates how often the interval contains the true difference of their
 ECEs (in the same 15 bins), and how often the verdict is "supported". For comparison, ``plain`` is
-the difference of the plain ECEs ± 1.96 paired standard errors.
+the difference of the plain ECEs ± 1.96 paired standard errors. ``--laws`` chooses other data
+distributions than that of one temperature.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from functools import cache
+from itertools import product
 
 import numpy as np
 import torch
+from scipy.special import softmax
 from scipy.stats import norm
 
 from trainables.metrics import expected_calibration_error
@@ -25,25 +28,37 @@ from trainables.metrics.differences import difference
 CLASSES = 10
 NUM_BINS = 15
 PARTS = 20  # parts of the samples for the jackknife
+PAIRS = [(1.0, 1.0), (1.15, 1.15), (1.0, 1.15), (1.0, 1.5), (1.15, 1.5), (0.8, 1.25)]
 SEED_SPREAD = 0.03  # standard deviation over seeds of a network's temperature
+LAWS = ("one temperature", "label noise", "mixed subgroups", "overconfident subgroup")
 
 
 def draw(
-    generator: np.random.Generator, samples: int, overconfidence: list[float]
+    generator: np.random.Generator, samples: int, overconfidence: list[float], law: str
 ) -> tuple[list[torch.Tensor], torch.Tensor]:
     """Probabilities of runs whose logits are too large by these factors, and the labels.
 
-    All runs have the same samples: they share the true logits, apart from some noise per run.
+    All runs have the same samples: they share the true logits. The law changes the labels: 5% of
+    them are random, half of the samples have a temperature of 1.6 and half of .6, or 15% have 8.
     """
     honest = generator.normal(0, 1.7, (samples, CLASSES))
-    shifted = honest - honest.max(axis=1, keepdims=True)
-    law = np.exp(shifted) / np.exp(shifted).sum(axis=1, keepdims=True)
-    labels = (law.cumsum(axis=1) < generator.random((samples, 1))).sum(axis=1).clip(0, CLASSES - 1)
-    runs = []
-    for factor in overconfidence:
-        logits = torch.from_numpy(factor * honest)
-        runs.append(torch.softmax(logits, dim=1))
-    return runs, torch.from_numpy(labels)
+    truth = true_probs(generator, honest, law)
+    labels = (truth.cumsum(axis=1) < generator.random((samples, 1))).sum(axis=1)
+    runs = [torch.softmax(torch.from_numpy(factor * honest), dim=1) for factor in overconfidence]
+    return runs, torch.from_numpy(labels.clip(0, CLASSES - 1))
+
+
+def true_probs(generator: np.random.Generator, logits: np.ndarray, law: str) -> np.ndarray:
+    """True probabilities of samples (N, K) with these logits."""
+    if law == "label noise":
+        return 0.95 * softmax(logits, axis=1) + 0.05 / CLASSES
+    share, inside, outside = {
+        "one temperature": (0.0, 1.0, 1.0),
+        "mixed subgroups": (0.5, 1.6, 0.6),
+        "overconfident subgroup": (0.15, 8.0, 1.0),
+    }[law]
+    in_subgroup = generator.random((len(logits), 1)) < share
+    return softmax(logits / np.where(in_subgroup, inside, outside), axis=1)
 
 
 def gaps_of(runs: list[torch.Tensor], labels: torch.Tensor) -> float:
@@ -52,11 +67,11 @@ def gaps_of(runs: list[torch.Tensor], labels: torch.Tensor) -> float:
 
 
 @cache
-def expected(factor: float) -> float:
+def expected(factor: float, law: str) -> float:
     """The expected ECE of a setting over seeds, on very many samples."""
     seeds = norm.ppf((np.arange(9) + 0.5) / 9)
     factors = [factor * (1 + SEED_SPREAD * seed) for seed in seeds]
-    return gaps_of(*draw(np.random.default_rng(1), 1_000_000, factors))
+    return gaps_of(*draw(np.random.default_rng(1), 1_000_000, factors, law))
 
 
 def main() -> None:
@@ -67,38 +82,43 @@ def main() -> None:
         "--samples", type=int, nargs="+", default=[500, 2000, 10_000], help="numbers of samples"
     )
     parser.add_argument("--seeds", type=int, default=2, help="seeds of each setting")
+    parser.add_argument("--laws", nargs="+", choices=LAWS, default=LAWS, help="distributions")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    pairs = [(1.0, 1.0), (1.15, 1.15), (1.0, 1.15), (1.0, 1.5), (1.15, 1.5), (0.8, 1.25)]
     print(
-        "| logits too large by | true difference | n | covers | plain covers | supported | worse |"
+        "| distribution | logits too large by | true difference | n | covers | plain covers |"
+        " supported | worse |"
     )
-    print("| --- | --- | --- | --- | --- | --- | --- |")
-    for pair in pairs:
-        truth = expected(pair[0]) - expected(pair[1])
-        for samples in arguments.samples:
-            generator = np.random.default_rng(0)
-            covered = plain = supported = worse = 0
-            for _ in range(arguments.repetitions):
-                factors = [
-                    f * (1 + SEED_SPREAD * generator.standard_normal())
-                    for f in pair
-                    for _ in range(arguments.seeds)
-                ]
-                runs, labels = draw(generator, samples, factors)
-                ours, theirs = runs[: arguments.seeds], runs[arguments.seeds :]
-                found = difference("ece", ours, theirs, labels)
-                covered += found.low <= truth <= found.high
-                supported += found.verdict == "supported"
-                worse += found.verdict == "worse"
-                plain += _plain_covers(ours, theirs, labels, truth)
-            shares = [x / arguments.repetitions for x in (covered, plain, supported, worse)]
-            print(
-                f"| {pair[0]:g}, {pair[1]:g} | {truth:+.4f} | {samples:,} | "
-                + " | ".join(f"{share:.1%}" for share in shares)
-                + " |",
-                flush=True,
-            )
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    for law, pair, samples in product(arguments.laws, PAIRS, arguments.samples):
+        shares = simulate(law, pair, samples, arguments.seeds, arguments.repetitions)
+        truth = expected(pair[0], law) - expected(pair[1], law)
+        print(
+            f"| {law} | {pair[0]:g}, {pair[1]:g} | {truth:+.4f} | {samples:,} | "
+            + " | ".join(f"{share:.1%}" for share in shares)
+            + " |",
+            flush=True,
+        )
+
+
+def simulate(
+    law: str, pair: tuple[float, float], samples: int, seeds: int, repetitions: int
+) -> np.ndarray:
+    """Shares of repetitions: interval covers, plain interval covers, supported, worse."""
+    truth = expected(pair[0], law) - expected(pair[1], law)
+    generator = np.random.default_rng(0)
+    found = []
+    for _ in range(repetitions):
+        factors = [
+            f * (1 + SEED_SPREAD * generator.standard_normal()) for f in pair for _ in range(seeds)
+        ]
+        runs, labels = draw(generator, samples, factors, law)
+        ours, theirs = runs[:seeds], runs[seeds:]
+        result = difference("ece", ours, theirs, labels)
+        covers = result.low <= truth <= result.high
+        plain = _plain_covers(ours, theirs, labels, truth)
+        found.append((covers, plain, result.verdict == "supported", result.verdict == "worse"))
+    return np.mean(found, axis=0)
 
 
 def _plain_covers(

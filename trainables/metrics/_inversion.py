@@ -73,6 +73,8 @@ class ErrorOfGaps:
         least: Maps observed gaps (G,) to an estimate of the error that is not too small on average
             if the gaps have one sign. With it, the upper end does not rely on the fitted curve
             alone, which may miss the gaps of a few samples.
+        tail_share: The part of the nominal probability of a miss that each end may use. Below 1
+            for an error whose size depends on more than the fitted curve shows.
     """
 
     statistic: Callable[[Array], Array]
@@ -80,6 +82,7 @@ class ErrorOfGaps:
     power: int = 1
     terms: Callable[[Array], Array] | None = None
     least: Callable[[Array], float] | None = None
+    tail_share: float = 1.0
 
 
 class Model(Protocol):

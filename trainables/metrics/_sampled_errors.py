@@ -32,6 +32,7 @@ def invert_cells(
     """Both ends of the confidence interval of a calibration error, at this level in (0, 1)."""
     # Along the second direction, the largest possible error is reached.
     observed = float(error.statistic(cells.gaps[None])[0])
+    level = 1 - error.tail_share * (1 - level)
     directions = fit_curve(cells) - cells.confidence, farthest_accuracy - cells.confidence
     low, high = invert(sampled_errors(cells, error), observed, level, directions)
     if error.least is not None and low > 0:
