@@ -16,6 +16,7 @@ from benchmarks.intervals import (
     fill,
     intervals_of,
     measure,
+    of_metric,
     population_value,
     resampled_errors,
     simulated,
@@ -187,6 +188,16 @@ def test_smooth_error_intervals_cover_overconfident_subgroups() -> None:
     (truth, interval) = intervals_of(law, ["smooth_ece"])["smooth_ece"]
     row = measure(law, "smooth_ece", interval, truth, 800, repetitions=40, seed=800)
     assert row.below <= 0.05  # .125 along the fitted curve alone
+
+
+@pytest.mark.parametrize("name", ["ece", "adaptive_ece", "kde_ece", "over"])
+def test_upper_ends_allow_for_gaps_that_the_curve_misses(name: str) -> None:
+    law = simulated("overconfident subgroup", 30, 20_000)
+    confidence, correct = law.draw_top_label(800, np.random.default_rng(4))
+    low, high = of_metric(name).ends(confidence, correct)
+    gaps = confidence - correct.double()
+    assert low > 0
+    assert high >= float(gaps.mean()) + 1.959 * float(gaps.std()) / 800**0.5
 
 
 def test_intervals_account_for_random_bin_edges() -> None:
