@@ -72,11 +72,6 @@ def temperature_by_ece(probs: Tensor, labels: Tensor) -> float:
     return TemperatureScaling("ece").fit(probs, labels).temperature
 
 
-def bootstrap_ece(probs: Tensor, labels: Tensor) -> float:
-    """Upper end of the bootstrap interval of ECE, 1,000 resamples."""
-    return M.bootstrap(M.expected_calibration_error, probs, labels)[2]
-
-
 FROM_LOGITS: list[Callable[[Tensor, Tensor], float]] = [
     evaluate_all,
     evaluate_epoch,
@@ -92,7 +87,6 @@ FROM_PROBS: list[Callable[[Tensor, Tensor], float]] = [
     M.smooth_calibration_error,
     relplot_smooth_ece,
     M.kde_calibration_error,
-    bootstrap_ece,
 ]
 
 

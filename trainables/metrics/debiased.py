@@ -29,11 +29,7 @@ def sweep_calibration_error(probs: Tensor, labels: Tensor) -> float:
     bin to the next. The error uses the last such number, or 1 if there is none. Roelofs et al.
     2022, algorithm 1; their code uses the L2 norm by default.
     """
-    return sweep_error(rank_top_label(*top_label(*check_probs(probs, labels))))
-
-
-def sweep_error(ranked: RankedScores) -> float:
-    """ECE-sweep (Roelofs et al. 2022) of the first column of `ranked`."""
+    ranked = rank_top_label(*top_label(*check_probs(probs, labels)))
     num_samples = ranked.scores.shape[1]
     num_bins = 1
     while num_bins + 1 < num_samples and _is_monotonic(ranked, num_bins + 1):

@@ -27,6 +27,8 @@ IGNORED: Final = 255
 class Task(ABC):
     """The kind of prediction for a sample, with all code that depends on it.
 
+    What a task does not redefine applies to data with one class of each sample.
+
     Losses and metrics apply to *decisions*, each for one of the dataset's classes. The decisions of
     a sample are consecutive rows; ``names`` has the name of each, such as a label, and is empty if
     there is only one. ``cluster_size`` is the number of similar decisions per sample that metrics
@@ -63,29 +65,29 @@ class Task(ABC):
         """Positions (N, P) of the decisions of a sample that metrics use; None for all."""
         return None
 
-    @abstractmethod
     def num_outputs(self, num_classes: int) -> int:
         """Number of logits per sample of a model with this number of classes."""
+        return num_classes
 
-    @abstractmethod
     def accepts(self, loss: type[nn.Module]) -> bool:
         """Whether a loss is defined for this task."""
+        return not self.attribute or getattr(loss, self.attribute, False)
 
-    @abstractmethod
     def decisions_of(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Logits (N · decisions, K) and targets of the decisions, from logits (N, outputs)."""
+        return logits, targets
 
-    @abstractmethod
     def samples_of(self, rows: Tensor, targets: Tensor) -> Tensor:
         """The row of each decision of :meth:`decisions_of`, from rows (N,) of the samples."""
+        return rows
 
-    @abstractmethod
     def probabilities(self, logits: Tensor) -> Tensor:
         """Probabilities of each class, or of each label, from the model's logits (N, outputs)."""
+        return logits.softmax(dim=1)
 
-    @abstractmethod
     def as_outputs(self, probs: Tensor) -> Tensor:
         """Like :meth:`probabilities`, from probabilities of decisions (N · decisions, K)."""
+        return probs
 
 
 def at_places(outputs: Tensor, places: Tensor) -> Tensor:
@@ -105,24 +107,6 @@ class OneClass(Task):
         _check_dtype(labels, "int64")
         if labels.ndim != 1:
             raise ValueError(f"labels must be (N,), not of shape {labels.shape}")
-
-    def num_outputs(self, num_classes: int) -> int:
-        return num_classes
-
-    def accepts(self, loss: type[nn.Module]) -> bool:
-        return True
-
-    def decisions_of(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        return logits, targets
-
-    def samples_of(self, rows: Tensor, targets: Tensor) -> Tensor:
-        return rows
-
-    def probabilities(self, logits: Tensor) -> Tensor:
-        return logits.softmax(dim=1)
-
-    def as_outputs(self, probs: Tensor) -> Tensor:
-        return probs
 
 
 @dataclass(frozen=True)
@@ -149,9 +133,6 @@ class SeveralLabels(Task):
 
     def num_outputs(self, num_classes: int) -> int:
         return len(self.names)
-
-    def accepts(self, loss: type[nn.Module]) -> bool:
-        return getattr(loss, self.attribute, False)
 
     def decisions_of(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         import torch
@@ -212,16 +193,13 @@ class EachPixel(Task):
             places[row] = random.choice(known, self.cluster_size, len(known) < self.cluster_size)
         return places
 
-    def num_outputs(self, num_classes: int) -> int:
-        return num_classes
-
     def accepts(self, loss: type[nn.Module]) -> bool:
         """Losses with ``each_pixel`` that do not change batches."""
         from trainables.losses import CalibrationLoss
 
         usual = CalibrationLoss.prepare_batch
         leaves = getattr(loss, "prepare_batch", usual) is usual  # others would not transform masks
-        return leaves and getattr(loss, self.attribute, False)
+        return leaves and super().accepts(loss)
 
     def decisions_of(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Logits (M, K) and targets (M,) int64 of the pixels that are not ignored.
@@ -239,9 +217,6 @@ class EachPixel(Task):
         counts = targets.flatten(1) != IGNORED
         found = rows.unsqueeze(1).expand_as(counts)[counts]
         return found if len(found) else rows[:1]
-
-    def probabilities(self, logits: Tensor) -> Tensor:
-        return logits.softmax(dim=1)
 
     def as_outputs(self, probs: Tensor) -> Tensor:
         """(N, K, P), for the pixels that metrics use."""
