@@ -142,7 +142,7 @@ class Result:
             raise UserError(
                 f"sweep {self.name!r}: each of its samples has one class, not several labels"
             )
-        data = self._store.trial_folder(trial.number).read(f"predictions_{split}.parquet")
+        data = self._store.predictions(split, trial.number)
         logits, labels = (each_label(each, len(names)) for each in read_predictions(data))
         rows = []
         for name, each, truth in zip(names, logits, labels, strict=True):
@@ -195,15 +195,14 @@ class Result:
             UserError: No setting was selected.
         """
         from calsweep.pictures import draw_reliability, new_figure
-        from trainables.files.predictions import cluster_size_of, decisions_of
+        from trainables.files.predictions import layout_of
         from trainables.trials.outcome import read_predictions
 
         trial = self._judged()
-        data = self._store.trial_folder(trial.number).read(f"predictions_{split}.parquet")
+        data = self._store.predictions(split, trial.number)
         figure = new_figure((7.2, 3.8))
         temperature = trial.outcome["temperature"]
-        rows = decisions_of(data), cluster_size_of(data)
-        draw_reliability(figure, *read_predictions(data), temperature, *rows)
+        draw_reliability(figure, *read_predictions(data), temperature, *layout_of(data))
         return figure
 
     def plot_search(self) -> Figure:

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TextIO, TypeVar
 
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.formatting import calsweep_command, counted
 from sweeps.planning.checks import use_working_folder
 from sweeps.redaction import redact
+from sweeps.results.prediction_sets import sets_of_trial
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
@@ -34,8 +35,10 @@ if TYPE_CHECKING:
     from trainables.data.core.bad_samples import OnBadSample
     from trainables.data.core.base import Dataset
     from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsemble
-    from trainables.export.prediction_sets import Facts
     from trainables.posthoc.conformal import SetMethod
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 PROGRAM: Final = "model.pt2"
 _ONNX: Final = "model.onnx"
@@ -180,10 +183,13 @@ class _Builder:
 
     def build(self, candidate: Candidate) -> _Built:
         """The classifier of the first judged trial of a candidate."""
+        from trainables.export.prediction_sets import COVERAGES
+
+        read = self._store.predictions
         record = candidate.judged[0]
         classifier = load_trained(self._store, self._sweep, self._dataset, record)
-        logits, _ = self._predictions(record, "test") or (None, None)
-        expected = None if logits is None else logits / record.outcome["temperature"]
+        on_test = _if_readable(self._on_test, record)
+        expected = None if on_test is None else on_test / record.outcome["temperature"]
         names = ("ece", "ece_scaled", "error", "nll", "nll_scaled")
         about = {
             "loss": candidate.loss,
@@ -191,33 +197,28 @@ class _Builder:
             "seed": record.seed,
             "temperature": record.outcome["temperature"],
             "test": {key: record.outcome[f"test_{key}"] for key in names},
-            "prediction_sets": self._prediction_sets(record),
+            "prediction_sets": _if_readable(sets_of_trial, record, read, COVERAGES) or {},
             "verdict": self._store.verdict,
         }
         state = classifier.network.state_dict()
         return self._build(record.label, classifier, state, expected, about)
 
     def build_ensemble(self, selected: Selected) -> _Built:
+        from trainables.export.prediction_sets import COVERAGES
+
         ensemble = load_ensemble(self._store, self._sweep, self._dataset, selected)
-        pool = selected.pool.trials
-        members = {trial.number for trial in selected.trials}
-        known_of = {
-            n: self._predictions(each, "test") for each in pool if (n := each.number) in members
-        }
-        logits = [found[0] if (found := known_of.get(each.number)) else None for each in pool]
-        known = sum(each is not None for each in logits) == len(members)
-        expected = selected.ensemble(logits) if known else None  # type: ignore[arg-type]
-        labels = next((found[1] for found in known_of.values() if found), None)
+        on_test = _if_readable(selected.on_test, self._store.predictions)
         about = {
             "loss": "ensemble",
             "members": [trial.number for trial in selected.trials],
             "networks": selected.networks,
             "hyperparameters": {},
             "temperature": selected.ensemble.temperature,
-            "prediction_sets": _sets_of_ensemble(selected, expected, labels),
+            "prediction_sets": {} if on_test is None else selected.sets(on_test, COVERAGES),
             "verdict": None,
         }
         label = f"ensemble of {counted(selected.networks, 'network')}"
+        expected = None if on_test is None else on_test[0]
         return self._build(label, ensemble, ensemble.state_dict(), expected, about)
 
     def _build(
@@ -266,28 +267,10 @@ class _Builder:
         _compare("model.onnx", torch.from_numpy(run_onnx(data, rows)), expected)
         return data
 
-    def _predictions(self, record: TrialRecord, split: str) -> tuple[Tensor, Tensor] | None:
-        """A trial's logits and labels on a split; None if they are damaged or gone."""
+    def _on_test(self, record: TrialRecord) -> Tensor:
         from trainables.trials.outcome import read_predictions
 
-        try:
-            data = self._store.trial_folder(record.number).read(f"predictions_{split}.parquet")
-            return read_predictions(data)
-        except (OSError, ValueError):
-            return None
-
-    def _prediction_sets(self, record: TrialRecord) -> dict[SetMethod, dict[str, Facts]]:
-        """The prediction sets of a trial with one class per sample; empty for others."""
-        from trainables.data.core.tasks import OneClass
-        from trainables.export.prediction_sets import fit_prediction_sets
-        from trainables.posthoc import cross_fitted
-
-        validation, test = (self._predictions(record, split) for split in ("validation", "test"))
-        if validation is None or test is None or not isinstance(self._dataset.task, OneClass):
-            return {}
-        (logits, labels), (unseen, truth) = validation, test
-        calibrated = cross_fitted(logits.double(), labels), labels
-        return fit_prediction_sets(calibrated, (unseen / record.outcome["temperature"], truth))
+        return read_predictions(self._store.predictions("test", record.number))[0]
 
     def _check(self, program: ExportedProgram, label: str, logits: Tensor) -> None:
         import torch
@@ -328,17 +311,12 @@ class _Builder:
         }
 
 
-def _sets_of_ensemble(
-    selected: Selected, on_test: Tensor | None, labels: Tensor | None
-) -> dict[SetMethod, dict[str, Facts]]:
-    """The prediction sets of an ensemble with calibrated logits `on_test`; none if unknown."""
-    from trainables.export.prediction_sets import fit_prediction_sets
-    from trainables.posthoc.ensembles import cross_fitted_ensemble
-
-    if on_test is None or labels is None:
-        return {}
-    crossed = cross_fitted_ensemble(selected.pool.logits, selected.pool.labels)
-    return fit_prediction_sets((crossed, selected.pool.labels), (on_test, labels))
+def _if_readable(get: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T | None:
+    """The result of a function that reads predictions; None if they are damaged or gone."""
+    try:
+        return get(*arguments, **options)
+    except (OSError, ValueError):
+        return None
 
 
 def _compare(who: str, found: Tensor, expected: Tensor) -> None:

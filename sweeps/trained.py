@@ -64,11 +64,8 @@ def select_ensemble(store: SweepStore, sweep: SweepFile) -> Selected:
     """The ensemble of a sweep's classifiers; UserError if there is none or files are damaged."""
     from sweeps.results.ensemble import select
 
-    def read(split: str, number: int) -> bytes:
-        return store.trial_folder(number).read(f"predictions_{split}.parquet")
-
     try:
-        selected = select(Ranking(store.load_records(), rule_of(sweep)), read)
+        selected = select(Ranking(store.load_records(), rule_of(sweep)), store.predictions)
     except (OSError, ValueError) as error:
         raise UserError(
             f"sweep {sweep.name!r}: predictions of its trials cannot be read: {first_line(error)}"

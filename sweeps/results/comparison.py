@@ -349,7 +349,7 @@ class _Runs:
         return self._scale(logits, trial, self) if scaled else logits
 
     def _of(self, number: int) -> Tensor:
-        from trainables.files.predictions import cluster_size_of, decisions_of
+        from trainables.files.predictions import layout_of
         from trainables.trials.outcome import read_predictions
 
         if number not in self._logits:
@@ -361,7 +361,7 @@ class _Runs:
                     "another order"
                 )
             self.labels = labels
-            self.decisions, self.cluster_size = decisions_of(data), cluster_size_of(data)
+            self.decisions, self.cluster_size = layout_of(data)
             self._logits[number] = logits.double()
         return self._logits[number]
 

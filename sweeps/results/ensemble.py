@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from sweeps.formatting import counted
@@ -18,6 +19,7 @@ from trainables.contract.metric_names import MetricName
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from trainables.export.prediction_sets import Sets
     from trainables.posthoc.ensembles import Ensemble
 
 _MOST_READ: Final = 40  # trials whose predictions are read, the best single ones
@@ -36,6 +38,29 @@ class Selected:
     def networks(self) -> int:
         """Number of different networks, which is the cost of a prediction."""
         return len({trial.number for trial in self.trials})
+
+    @cached_property
+    def crossed(self) -> Tensor:
+        """Logits on the validation split, of ensembles selected on the other half of it."""
+        from trainables.posthoc.ensembles import cross_fitted_ensemble
+
+        return cross_fitted_ensemble(self.pool.logits, self.pool.labels)
+
+    def on_test(self, read: Read) -> tuple[Tensor, Tensor]:
+        """Logits and labels on the test split; errors are those of :func:`select`."""
+        logits = {}
+        labels = self.pool.labels
+        for index, trial in dict(zip(self.ensemble.members, self.trials, strict=True)).items():
+            found = read_one_class(read("test", trial.number))
+            assert found is not None  # as on the validation split
+            logits[index], labels = found
+        return self.ensemble(logits), labels
+
+    def sets(self, on_test: tuple[Tensor, Tensor], coverages: Sequence[float]) -> Sets:
+        """Its prediction sets, given :meth:`on_test`."""
+        from trainables.export.prediction_sets import fit_prediction_sets
+
+        return fit_prediction_sets((self.crossed, self.pool.labels), on_test, coverages)
 
 
 @dataclass(frozen=True)
@@ -69,16 +94,11 @@ def judge_ensemble(ranking: Ranking, read: Read, sweeps: int = 1) -> list[dict[s
     selected on the other. None if there is no ensemble of two networks. `sweeps` is the number of
     sweeps that were evaluated on the test split. Errors are those of :func:`select`.
     """
-    from trainables.export.prediction_sets import fit_prediction_sets
-    from trainables.posthoc.ensembles import cross_fitted_ensemble
-
     selected = select(ranking, read)
     if selected is None or selected.networks < 2:
         return []
-    pool = selected.pool
-    crossed = cross_fitted_ensemble(pool.logits, pool.labels)
-    comparisons = _comparisons(ranking, read, crossed, selected, sweeps)
-    sets = fit_prediction_sets((crossed, pool.labels), _on_test(selected, read), (COVERAGE,))
+    on_test = selected.on_test(read)
+    comparisons = _comparisons(ranking, read, selected, on_test, sweeps)
     seeds = 0 if ranking.baseline is None else len(ranking.baseline.trials)
     found = {
         "members": [
@@ -89,10 +109,10 @@ def judge_ensemble(ranking: Ranking, read: Read, sweeps: int = 1) -> list[dict[s
         ],
         "networks": selected.networks,
         "temperature": selected.ensemble.temperature,
-        "row": _row(ranking, read, crossed, selected),
+        "row": _row(ranking, selected, on_test),
         "why": _sentences(selected, comparisons, seeds),
         "comparisons": [asdict(each) for each in comparisons],
-        "sets": set_rows(ENSEMBLE, [sets]),
+        "sets": set_rows(ENSEMBLE, [selected.sets(on_test, (COVERAGE,))]),
     }
     return [found]
 
@@ -103,16 +123,19 @@ def _pool(ranking: Ranking, read: Read) -> Pool | None:
     trials = sorted(known, key=lambda trial: trial.outcome[_LOSS])[:_MOST_READ]
     if len(trials) < 2:
         return None
-    found = [read_one_class(read("validation", trial.number)) for trial in trials]
-    if any(each is None for each in found):
+    read_all = (read_one_class(read("validation", trial.number)) for trial in trials)
+    found = [each for each in read_all if each is not None]
+    if len(found) < len(trials):
         return None
-    logits = [each[0] for each in found if each is not None]
-    labels = next(each[1] for each in found if each is not None)
-    return Pool(tuple(trials), logits, labels)
+    return Pool(tuple(trials), [logits for logits, _ in found], found[0][1])
 
 
 def _comparisons(
-    ranking: Ranking, read: Read, crossed: Tensor, selected: Selected, sweeps: int
+    ranking: Ranking,
+    read: Read,
+    selected: Selected,
+    on_test: tuple[Tensor, Tensor],
+    sweeps: int,
 ) -> list[Comparison]:
     """Comparisons with the best run, and with the mean of equally many runs, of cross-entropy + T.
 
@@ -121,35 +144,28 @@ def _comparisons(
     from trainables import metrics as M
     from trainables.posthoc import TemperatureScaling, cross_fitted
 
-    pool = selected.pool
-    on_test, test_labels = _on_test(selected, read)
+    labels, (unseen, test_labels) = selected.pool.labels, on_test
     found = []
     for name, (validation, test) in _rivals(ranking, read, selected.networks).items():
-        scaler = TemperatureScaling().fit(validation, pool.labels)
+        scaler = TemperatureScaling().fit(validation, labels)
         # All sweeps that are evaluated on the test split share the allowed error.
         fresh = M.difference(
             "nll",
-            [on_test.softmax(dim=1)],
+            [unseen.softmax(dim=1)],
             [scaler(test).softmax(dim=1)],
             test_labels,
             confidence=1 - ERROR / sweeps,
         )
         again = M.difference(
             "nll",
-            [crossed.softmax(dim=1)],
-            [cross_fitted(validation, pool.labels).softmax(dim=1)],
-            pool.labels,
+            [selected.crossed.softmax(dim=1)],
+            [cross_fitted(validation, labels).softmax(dim=1)],
+            labels,
         )
         of_split: dict[Split, Any] = {"test": (fresh, sweeps), "validation": (again, None)}
         found += [
             Comparison(
-                ENSEMBLE,
-                name,
-                "nll",
-                each.value,
-                each.low,
-                each.high,
-                each.verdict,
+                *(ENSEMBLE, name, "nll", each.value, each.low, each.high, each.verdict),
                 seeds=1,
                 split=split,
                 corrected_for=corrected_for,
@@ -180,26 +196,13 @@ def _rivals(ranking: Ranking, read: Read, networks: int) -> dict[str, tuple[Tens
     return rivals
 
 
-def _on_test(selected: Selected, read: Read) -> tuple[Tensor, Tensor]:
-    pool = selected.pool
-    place = {trial.number: index for index, trial in enumerate(pool.trials)}
-    logits: list[Any] = [None] * len(pool.trials)
-    labels = pool.labels
-    for number in {trial.number for trial in selected.trials}:
-        found = read_one_class(read("test", number))
-        assert found is not None
-        logits[place[number]], labels = found
-    return selected.ensemble(logits), labels
-
-
-def _row(ranking: Ranking, read: Read, crossed: Tensor, selected: Selected) -> dict[str, Any]:
+def _row(ranking: Ranking, selected: Selected, on_test: tuple[Tensor, Tensor]) -> dict[str, Any]:
     from trainables import metrics as M
 
     shown = shown_metrics(ranking.rule.objective)
-    ensemble, pool = selected.ensemble, selected.pool
-    scaled, labels = _on_test(selected, read)
+    ensemble, (scaled, labels) = selected.ensemble, on_test
     measured = {
-        "val": M.evaluate(crossed, pool.labels),
+        "val": M.evaluate(selected.crossed, selected.pool.labels),
         "test": M.evaluate(scaled * ensemble.temperature, labels),
         "scaled": M.evaluate(scaled, labels),
     }

@@ -14,7 +14,7 @@ from sweeps.formatting import counted
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from trainables.contract.setting import BASELINE_LOSS
-from trainables.files.predictions import decisions_of, decode_predictions
+from trainables.files.predictions import decode_predictions, layout_of
 
 if TYPE_CHECKING:
     from sweeps.reporter import Reporter
@@ -114,7 +114,7 @@ def learning_warnings(ranking: Ranking, read_predictions: Callable[[int], bytes]
     if not candidates:
         return []
     data = read_predictions(candidates[0].judged[0].number)
-    constant = constant_classifier(decode_predictions(data)[1], decisions_of(data))
+    constant = constant_classifier(decode_predictions(data)[1], layout_of(data)[0])
     poor = [c for c in candidates if _is_close(c, constant)]
     if not poor:
         return []

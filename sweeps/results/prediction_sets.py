@@ -7,12 +7,12 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 from sweeps.search.ranking import Ranking
+from sweeps.search.record import TrialRecord
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from trainables.export.prediction_sets import Facts
-    from trainables.posthoc.conformal import SetMethod
+    from trainables.export.prediction_sets import Sets
 
 COVERAGE: Final = 0.9
 Read = Callable[[str, int], bytes]
@@ -27,9 +27,6 @@ def judge_sets(ranking: Ranking, read: Read) -> list[dict[str, Any]]:
     mean ``size``, as means over the judged seeds. None if a sample has several decisions, or there
     are too few validation samples. Raises OSError or ValueError if predictions cannot be read.
     """
-    from trainables.export.prediction_sets import fit_prediction_sets
-    from trainables.posthoc import cross_fitted
-
     judged = [each for each in ranking.candidates if each.seeds]
     if not judged:
         both = (ranking.chosen, ranking.baseline)
@@ -38,31 +35,40 @@ def judge_sets(ranking: Ranking, read: Read) -> list[dict[str, Any]]:
     for candidate in judged:
         of_seeds = []
         for trial in candidate.judged:
-            known = read_one_class(read("validation", trial.number))
-            unseen = read_one_class(read("test", trial.number))
-            if known is None or unseen is None:
+            sets = sets_of_trial(trial, read, (COVERAGE,))
+            if sets is None:
                 return []
-            validation = cross_fitted(*known), known[1]
-            test = unseen[0] / trial.outcome["temperature"], unseen[1]
-            of_seeds.append(fit_prediction_sets(validation, test, (COVERAGE,)))
+            of_seeds.append(sets)
         rows += set_rows(candidate.trials[0].label, of_seeds)
     return rows
 
 
+def sets_of_trial(trial: TrialRecord, read: Read, coverages: Sequence[float]) -> Sets | None:
+    """The prediction sets of a trial; None if a sample has several decisions."""
+    from trainables.export.prediction_sets import fit_prediction_sets
+    from trainables.posthoc import cross_fitted
+
+    splits = ("validation", "test")
+    known, unseen = (read_one_class(read(split, trial.number)) for split in splits)
+    if known is None or unseen is None:
+        return None
+    validation = cross_fitted(*known), known[1]
+    test = unseen[0] / trial.outcome["temperature"], unseen[1]
+    return fit_prediction_sets(validation, test, coverages)
+
+
 def read_one_class(data: bytes) -> tuple[Tensor, Tensor] | None:
     """Logits and labels of a trial's Parquet file; None if a sample has several decisions."""
-    from trainables.files.predictions import cluster_size_of, decisions_of
+    from trainables.files.predictions import layout_of
     from trainables.trials.outcome import read_predictions
 
-    if max(decisions_of(data), cluster_size_of(data)) > 1:
+    if max(layout_of(data)) > 1:
         return None
     logits, labels = read_predictions(data)
     return logits.double(), labels
 
 
-def set_rows(
-    label: str, of_seeds: Sequence[dict[SetMethod, dict[str, Facts]]]
-) -> list[dict[str, Any]]:
+def set_rows(label: str, of_seeds: Sequence[Sets]) -> list[dict[str, Any]]:
     """The rows of one setting, from the sets of its runs, see :func:`judge_sets`."""
     rows = []
     for method in of_seeds[0]:

@@ -41,7 +41,7 @@ from sweeps.search.rules import rule_of
 from sweeps.sweep_file.loading import to_yaml
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.metric_names import MetricName
-from trainables.files.predictions import Array, cluster_size_of, decode_predictions
+from trainables.files.predictions import Array, decode_predictions, layout_of
 
 logger = logging.getLogger("calsweep")
 
@@ -172,7 +172,7 @@ class _Predictions:
     def _load(self, record: TrialRecord) -> tuple[Array, Array] | None:
         try:
             data = self._read(record.number)
-            self.cluster_size = cluster_size_of(data)
+            _, self.cluster_size = layout_of(data)
             return decode_predictions(data)
         except FileNotFoundError:
             return None

@@ -35,9 +35,9 @@ def keep_mistakes(store: SweepStore, ranking: Ranking, dataset: Data) -> None:
 
     if ranking.chosen is None or isinstance(dataset, OwnData):
         return
-    folder = store.trial_folder(ranking.chosen.judged[0].number)
+    number = ranking.chosen.judged[0].number
     try:
-        logits, labels = decode_predictions(folder.read("predictions_test.parquet"))
+        logits, labels = decode_predictions(store.predictions("test", number))
         probs, task = probabilities(logits), dataset.task
         found = mistakes(probs, labels, dataset.classes, task.names, task.cluster_size)
         rows = np.array([mistake.row for mistake in found], np.int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 from sweeps.errors import UserError
@@ -122,7 +123,7 @@ def stored_report(
         sweep,
         records,
         judgement,
-        lambda number: store.trial_folder(number).read("predictions_test.parquet"),
+        partial(store.predictions, "test"),
         read_environment(store.folder),
         load_mistakes(store),
         read_skipped(store.folder),

@@ -79,6 +79,10 @@ class SweepStore:
     def trial_folder(self, number: int) -> Folder:
         return self.trials_folder / trial_folder(number)
 
+    def predictions(self, split: str, number: int) -> bytes:
+        """A trial's predictions on the ``validation`` or ``test`` split, a Parquet file."""
+        return self.trial_folder(number).read(f"predictions_{split}.parquet")
+
     def exists(self) -> bool:
         return self.folder.exists("sweep.yaml")
 

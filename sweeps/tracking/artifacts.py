@@ -45,7 +45,7 @@ def collect_artifacts(
     # Imported here, because torch takes seconds and Ray should start first.
     from sweeps.results.reliability import reliability_svg
     from trainables.files.checkpoints import read_checkpoint
-    from trainables.files.predictions import cluster_size_of, decisions_of, decode_predictions
+    from trainables.files.predictions import decode_predictions, layout_of
 
     source = store.trial_folder(record.number)
     for name, text in shared.items():
@@ -61,8 +61,7 @@ def collect_artifacts(
         data = (folder / "predictions_test.parquet").read_bytes()
         logits, labels = decode_predictions(data)
         temperature = record.outcome["temperature"]
-        rows = decisions_of(data), cluster_size_of(data)
-        drawing = reliability_svg(logits, labels, temperature, record.label, *rows)
+        drawing = reliability_svg(logits, labels, temperature, record.label, *layout_of(data))
         (folder / "reliability.svg").write_text(drawing)
 
 

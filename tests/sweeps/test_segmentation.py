@@ -27,7 +27,7 @@ from tests.harness.trained import train_sweep
 from tests.harness.voc import CLASSES, write_voc
 from trainables import metrics as M
 from trainables.data.core.tasks import IGNORED
-from trainables.files.predictions import cluster_size_of
+from trainables.files.predictions import layout_of
 from trainables.trials.outcome import read_predictions
 
 PIXELS = 40
@@ -84,7 +84,7 @@ def test_trials_learn_pixels_and_judge_them_by_image(store: SweepStore) -> None:
     for record in store.load_records():
         outcome = record.outcome
         data = store.trial_folder(record.number).read("predictions_test.parquet")
-        assert cluster_size_of(data) == PIXELS
+        assert layout_of(data) == (1, PIXELS)
         logits, labels = read_predictions(data)
         assert labels.tolist() == expected.ravel().tolist()
         assert outcome["test_error"] < 0.15

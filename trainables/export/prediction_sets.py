@@ -17,13 +17,15 @@ _LEVEL: Final = 0.95
 _MOST: Final = 4_000_000  # probabilities of a split; a sort of more takes seconds
 
 Facts = dict[str, float]
+Sets = dict[SetMethod, dict[str, Facts]]
+"""By method and coverage, such as ``0.9``."""
 
 
 def fit_prediction_sets(
     validation: tuple[Tensor, Tensor],
     test: tuple[Tensor, Tensor],
     coverages: Sequence[float] = COVERAGES,
-) -> dict[SetMethod, dict[str, Facts]]:
+) -> Sets:
     """The prediction sets of a classifier, by method and coverage.
 
     Args:
@@ -40,7 +42,7 @@ def fit_prediction_sets(
             4,000,000 probabilities of each split are used, of rows spread evenly.
     """
     (fitted_on, labels), (unseen, truth) = (_probabilities(*each) for each in (validation, test))
-    found: dict[SetMethod, dict[str, Facts]] = {}
+    found: Sets = {}
     for method in SCORES:
         for coverage in coverages:
             sets = PredictionSets(method, coverage).fit(fitted_on, labels)

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 
 Array = npt.NDArray[Any]
 
-
 _DECISIONS, _CLUSTER_SIZE = b"decisions", b"cluster_size"
 
 
@@ -57,16 +56,7 @@ def decode_predictions(data: bytes) -> tuple[Array, Array]:
     return logits, labels
 
 
-def decisions_of(data: bytes) -> int:
-    """Number of consecutive rows per sample that are different decisions."""
-    return _noted(data, _DECISIONS)
-
-
-def cluster_size_of(data: bytes) -> int:
-    """Number of consecutive rows per sample that are draws of one decision."""
-    return _noted(data, _CLUSTER_SIZE)
-
-
-def _noted(data: bytes, key: bytes) -> int:
+def layout_of(data: bytes) -> tuple[int, int]:
+    """``decisions`` and ``cluster_size`` of a file of :func:`encode_predictions`."""
     metadata = pq.ParquetFile(io.BytesIO(data)).schema_arrow.metadata or {}
-    return int(metadata.get(key, b"1"))
+    return int(metadata.get(_DECISIONS, b"1")), int(metadata.get(_CLUSTER_SIZE, b"1"))

@@ -1,7 +1,7 @@
 """Ensembles of trained networks, by greedy selection on held-out predictions."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -30,8 +30,8 @@ class Ensemble:
     temperatures: tuple[float, ...]
     temperature: float
 
-    def __call__(self, logits: Sequence[Tensor]) -> Tensor:
-        """Calibrated logits (N, K) of the ensemble, from the logits (N, K) of all networks."""
+    def __call__(self, logits: Sequence[Tensor] | Mapping[int, Tensor]) -> Tensor:
+        """Calibrated logits (N, K) of the ensemble, from the logits (N, K) of its members."""
         own = [
             logits[index] / temperature
             for index, temperature in zip(self.members, self.temperatures, strict=True)
