@@ -41,7 +41,7 @@ def test_a_recreated_job_resumes_on_a_fresh_cluster(
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     (tmp_path / "sweep.yaml").write_text(SWEEP)
     store = SweepStore(str(tmp_path / "store"), "recreated")
-    cluster = RayCluster(head_cpus=1)
+    cluster = RayCluster(head_cpus=2)
     try:
         driver = start(tmp_path, cluster)
         until = time.monotonic() + 400
@@ -56,7 +56,7 @@ def test_a_recreated_job_resumes_on_a_fresh_cluster(
         shutil.rmtree(cluster.temporary, ignore_errors=True)
     assert "`calsweep resume recreated" in (tmp_path / "said.txt").read_text()
     assert len(before) < 5
-    cluster = RayCluster(head_cpus=1)
+    cluster = RayCluster(head_cpus=2)
     try:
         for _ in range(2):  # the second time, everything exists
             assert start(tmp_path, cluster).wait(400) == 0, (tmp_path / "said.txt").read_text()

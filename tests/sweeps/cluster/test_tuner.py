@@ -142,7 +142,6 @@ def run_with_faults(folder: Path, patch: pytest.MonkeyPatch, faults: list[bool])
         search={"trials": 2},
         scheduler={"name": "none"},
         selection={"finalists": 0},
-        scaling={"max_concurrent": 1},  # one process to start after each fault
     )
     return run_sweep(sweep, str(folder))
 
