@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from sweeps.formatting import format_loss
-from sweeps.results.figures import pareto_front
+from sweeps.results.figures import pareto_front, shown_trials
 from sweeps.results.predictions import Bin, reliability_panels
 from sweeps.results.svg import COLOURS, GREY
 from sweeps.search.ranking import Ranking
@@ -71,11 +71,11 @@ def draw_reliability(
 
 def draw_search(figure: Figure, ranking: Ranking) -> None:
     """See :meth:`calsweep.Result.plot_search`; on an empty figure."""
-    records = [record for record in ranking.records if record.role != "encoder"]
-    objective = ranking.rule.objective
+    classifiers = [record for record in ranking.records if record.role != "encoder"]
+    records, objective = shown_trials(ranking), ranking.rule.objective
     axis = figure.subplots()
     drawn: list[float] = []
-    for loss, style in _styles(records).items():
+    for loss, style in _styles(classifiers).items():
         for state, again, look in (
             ("finished", False, {"label": format_loss(loss)}),
             ("finished", True, {"markersize": 3}),
@@ -85,7 +85,6 @@ def draw_search(figure: Figure, ranking: Ranking) -> None:
                 r.outcome
                 for r in records
                 if (r.loss, r.state, r.role == "finalist") == (loss, state, again)
-                and objective in r.outcome
             ]
             values = [outcome[objective] for outcome in shown]
             drawn += values

@@ -104,7 +104,7 @@ def run_sweep(
     check_storage(storage)
     if store.exists():
         store.create(sweep)  # raises the error that the name is taken
-    return _run(sweep, store, address, console or plain_console(stderr=True), on_answer, True)
+    return _run(sweep, store, address, console, on_answer, True)
 
 
 def resume_sweep(
@@ -129,7 +129,7 @@ def resume_sweep(
             f"sweep {name!r} has finished, and has no use for another budget; a new "
             f"sweep with search.warm_start = {name} learns from it"
         )
-    return _run(sweep, store, address, console or plain_console(stderr=True), on_answer, False)
+    return _run(sweep, store, address, console, on_answer, False)
 
 
 def run_or_resume(
@@ -156,7 +156,7 @@ def _run(
     sweep: SweepFile,
     store: SweepStore,
     address: str | None,
-    console: Console,
+    console: Console | None,
     on_answer: OnAnswer,
     new: bool,
 ) -> SweepResult:
@@ -166,7 +166,7 @@ def _run(
     recorded = recorded_for(sweep, store.storage) if new else []
     check_answers(tracking_uri(store.storage, sweep))
     with (
-        Progress(console) as progress,
+        Progress(console or plain_console(stderr=True)) as progress,
         _terminated_as_interrupted() as interrupt,
         store.locked(progress, interrupt),  # first of all, because two processes may start at once
     ):

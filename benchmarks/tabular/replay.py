@@ -66,14 +66,21 @@ def replay(
     in_place = dict(zip(sweep.seeds, seeds, strict=True))
     candidates = [s for s in curves.settings if SearchSpace(sweep).branches.get(s.loss)]
     past = Past(recorded=recorded)
-    queue = TrialQueue(
-        sweep, keep_nothing, num_classes, past, initial=initial, candidates=candidates
-    )
+    finals = None
     if expected is not None:
         from sweeps.search.guide import Guide  # scikit-learn takes a second
 
         guide = Guide(SearchSpace(sweep), rule_of(sweep), recorded, [], 0, candidates)
-        queue._finals = FinalistPlan(sweep, queue.records, guide if expected else None)
+        finals = FinalistPlan(sweep, (), guide if expected else None)
+    queue = TrialQueue(
+        sweep,
+        keep_nothing,
+        num_classes,
+        past,
+        initial=initial,
+        candidates=candidates,
+        finals=finals,
+    )
     running: list[_Running] = []
     while not queue.exhausted:
         while len(running) < at_once and (record := queue.next()) is not None:

@@ -34,7 +34,7 @@ def error_against_objective(ranking: Ranking) -> str:
     """The objective against the validation error: every trial, the guard, the Pareto front."""
     objective = ranking.rule.objective
     name = objective_heading(objective)
-    shown = _with_both(ranking)
+    shown = shown_trials(ranking)
     limit = None if ranking.reference is None else ranking.reference + ranking.rule.guard
     near = _near(shown, limit)
     errors = [r.outcome["val_error"] for r in near]
@@ -73,7 +73,8 @@ def error_against_objective(ranking: Ranking) -> str:
     return chart.svg()
 
 
-def _with_both(ranking: Ranking) -> list[TrialRecord]:
+def shown_trials(ranking: Ranking) -> list[TrialRecord]:
+    """The trials in the figure of the objective against the error: those that have both."""
     both = {ranking.rule.objective, "val_error"}
     return [
         r
@@ -94,7 +95,7 @@ def pareto_front(ranking: Ranking) -> list[tuple[float, float]]:
     """Error and objective of the finished trials that no trial beats in both, sorted by error."""
     points = sorted(
         (r.outcome["val_error"], r.outcome[ranking.rule.objective])
-        for r in _with_both(ranking)
+        for r in shown_trials(ranking)
         if r.state == "finished"
     )
     front: list[tuple[float, float]] = []

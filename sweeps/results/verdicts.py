@@ -31,13 +31,9 @@ def basis(comparisons: Sequence[Comparison]) -> list[str]:
             if each.ours == ENSEMBLE
             else f"Intervals are over samples and {counted(each.seeds, 'seed')}."
         )
-        several = each.corrected_for is not None and each.corrected_for > 1
         if each.split == "test":
-            shared = (
-                f"; corrected for the {each.corrected_for} sweeps evaluated on it"
-                if several
-                else ""
-            )
+            sweeps = each.corrected_for or 1
+            shared = f"; corrected for the {sweeps} sweeps evaluated on it" if sweeps > 1 else ""
             lines.append(f"The test split took no part in the selection{shared}.")
         elif each.corrected_for:
             looks = f" and for {each.looks} looks at the verdict" if each.looks > 1 else ""

@@ -67,6 +67,7 @@ class TrialQueue:
         initial: The baseline and the settings to try first, instead of the published ones.
         candidates: The candidates of a guided search, see :class:`~sweeps.search.guide.Guide`.
         take_look: Whether further seeds may still change the verdict: see :class:`FinalistPlan`.
+        finals: The plan of the finalists, instead of one that uses the search's own guide.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class TrialQueue:
         initial: Sequence[Setting] | None = None,
         candidates: Sequence[Setting] | None = None,
         take_look: TakeLook = lambda ranking: "open",
+        finals: FinalistPlan | None = None,
     ) -> None:
         past = past or Past()
         self.sweep = sweep
@@ -111,7 +113,7 @@ class TrialQueue:
         self._short_of_memory: set[int] = set()  # trials that exceeded their share of a GPU
         # A counter, because counting all records at every step would slow long sweeps down.
         self._searched = sum(record.searched for record in self.records)
-        self._finals = FinalistPlan(sweep, self.records, self._guide, take_look)
+        self._finals = finals or FinalistPlan(sweep, self.records, self._guide, take_look)
         self._encoders = EncoderPlan(sweep, self.records, past.trained_encoders)
         for record in self._unfinished:
             record.cut_off(record.history, time.time())
