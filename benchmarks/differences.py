@@ -3,8 +3,8 @@
 Two settings with known calibration and a few seeds each are compared on the same samples. ``python
 -m benchmarks.differences`` simulates how often the interval contains the true difference of their
 ECEs (in the same 15 bins), and how often the verdict is "supported". For comparison, ``plain`` is
-the difference of the plain ECEs ± 1.96 paired standard errors. ``--laws`` chooses other data
-distributions than that of one temperature.
+the difference of the plain ECEs ± 1.96 paired standard errors. ``--laws`` chooses data
+distributions, by default all.
 """
 
 from __future__ import annotations

@@ -200,9 +200,8 @@ def _run(
                 else:
                     store.change(sweep)
                 with driver_log(store) as log:
-                    for line in (
-                        () if new else changes_since_start(sweep.name, store.folder, identity)
-                    ):
+                    known = store.folder, identity
+                    for line in () if new else changes_since_start(sweep.name, *known):
                         progress.notice(line)
                         logger.warning(line)
                     return _carry_out(sweep, store, dataset, progress, on_answer, log)

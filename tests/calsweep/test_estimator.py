@@ -119,7 +119,7 @@ WITHOUT_FIT = {
     "check_supervised_y_no_nan",
     "check_valid_tag_types",
 }
-# Each of these runs several sweeps, or one for what the remaining checks show as well.
+# Not in the gate, which they would prolong by minutes: each trains one sweep or several.
 BY_HAND = {
     "check_classifier_data_not_an_array",
     "check_classifiers_classes",

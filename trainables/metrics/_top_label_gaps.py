@@ -99,7 +99,7 @@ def kernel_error_of_gaps(confidence: Tensor, correct: Tensor, bandwidth: float) 
         statistic=size,
         population=_size,
         least=lambda gaps: abs(float(gaps.sum())),
-        tail_share=0.5,  # the kernel also smooths the true gaps, more where they are narrow
+        tail_share=0.5,  # it misses more often than the others, see docs/intervals.md
     )
 
 
