@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from trainables.contract.metric_names import MetricName
@@ -73,6 +74,20 @@ def storage_option(storage: str) -> str:
 def calsweep_command(words: str, storage: str) -> str:
     """`` `calsweep WORDS --storage PATH` ``, as a message prints a command on that storage."""
     return f"`calsweep {words}{storage_option(storage)}`"
+
+
+MARKDOWN: Final = str.maketrans({character: f"\\{character}" for character in "\\`*_|<>[]"})
+"""Escapes what Markdown would interpret."""
+
+
+def escaped_markdown(text: str) -> str:
+    """Text that Markdown shows as it is, in one line."""
+    return " ".join(text.split()).translate(MARKDOWN)
+
+
+def markdown_table(lines: Iterable[Sequence[str]]) -> str:
+    """A Markdown table: the headings, the alignments such as ``---:``, and the rows."""
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def counted(number: int, noun: str) -> str:

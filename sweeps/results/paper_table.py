@@ -7,7 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from sweeps.formatting import counted, format_hyperparameters, format_loss, metric_heading
+from sweeps.formatting import (
+    MARKDOWN,
+    counted,
+    format_hyperparameters,
+    format_loss,
+    markdown_table,
+    metric_heading,
+)
 from sweeps.results.columns import objective_metric
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.sweep_file.schema import SweepFile
@@ -39,7 +46,6 @@ _LATEX: Final = str.maketrans(
         "†": r"$^\dagger$",
     }
 )
-_MARKDOWN: Final = str.maketrans({character: f"\\{character}" for character in "\\`*_|<>[]"})
 
 
 @dataclass(frozen=True)
@@ -77,8 +83,9 @@ def paper_table(ranking: Ranking, sweep: SweepFile, form: Form) -> str:
     rows = [_cells(candidate, metrics) for candidate in candidates]
     most = max((candidate.seeds for candidate in candidates), default=0)
     bold = _bold(rows, [c.feasible and c.seeds == most for c in candidates])
-    write = _latex if form == "latex" else _markdown
-    return write(candidates, metrics, rows, bold, _caption(ranking, sweep, candidates))
+    markup, write = (_IN_LATEX, _latex) if form == "latex" else (_IN_MARKDOWN, _markdown)
+    body = _body(candidates, rows, bold, markup)
+    return write(metrics, body, _caption(ranking, sweep, candidates))
 
 
 def _cells(candidate: Candidate, metrics: Sequence[str]) -> list[_Cell]:
@@ -170,34 +177,19 @@ def _body(
     return lines
 
 
-def _markdown(
-    candidates: Sequence[Candidate],
-    metrics: Sequence[str],
-    rows: Sequence[Sequence[_Cell]],
-    bold: Sequence[Sequence[bool]],
-    caption: str,
-) -> str:
+def _markdown(metrics: Sequence[str], body: Sequence[Sequence[str]], caption: str) -> str:
     heads = ["loss", "setting", "error"]
     for metric in metrics:
         heads += [f"{metric_heading(metric)} {when}" for when in ("pre T", "post T")]
-    body = _body(candidates, rows, bold, _Markup(_MARKDOWN, "**{}**", _plain))
-    lines = [heads, ["---", "---", *["---:"] * (len(heads) - 2)], *body]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"{table}\n\n{caption.translate(_MARKDOWN)}\n"
+    table = markdown_table([heads, ["---", "---", *["---:"] * (len(heads) - 2)], *body])
+    return f"{table}\n\n{caption.translate(MARKDOWN)}\n"
 
 
-def _latex(
-    candidates: Sequence[Candidate],
-    metrics: Sequence[str],
-    rows: Sequence[Sequence[_Cell]],
-    bold: Sequence[Sequence[bool]],
-    caption: str,
-) -> str:
+def _latex(metrics: Sequence[str], body: Sequence[Sequence[str]], caption: str) -> str:
     groups = [metric_heading(metric).translate(_LATEX) for metric in metrics]
     heads = ["Loss", "Setting", "Error", *["pre $T$", "post $T$"] * len(metrics)]
     above = " & ".join(["", "", "", *(f"\\multicolumn{{2}}{{c}}{{{name}}}" for name in groups)])
     rules = " ".join(f"\\cmidrule(lr){{{4 + 2 * i}-{5 + 2 * i}}}" for i in range(len(groups)))
-    body = _body(candidates, rows, bold, _Markup(_LATEX, r"\textbf{{{}}}", _tiny))
     return "\n".join(
         [
             "% needs \\usepackage{booktabs}",
@@ -219,10 +211,10 @@ def _latex(
     )
 
 
-def _plain(text: str) -> str:
-    return text.translate(_MARKDOWN)
-
-
 def _tiny(text: str) -> str:
     inner = text.strip().replace("T =", "$T$ =")
     return f" {{\\scriptsize {inner}}}" if inner else ""
+
+
+_IN_MARKDOWN: Final = _Markup(MARKDOWN, "**{}**", lambda more: more.translate(MARKDOWN))
+_IN_LATEX: Final = _Markup(_LATEX, r"\textbf{{{}}}", _tiny)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from bisect import insort
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
+
+import numpy as np
 
 from sweeps.search.entries import Entry
 from sweeps.search.record import TrialRecord
@@ -50,7 +52,11 @@ class SuccessiveHalving:
             return False
         reached.trials.add(record.number)
         # In this form, a trial with an undefined metric is stopped.
-        poor = bool(reached.known) and not value <= _percentile(reached.known, 100 / self._factor)
+        poor = False
+        if reached.known:
+            with np.errstate(invalid="ignore"):  # arithmetic with infinities
+                limit = np.percentile(reached.known, 100 / self._factor)
+            poor = not value <= limit
         if not math.isnan(value):
             insort(reached.known, value)
         return poor
@@ -62,16 +68,6 @@ class _Reached:
 
     trials: set[int] = field(default_factory=set)
     known: list[float] = field(default_factory=list)
-
-
-def _percentile(ordered: Sequence[float], percent: float) -> float:
-    """``np.percentile`` of sorted values, without reading all of them."""
-    place = percent / 100 * (len(ordered) - 1)
-    below = math.floor(place)
-    low, high = ordered[below], ordered[min(below + 1, len(ordered) - 1)]
-    part = place - below
-    # Equal to NumPy's result to the last bit.
-    return low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part)
 
 
 class NeverStop:

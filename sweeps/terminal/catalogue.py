@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from sweeps.formatting import format_value
+from sweeps.formatting import format_value, markdown_table
 from sweeps.terminal.style import new_table
 
 
@@ -60,12 +60,11 @@ def losses_table() -> Table:
 def losses_markdown() -> str:
     """The losses as the table of docs/losses.md."""
     rows = losses_rows()
-    lines = ["| " + " | ".join(rows[0]) + " |", "| " + " | ".join("---" for _ in rows[0]) + " |"]
+    lines = [list(rows[0]), ["---"] * len(rows[0])]
     for row in rows:
-        cells = [value.replace("|", "\\|") for value in row.values()]
-        cells[0] = f"`{cells[0]}`"
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        name, *cells = (value.replace("|", "\\|") for value in row.values())
+        lines.append([f"`{name}`", *cells])
+    return markdown_table(lines)
 
 
 def metrics_table() -> Table:

@@ -13,9 +13,11 @@ from ruamel.yaml import YAML
 from sweeps.errors import first_line
 from sweeps.formatting import (
     counted,
+    escaped_markdown,
     format_fraction,
     format_hyperparameters,
     format_temperature,
+    markdown_table,
     metric_heading,
 )
 from sweeps.redaction import redact
@@ -70,8 +72,8 @@ def _so_far(ranking: Ranking | None) -> str:
     text = f"\n\n{counted(len(ranking.records), 'trial')} ended so far"
     if ranking.chosen is None:
         return f"{text}; none within the guard has finished."
-    label = _escaped(ranking.chosen.trials[0].label)
-    objective, why = _escaped(ranking.rule.objective), _escaped(so_far(ranking).why)
+    label = escaped_markdown(ranking.chosen.trials[0].label)
+    objective, why = escaped_markdown(ranking.rule.objective), escaped_markdown(so_far(ranking).why)
     return (
         f"{text}. **Best so far: {label}**, {objective} {ranking.chosen.objective:.4f}. Why: {why}."
     )
@@ -79,8 +81,8 @@ def _so_far(ranking: Ranking | None) -> str:
 
 def description(sweep: SweepFile, answer: dict[str, Any]) -> str:
     """The description of a finished sweep, in Markdown: result, table, how to use and repeat it."""
-    warnings = [f"**Warning:** {_escaped(line)}" for line in answer["warnings"]]
-    why = "\n\n".join(map(_escaped, answer["why"]))
+    warnings = [f"**Warning:** {escaped_markdown(line)}" for line in answer["warnings"]]
+    why = "\n\n".join(map(escaped_markdown, answer["why"]))
     comparisons = comparisons_of(answer)
     parts = [*warnings, why, _table(sweep, answer["rows"])]
     if comparisons:
@@ -150,11 +152,11 @@ def _table(sweep: SweepFile, rows: Sequence[dict[str, Any]]) -> str:
     lines = [[f"{head}&ensp;" for head in heads], ["---"] * len(heads)]
     for row in rows:
         setting = format_hyperparameters(row["hyperparameters"])
-        wide = [f"{_escaped(text)}&ensp;" for text in (row["loss"], setting)]
+        wide = [f"{escaped_markdown(text)}&ensp;" for text in (row["loss"], setting)]
         values = [format_fraction(row[name]) for name in fractions]
         values.append(f"{format_temperature(row[temperature])}&ensp;")
-        lines.append([*wide, *values, _escaped(str(row["note"]))])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        lines.append([*wide, *values, escaped_markdown(str(row["note"]))])
+    return markdown_table(lines)
 
 
 def _verdict_table(comparisons: Sequence[Comparison]) -> str:
@@ -163,10 +165,6 @@ def _verdict_table(comparisons: Sequence[Comparison]) -> str:
     for each in comparisons:
         compared = f"{each.ours} against {each.theirs}"
         found = f"{metric_heading(each.metric)} {each.difference}"
-        wide = [f"{_escaped(text)}&ensp;" for text in (compared, each.split, found)]
+        wide = [f"{escaped_markdown(text)}&ensp;" for text in (compared, each.split, found)]
         lines.append([*wide, each.verdict])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _escaped(text: str) -> str:
-    return "".join(f"\\{c}" if c in "\\`*_|<>[]" else c for c in " ".join(text.split()))
+    return markdown_table(lines)

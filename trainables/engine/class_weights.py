@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -73,7 +71,11 @@ def weighted(
     total = gathered.sum()
     # If all weights in the batch are 0, the gradient is 0.
     scale = own / torch.where(total > 0, total, 1.0) * len(gathered)
-    scaled: Tensor = _ScaledGradient.apply(logits, scale.unsqueeze(1))
+    scaled = logits.view_as(logits)
+    if scaled.requires_grad:
+        scaled.register_hook(  # type: ignore[no-untyped-call]
+            lambda gradient: gradient * scale.unsqueeze(1).to(gradient.dtype)
+        )
     return scaled
 
 
@@ -105,15 +107,3 @@ class Weights:
             least = torch.finfo(tilted.dtype).tiny
             targets = tilted / tilted.sum(1, keepdim=True).clamp_min(least)
         return logits, targets
-
-
-class _ScaledGradient(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, scale: Tensor) -> Tensor:
-        ctx.save_for_backward(scale)
-        return logits.view_as(logits)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        (scale,) = ctx.saved_tensors
-        return gradient * scale.to(gradient.dtype), None

@@ -15,9 +15,8 @@ from torch import Tensor
 from trainables.metrics._influence import NO_INTERVAL, Ends, mean_interval
 from trainables.metrics._inversion import Array, Cells, fit_curve, invert
 from trainables.metrics._predictions import NUM_BINS, bin_top_label
-from trainables.metrics._top_label import top_label
 from trainables.metrics.calibration import Binning
-from trainables.metrics.proper_scores import log_losses, squared_errors
+from trainables.metrics.proper_scores import log_losses, rights, squared_errors, wrongs
 
 _MIN_CLUSTERS = 20
 _NUM_DRAWS = 2048
@@ -134,8 +133,8 @@ _MEANS = {
     "nll": (log_losses, float("inf")),
     "brier": (squared_errors, 2.0),
     "root_brier": (squared_errors, 2.0),
-    "accuracy": (lambda probs, labels: top_label(probs, labels)[1], 1.0),
-    "error": (lambda probs, labels: ~top_label(probs, labels)[1], 1.0),
+    "accuracy": (rights, 1.0),
+    "error": (wrongs, 1.0),
 }
 """Metrics that are means over samples, each with its largest possible value."""
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean, variance
 from typing import Literal
 
@@ -16,7 +17,7 @@ from trainables.metrics._inversion import Cells, fit_curve
 from trainables.metrics._predictions import NUM_BINS, bin_top_label
 from trainables.metrics._selection import Selection, half_width
 from trainables.metrics.calibration import Binning
-from trainables.metrics.proper_scores import log_losses, squared_errors
+from trainables.metrics.proper_scores import log_losses, rights, squared_errors, wrongs
 from trainables.metrics.table import METRICS
 
 Array = npt.NDArray[np.float64]
@@ -425,14 +426,6 @@ def _signal(
     return signal if np.abs(signal).sum() > 0 else sums
 
 
-def _wrong(probs: Tensor, labels: Tensor) -> Tensor:
-    return (probs.argmax(dim=1) != labels).double()
-
-
-def _right(probs: Tensor, labels: Tensor) -> Tensor:
-    return (probs.argmax(dim=1) == labels).double()
-
-
 _Method = Callable[[_Runs, _SeedNoise, Selection], _Interval]
 
 
@@ -452,16 +445,12 @@ def _means(per_sample: Callable[[Tensor, Tensor], Tensor]) -> _Method:
     return ends
 
 
-def _binned(binning: Binning) -> _Method:
-    return lambda *arguments: _of_binned_errors(binning, *arguments)
-
-
 COMPARABLE: dict[str, _Method] = {
-    "ece": _binned("equal_width"),
-    "adaptive_ece": _binned("equal_mass"),
+    "ece": partial(_of_binned_errors, "equal_width"),
+    "adaptive_ece": partial(_of_binned_errors, "equal_mass"),
     "nll": _means(log_losses),
     "brier": _means(squared_errors),
-    "error": _means(_wrong),
-    "accuracy": _means(_right),
+    "error": _means(wrongs),
+    "accuracy": _means(rights),
 }
 """Metrics with a valid interval for differences, and the method for it."""

@@ -19,7 +19,6 @@ from trainables.metrics._influence import (
     proportion_interval,
 )
 from trainables.metrics._inputs import check_clusters, check_level, check_probs
-from trainables.metrics._inversion import Array
 from trainables.metrics._predictions import NUM_BINS, Predictions
 from trainables.metrics._ranked import (
     equal_mass_boundaries,
@@ -114,14 +113,10 @@ def _with_ends(name: str, predictions: Ranked, level: float) -> tuple[float, flo
 Method = Callable[[Ranked, float], Ends]
 
 
-def _ece(confidence: Tensor, correct: Tensor) -> Problem:
+def _binned_ece(confidence: Tensor, correct: Tensor, binning: Binning) -> Problem:
     ranked = rank_top_label(confidence, correct)
-    return binned_error_of_gaps(ranked, equal_width_boundaries(ranked, NUM_BINS))
-
-
-def _adaptive_ece(confidence: Tensor, correct: Tensor) -> Problem:
-    ranked = rank_top_label(confidence, correct)
-    return binned_error_of_gaps(ranked, equal_mass_boundaries(ranked, NUM_BINS))
+    place = equal_width_boundaries if binning == "equal_width" else equal_mass_boundaries
+    return binned_error_of_gaps(ranked, place(ranked, NUM_BINS))
 
 
 def _debiased_ece(confidence: Tensor, correct: Tensor) -> Problem:
@@ -130,28 +125,21 @@ def _debiased_ece(confidence: Tensor, correct: Tensor) -> Problem:
 
 
 def _smooth_ece(confidence: Tensor, correct: Tensor) -> Problem:
-    return smooth_error_of_gaps(_to_numpy(confidence), _to_numpy(correct))
+    return smooth_error_of_gaps(*(each.double().cpu().numpy() for each in (confidence, correct)))
 
 
 def _kde_ece(confidence: Tensor, correct: Tensor) -> Problem:
     return kernel_error_of_gaps(confidence, correct, most_likely_bandwidth(confidence))
 
 
-def _to_numpy(values: Tensor) -> Array:
-    array: Array = values.double().cpu().numpy()
-    return array
-
-
 def two_classes(probs: Tensor, labels: Tensor, binning: Binning) -> Problem:
     """The class-wise error of two classes: their gaps are equal, so one class suffices."""
-    ranked = rank_top_label(probs[:, 1].contiguous(), labels == 1)
-    place = equal_width_boundaries if binning == "equal_width" else equal_mass_boundaries
-    return binned_error_of_gaps(ranked, place(ranked, NUM_BINS))
+    return _binned_ece(probs[:, 1].contiguous(), labels == 1, binning)
 
 
 OF_GAPS: dict[str, Callable[[Tensor, Tensor], Problem]] = {
-    "ece": _ece,
-    "adaptive_ece": _adaptive_ece,
+    "ece": partial(_binned_ece, binning="equal_width"),
+    "adaptive_ece": partial(_binned_ece, binning="equal_mass"),
     "smooth_ece": _smooth_ece,
     "kde_ece": _kde_ece,
     "debiased_ece": _debiased_ece,

@@ -1,7 +1,8 @@
 """The interface of models: an encoder to features, and a linear head to logits."""
 
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
+import torch
 from torch import Tensor, nn
 
 
@@ -34,6 +35,16 @@ class Classifier(nn.Module):
         """Logits (N, K) of features (N, D)."""
         logits: Tensor = self.head(features)
         return logits
+
+
+def run_once(module: nn.Module, inputs: Tensor) -> Any:
+    """The output in evaluation mode, without gradients; the module's mode stays."""
+    training = module.training
+    try:
+        with torch.no_grad():  # tensors of inference mode could not be used in training later
+            return module.eval()(inputs)
+    finally:
+        module.train(training)
 
 
 def he_initialised(model: Classifier) -> Classifier:

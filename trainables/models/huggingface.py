@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.data.kinds.subwords import Subwords, require_transformers, resolved
-from trainables.models.base import Classifier
+from trainables.models.base import Classifier, run_once
 from trainables.plugins.arguments import describe_error
 
 
@@ -52,9 +52,8 @@ def huggingface_encoder(
         model.pooler = None  # unused; DistributedDataParallel needs gradients of all weights
     encoder = _Encoder(model, samples.padding)
     try:
-        with torch.no_grad():
-            tokens = torch.arange(samples.shape[0]).remainder(samples.num_tokens)
-            features = encoder.eval()(tokens[None])
+        tokens = torch.arange(samples.shape[0]).remainder(samples.num_tokens)
+        features = run_once(encoder, tokens[None])
     except Exception as error:  # the type of error depends on the model
         raise ValueError(
             f"huggingface/{place} cannot take {samples}: {describe_error(error)}"

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trainables.models.base import Classifier
+from trainables.models.base import Classifier, run_once
 
 
 class Segmenter(Classifier):
@@ -51,17 +51,13 @@ def _interpolation(few: int, many: int) -> Tensor:
 
 
 def _shape_of_features(encoder: nn.Module, input_shape: tuple[int, int, int]) -> tuple[int, ...]:
-    training = encoder.training
     try:
-        with torch.no_grad():
-            features = encoder.eval()(torch.zeros(1, *input_shape))
+        features = run_once(encoder, torch.zeros(1, *input_shape))
     except Exception as error:  # a user's module may raise anything
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise ValueError(
             f"the encoder cannot take images of shape {input_shape}: {reason}"
         ) from None
-    finally:
-        encoder.train(training)
     if features.dim() != 4:
         raise ValueError(
             f"the encoder gives features of shape {tuple(features.shape)}; expected (N, D, h, w)"

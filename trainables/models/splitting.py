@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from trainables.models.base import Classifier
+from trainables.models.base import Classifier, run_once
 
 if TYPE_CHECKING:
     from trainables.data.core.samples import Samples
@@ -72,15 +72,11 @@ def no_input(input_shape: tuple[int, ...], samples: Samples | None) -> Tensor:
 
 
 def _evaluated(model: nn.Module, inputs: Tensor) -> Any:
-    training = model.training
     try:
-        with torch.no_grad():
-            return model.eval()(inputs)
+        return run_once(model, inputs)
     except Exception as error:  # a user's module may raise anything
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise ValueError(
             f"{type(model).__name__} cannot take samples of shape {tuple(inputs.shape[1:])}: "
             f"{reason}"
         ) from error
-    finally:
-        model.train(training)

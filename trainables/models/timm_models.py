@@ -8,7 +8,7 @@ import timm
 import torch
 from torch import nn
 
-from trainables.models.base import Classifier
+from trainables.models.base import Classifier, run_once
 from trainables.plugins.arguments import did_you_mean
 from trainables.plugins.components import Range
 
@@ -69,9 +69,7 @@ def timm_model(
 
 def _count_features(encoder: nn.Module, input_shape: tuple[int, int, int]) -> int:
     # The meaning of num_features differs between models, so measure the output.
-    with torch.no_grad():  # tensors of inference mode could not be used in training later
-        features = encoder.eval()(torch.zeros(1, *input_shape))
-    encoder.train()
+    features = run_once(encoder, torch.zeros(1, *input_shape))
     if features.ndim != 2:
         raise ValueError(f"its features have shape {tuple(features.shape)} instead of (1, D)")
     return int(features.shape[1])

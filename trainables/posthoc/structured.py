@@ -185,31 +185,23 @@ def _minimum(
     full = penalty.dim() == 2
     one = torch.eye(num_classes).to(penalty) if full else torch.ones_like(penalty)
 
-    def unpacked(flat: npt.NDArray[np.float64]) -> tuple[Tensor, Tensor]:
-        point = torch.from_numpy(flat.copy()).to(penalty)
+    def unpacked(point: Tensor) -> tuple[Tensor, Tensor]:
         return point[:-num_classes].view_as(penalty), point[-num_classes:]
 
     def value_and_gradient(flat: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
-        change, offsets = unpacked(flat)
-        weights, shift = (one + change).to(scores), offsets.to(scores)
-        total = torch.zeros_like(penalty[..., 0].sum())
-        slope, slope_offsets = torch.zeros_like(penalty), torch.zeros_like(offsets)
+        point = torch.from_numpy(flat.copy()).to(penalty).requires_grad_()
+        change, offsets = unpacked(point)
+        value = (penalty * change**2).sum() + intercept_penalty * (offsets**2).sum()
+        value.backward()  # type: ignore[no-untyped-call]
         for z, y in row_blocks(scores, labels):
-            scaled = apply(z, weights, shift)
-            scaled -= scaled.amax(dim=1, keepdim=True)
-            own = scaled.gather(1, y[:, None])
-            errors = scaled.exp_()
-            sums = errors.sum(dim=1, keepdim=True)
-            total += (sums.log() - own).double().sum()
-            errors /= sums
-            errors[torch.arange(len(y), device=y.device), y] -= 1
-            slope_offsets += errors.sum(dim=0)
-            slope += errors.T @ z if full else errors.mul_(z).sum(dim=0)
-        value = total / num_samples + (penalty * change**2).sum()
-        value += intercept_penalty * (offsets**2).sum()
-        slope = slope / num_samples + 2 * penalty * change
-        slope_offsets = slope_offsets / num_samples + 2 * intercept_penalty * offsets
-        return float(value), torch.cat([slope.flatten(), slope_offsets]).cpu().numpy()
+            change, offsets = unpacked(point)
+            scaled = apply(z, (one + change).to(z), offsets.to(z))
+            losses = torch.nn.functional.cross_entropy(scaled, y, reduction="none")
+            part = losses.double().sum() / num_samples
+            part.backward()  # type: ignore[no-untyped-call]
+            value = value.detach() + part.detach()
+        assert point.grad is not None
+        return float(value), point.grad.cpu().numpy()
 
     found = minimize(
         value_and_gradient,
@@ -219,5 +211,5 @@ def _minimum(
         # Steps below the rounding of the mean cost many evaluations and gain nothing.
         options={"maxiter": _MAX_STEPS, "ftol": torch.finfo(scores.dtype).eps / 3, "gtol": 1e-7},
     )
-    change, offsets = unpacked(found.x)
+    change, offsets = unpacked(torch.from_numpy(found.x).to(penalty))
     return one + change, offsets
