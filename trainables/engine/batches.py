@@ -11,6 +11,8 @@ from torch import Tensor
 
 from trainables.contract.config import AugmentationName
 from trainables.data.core.samples import Samples
+from trainables.data.core.tasks import IGNORED
+from trainables.data.kinds.augmentation import draw_moves, move
 from trainables.engine.feed import Batch, Feed
 from trainables.losses import CalibrationLoss
 from trainables.runtime.distributed import rank, world_size
@@ -58,11 +60,12 @@ class TrainingBatches:
 
     def _share(self, batch: Batch, size: int, generator: torch.Generator) -> TrainingBatch:
         stored, labels, rows = batch
-        start = share_of(size).start
-        inputs, targets = self.samples.prepare_with(
-            stored, labels, self.augmentation, generator, start, size
-        )
-        return TrainingBatch(inputs, targets, rows, size)
+        draw = self.augmentation, generator, share_of(size).start, size
+        if not self.samples.each_pixel:
+            return TrainingBatch(self.samples.prepare(stored, *draw), labels, rows, size)
+        moves = draw_moves(stored, *draw)  # the same of images and masks
+        masks = move(labels.unsqueeze(1), moves, fill=IGNORED).squeeze(1)
+        return TrainingBatch(self.samples.normalise(move(stored, moves)), masks, rows, size)
 
     def _by_loss(self, batch: Batch, size: int, generator: torch.Generator) -> TrainingBatch:
         stored, labels, rows = batch

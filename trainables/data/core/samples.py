@@ -82,18 +82,6 @@ class Samples(ABC):
         """
         return self.normalise(batch)
 
-    def prepare_with(
-        self,
-        batch: Tensor,
-        targets: Tensor,
-        augmentation: AugmentationName = "none",
-        generator: torch.Generator | None = None,
-        start: int = 0,
-        total: int | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Like :meth:`prepare`, with targets (N, ...); masks get the same crops and flips."""
-        return self.prepare(batch, augmentation, generator, start, total), targets
-
     def shown(self, row: Inputs) -> str | None:
         """A row to display: words, or an image as a ``data:`` URI; None if there is neither."""
         return None

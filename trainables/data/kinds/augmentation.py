@@ -10,27 +10,6 @@ from torch import Tensor, nn
 KINDS = ("none", "crop", "crop_flip")
 
 
-def augment(
-    images: Tensor,
-    kind: str,
-    generator: torch.Generator | None = None,
-    start: int = 0,
-    total: int | None = None,
-) -> Tensor:
-    """Augments each image (N, C, H, W) of a batch independently, without changing shape and dtype.
-
-    ``crop`` pads with zeros by an eighth of the height and takes a random crop of the original
-    size. ``crop_flip`` also flips horizontally with probability one half. This is the standard
-    augmentation of CIFAR: 4 pixels for 32x32 (K. He et al., Deep Residual Learning, 2016, section
-    4.2). The result is channels last in memory. For the arguments see :meth:`Samples.prepare`.
-
-    Raises:
-        ValueError: ``kind`` is unknown, or ``images`` does not have four dimensions.
-    """
-    moves = draw_moves(images, kind, generator, start, total)
-    return images if moves is None else move(images, moves)
-
-
 @dataclass(frozen=True)
 class Moves:
     """Random crops and flips of a batch of images, on their device.
@@ -54,7 +33,16 @@ def draw_moves(
     start: int = 0,
     total: int | None = None,
 ) -> Moves | None:
-    """Draws the moves of :func:`augment`; None if images are not changed."""
+    """Draws crops and flips of each image (N, C, H, W) of a batch; None for the kind ``none``.
+
+    ``crop`` pads by an eighth of the height and takes a random crop of the original size.
+    ``crop_flip`` also flips horizontally with probability one half. This is the standard
+    augmentation of CIFAR: 4 pixels for 32x32 (K. He et al., Deep Residual Learning, 2016, section
+    4.2). For the arguments see :meth:`Samples.prepare`.
+
+    Raises:
+        ValueError: ``kind`` is unknown, or ``images`` does not have four dimensions.
+    """
     if kind not in KINDS:
         raise ValueError(f"unknown augmentation {kind!r}; known: {', '.join(KINDS)}")
     if images.ndim != 4:
@@ -74,8 +62,13 @@ def draw_moves(
     return Moves(pad, top, left, mirrored)
 
 
-def move(images: Tensor, moves: Moves, fill: int = 0) -> Tensor:
-    """Applies crops and flips to images (N, C, H, W); ``fill`` is the value of the padding."""
+def move(images: Tensor, moves: Moves | None, fill: int = 0) -> Tensor:
+    """Applies crops and flips to images (N, C, H, W), without changing shape and dtype.
+
+    ``fill`` is the value of the padding. The result is channels last in memory.
+    """
+    if moves is None:
+        return images
     count, channels, height, width = images.shape
     pad, left = moves.pad, moves.left
     around = (0, 0, pad, pad, pad, pad)

@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from trainables.contract.config import AugmentationName
 from trainables.data.core.samples import Samples
-from trainables.data.core.tasks import IGNORED
 from trainables.data.core.types import Inputs, Stored
 
 if TYPE_CHECKING:
@@ -74,9 +73,9 @@ class Images(Samples):
         total: int | None = None,
     ) -> Tensor:
         """Crops are padded with black."""
-        from trainables.data.kinds.augmentation import augment
+        from trainables.data.kinds.augmentation import draw_moves, move
 
-        return self.normalise(augment(batch, augmentation, generator, start, total))
+        return self.normalise(move(batch, draw_moves(batch, augmentation, generator, start, total)))
 
     def normalise(self, batch: Tensor) -> Tensor:
         from trainables.data.kinds.augmentation import normalise
@@ -94,24 +93,6 @@ class SegmentedImages(Images):
 
     def __str__(self) -> str:
         return f"{super().__str__()} with a class of each pixel"
-
-    def prepare_with(
-        self,
-        batch: Tensor,
-        targets: Tensor,
-        augmentation: AugmentationName = "none",
-        generator: torch.Generator | None = None,
-        start: int = 0,
-        total: int | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Losses and metrics ignore the padding of a mask."""
-        from trainables.data.kinds.augmentation import draw_moves, move
-
-        moves = draw_moves(batch, augmentation, generator, start, total)
-        if moves is None:
-            return self.normalise(batch), targets
-        masks = move(targets.unsqueeze(1), moves, fill=IGNORED).squeeze(1)
-        return self.normalise(move(batch, moves)), masks
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from trainables.data import Dataset, Images, Split
-from trainables.data.kinds.augmentation import augment, normalise
+from trainables.data.kinds.augmentation import draw_moves, move, normalise
 
 
 def make_split(count: int = 6, shape: tuple[int, ...] = (3, 4, 5), num_classes: int = 3) -> Split:
@@ -70,7 +70,8 @@ def test_pickling_with_buffers_copies_no_array() -> None:
 def test_read_only_batches_can_be_prepared_for_training() -> None:
     split = make_split(shape=(3, 8, 8))
     batch = torch.from_numpy(split.inputs[np.array([3, 1])])
-    prepared = normalise(augment(batch, "crop_flip"), (0.5,) * 3, (0.5,) * 3)
+    moved = move(batch, draw_moves(batch, "crop_flip"))
+    prepared = normalise(moved, (0.5,) * 3, (0.5,) * 3)
     assert prepared.shape == (2, 3, 8, 8)
 
 

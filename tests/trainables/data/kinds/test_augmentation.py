@@ -1,10 +1,12 @@
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from trainables.data.kinds.augmentation import augment, normalise
+from trainables.data.kinds.augmentation import draw_moves, move, normalise
 
 
 def images(count: int = 16, channels: int = 3, height: int = 16, width: int = 16) -> Tensor:
@@ -16,6 +18,16 @@ def images(count: int = 16, channels: int = 3, height: int = 16, width: int = 16
 
 def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+def moved(
+    batch: Tensor,
+    kind: str,
+    generator: torch.Generator | None = None,
+    start: int = 0,
+    total: Any = None,
+) -> Tensor:
+    return move(batch, draw_moves(batch, kind, generator, start, total))
 
 
 def crops(image: Tensor, pad: int) -> list[Tensor]:
@@ -31,14 +43,14 @@ def crops(image: Tensor, pad: int) -> list[Tensor]:
 
 def test_none_returns_the_images_themselves() -> None:
     batch = images()
-    assert augment(batch, "none") is batch
+    assert moved(batch, "none") is batch
 
 
 @pytest.mark.parametrize("kind", ["crop", "crop_flip"])
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.bfloat16])
 def test_shape_dtype_and_layout_stay(kind: str, dtype: torch.dtype) -> None:
     batch = images(5, 2, 16, 24).to(dtype)
-    augmented = augment(batch, kind, seeded(0))
+    augmented = moved(batch, kind, seeded(0))
     assert augmented.shape == batch.shape
     assert augmented.dtype == dtype
     assert augmented.is_contiguous(memory_format=torch.channels_last)
@@ -48,13 +60,13 @@ def test_shape_dtype_and_layout_stay(kind: str, dtype: torch.dtype) -> None:
 @given(seed=st.integers(0, 10_000), height=st.integers(8, 24), width=st.integers(8, 24))
 def test_each_image_becomes_one_of_its_crops(seed: int, height: int, width: int) -> None:
     batch = images(4, 2, height, width)
-    for image, result in zip(batch, augment(batch, "crop", seeded(seed)), strict=True):
+    for image, result in zip(batch, moved(batch, "crop", seeded(seed)), strict=True):
         assert any(torch.equal(result, crop) for crop in crops(image, height // 8))
 
 
 def test_flipped_images_are_mirrored_crops_and_about_half_of_all() -> None:
     batch = images(400, 1, 8, 8)
-    results = augment(batch, "crop_flip", seeded(0))
+    results = moved(batch, "crop_flip", seeded(0))
     mirrored = 0
     for image, result in zip(batch, results, strict=True):
         upright = any(torch.equal(result, crop) for crop in crops(image, 1))
@@ -67,24 +79,24 @@ def test_flipped_images_are_mirrored_crops_and_about_half_of_all() -> None:
 def test_samples_and_axes_are_cropped_independently() -> None:
     position = torch.arange(1, 33, dtype=torch.float32)
     batch = (position[:, None] * 100 + position).expand(500, 1, 32, 32).contiguous()
-    middle = augment(batch, "crop", seeded(0))[:, 0, 16, 16]
+    middle = moved(batch, "crop", seeded(0))[:, 0, 16, 16]
     seen = {(int(value) // 100, int(value) % 100) for value in middle}
     assert len(seen) == 81  # nine offsets of rows times nine of columns
 
 
 def test_equal_generators_give_equal_images() -> None:
     batch = images()
-    first, again = (augment(batch, "crop_flip", seeded(1)) for _ in range(2))
+    first, again = (moved(batch, "crop_flip", seeded(1)) for _ in range(2))
     assert torch.equal(first, again)
-    assert not torch.equal(first, augment(batch, "crop_flip", seeded(2)))
+    assert not torch.equal(first, moved(batch, "crop_flip", seeded(2)))
 
 
 @pytest.mark.parametrize("kind", ["crop", "crop_flip"])
 def test_parts_of_a_batch_are_augmented_as_the_whole(kind: str) -> None:
     batch = images(11)
-    whole = augment(batch, kind, seeded(1))
+    whole = moved(batch, kind, seeded(1))
     parts = [
-        augment(batch[start:stop], kind, seeded(1), start, 11)
+        moved(batch[start:stop], kind, seeded(1), start, 11)
         for start, stop in ((0, 4), (4, 8), (8, 11))
     ]
     assert torch.equal(torch.cat(parts), whole)
@@ -92,7 +104,7 @@ def test_parts_of_a_batch_are_augmented_as_the_whole(kind: str) -> None:
 
 def test_the_default_generator_is_left_alone() -> None:
     before = torch.get_rng_state()
-    augment(images(), "crop_flip", seeded(1))
+    moved(images(), "crop_flip", seeded(1))
     assert torch.equal(before, torch.get_rng_state())
 
 
@@ -103,9 +115,9 @@ def test_the_default_generator_is_left_alone() -> None:
         ((3, 8, 8), "crop", r"images must be \(N, C, H, W\), not \(3, 8, 8\)"),
     ],
 )
-def test_augment_refuses(shape: tuple[int, ...], kind: str, message: str) -> None:
+def test_augmentation_refuses(shape: tuple[int, ...], kind: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        augment(torch.zeros(shape), kind)
+        moved(torch.zeros(shape), kind)
 
 
 def test_normalise_by_hand() -> None:

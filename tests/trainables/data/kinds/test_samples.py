@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from trainables.data.kinds.augmentation import augment, normalise
+from trainables.data.kinds.augmentation import draw_moves, move, normalise
 from trainables.data.kinds.samples import Arrays, Images, channel_statistics
 
 
@@ -21,7 +21,8 @@ def test_images_are_augmented_then_normalised() -> None:
         prepared.std((0, 2, 3), correction=0), torch.ones(2), atol=1e-6, rtol=0
     )
     seeded = [torch.Generator().manual_seed(3) for _ in range(2)]
-    expected = normalise(augment(batch, "crop_flip", seeded[0]), kind.mean, kind.std)
+    moved = move(batch, draw_moves(batch, "crop_flip", seeded[0]))
+    expected = normalise(moved, kind.mean, kind.std)
     torch.testing.assert_close(kind.prepare(batch, "crop_flip", seeded[1]), expected)
 
 

@@ -6,9 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 
 from tests.harness.voc import CLASSES, write_voc
@@ -111,26 +108,6 @@ def test_a_list_that_is_not_there_is_named(scenes: Path, tmp_path: Path) -> None
     (root / "ImageSets" / "Segmentation" / "val.txt").unlink()
     with pytest.raises(ValueError, match=r"val\.txt cannot be read .* it lists images by name"):
         load(root)
-
-
-@given(
-    kind=st.sampled_from(["none", "crop", "crop_flip"]),
-    seed=st.integers(0, 99),
-    start=st.integers(0, 3),
-)
-def test_masks_get_the_same_crops_and_flips_as_images(kind: Any, seed: int, start: int) -> None:
-    """The class of each pixel is its index, so it must move with the pixel."""
-    numbers = torch.arange(1, 241, dtype=torch.uint8).reshape(1, 15, 16).repeat(3, 1, 1)
-    samples = SegmentedImages((1, 15, 16), (0.0,), (1 / 255,))  # no normalisation
-    draw = torch.Generator().manual_seed(seed)
-    found, masks = samples.prepare_with(numbers[:, None], numbers, kind, draw, start, start + 3)
-    counted = masks != IGNORED
-    torch.testing.assert_close(found[:, 0][counted], masks[counted].float())
-    assert (found[:, 0][~counted] == 0).all()
-    again = samples.prepare(
-        numbers[:, None], kind, torch.Generator().manual_seed(seed), start, start + 3
-    )
-    assert torch.equal(again, found)
 
 
 def test_a_class_of_each_pixel_needs_masks_as_large_as_the_images() -> None:
