@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from trainables.contract.config import ClassWeights
 from trainables.data.core.base import Dataset
 from trainables.losses import CalibrationLoss
-from trainables.runtime.distributed import all_gather
+from trainables.runtime.distributed import all_gather, with_scaled_gradient
 
 _AT_ONCE = 2**22  # labels per block: counting copies them to a wider dtype
 
@@ -71,12 +71,7 @@ def weighted(
     total = gathered.sum()
     # If all weights in the batch are 0, the gradient is 0.
     scale = own / torch.where(total > 0, total, 1.0) * len(gathered)
-    scaled = logits.view_as(logits)
-    if scaled.requires_grad:
-        scaled.register_hook(  # type: ignore[no-untyped-call]
-            lambda gradient: gradient * scale.unsqueeze(1).to(gradient.dtype)
-        )
-    return scaled
+    return with_scaled_gradient(logits, scale.unsqueeze(1).to(logits.dtype))
 
 
 class Weights:

@@ -6,7 +6,7 @@ that loss with respect to the worker's own samples, times the number of workers.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -42,7 +42,18 @@ def all_gather(tensor: Tensor) -> Tensor:
     """
     if world_size() == 1:
         return tensor
-    return _AllGather.apply(tensor)  # type: ignore[no-any-return]
+    size = torch.tensor([len(tensor)], device=tensor.device)
+    sizes_out = [torch.empty_like(size) for _ in range(world_size())]
+    dist.all_gather(sizes_out, size)
+    sizes = torch.cat(sizes_out).tolist()
+    # Gloo gathers only tensors of equal shape, so shorter ones are padded.
+    padded = tensor.new_zeros(max(sizes), *tensor.shape[1:])
+    padded[: len(tensor)] = tensor.detach()
+    gathered = [torch.empty_like(padded) for _ in sizes]
+    dist.all_gather(gathered, padded)
+    parts = [part[:n] for part, n in zip(gathered, sizes, strict=True)]
+    parts[rank()] = with_scaled_gradient(tensor, world_size())
+    return torch.cat(parts)
 
 
 def global_mean(local_mean: Tensor, count: int) -> Tensor:
@@ -53,7 +64,18 @@ def global_mean(local_mean: Tensor, count: int) -> Tensor:
     """
     if world_size() == 1:
         return local_mean
-    return _GlobalMean.apply(local_mean, count)  # type: ignore[no-any-return]
+    totals = torch.stack([local_mean.detach() * count, torch.full_like(local_mean, count)])
+    dist.all_reduce(totals)
+    change = local_mean - local_mean.detach()  # 0, for the gradient
+    return (totals[0] + count * world_size() * change) / totals[1]
+
+
+def with_scaled_gradient(tensor: Tensor, scale: Tensor | float) -> Tensor:
+    """The same values, with a gradient that is multiplied by ``scale``."""
+    same = tensor.view_as(tensor)
+    if same.requires_grad:
+        same.register_hook(lambda gradient: gradient * scale)  # type: ignore[no-untyped-call]
+    return same
 
 
 def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
@@ -72,36 +94,3 @@ def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
             gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
             dist.all_reduce(gradient)
             parameter.grad = gradient / world_size()
-
-
-class _AllGather(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, tensor: Tensor) -> Tensor:
-        size = torch.tensor([len(tensor)], device=tensor.device)
-        sizes_out = [torch.empty_like(size) for _ in range(world_size())]
-        dist.all_gather(sizes_out, size)
-        sizes = torch.cat(sizes_out).tolist()
-        # Gloo gathers only tensors of equal shape, so shorter ones are padded.
-        padded = tensor.new_zeros(max(sizes), *tensor.shape[1:])
-        padded[: len(tensor)] = tensor
-        parts = [torch.empty_like(padded) for _ in sizes]
-        dist.all_gather(parts, padded)
-        ctx.start, ctx.count = sum(sizes[: rank()]), len(tensor)
-        return torch.cat([part[:n] for part, n in zip(parts, sizes, strict=True)])
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        return grad[ctx.start : ctx.start + ctx.count] * world_size()
-
-
-class _GlobalMean(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, local_mean: Tensor, count: int) -> Tensor:
-        totals = torch.stack([local_mean * count, torch.full_like(local_mean, count)])
-        dist.all_reduce(totals)
-        ctx.scale = count * world_size() / totals[1]
-        return totals[0] / totals[1]
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return grad * ctx.scale, None
