@@ -100,16 +100,14 @@ class Result:
         return read_stored_file(self.storage, self.name)
 
     def table(self) -> Any:
-        """All trials, one row each, as a pandas data frame, or an Arrow table without pandas.
+        """All trials, one row each, as a pandas data frame.
 
         Columns: ``trial`` (number), ``role``, ``state``, ``loss``, ``seed``, ``epochs``,
         ``seconds``, ``reason`` (why it failed or was stopped), the hyperparameters by name
         (``loss.<name>`` if a column already has that name) and all metrics of the last epoch, such
         as ``val_ece``.
         """
-        rows = [_row(record) for record in self._records]
-        columns = list(dict.fromkeys(key for row in rows for key in row))
-        return _frame({key: [row.get(key) for row in rows] for key in columns})
+        return _frame([_row(record) for record in self._records])
 
     def prediction_sets(self) -> Any:
         """Prediction sets of the finalists and of the ensemble: a table like :meth:`table`.
@@ -119,8 +117,7 @@ class Result:
         Empty before the end of the sweep, and for several labels or pixels.
         """
         rows = [*self._answer["sets"], *(self._answer["ensemble"] or {}).get("sets", ())]
-        columns = ("label", "method", "target", "coverage", "size")
-        return _frame({key: [row[key] for row in rows] for key in columns})
+        return _frame(rows, ["label", "method", "target", "coverage", "size"])
 
     def by_label(self, split: Literal["validation", "test"] = "test") -> Any:
         """The metrics of the selected setting for each label of multi-label data, one row each.
@@ -151,7 +148,7 @@ class Result:
                 {"label": name, **evaluate(each, truth)}
                 | {f"{metric}_scaled": value for metric, value in scaled.items()}
             )
-        return _frame({key: [row[key] for row in rows] for key in rows[0]})
+        return _frame(rows)
 
     def model(self) -> CalibratedClassifier:
         """The trained classifier of the selected setting, a torch module.
@@ -299,15 +296,10 @@ def default_storage(storage: str | os.PathLike[str] | None) -> str:
     return os.fspath(storage or os.environ.get("CALSWEEP_STORAGE") or DEFAULT_STORAGE)
 
 
-def _frame(columns: Mapping[str, list[Any]]) -> Any:
-    """A pandas data frame, or an Arrow table if pandas is not installed."""
-    try:
-        import pandas as pd
-    except ImportError:
-        import pyarrow as pa
+def _frame(rows: list[dict[str, Any]], columns: list[str] | None = None) -> Any:
+    import pandas as pd  # which MLflow needs
 
-        return pa.table({key: _one_type(column) for key, column in columns.items()})
-    return pd.DataFrame(columns)
+    return pd.DataFrame(rows, columns=columns)
 
 
 def _row(record: TrialRecord) -> dict[str, Any]:
@@ -329,9 +321,3 @@ def _row(record: TrialRecord) -> dict[str, Any]:
         for name, value in record.hyperparameters.items()
     }
     return row | own | metrics
-
-
-def _one_type(column: list[Any]) -> list[Any]:
-    """Converts a column to text if its hyperparameter has different types in different losses."""
-    kinds = {str if isinstance(v, str) else float for v in column if v is not None}
-    return column if len(kinds) < 2 else [None if v is None else str(v) for v in column]
