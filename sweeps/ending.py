@@ -71,7 +71,7 @@ def _references(sweep: SweepFile, dataset: Data, reporter: Reporter) -> tuple[Re
         logger.error("there is no reference model", exc_info=error)
         reporter.notice(f"no reference model: {first_line(error)}")
         return ()
-    return tuple(ReferenceResult(each.name, each.outcome, len(dataset.test)) for each in found)
+    return tuple(ReferenceResult(*each, len(dataset.test)) for each in found.items())
 
 
 def _on_budget(queue: TrialQueue) -> str | None:

@@ -37,14 +37,6 @@ _AT_A_TIME: Final = 4_096
 
 
 @dataclass(frozen=True)
-class Reference:
-    """A model to compare the sweep's network with; ``outcome`` has metrics named as in trials."""
-
-    name: str
-    outcome: dict[str, float]
-
-
-@dataclass(frozen=True)
 class _Model:
     name: str
     features: Callable[[Inputs], Any]
@@ -54,18 +46,18 @@ class _Model:
 
 def reference_models(
     dataset: Dataset, seed: int = 0, names: Sequence[str] = EPOCH_METRICS
-) -> list[Reference]:
-    """Fits the reference models of a dataset, in seconds; empty if its kind of data has none.
+) -> dict[str, dict[str, float]]:
+    """Metrics of the reference models of a dataset, by model; empty if its kind of data has none.
 
     Texts: logistic regression on TF-IDF. Tables and vectors: histogram gradient boosting, and
     logistic regression. Images and other arrays: logistic regression on pixels or numbers. They are
-    fitted on a random subset of at most 20,000 training samples (5,000 images). ``seed`` is that of
-    the subset and of gradient boosting.
+    fitted, in seconds, on a random subset of at most 20,000 training samples (5,000 images).
+    ``seed`` is that of the subset and of gradient boosting.
     """
     if not isinstance(dataset.task, OneClass):
-        return []
+        return {}
     rows = np.random.default_rng(seed).permutation(len(dataset.train))
-    found = []
+    found = {}
     for model in _models(dataset, seed):
         chosen = np.sort(rows[: model.most_rows])
         train = dataset.train
@@ -81,8 +73,7 @@ def reference_models(
             )
             for split in (dataset.validation, dataset.test)
         )
-        outcome = summarise(validation, test, names=names)
-        found.append(Reference(model.name, outcome))
+        found[model.name] = summarise(validation, test, names=names)
     return found
 
 

@@ -40,10 +40,10 @@ def test_each_kind_of_data_has_its_references(
 ) -> None:
     dataset: Dataset = load_dataset(seed=0, **make_data(tmp_path))  # type: ignore[operator]
     found = reference_models(dataset)
-    assert [each.name for each in found] == names
-    assert found[0].outcome["test_error"] < 0.1
-    for each in found:
-        assert {"val_ece", "test_nll_scaled", "temperature"} <= each.outcome.keys()
+    assert list(found) == names
+    assert found[names[0]]["test_error"] < 0.1
+    for outcome in found.values():
+        assert {"val_ece", "test_nll_scaled", "temperature"} <= outcome.keys()
 
 
 def test_classes_without_a_training_sample_are_unlikely(tmp_path: Path) -> None:
@@ -54,5 +54,5 @@ def test_classes_without_a_training_sample_are_unlikely(tmp_path: Path) -> None:
                            validation=10)  # fmt: skip
     only_two = np.flatnonzero(dataset.train.labels < 2)
     train = Split(dataset.train.rows(only_two), dataset.train.labels[only_two])
-    regression = reference_models(replace(dataset, train=train))[-1]
-    assert regression.outcome["test_error"] == 0
+    found = reference_models(replace(dataset, train=train))
+    assert found["logistic regression"]["test_error"] == 0
