@@ -1,7 +1,7 @@
 """Calibration by an affine map of logits: vector scaling and Dirichlet calibration."""
 
-from collections.abc import Callable
-from typing import ClassVar, Self
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -12,10 +12,12 @@ from trainables.metrics._inputs import check_labels_possible, check_logits
 from trainables.plugins.arguments import check_number
 from trainables.posthoc.base import Fitted
 
-_MAX_STEPS = 1000
+_PRECISE: Any = {"max_steps": 1000, "ftol": 1e-14, "gtol": 1e-8}
 
 
-class _AffineMap(Fitted[tuple[Tensor, Tensor]]):
+class AffineMap(Fitted[tuple[Tensor, Tensor, *tuple[Any, ...]]]):
+    """A method whose result begins with weights and offsets."""
+
     @property
     def weights(self) -> Tensor:
         """The factors or matrix, float64 (K,) or (K, K); RuntimeError before `fit`."""
@@ -27,7 +29,7 @@ class _AffineMap(Fitted[tuple[Tensor, Tensor]]):
         return self._result()[1]
 
 
-class VectorScaling(_AffineMap):
+class VectorScaling(AffineMap):
     """Vector scaling: softmax(w_k z_k + b_k), a factor and an offset per class. Guo et al. 2017.
 
     Minimises the negative log-likelihood, which is convex, starting from w = 1 and b = 0.
@@ -53,16 +55,15 @@ class VectorScaling(_AffineMap):
         ruled_out = logits.isneginf()
         finite = logits.double().masked_fill(ruled_out, 0)
 
-        def loss(parameters: Tensor) -> Tensor:
+        def losses(parameters: Tensor) -> Iterator[Tensor]:
             weights, offsets = parameters[:num_classes], parameters[num_classes:]
             scaled = (finite * weights + offsets).masked_fill(ruled_out, -torch.inf)
             penalty = (weights - 1).square().mean() + offsets.square().mean()
             fit = torch.nn.functional.cross_entropy(scaled, labels)
-            value: Tensor = fit + self.regularisation * penalty
-            return value
+            yield fit + self.regularisation * penalty
 
         start = torch.cat([finite.new_ones(num_classes), finite.new_zeros(num_classes)])
-        found = _minimum(loss, start)
+        found = minimum(losses, start, **_PRECISE)
         self._fitted = found[:num_classes], found[num_classes:]
         return self
 
@@ -73,7 +74,7 @@ class VectorScaling(_AffineMap):
         return torch.where(logits.isneginf(), logits, logits * weights + offsets)
 
 
-class DirichletCalibration(_AffineMap):
+class DirichletCalibration(AffineMap):
     """Dirichlet calibration: softmax(W log p + b). Kull et al. 2019.
 
     It is the exact calibration map if p has a Dirichlet distribution given each class. Minimises
@@ -102,16 +103,16 @@ class DirichletCalibration(_AffineMap):
         num_classes = logits.shape[1]
         off = ~torch.eye(num_classes, dtype=torch.bool, device=logits.device)
 
-        def loss(parameters: Tensor) -> Tensor:
+        def losses(parameters: Tensor) -> Iterator[Tensor]:
             weights = parameters[:-num_classes].view(num_classes, num_classes)
             offsets = parameters[-num_classes:]
             fit = torch.nn.functional.cross_entropy(log_probs @ weights.T + offsets, labels)
             penalty = self.off_diagonal * weights[off].square().mean()
-            value: Tensor = fit + penalty + self.intercept * offsets.square().mean()
-            return value
+            yield fit + penalty + self.intercept * offsets.square().mean()
 
         identity = torch.eye(num_classes, dtype=torch.float64, device=logits.device)
-        found = _minimum(loss, torch.cat([identity.flatten(), identity.new_zeros(num_classes)]))
+        start = torch.cat([identity.flatten(), identity.new_zeros(num_classes)])
+        found = minimum(losses, start, **_PRECISE)
         weights = found[:-num_classes].view(num_classes, num_classes)
         self._fitted = weights, found[-num_classes:]
         return self
@@ -128,20 +129,29 @@ def _log_probs(logits: Tensor) -> Tensor:
     return torch.log_softmax(logits.double(), dim=1).clamp(min=lowest)
 
 
-def _minimum(loss: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
-    """Minimiser of a smooth convex function of float64 parameters (L-BFGS)."""
+def minimum(
+    losses: Callable[[Tensor], Iterable[Tensor]], start: Tensor, max_steps: int, **options: float
+) -> Tensor:
+    """Minimiser of a smooth convex function of float64 parameters (L-BFGS).
 
-    def value_and_gradient(parameters: np.ndarray) -> tuple[float, np.ndarray]:
-        point = torch.from_numpy(parameters.copy()).to(start.device).requires_grad_()
-        value = loss(point)
-        (gradient,) = torch.autograd.grad(value, point)
-        return float(value.detach()), gradient.cpu().numpy()
+    The function is the sum of `losses`, which are differentiated one by one to save memory. The
+    options are those of SciPy.
+    """
+
+    def value_and_gradient(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        point = torch.from_numpy(flat.copy()).to(start.device).requires_grad_()
+        value = start.new_zeros(())
+        for loss in losses(point):
+            loss.backward()  # type: ignore[no-untyped-call]
+            value += loss.detach()
+        assert point.grad is not None
+        return float(value), point.grad.cpu().numpy()
 
     found = minimize(
         value_and_gradient,
         start.cpu().numpy(),
         jac=True,
         method="L-BFGS-B",
-        options={"maxiter": _MAX_STEPS, "ftol": 1e-14, "gtol": 1e-8},
+        options={"maxiter": max_steps, **options},
     )
     return torch.from_numpy(found.x.copy()).to(start.device)

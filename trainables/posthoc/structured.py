@@ -1,16 +1,14 @@
 """Structured scaling: vector and matrix scaling, regularised towards temperature scaling."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import ClassVar, Self
 
-import numpy as np
-import numpy.typing as npt
 import torch
-from scipy.optimize import minimize
 from torch import Tensor
 
 from trainables.metrics._inputs import check_logits, row_blocks
 from trainables.metrics.proper_scores import log_losses_of_logits
+from trainables.posthoc.affine import AffineMap, minimum
 from trainables.posthoc.base import Fitted, PostHoc
 from trainables.posthoc.crossfit import stratified_half
 from trainables.posthoc.temperature import TemperatureScaling
@@ -20,7 +18,7 @@ _MAX_MATRIX_WORK = 5e8  # N · K²: about a second per step beyond it
 _STANDARD_ERRORS = 2.0
 
 
-class _StructuredScaling(Fitted[tuple[TemperatureScaling, int, Tensor, Tensor]]):
+class _StructuredScaling(AffineMap):
     """softmax(W z + b) with z = log p, where W is regularised towards 1 and b towards 0.
 
     p is softmax(logits / T), mixed with the uniform distribution with weight 1 / (N + 1) to avoid
@@ -34,16 +32,6 @@ class _StructuredScaling(Fitted[tuple[TemperatureScaling, int, Tensor, Tensor]])
 
     name: ClassVar[str]
     is_full: ClassVar[bool]
-
-    @property
-    def weights(self) -> Tensor:
-        """W, float64: the diagonal (K,), or the matrix (K, K); RuntimeError before `fit`."""
-        return self._result()[2]
-
-    @property
-    def offsets(self) -> Tensor:
-        """The offsets b, float64 (K,); RuntimeError before `fit`."""
-        return self._result()[3]
 
     def fit(
         self, logits: Tensor, labels: Tensor, temperature: TemperatureScaling | None = None
@@ -61,12 +49,12 @@ class _StructuredScaling(Fitted[tuple[TemperatureScaling, int, Tensor, Tensor]])
         for z, out in row_blocks(logits, scores):
             out.copy_(_log_probs(scaler(z), num_samples))
         found = _minimum(scores, labels, penalty, num_classes / num_samples, self._apply)
-        self._fitted = scaler, num_samples, *found
+        self._fitted = *found, scaler, num_samples
         return self
 
     def __call__(self, logits: Tensor) -> Tensor:
         """Calibrated logits of the same shape and dtype, not probabilities."""
-        scaler, num_samples, weights, offsets = self._result()
+        weights, offsets, scaler, num_samples = self._result()
         scaled = torch.empty_like(logits)
         for z, out in row_blocks(logits, scaled):
             enough = z if z.dtype == torch.float64 else z.float()
@@ -188,28 +176,16 @@ def _minimum(
     def unpacked(point: Tensor) -> tuple[Tensor, Tensor]:
         return point[:-num_classes].view_as(penalty), point[-num_classes:]
 
-    def value_and_gradient(flat: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
-        point = torch.from_numpy(flat.copy()).to(penalty).requires_grad_()
+    def losses(point: Tensor) -> Iterator[Tensor]:
         change, offsets = unpacked(point)
-        value = (penalty * change**2).sum() + intercept_penalty * (offsets**2).sum()
-        value.backward()  # type: ignore[no-untyped-call]
+        yield (penalty * change**2).sum() + intercept_penalty * (offsets**2).sum()
         for z, y in row_blocks(scores, labels):
-            change, offsets = unpacked(point)
             scaled = apply(z, (one + change).to(z), offsets.to(z))
-            losses = torch.nn.functional.cross_entropy(scaled, y, reduction="none")
-            part = losses.double().sum() / num_samples
-            part.backward()  # type: ignore[no-untyped-call]
-            value = value.detach() + part.detach()
-        assert point.grad is not None
-        return float(value), point.grad.cpu().numpy()
+            own = torch.nn.functional.cross_entropy(scaled, y, reduction="none")
+            yield own.double().sum() / num_samples
 
-    found = minimize(
-        value_and_gradient,
-        np.zeros(penalty.numel() + num_classes),
-        jac=True,
-        method="L-BFGS-B",
-        # Steps below the rounding of the mean cost many evaluations and gain nothing.
-        options={"maxiter": _MAX_STEPS, "ftol": torch.finfo(scores.dtype).eps / 3, "gtol": 1e-7},
-    )
-    change, offsets = unpacked(torch.from_numpy(found.x).to(penalty))
+    # Steps below the rounding of the mean cost many evaluations and gain nothing.
+    precision = torch.finfo(scores.dtype).eps / 3
+    start = penalty.new_zeros(penalty.numel() + num_classes)
+    change, offsets = unpacked(minimum(losses, start, _MAX_STEPS, ftol=precision, gtol=1e-7))
     return one + change, offsets
