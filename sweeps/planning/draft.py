@@ -325,28 +325,19 @@ def _rows(path: Path) -> _Seen:
 
 def _all_rows(path: Path) -> pa.Table:
     """All rows; only the first ones if a Parquet file has images, because they may be large."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from trainables.data.readers.rows import content_of, open_rows
+
     if path.suffix == ".parquet":
-        import pyarrow.parquet as pq
-
         file = pq.ParquetFile(path)
-        if not any(_is_binary(field.type) for field in file.schema_arrow):
+        if not any(content_of(field.type) == "bytes" for field in file.schema_arrow):
             return file.read()
-        import pyarrow as pa
-
         return pa.Table.from_batches(list(islice(file.iter_batches(_ROWS), 1)))
-    from trainables.data.readers.rows import open_rows
-
     table = open_rows("csv", "--data", path).files[0].table
     assert table is not None
     return table
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    return bool(
-        pa.types.is_struct(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
-    )
 
 
 def _called(names: Sequence[str] | dict[str, Any], wanted: Sequence[str]) -> str | None:
@@ -356,15 +347,14 @@ def _called(names: Sequence[str] | dict[str, Any], wanted: Sequence[str]) -> str
 
 
 def _image_column(table: pa.Table, names: Sequence[str]) -> str | None:
-    import pyarrow as pa
-
     from trainables.data.readers.image_folder import SUFFIXES
+    from trainables.data.readers.rows import content_of
 
     for name in names:
-        kind = table[name].type
-        if _is_binary(kind):
+        content = content_of(table[name].type)
+        if content == "bytes":
             return name
-        if pa.types.is_string(kind):
+        if content == "text":
             values = [value for value in table[name].to_pylist() if value]
             if values and all(value.lower().endswith(tuple(SUFFIXES)) for value in values):
                 return name
@@ -372,11 +362,11 @@ def _image_column(table: pa.Table, names: Sequence[str]) -> str | None:
 
 
 def _text(table: pa.Table, names: Sequence[str]) -> str | None:
-    import pyarrow as pa
+    from trainables.data.readers.rows import content_of
 
     texts = {}
     for name in names:
-        if pa.types.is_string(table[name].type) or pa.types.is_large_string(table[name].type):
+        if content_of(table[name].type) == "text":
             values = [value for value in table[name].to_pylist() if value]
             texts[name] = sum(map(len, values)) / max(1, len(values))
     named = _called(texts, _TEXTS)

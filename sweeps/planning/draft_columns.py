@@ -9,6 +9,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trainables.data.readers.rows import content_of
+
 LABELS: Final = ("label", "labels", "target", "class", "y", "category", "outcome", "topic")
 _PARTS_OF_LABELS: Final = frozenset((*LABELS, "churn", "diagnosis", "species", "survived", "fraud"))
 _MOST_CLASSES: Final = 100  # that a column not called a label may have to be taken for one
@@ -42,12 +44,7 @@ def _could_be_label(column: pa.ChunkedArray) -> bool:
     kind = column.type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    if not (
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_integer(kind)
-        or pa.types.is_boolean(kind)
-    ):
+    if content_of(kind) not in ("text", "truth") and not pa.types.is_integer(kind):
         return False
     return bool(2 <= pc.count_distinct(column).as_py() <= len(column) // 2)
 
@@ -58,10 +55,10 @@ def _why_not(name: str, column: pa.Array) -> str | None:
     kind = column.type
     if pa.types.is_temporal(kind):
         return "dates"
-    words = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    if not (words or numbers or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
+    content = content_of(kind)
+    if content in ("bytes", "other"):
         return f"holds {kind}"
+    words = content == "text"
     values = column.drop_null()
     distinct = len(values.unique())
     if distinct < 2:

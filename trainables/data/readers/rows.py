@@ -97,7 +97,7 @@ class Rows(ABC):
                     f"{self.option}={file.path} has no column {column!r} (option {option})"
                     f"{did_you_mean(column, schema.names)}; its columns: {', '.join(schema.names)}"
                 )
-            here = _content(schema.field(column).type)
+            here = content_of(schema.field(column).type)
             if here != "nothing" and found not in ("nothing", here):
                 raise ValueError(
                     f"{self.option}={file.path}: column {column!r} holds {here}, while in "
@@ -149,7 +149,7 @@ class _ParquetRows(Rows):
     def _read(self, file: File, column: str) -> Iterator[pa.Array]:
         with _open_parquet(self.option, self.source, file.path) as opened:
             try:
-                large = _content(file.schema.field(column).type) == "bytes"
+                large = content_of(file.schema.field(column).type) == "bytes"
                 size = 64 if large else 1024
                 for batch in opened.iter_batches(batch_size=size, columns=[column]):
                     yield batch.column(0)
@@ -234,7 +234,8 @@ def _check_csv(where: str, table: pa.Table) -> None:
                     ) from None
 
 
-def _content(kind: pa.DataType) -> Content:
+def content_of(kind: pa.DataType) -> Content:
+    """The kind of values in a column of this type."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
