@@ -152,18 +152,12 @@ def _is_integer(loss: str, name: str) -> bool:
 
 
 def _suggest(trial: Trial, name: str, distribution: BaseDistribution) -> Any:
-    match distribution:
-        case CategoricalDistribution():
-            return trial.suggest_categorical(name, distribution.choices)
-        case IntDistribution():
-            return trial.suggest_int(
-                name, distribution.low, distribution.high, log=distribution.log
-            )
-        case FloatDistribution():
-            return trial.suggest_float(
-                name, distribution.low, distribution.high, log=distribution.log
-            )
-    raise TypeError(f"{name}: {distribution!r} is no distribution of a search space")
+    if isinstance(distribution, CategoricalDistribution):
+        return trial.suggest_categorical(name, distribution.choices)
+    assert isinstance(distribution, IntDistribution | FloatDistribution)
+    whole = isinstance(distribution, IntDistribution)
+    suggest: Any = trial.suggest_int if whole else trial.suggest_float
+    return suggest(name, distribution.low, distribution.high, log=distribution.log)
 
 
 def _size(distribution: BaseDistribution) -> float:
