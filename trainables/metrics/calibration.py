@@ -16,6 +16,7 @@ from trainables.metrics._ranked import (
     rank_top_label,
 )
 from trainables.metrics._top_label import top_label
+from trainables.plugins.arguments import check_choice
 
 Binning = Literal["equal_width", "equal_mass"]
 
@@ -70,8 +71,7 @@ def classwise_calibration_error(
     "equal_width" over [0, 1], or "equal_mass". The mean includes classes that are absent from
     `labels`. A probability of exactly 0 is in the first bin; some authors' code drops it.
     """
-    if binning not in get_args(Binning):
-        raise ValueError(f"binning must be one of {', '.join(get_args(Binning))}, got {binning!r}")
+    check_choice("binning", binning, get_args(Binning))
     check_count("num_bins", num_bins)
     probs, labels = check_probs(probs, labels)
     errors = [binned_error(ranked, num_bins, binning) for ranked in rank_classes(probs, labels)]

@@ -9,6 +9,7 @@ from torch import Tensor
 from trainables.metrics._beta_kernel import BANDWIDTHS, top_label_kernel_error
 from trainables.metrics._inputs import check_probs
 from trainables.metrics._top_label import top_label
+from trainables.plugins.arguments import check_choice
 
 Kind = Literal["canonical", "top_label"]
 
@@ -46,8 +47,7 @@ def kde_calibration_error(
     """
     if bandwidth is not None and not 0 < bandwidth < math.inf:
         raise ValueError(f"bandwidth must be above 0 and finite, got {bandwidth!r}")
-    if kind not in get_args(Kind):
-        raise ValueError(f"kind must be one of {', '.join(get_args(Kind))}, got {kind!r}")
+    check_choice("kind", kind, get_args(Kind))
     probs, labels = check_probs(probs, labels)
     if kind == "canonical":
         return float(kernel_error(probs, labels, bandwidth))

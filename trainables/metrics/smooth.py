@@ -1,6 +1,7 @@
 """Smooth calibration error (smECE), Błasiok & Nakkiran 2023."""
 
 import math
+from bisect import bisect_left
 
 import torch
 from torch import Tensor
@@ -9,7 +10,7 @@ from trainables.metrics._inputs import check_probs
 from trainables.metrics._top_label import top_label
 
 _SMALLEST_SIGMA = 1e-3
-_BISECTION_STEPS = 10
+_WIDTHS = 1024
 _MIN_KERNEL_POINTS = 2000
 _MIN_EVALUATION_POINTS = 200
 _DENSITY_OFFSET = 1e-4
@@ -38,18 +39,12 @@ def smooth_error(confidence: Tensor, correct: Tensor) -> float:
     confidence = confidence.double()
     residual = confidence - correct.double()
 
-    def wide_enough(sigma: float) -> bool:
-        return sigma < _SMALLEST_SIGMA or sigma < _error_at(confidence, residual, sigma)
+    def is_wide_enough(step: int) -> bool:
+        sigma = step / _WIDTHS
+        return sigma >= _SMALLEST_SIGMA and sigma >= _error_at(confidence, residual, sigma)
 
-    wide, narrow = 1.0, 0.0
-    if not wide_enough(wide):
-        for _ in range(_BISECTION_STEPS):
-            middle = (wide + narrow) / 2
-            if wide_enough(middle):
-                narrow = middle
-            else:
-                wide = middle
-    return _error_at(confidence, residual, wide)
+    step = 1 + bisect_left(range(1, _WIDTHS), True, key=is_wide_enough)
+    return _error_at(confidence, residual, step / _WIDTHS)
 
 
 def _error_at(confidence: Tensor, residual: Tensor, sigma: float) -> float:
