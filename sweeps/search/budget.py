@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from sweeps.search.record import TrialRecord
@@ -103,7 +103,11 @@ class Budget:
 
 def _together(spans: Iterable[Sequence[float]]) -> float:
     """Total length of spans; overlaps count once."""
-    return sum(end - begin for begin, end in _merged(sorted(map(tuple, spans))))
+    total, until = 0.0, -math.inf
+    for begin, end in sorted(map(tuple, spans)):
+        total += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    return total
 
 
 def _most_at_once(spans: Iterable[Sequence[float]]) -> int:
@@ -115,11 +119,3 @@ def _most_at_once(spans: Iterable[Sequence[float]]) -> int:
         running += step
         most = max(most, running)
     return max(1, most)
-
-
-def _merged(spans: Iterable[tuple[float, ...]]) -> Iterator[tuple[float, float]]:
-    until = -math.inf
-    for begin, end in spans:
-        if end > until:
-            yield max(begin, until), end
-            until = end

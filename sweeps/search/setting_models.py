@@ -60,6 +60,7 @@ class Places:
         return found
 
 
+@dataclass(eq=False)
 class SettingKernel(Kernel):  # type: ignore[misc]
     """Covariance of two settings, each a row of (feature f, uncertainty d, loss, place u).
 
@@ -69,19 +70,11 @@ class SettingKernel(Kernel):  # type: ignore[misc]
     feature, and within each loss of an offset, a slope and a smooth residual.
     """
 
-    def __init__(
-        self,
-        common: float = 0.0,
-        scale: float = 0.0,
-        offset: float = 0.0,
-        slope: float = 0.0,
-        local: float = 0.0,
-    ) -> None:
-        self.common = common
-        self.scale = scale
-        self.offset = offset
-        self.slope = slope
-        self.local = local
+    common: float = 0.0
+    scale: float = 0.0
+    offset: float = 0.0
+    slope: float = 0.0
+    local: float = 0.0
 
     def __call__(self, a: Array, b: Array | None = None, eval_gradient: bool = False) -> Any:
         """Covariances, (N, M). There are no gradients, because nothing is fitted."""

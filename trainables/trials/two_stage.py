@@ -47,13 +47,7 @@ def frozen_features(trainer: Trainer) -> Dataset:
 def with_features(dataset: Dataset, features: dict[str, np.ndarray]) -> Dataset:
     """The dataset with features (N, D), float32, instead of images in each split."""
     splits = {name: replace(getattr(dataset, name), inputs=x) for name, x in features.items()}
-    return replace(
-        dataset,
-        train=splits["train"],
-        validation=splits["validation"],
-        test=splits["test"],
-        samples=Arrays.unscaled(features["train"].shape[1:]),
-    )
+    return replace(dataset, **splits, samples=Arrays.unscaled(features["train"].shape[1:]))
 
 
 def linear_head(dataset: Dataset) -> Classifier:
