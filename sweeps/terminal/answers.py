@@ -134,11 +134,9 @@ def overview_table(overviews: Sequence[Overview]) -> Table:
 def best_table(entries: Sequence[dict[str, Any]]) -> Table:
     """The entries for the terminal; their objectives determine the columns."""
     metrics = list(dict.fromkeys(_shown_metric(entry["objective"]) for entry in entries))
-    table = new_table(gap=1)
     # Two per column, because the intervals need two lines anyway, so the table fits into 80
     # columns.
-    for heading in ("dataset\nmodel", "loss\nsetting"):
-        table.add_column(heading, overflow="fold")
+    table = new_table("dataset\nmodel", "loss\nsetting", gap=1)
     names = [metric_heading(m) + " + T" * MetricName.parse(m).scaled for m in metrics]
     headings = [f"{split}\n{name}" for name in names for split in ("val", "test")]
     for heading in (*headings, "val\nerror", "test\nerror", "\nT"):
@@ -182,9 +180,7 @@ def _with_interval(values: dict[str, float], metric: str) -> str:
 
 def side_by_side_tables(sweeps: Sequence[Beside]) -> list[Table]:
     """The selected setting of each sweep, and the best setting of each loss in each sweep."""
-    chosen = new_table(gap=1)
-    for heading in ("sweep", "dataset\nmodel", "selected"):
-        chosen.add_column(heading, overflow="fold")
+    chosen = new_table("sweep", "dataset\nmodel", "selected", gap=1)
     for heading in ("\nval", "error\nval", "\ntest", "\nscaled", "\nT"):
         chosen.add_column(heading, justify="right", overflow="fold")
     chosen.add_column("beats\nCE + T?", overflow="fold")

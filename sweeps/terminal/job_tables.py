@@ -14,9 +14,7 @@ from sweeps.terminal.style import facts_table, new_table
 
 
 def jobs_table(jobs: Sequence[Job]) -> Table:
-    table = new_table()
-    for heading in ("job", "sweep", "state", "started", "took"):
-        table.add_column(heading, overflow="fold")
+    table = new_table("job", "sweep", "state", "started", "took")
     for job in jobs:
         table.add_row(job.id, job.sweep, job.state, _moment(job.started), _took(job))
     return table
@@ -24,9 +22,7 @@ def jobs_table(jobs: Sequence[Job]) -> Table:
 
 def occupancy_table(sweeps: Sequence[SweepOnCluster]) -> Table:
     """One line per sweep on a cluster that has not ended."""
-    table = new_table()
-    for heading in ("sweep", "job", "state", "started"):
-        table.add_column(heading, overflow="fold")
+    table = new_table("sweep", "job", "state", "started")
     for heading in ("trials\nrunning", "trials\nwaiting"):
         table.add_column(heading, justify="right")
     for each in sweeps:

@@ -14,9 +14,7 @@ from sweeps.terminal.style import facts_table, new_table
 
 def plan_tables(sweep: SweepFile, of_data: Mapping[str, str] | None = None) -> list[RenderableType]:
     """The plan with facts about the data as a list, and the table of the search space."""
-    space = new_table()
-    for heading in ("loss", "hyperparameter", "search range", "published settings"):
-        space.add_column(heading, overflow="fold")
+    space = new_table("loss", "hyperparameter", "search range", "published settings")
     searched = SearchSpace(sweep)
     published = searched.initial_settings(ANY_NUMBER_OF_CLASSES)[1:]
     for loss, branch in searched.branches.items():

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from rich.table import Table
+from rich.table import Column, Table
 
 
-def new_table(*, gap: int = 2) -> Table:
-    """A table under bold headings, without lines."""
-    return Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
+def new_table(*headings: str, gap: int = 2) -> Table:
+    """A table under bold headings, without lines; long texts continue on the next line."""
+    columns = (Column(heading, overflow="fold") for heading in headings)
+    return Table(*columns, box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
 
 
 def facts_table(facts: dict[str, str]) -> Table:
