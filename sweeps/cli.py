@@ -16,6 +16,7 @@ from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
 from sweeps.formatting import DEFAULT_STORAGE, calsweep_command, counted, finite, storage_option
 from sweeps.redaction import print_traceback, redact, redact_what_python_prints
 from sweeps.terminal.encoding import print_what_they_can
+from trainables.plugins.arguments import few
 
 if TYPE_CHECKING:
     from sweeps.cluster.shipping import Shipment
@@ -723,14 +724,11 @@ def _print_notice(text: str) -> None:
 
 def _print_job(job: str, sent: Shipment) -> None:
     count, kilobytes = len(sent.modules), math.ceil(sent.size / 1000)
+    named = f", {kilobytes} KB: {few(sent.modules, 8)}" if count else ""
     print(
-        f"sent: the sweep, calsweep {sent.version}, and of this folder {count} Python modules",
-        end="",
+        f"sent: the sweep, calsweep {sent.version}, and of this folder {count} Python "
+        f"modules{named}; nothing else"
     )
-    if count:
-        more = f" and {count - 8} more" if count > 8 else ""
-        print(f", {kilobytes} KB: {', '.join(sent.modules[:8])}{more}", end="")
-    print("; nothing else")
     print(f"`calsweep logs {job} --follow` follows its output")
     print(job)
 

@@ -14,7 +14,7 @@ from sweeps.planning.draft_columns import LABELS, label_column, unusable_columns
 from sweeps.sweep_file.loading import FIRST_LINE, to_yaml
 from trainables.data.kinds.dates import is_dates
 from trainables.models.recipes import usual_recipe
-from trainables.plugins.arguments import did_you_mean
+from trainables.plugins.arguments import did_you_mean, few
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -231,7 +231,7 @@ def _image_folder(path: Path) -> Draft:
     sizes = _sizes([files[0] for files in found.values()])
     if len(sizes) > 1 or max(max(size) for size in sizes) > _LARGE:
         options["image_size"] = min(_LARGE, max(max(size) for size in sizes))
-    seen = f"Seen: {count:,} images of {len(found)} classes ({_few(list(found))})."
+    seen = f"Seen: {count:,} images of {len(found)} classes ({few(found)})."
     return Draft(_name(path), options, "image", seen)
 
 
@@ -291,7 +291,7 @@ def _rows(path: Path) -> _Seen:
     label = label_column(table)
     if label is None:
         raise UserError(
-            f"--data {path}: none of its columns ({_few(names)}) looks like a label; call one "
+            f"--data {path}: none of its columns ({few(names)}) looks like a label; call one "
             f"{LABELS[0]}, or write the sweep file by hand"
         )
     classes = len(set(table[label].to_pylist()) - {None})
@@ -319,7 +319,7 @@ def _rows(path: Path) -> _Seen:
     comments = [f"{name} is excluded: {reason}" for name, reason in unusable.items()]
     comments += [f"{name}: its year, month and weekday are features" for name in dates]
     return _Seen(
-        options, "table", f"{seen}; features are {_few([*usable, *dates])}", tuple(comments)
+        options, "table", f"{seen}; features are {few([*usable, *dates])}", tuple(comments)
     )
 
 
@@ -382,8 +382,3 @@ def _name(path: Path) -> str:
         stem = path.absolute().parent.name
     words = re.sub(r"[^A-Za-z0-9_.-]+", "-", stem).strip("-._")
     return words[:100] or "sweep"
-
-
-def _few(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 6} more" if len(names) > 6 else ""
-    return ", ".join(map(str, names[:6])) + more

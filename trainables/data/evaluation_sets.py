@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from trainables.data.core.base import Dataset, EvaluationKind, EvaluationSet, Split
-from trainables.plugins.arguments import did_you_mean
+from trainables.plugins.arguments import did_you_mean, few
 from trainables.plugins.components import Catalogue, check_options
 
 CATALOGUE: Final = Catalogue(
@@ -62,8 +62,8 @@ def load_evaluation_sets(
         other = load_dataset(name, seed=0, **options)
         if kind == "shift" and other.classes != dataset.classes:
             raise ValueError(
-                f"shift set {name!r} has the classes {_few(other.classes)}, while those of "
-                f"{dataset.name!r} are {_few(dataset.classes)}"
+                f"shift set {name!r} has the classes {few(other.classes)}, while those of "
+                f"{dataset.name!r} are {few(dataset.classes)}"
             )
         found = [EvaluationSet(kind, name, None, other.test)]
     for each in found:
@@ -147,7 +147,3 @@ def _read(file: Path) -> Any:
         return np.load(file, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
         raise ValueError(f"{file} is damaged: {error}") from error
-
-
-def _few(classes: tuple[str, ...]) -> str:
-    return ", ".join(classes[:5]) + (", ..." if len(classes) > 5 else "")

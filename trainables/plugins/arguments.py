@@ -6,6 +6,7 @@ They do not use pydantic, which takes half a second to import.
 import difflib
 import math
 from collections.abc import Collection
+from itertools import islice
 from numbers import Integral, Real
 from typing import NamedTuple
 
@@ -28,6 +29,12 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
     """``" (did you mean 'x'?)"`` for the closest known name, or an empty string."""
     close = difflib.get_close_matches(name, known, n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def few(values: Collection[object], most: int = 6) -> str:
+    """``a, b and 7 more``: the first of many values."""
+    more = f" and {len(values) - most:,} more" if len(values) > most else ""
+    return ", ".join(map(str, islice(values, most))) + more
 
 
 def describe_error(error: BaseException) -> str:

@@ -1,7 +1,5 @@
 """Converts labels, as users store them, to class indices 0..K-1."""
 
-from collections.abc import Iterable
-from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -9,6 +7,7 @@ import numpy.typing as npt
 
 from trainables.data.core.bad_samples import BadSamples
 from trainables.data.core.types import Labels
+from trainables.plugins.arguments import few
 
 Values: TypeAlias = npt.NDArray[Any]
 """Labels as stored: int64 or fixed-width strings."""
@@ -42,7 +41,7 @@ def index_labels(
             f"{bad_train.where(0)}: all training labels are {known[0]}; two classes are needed"
         )
     for row in np.flatnonzero(~np.isin(test, known)).tolist():
-        bad_test.add(row, f"label {test[row]} does not occur in training; known: {_few(known)}")
+        bad_test.add(row, f"label {test[row]} does not occur in training; known: {few(known, 20)}")
     if names is None:
         names = tuple(str(value) for value in known)
         return np.searchsorted(known, train), np.searchsorted(known, test), names
@@ -73,13 +72,8 @@ def _check(
         rule = f"must be at least 0{top}"
     elif names is not None:
         wrong = ~np.isin(values, names)
-        rule = f"is not among the class names: {_few(names)}"
+        rule = f"is not among the class names: {few(names, 20)}"
     else:
         return
     for row in np.flatnonzero(wrong).tolist():
         bad.add(row, f"label {values[row]} {rule}")
-
-
-def _few(known: Iterable[object]) -> str:
-    shown = [str(value) for value in islice(known, 21)]
-    return ", ".join(shown[:20]) + (", ..." if len(shown) > 20 else "")

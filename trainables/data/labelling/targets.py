@@ -10,6 +10,7 @@ import numpy.typing as npt
 from trainables.data.core.bad_samples import BadSamples
 from trainables.data.core.base import Targets
 from trainables.data.labelling.labels import Values, index_labels, place_among
+from trainables.plugins.arguments import few
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 
@@ -107,9 +108,10 @@ def _probabilities(raw: Values, bad: BadSamples) -> Floats:
     with np.errstate(invalid="ignore"):
         wrong = ~((raw >= 0).all(1) & (np.abs(totals - 1) <= _TOLERANCE))
     for row in np.flatnonzero(wrong).tolist():
+        shown = few([f"{value:g}" for value in raw[row]])
         bad.add(
             row,
-            f"class probabilities {_few(raw[row])} must be at least 0 and sum to 1; their sum is "
+            f"class probabilities {shown} must be at least 0 and sum to 1; their sum is "
             f"{totals[row]:g}",
         )
     share = 1 / raw.shape[1]  # placeholder in undefined rows
@@ -123,7 +125,3 @@ def _drawn(soft: Floats) -> Targets:
     edges /= edges[:, -1:]  # exactly 1 from the last possible class on
     chance = np.random.default_rng(0).random((len(soft), 1))
     return Targets((edges[:, :-1] <= chance).sum(1), soft)
-
-
-def _few(values: npt.NDArray[Any]) -> str:
-    return ", ".join(f"{value:g}" for value in values[:5]) + (", ..." if len(values) > 5 else "")
