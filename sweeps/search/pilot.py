@@ -43,14 +43,9 @@ class PilotQueue(TrialQueue):
     def should_prune(self, number: int, entries: Iterable[Entry]) -> bool:
         """Whether its validation NLL no longer improves; see :func:`lowest`."""
         history = {e["epoch"]: e for e in (*self.record(number).history, *entries)}
-        patience = self._patience
-        return len(history) - lowest(history.values(), patience) >= patience
-
-    @property
-    def _patience(self) -> int:
         patience = self.sweep.training.patience
         assert patience is not None
-        return patience
+        return len(history) - lowest(history.values(), patience) >= patience
 
 
 def lowest(history: Iterable[Entry], patience: int) -> int:

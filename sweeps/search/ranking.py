@@ -34,20 +34,19 @@ class Candidate:
         trials: Its finished trials, first the one of the search.
         judged: The trials that represent it: those with fresh seeds, or the first if there are
             none.
-        objective: Mean of the objective over ``judged``, as of the other metrics.
+        objectives: Mean of each objective over ``judged``, as of the other metrics.
         broken: The limits that it exceeds; it is feasible if there are none.
     """
 
     trials: tuple[TrialRecord, ...]
     judged: tuple[TrialRecord, ...]
-    objective: float
+    objectives: tuple[float, ...]
     val_error: float
-    others: tuple[float, ...]
     broken: tuple[Limit, ...]
 
     @property
-    def objectives(self) -> tuple[float, ...]:
-        return (self.objective, *self.others)
+    def objective(self) -> float:
+        return self.objectives[0]
 
     @property
     def feasible(self) -> bool:
@@ -309,9 +308,8 @@ def _candidate(
     return Candidate(
         trials=tuple(trials),
         judged=tuple(judged),
-        objective=mean(rule.objective),
+        objectives=tuple(mean(name) for name in rule.objectives),
         val_error=mean("val_error"),
-        others=tuple(mean(name) for name in rule.others),
         broken=tuple(
             limit
             for limit in rule.limits.values()

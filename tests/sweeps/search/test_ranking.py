@@ -261,7 +261,7 @@ def test_nothing_feasible_beats_the_front(values: list[tuple[float, float, float
             o
             for o in feasible
             if o.objective <= each.objective
-            and o.others <= each.others
+            and o.objectives[1:] <= each.objectives[1:]
             and o.objectives != each.objectives
         ]
         assert (each in ranking.front) is not bool(beaten)
