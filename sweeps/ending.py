@@ -80,10 +80,10 @@ def _on_budget(queue: TrialQueue) -> str | None:
     key = spent or queue.ended_by
     if key is None:
         return None
+    searched = counted(sum(record.searched for record in queue.records), "setting")
     if key == "stop_at_noise":
-        return _on_noise(queue)
+        return _on_noise(queue, searched)
     if key == "sampler":
-        searched = counted(sum(record.searched for record in queue.records), "setting")
         return (
             f"The search ended after {searched}: no other setting was expected to lower "
             f"{queue.sweep.search.objective} by more than {queue.least_gain:.4f}, a fifth of its "
@@ -91,7 +91,6 @@ def _on_budget(queue: TrialQueue) -> str | None:
         )
     budget = f"search.{key} = {format_value(getattr(queue.sweep.search, key))}"
     if spent is None:
-        searched = counted(sum(record.searched for record in queue.records), "setting")
         return f"The search ended by {budget}, after {searched}."
     ended = sum(record.state != "running" for record in queue.records)
     return (
@@ -100,12 +99,11 @@ def _on_budget(queue: TrialQueue) -> str | None:
     )
 
 
-def _on_noise(queue: TrialQueue) -> str:
+def _on_noise(queue: TrialQueue, searched: str) -> str:
     rule = rule_of(queue.sweep)
     first = first_at_noise(queue.records, rule)
     assert first is not None  # the budget ended the search
     value, calibrated = (first.outcome[name] for name in (rule.objective, calibrated_bound(rule)))
-    searched = counted(sum(record.searched for record in queue.records), "setting")
     return (
         f"The search ended by search.stop_at_noise, after {searched}: {first.label} reached "
         f"{rule.objective} {value:.4f}, and a perfectly calibrated model would show up to "

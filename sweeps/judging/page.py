@@ -5,25 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from sweeps.formatting import metric_heading
 from sweeps.judging import words
 from sweeps.judging.inputs import Predicted
-from sweeps.redaction import redact
 from sweeps.results.reliability import reliability_svg
+from sweeps.results.report import page
 
 
 def render_judgement(found: dict[str, Any], models: Sequence[Predicted]) -> str:
-    templates = Environment(
-        loader=ChoiceLoader(
-            [PackageLoader("sweeps.judging", "."), PackageLoader("sweeps.results", ".")]
-        ),
-        autoescape=True,
-        undefined=StrictUndefined,
-    )
-    page = templates.get_template("judge.html.j2").render(
+    return page(
+        "judging/judge.html.j2",
         found=found,
         words=words,
         heading=metric_heading,
@@ -36,4 +29,3 @@ def render_judgement(found: dict[str, Any], models: Sequence[Predicted]) -> str:
             for each, judged in zip(models, found["models"], strict=True)
         ],
     )
-    return redact(page)

@@ -70,15 +70,12 @@ def _advice(
         return (
             f"Use plain cross-entropy, with or without a temperature: no other setting is {rest}."
         )
-    temperature = "" if by_error else f" and divide its logits by T = {_temperature(baseline)}"
+    temperature = format_temperature(baseline.mean("temperature"))
+    divided = "" if by_error else f" and divide its logits by T = {temperature}"
     return (
-        f"Use plain cross-entropy{temperature}: no other setting is {rest}. The best other "
+        f"Use plain cross-entropy{divided}: no other setting is {rest}. The best other "
         f"setting is {_name(chosen)}."
     )
-
-
-def _temperature(candidate: Candidate) -> str:
-    return format_temperature(candidate.mean("temperature"))
 
 
 def _how_far_off(chosen: Candidate, baseline: Candidate | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -118,18 +118,14 @@ def learning_warnings(ranking: Ranking, read_predictions: Callable[[int], bytes]
     poor = [c for c in candidates if _is_close(c, constant)]
     if not poor:
         return []
-    losses = list(dict.fromkeys(c.loss for c in poor))
-    errors = " and ".join(f"{loss} {_error(loss, poor):.1%}" for loss in losses)
+    by_loss = {c.loss: c.val_error for c in poor}
+    errors = " and ".join(f"{loss} {error:.1%}" for loss, error in by_loss.items())
     return [
         f"Nothing was learned, so do not use this result: the validation error is {errors}; always "
         f"predicting the most frequent class has {constant.error:.1%}. Such a classifier may have "
         f"a low calibration error and is still useless. "
         f"{_suggestion(poor[-1].judged[0], constant)}"
     ]
-
-
-def _error(loss: str, candidates: Sequence[Candidate]) -> float:
-    return next(c.val_error for c in candidates if c.loss == loss)
 
 
 def _is_close(candidate: Candidate, constant: ConstantClassifier) -> bool:

@@ -30,18 +30,13 @@ _LATEX: Final = str.maketrans(
         **{character: f"\\{character}" for character in "&%$#_{}"},
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",
-        **{
-            greek: f"$\\{name}$"
-            for greek, name in {
-                "γ": "gamma",
-                "λ": "lambda",
-                "α": "alpha",
-                "ε": "varepsilon",
-                "τ": "tau",
-                "ρ": "rho",
-                "β": "beta",
-            }.items()
-        },
+        "γ": r"$\gamma$",
+        "λ": r"$\lambda$",
+        "α": r"$\alpha$",
+        "ε": r"$\varepsilon$",
+        "τ": r"$\tau$",
+        "ρ": r"$\rho$",
+        "β": r"$\beta$",
         "–": "--",
         "†": r"$^\dagger$",
     }
@@ -143,14 +138,6 @@ def _caption(ranking: Ranking, sweep: SweepFile, candidates: Sequence[Candidate]
     return " ".join(parts)
 
 
-def _name(candidate: Candidate) -> str:
-    return format_loss(candidate.loss) + ("" if candidate.feasible else "†")
-
-
-def _setting(candidate: Candidate) -> str:
-    return format_hyperparameters(candidate.setting.hyperparameters)
-
-
 @dataclass(frozen=True)
 class _Markup:
     """How a format escapes special characters and writes a bold value, and `more` in brackets."""
@@ -168,12 +155,13 @@ def _body(
 ) -> list[list[str]]:
     lines = []
     for candidate, cells, strong in zip(candidates, rows, bold, strict=True):
-        names = [name.translate(markup.escapes) for name in (_name(candidate), _setting(candidate))]
+        loss = format_loss(candidate.loss) + ("" if candidate.feasible else "†")
+        setting = format_hyperparameters(candidate.setting.hyperparameters)
         shown = [
             (markup.bold.format(cell.shown) if lowest else cell.shown) + markup.more(cell.more)
             for cell, lowest in zip(cells, strong, strict=True)
         ]
-        lines.append([*names, *shown])
+        lines.append([loss.translate(markup.escapes), setting.translate(markup.escapes), *shown])
     return lines
 
 

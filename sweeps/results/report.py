@@ -73,8 +73,8 @@ def render_report(
     metrics = {name: one_line(h) for name, h in shown_metrics(sweep.objective).items()}
     predictions = _Predictions(read_predictions)
     began = time.localtime(min((r.started for r in records), default=0))
-    return _page(
-        "report.html.j2",
+    return page(
+        "results/report.html.j2",
         sweep=sweep,
         objective=metric_heading(sweep.objective),
         states=Counter(record.state for record in records),
@@ -132,8 +132,8 @@ def _verdicts(judgement: Judgement) -> list[tuple[Comparison, Markup]]:
 
 
 def render_side_by_side(sweeps: Sequence[Beside]) -> str:
-    return _page(
-        "side_by_side.html.j2",
+    return page(
+        "results/side_by_side.html.j2",
         sweeps=sweeps,
         by_loss=best_by_loss(sweeps),
         metrics=[metric_heading(each.sweep.objective) for each in sweeps],
@@ -141,9 +141,10 @@ def render_side_by_side(sweeps: Sequence[Beside]) -> str:
     )
 
 
-def _page(template: str, **content: Any) -> str:
+def page(template: str, **content: Any) -> str:
+    """A page from the template at a path in this package."""
     templates = Environment(
-        loader=PackageLoader("sweeps.results", "."), autoescape=True, undefined=StrictUndefined
+        loader=PackageLoader("sweeps", "."), autoescape=True, undefined=StrictUndefined
     )
     templates.filters |= {
         "fraction": _fraction,
