@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from trainables.plugins.arguments import did_you_mean
+from trainables.plugins.arguments import check_choice
 from trainables.posthoc.affine import DirichletCalibration, VectorScaling
 from trainables.posthoc.base import PostHoc
 from trainables.posthoc.meta_calibration import MetaCalibration
@@ -40,9 +40,4 @@ def make_posthoc(name: str, **options: Any) -> PostHoc:
 
     Raises ValueError for an unknown name or a wrong value, TypeError for an unknown option.
     """
-    if name not in _METHODS:
-        raise ValueError(
-            f"unknown post-hoc method {name!r}{did_you_mean(name, _METHODS)};"
-            f" known: {', '.join(_METHODS)}"
-        )
-    return _METHODS[name](**options)
+    return _METHODS[check_choice("post-hoc method", name, _METHODS)](**options)

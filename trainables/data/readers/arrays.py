@@ -95,8 +95,7 @@ def load_npy(
         pairs.append((_read_npy("test", test), _read_npy("test_labels", test_labels)))
     return dataset_from_arrays(
         "npy",
-        pairs[0],
-        pairs[1] if test is not None else None,
+        *pairs,
         where=(f"train={train}", f"test={test}"),
         test_size=test_size,
         on_bad_sample=on_bad_sample,
@@ -137,13 +136,11 @@ def dataset_from_arrays(
     pairs = [train] if test is None else [train, test]
     if len(pairs[-1]) == 3 and test is not None:
         raise ValueError(f"{where[1]}: weights are for samples to train on; leave them out")
-    inputs, labels = [], []
+    inputs, labels, bad = [], [], []
     for pair, part in zip(pairs, where, strict=False):
         samples, values = as_arrays(pair, part)
         inputs.append(samples)
         labels.append(values)
-    bad = []
-    for samples, part in zip(inputs, where, strict=False):
         bad.append(BadSamples(len(samples), partial(_name_row, part)))
         if samples.dtype == np.float32:
             finite = np.isfinite(samples).reshape(len(samples), -1).all(1)
