@@ -58,10 +58,14 @@ class Budget:
 
     @property
     def spent(self) -> dict[str, tuple[float, float]]:
+        now, running = time.time(), self._running.values()
+        seconds = self._before + now - self._began
+        epochs = self._epochs_of_ended + sum(r.epochs for r in running if r.role != "encoder")
+        gpu_seconds = self._seconds_of_ended + sum(r.seconds(now) for r in running)
         found = {
-            "max_hours": (self._seconds / _HOUR, self._search.max_hours),
-            "max_epochs": (self._epochs, self._search.max_epochs),
-            "max_gpu_hours": (self._gpu_seconds / _HOUR, self._search.max_gpu_hours),
+            "max_hours": (seconds / _HOUR, self._search.max_hours),
+            "max_epochs": (epochs, self._search.max_epochs),
+            "max_gpu_hours": (gpu_seconds * self._gpus / _HOUR, self._search.max_gpu_hours),
         }
         return {key: (spent, most) for key, (spent, most) in found.items() if most is not None}
 
@@ -84,21 +88,6 @@ class Budget:
             "max_gpu_hours": (to_come + trials * self._longest) * self._gpus / _HOUR,
         }
         return next((k for k, (spent, most) in self.spent.items() if spent + more[k] > most), None)
-
-    @property
-    def _seconds(self) -> float:
-        return self._before + time.time() - self._began
-
-    @property
-    def _epochs(self) -> int:
-        running = (r.epochs for r in self._running.values() if r.role != "encoder")
-        return self._epochs_of_ended + sum(running)
-
-    @property
-    def _gpu_seconds(self) -> float:
-        now = time.time()
-        running = sum(record.seconds(now) for record in self._running.values())
-        return (self._seconds_of_ended + running) * self._gpus
 
 
 def _together(spans: Iterable[Sequence[float]]) -> float:
