@@ -195,11 +195,8 @@ def searched(records: Iterable[TrialRecord], objective: str) -> list[Searched]:
     return found
 
 
-def slices(groups: Sequence[Searched], objective: str) -> list[str]:
-    return [_slice(group, objective) for group in groups]
-
-
-def _slice(group: Searched, objective: str) -> str:
+def one_slice(group: Searched, objective: str) -> str:
+    """The objective of the trials of one loss against one of its hyperparameters."""
     heading = f"{format_loss(group.loss)}: {_symbol(group.name)}"
     chart = Chart(
         f"{objective} against {group.name} of {group.loss}",

@@ -117,7 +117,7 @@ def _search_figures(ranking: Ranking, sweep: SweepFile) -> dict[str, Any]:
         "curves": Markup(figures.curves(classifiers, sweep)),
         "saved": figures.saved_by_stopping(classifiers, sweep),
         "importances": importances(classifiers, sweep),
-        "slices": _drawn(figures.slices(groups, sweep.objective)),
+        "slices": _drawn(figures.one_slice(group, sweep.objective) for group in groups),
         "maps": _drawn(figures.maps(groups, sweep.objective)),
     }
 

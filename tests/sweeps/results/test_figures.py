@@ -124,7 +124,7 @@ def test_slices_show_finished_trials_of_the_search_alone() -> None:
         ("mbls", "margin", 7),
         ("mbls", "lam", 7),
     ]
-    drawn = [ET.fromstring(svg) for svg in figures.slices(groups, "val_ece")]
+    drawn = [ET.fromstring(figures.one_slice(group, "val_ece")) for group in groups]
     titles = [t.text for t in drawn[0].iter(f"{SVG}title")]
     assert len(titles) == 1 + 7
     for margin, ece, label in marks_of(drawn[0], 200):
