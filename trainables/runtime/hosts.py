@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from functools import cache, reduce
-from importlib import import_module
+from functools import cache
+from pkgutil import resolve_name
 
 logger = logging.getLogger("calsweep")
 
@@ -13,9 +13,8 @@ logger = logging.getLogger("calsweep")
 def provides(purpose: str, *names: str) -> bool:
     """Whether all names (``package.module:attribute.attribute``) exist; logs once if not."""
     for name in names:
-        module, _, attributes = name.partition(":")
         try:
-            reduce(getattr, attributes.split("."), import_module(module))
+            resolve_name(name)
         except (ImportError, AttributeError):
             logger.warning("%s is off: this version has no %s", purpose, name)
             return False
