@@ -40,7 +40,7 @@ def main() -> None:
             for name in names:
                 kind = FAULTS[name]
                 if arguments.trials is not None:
-                    search = {"trials": arguments.trials}
+                    search = {"sampler": "tpe", "trials": arguments.trials}
                     kind = replace(kind, sections={**kind.sections, "search": search})
                 rng = random.Random(f"{arguments.seed} {name}")
                 print(_row(name, _outcomes(cluster, name, kind, rng, arguments.tries)), flush=True)

@@ -30,7 +30,7 @@ def _loop(name: str, trials: int) -> dict[str, Any]:
         "trainable": f"benchmarks.gpu_loops:{name}",
         "losses": ["focal"],
         "training": {"epochs": 2},
-        "search": {"trials": trials},
+        "search": {"sampler": "tpe", "trials": trials},
         "scaling": _SHARED,
     }
 
@@ -39,20 +39,20 @@ SWEEPS: Final[dict[str, dict[str, Any]]] = {
     "shared": {
         **_NETWORK,
         "losses": ["focal", "mbls", "mmce"],
-        "search": {"trials": 8},
+        "search": {"sampler": "tpe", "trials": 8},
         "scaling": _SHARED,
     },
     "workers": {
         **_NETWORK,
         "training": {**_NETWORK["training"], "sync_batch_norm": True},
         "losses": ["focal", "mbls", "mmce"],
-        "search": {"trials": 3},
+        "search": {"sampler": "tpe", "trials": 3},
         "scaling": {"gpus_per_worker": 1.0, "num_workers": 2},
     },
     "adaptive": {
         **_NETWORK,
         "losses": ["adafocal", "cals_alm"],
-        "search": {"trials": 4},
+        "search": {"sampler": "tpe", "trials": 4},
         "scaling": _SHARED,
     },
     "own_loop": _loop("train", 4),

@@ -104,7 +104,7 @@ def make(folder: str, trials: int) -> None:
             "model": {"name": "small_cnn"},
             "losses": list(SPACE),
             "training": {"epochs": EPOCHS},
-            "search": {"trials": trials},
+            "search": {"sampler": "tpe", "trials": trials},
             "selection": {"finalists": 0, "seeds": 0},
         }
     )

@@ -60,7 +60,7 @@ def main() -> None:
                 "model": {"name": "small_cnn"},
                 "losses": ["focal"],
                 "training": {"epochs": 1, "batch_size": 128},
-                "search": {"trials": 2},
+                "search": {"sampler": "tpe", "trials": 2},
                 "selection": {"finalists": 0, "seeds": 0},
             }
         )

@@ -94,7 +94,7 @@ def ours(trials: int, folder: str) -> tuple[int, float, float]:
             "model": {"name": "benchmarks.overhead:tiny_model"},
             "losses": ["focal"],
             "training": {"epochs": 1, "batch_size": 16},
-            "search": {"trials": trials},
+            "search": {"sampler": "tpe", "trials": trials},
             "selection": {"finalists": 0, "seeds": 0},
         }
     )

@@ -125,7 +125,7 @@ def _sweep(name: str, dataset: dict[str, Any], model: dict[str, Any], **search: 
             "model": model,
             "losses": LOSSES,
             "training": {"epochs": EPOCHS},
-            "search": search,
+            "search": {"sampler": "tpe", **search},
         }
     )
 

@@ -19,7 +19,10 @@ from trainables.contract.setting import Setting
 
 
 def make_sweep(name: str = "small", **sections: Any) -> SweepFile:
-    """A sweep of focal and mbls on digits with small_cnn, without reference models."""
+    """A sweep of focal and mbls on digits with small_cnn, without reference models.
+
+    It tries the published settings first, unless `sections` say otherwise.
+    """
     return parse_sweep(
         {
             "name": name,
@@ -28,6 +31,7 @@ def make_sweep(name: str = "small", **sections: Any) -> SweepFile:
             "losses": ["focal", "mbls"],
             "reference": "none",
             **sections,
+            "search": {"sampler": "tpe", **sections.get("search", {})},
         }
     )
 

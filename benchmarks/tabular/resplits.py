@@ -31,7 +31,7 @@ from benchmarks.tabular.curves import (
     read_trials,
     with_error_intervals,
 )
-from benchmarks.tabular.policies import Calsweep
+from benchmarks.tabular.policies import Calsweep, guided, published_first
 from benchmarks.tabular.record import train
 from benchmarks.tabular.regret import QUICKSTART, Row, Truth, mean_and_error, run
 from benchmarks.tabular.selected import Policy
@@ -51,11 +51,10 @@ from trainables.trials.outcome import read_predictions
 SPLITS = ("validation", "test")
 METRICS = ("ece", "error", "nll", "brier")
 BUDGETS = (4, 8, 20, 50, 100)
-GUIDED = ("search.sampler=guided", "scheduler.name=none")
 SEARCHES = {
-    "default": Calsweep(),
-    "default, expected finalists": Calsweep(expected=True),
-    "guided": Calsweep(GUIDED),
+    "published first": published_first(),
+    "published first, expected finalists": published_first(expected=True),
+    "guided": guided(),
 }
 
 

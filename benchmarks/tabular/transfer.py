@@ -21,7 +21,7 @@ from statistics import fmean
 import optuna
 
 from benchmarks.tabular.curves import parser_of_recordings
-from benchmarks.tabular.policies import Calsweep
+from benchmarks.tabular.policies import Calsweep, published_first
 from benchmarks.tabular.regret import QUICKSTART, Truth, load, mean_and_error
 from benchmarks.tabular.replay import with_values
 from sweeps.search.space import SearchSpace
@@ -73,7 +73,7 @@ def main() -> None:
             cells = []
             for trials in TRIALS:
                 most = trials // 2 if initial is order else trials
-                policy = Calsweep(initial=None if initial is None else tuple(initial[:most]))
+                policy = published_first(initial=None if initial is None else tuple(initial[:most]))
                 play = partial(_ece, policy, truth, num_classes, trials)
                 cells.append(mean_and_error([play(n) for n in range(arguments.replays)]))
             print(f"| {name}, {kind} | {' | '.join(cells)} |", flush=True)

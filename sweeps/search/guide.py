@@ -47,7 +47,7 @@ class Guide:
     """Proposes settings from earlier datasets and this sweep's trials.
 
     Candidates are settings spread over the ranges by the seed, and the published ones; or
-    `candidates`.
+    `candidates`. With `each_loss` the search tries every loss before it ends, to compare them.
     """
 
     def __init__(
@@ -58,12 +58,14 @@ class Guide:
         published: Sequence[Setting],
         seed: int,
         candidates: Sequence[Setting] | None = None,
+        each_loss: bool = False,
     ) -> None:
         self._places = Places(space.branches)
         self._rule = rule
         self._earlier = [e for e in earlier if self._places.knows(e.setting)]
         found = [*published, *_spread(space, seed)] if candidates is None else candidates
         self._candidates = [s for s in dict.fromkeys(found) if self._places.knows(s)]
+        self._each_loss = each_loss
         self._last: tuple[tuple[int, int], Proposal] | None = None
 
     @property
@@ -81,7 +83,7 @@ class Guide:
         return self._last[1]
 
     def is_done(self, records: Sequence[TrialRecord]) -> bool:
-        if len(records) < _LEAST_GUIDED:
+        if len(records) < _LEAST_GUIDED or self._untried(records):
             return False
         proposal = self.propose(records)
         return proposal.gain < proposal.least
@@ -89,6 +91,11 @@ class Guide:
     def expected(self, records: Sequence[TrialRecord]) -> dict[Setting, float]:
         with threadpool_limits(1):
             return expected_objectives(self._model(records), [r.setting for r in records])
+
+    def _untried(self, records: Sequence[TrialRecord]) -> list[Setting]:
+        """The candidates of losses that are to be tried before the search ends."""
+        tried = {record.loss for record in records}
+        return [s for s in self._candidates if self._each_loss and s.loss not in tried]
 
     def _apart_from(self, tried: Sequence[Setting]) -> list[Setting]:
         known = self._places([setting for setting in tried if self._places.knows(setting)])
@@ -104,6 +111,7 @@ class Guide:
     def _proposal(self, records: Sequence[TrialRecord]) -> Proposal:
         busy = {record.loss for record in records if record.state == "running"}
         left = self._apart_from([record.setting for record in records])
+        left = self._untried(records) or left
         # A running trial will soon inform about its loss.
         wanted = [setting for setting in left if setting.loss not in busy] or left
         model = self._model(records)

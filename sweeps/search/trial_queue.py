@@ -98,9 +98,15 @@ class TrialQueue:
         if sweep.search.is_guided:
             from sweeps.search.guide import Guide  # scikit-learn takes a second
 
-            rule = rule_of(sweep)
-            seed = sweep.search.seed
-            self._guide = Guide(self._space, rule, past.recorded, published[1:], seed, candidates)
+            self._guide = Guide(
+                self._space,
+                rule_of(sweep),
+                past.recorded,
+                published[1:],
+                sweep.search.seed,
+                candidates,
+                sweep.selection.per_loss,
+            )
             published = [s for s in published if not self._space.contains(s)]
         initial = published if initial is None else initial
         self._initial = list(initial)[: sweep.search.trials]

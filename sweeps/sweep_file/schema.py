@@ -100,13 +100,12 @@ class SweepFile(Section):
     def _guided_trials_finish(cls, values: Any) -> Any:
         """A guided search has few trials of a loss, so ASHA has nothing to compare."""
         sections = values if isinstance(values, dict) else {}
-        search, scheduler = sections.get("search"), sections.get("scheduler", {})
         try:
-            guided = SearchSection.model_validate(search or {}).is_guided
+            guided = SearchSection.model_validate(sections.get("search") or {}).is_guided
         except ValidationError:  # it is reported with the other errors
             return values
-        if guided and isinstance(scheduler, dict) and "name" not in scheduler:
-            return {**sections, "scheduler": {**scheduler, "name": "none"}}
+        if guided and not sections.get("scheduler"):
+            return {**sections, "scheduler": {"name": "none"}}
         return values
 
     @model_validator(mode="after")

@@ -320,8 +320,11 @@ class Kind:
         return (self.remote, self.room)
 
 
-_LONG: dict[str, Any] = {"search": {"trials": 100}}
-_TWO_WORKERS: dict[str, Any] = {"scaling": {"num_workers": 2}, "search": {"trials": 60}}
+_LONG: dict[str, Any] = {"search": {"sampler": "tpe", "trials": 100}}
+_TWO_WORKERS: dict[str, Any] = {
+    "scaling": {"num_workers": 2},
+    "search": {"sampler": "tpe", "trials": 60},
+}
 FAULTS = {
     "trial process": Kind(trial_process, _LONG),
     "train worker": Kind(train_worker, _TWO_WORKERS),

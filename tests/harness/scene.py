@@ -162,7 +162,7 @@ class Scene:
                     {"name": "logged:Logged", "space": {"alpha": {"low": 0.5, "high": 2.0}}}
                 ],
                 "training": {"epochs": EPOCHS, "batch_size": 64, "lr": 0.05},
-                "search": {"trials": 10},
+                "search": {"sampler": "tpe", "trials": 10},
                 "scheduler": {"name": "none"},
                 "selection": {"finalists": 0},
                 **sections,

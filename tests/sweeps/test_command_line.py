@@ -89,7 +89,8 @@ def test_the_version_is_the_packages(tmp_path: Path) -> None:
 
 
 def test_check_prints_the_plan(tmp_path: Path) -> None:
-    done = calsweep(tmp_path, "check", "quickstart", "--set", "search.trials=50")
+    sets = ("search.sampler=tpe", "search.trials=50")
+    done = calsweep(tmp_path, "check", "quickstart", *(f"--set={each}" for each in sets))
     assert done.returncode == 0
     assert re.search(r"50: the baseline, \d+ published, \d+ searched", done.stdout)
     assert "poor trials stop at 3, 9 by val_nll" in done.stdout

@@ -44,7 +44,7 @@ def test_the_same_answer_here_and_on_a_cluster_that_loses_the_driver(
     cluster: RayCluster, tmp_path: Path
 ) -> None:
     here = tmp_path / "here"
-    sections = {"scaling": {"max_concurrent": 1}, "search": {"trials": 6}}
+    sections = {"scaling": {"max_concurrent": 1}, "search": {"trials": 6, "sampler": "tpe"}}
     scene = Scene(cluster, tmp_path, tmp_path / "there", sections)
     scene.submit()
     scene.wait(lambda: len(scene.epochs()) > 8)

@@ -26,7 +26,7 @@ dataset: {name: digits, train_samples: 400}
 model: {name: small_cnn, width: 8}
 losses: [focal, cals_alm]
 training: {epochs: 6, batch_size: 64, lr: 0.05}
-search: {trials: 9}
+search: {trials: 9, sampler: tpe}
 scheduler: {grace_period: 2, reduction_factor: 2}
 scaling: {max_concurrent: 1}
 selection: {finalists: 1, seeds: 1}

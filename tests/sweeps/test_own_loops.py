@@ -106,7 +106,7 @@ def sweep_of(**sections: Any) -> SweepFile:
             "trainable": "plain:train",
             "losses": ["focal"],
             "training": {"epochs": 4},
-            "search": {"trials": 3},
+            "search": {"trials": 3, "sampler": "tpe"},
             "selection": {"finalists": 0},
             "scaling": {"max_concurrent": 1},  # one process to start
             **sections,
@@ -152,7 +152,10 @@ def test_a_trial_whose_process_dies_continues_from_its_folder(folder: Path, sess
     def histories(name: str, deaths: bool) -> list[list[dict[str, float]]]:
         loop = {"name": "mortal:train", "deaths": deaths}
         sweep = sweep_of(
-            name=name, trainable=loop, scheduler={"name": "none"}, search={"trials": 2}
+            name=name,
+            trainable=loop,
+            scheduler={"name": "none"},
+            search={"trials": 2, "sampler": "tpe"},
         )
         result = run(folder, sweep)
         assert [record.state for record in result.records] == ["finished"] * 2
@@ -186,7 +189,7 @@ def test_a_loop_of_two_workers(folder: Path, session: None) -> None:
         name="parallel",
         trainable="parallel:train",
         scaling={"num_workers": 2},
-        search={"trials": 1},
+        search={"trials": 1, "sampler": "tpe"},
         scheduler={"name": "none"},
     )
     (record,) = run(folder, sweep).records

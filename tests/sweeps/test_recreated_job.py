@@ -18,7 +18,7 @@ dataset: {name: digits, train_samples: 400}
 model: {name: small_cnn, width: 8}
 losses: [focal]
 training: {epochs: 6, batch_size: 64}
-search: {trials: 5}
+search: {trials: 5, sampler: tpe}
 scheduler: {name: none}
 selection: {finalists: 0}
 """

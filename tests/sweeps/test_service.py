@@ -118,7 +118,7 @@ def sweep_of(name: str, **sections: Any) -> dict[str, Any]:
         "model": {"name": "small_cnn", "width": 8},
         "losses": ["focal", "label_smoothing"],
         "training": {"epochs": 3, "batch_size": 64, "lr": 0.05},
-        "search": {"trials": 7},
+        "search": {"trials": 7, "sampler": "tpe"},
         "selection": {"finalists": 1, "seeds": 1},
         **sections,
     }
@@ -313,7 +313,7 @@ TWO_STAGES: dict[str, Any] = {
     "encoder": {"training": {"epochs": 6, "batch_size": 64, "lr": 0.05}},
     "training": {"epochs": 6, "batch_size": 64, "lr": 3.0},
     "losses": ["label_smoothing"],
-    "search": {"trials": 3},
+    "search": {"trials": 3, "sampler": "tpe"},
 }
 
 
@@ -416,7 +416,7 @@ def test_finalists_reuse_the_processes_of_the_search(workplace: Path) -> None:
         workplace,
         "recording",
         losses=[alike],
-        search={"trials": 4, "guard": 1.0},
+        search={"trials": 4, "sampler": "tpe", "guard": 1.0},
         selection={"finalists": 3, "seeds": 2},
         scaling={"max_concurrent": 2},
     )
@@ -466,7 +466,7 @@ def test_an_interrupted_sweep_leaves_no_process_behind(workplace: Path) -> None:
 def test_all_trials_train_for_the_epochs_that_the_baseline_needs(workplace: Path) -> None:
     """The pilot finds them, and is interrupted once; the schedule spans them."""
     recipe = {"epochs": 60, "patience": 2, "lr": 0.2, "batch_size": 32}
-    options = {"training": recipe, "search": {"trials": 2}}
+    options = {"training": recipe, "search": {"trials": 2, "sampler": "tpe"}}
     folder = workplace / "store/sweeps/patient"
     caught = interrupted(lambda: run(workplace, "patient", **options), folder, "pilot")
     assert "calsweep resume patient" in str(caught.value)

@@ -89,12 +89,12 @@ class SearchSection(Section):
     reached ends the search. Enough is reserved for the finalists.
 
     Attributes:
-        trials: Number of settings to try, including the baseline and the published settings.
-        sampler: What proposes settings. ``tpe`` and ``random`` follow the published settings.
-            ``guided`` follows the baseline: it predicts from the temperatures of earlier sweeps and
-            of this one which setting is best, and ends the search when it expects no other to be
-            better. It needs one objective that a temperature affects, such as ``val_ece``,
-            ``val_nll`` or ``val_brier``; for others it is ``tpe``.
+        trials: Largest number of settings to try, including the baseline and published settings.
+        sampler: What proposes settings. ``guided`` follows the baseline: it predicts from the
+            temperatures of earlier sweeps and of this one which setting is best, and ends the
+            search when it expects no other to be better. It needs one objective that a temperature
+            affects, such as ``val_ece``, ``val_nll`` or ``val_brier``; for others it is ``tpe``.
+            ``tpe`` and ``random`` follow the baseline and the published settings of the losses.
         learn_from: What ``guided`` starts from: ``all``, the settings that come with calsweep and
             the finished sweeps in the same storage; ``none``; or names of such sweeps.
         seed: Seed of everything random: splits, weights, batches, proposals.
@@ -117,7 +117,7 @@ class SearchSection(Section):
     """
 
     trials: Count = 50
-    sampler: str = "tpe"
+    sampler: str = GUIDED
     learn_from: Annotated[Names, Field(min_length=1)] = ("all",)
     seed: Annotated[int, Field(ge=0, le=_LARGEST_SEED)] = 0
     objective: Annotated[str, BeforeValidator(_joined)] = "val_ece"
@@ -152,8 +152,8 @@ class SchedulerSection(Section):
     """``scheduler``: what stops poor trials early.
 
     Attributes:
-        name: ``asha``, or ``none``, with which all trials finish. The default is ``asha``, but
-            ``none`` with ``search.sampler: guided``.
+        name: ``asha``, or ``none``, with which all trials finish. Without this section a guided
+            search uses ``none``, because it has few trials of a loss to compare.
         metric: The metric by which trials of the same loss are compared. ECE is unsuitable, because
             it is lowest before training begins.
         grace_period: Epochs that every trial runs; by default a ninth of ``training.epochs``.

@@ -54,7 +54,7 @@ SWEEP = {
         {"name": "own.held:Held", "space": {"alpha": {"low": 0.5, "high": 2.0}}},
     ],
     "training": {"epochs": 2, "batch_size": 64, "lr": 0.05},
-    "search": {"trials": TRIALS},
+    "search": {"trials": TRIALS, "sampler": "tpe"},
     "selection": {"finalists": 0},
     "scheduler": {"name": "none"},
     "tracking": {"experiment": "far-away"},

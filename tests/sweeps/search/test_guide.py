@@ -85,6 +85,16 @@ def test_trials_that_run_at_the_same_time_have_different_losses() -> None:
     assert len(set(losses)) == len(losses) == 5
 
 
+def test_losses_to_compare_are_all_tried() -> None:
+    few, every = (
+        make_sweep(losses=LOSSES, search={"sampler": "guided"}, selection={"per_loss": per_loss})
+        for per_loss in (False, True)
+    )
+    tried = {record.loss for record in searched(queue_of(few), 1.0)}
+    assert tried < {record.loss for record in searched(queue_of(every), 1.0)}
+    assert {record.loss for record in searched(queue_of(every), 1.0)} == {BASELINE.loss, *LOSSES}
+
+
 def test_without_a_temperature_the_baseline_is_followed_by_another_sampler() -> None:
     queue = queue_of(guided(trials=12))
     first = queue.next()
@@ -120,6 +130,12 @@ def test_it_ends_when_no_candidate_is_left() -> None:
     assert len(searched(queue, 2.0)) == 4
 
 
+def test_a_sweep_is_guided_unless_it_says_otherwise() -> None:
+    smallest = {"name": "small", "dataset": "digits", "losses": ["focal"]}
+    assert parse_sweep(smallest).search.is_guided
+    assert not parse_sweep({**smallest, "search": {"objective": "refinement"}}).search.is_guided
+
+
 def test_asha_is_off_unless_it_is_asked_for() -> None:
     sweep = guided()
     assert sweep.scheduler.name == "none"
@@ -127,7 +143,10 @@ def test_asha_is_off_unless_it_is_asked_for() -> None:
         parse_sweep({**sweep.model_dump(mode="json"), "scheduler": {"name": "asha"}}).scheduler.name
         == "asha"
     )
-    assert make_sweep().scheduler.name == "asha"
+    assert make_sweep(
+        scheduler={"grace_period": 1}, search={"sampler": "guided"}
+    ).scheduler.name == ("asha")
+    assert make_sweep().scheduler.name == "asha"  # not guided
     assert guided(objective="val_error").scheduler.name == "asha"  # no temperature affects it
     assert "scheduler" in dump_sweep(sweep)
 

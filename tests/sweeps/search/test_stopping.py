@@ -24,6 +24,7 @@ def make_sweep(epochs: int = 27, **scheduler: Any) -> SweepFile:
             "model": "small_cnn",
             "losses": ["focal"],
             "training": {"epochs": epochs},
+            "search": {"sampler": "tpe"},
             "scheduler": scheduler,
         }
     )
