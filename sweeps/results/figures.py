@@ -300,7 +300,8 @@ def _interval_bar(each: Comparison, furthest: float) -> str:
     middle = height / 2
     tip = f"{each.ours} less {each.theirs}: {each.difference}"
     return (
-        f'<svg class="interval" width="{width}" height="{height}" role="img">'
+        f'<svg class="interval" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        'role="img">'
         f"<title>{escape(tip)}</title>"
         f'<path d="M{width / 2} 0V{height}" stroke="{GREY}"/>'
         f'<path d="M{low} {middle}H{high}" stroke="{COLOURS[0]}" stroke-width="3"/>'
