@@ -86,7 +86,7 @@ def _on_budget(queue: TrialQueue) -> str | None:
     if key == "sampler":
         return (
             f"The search ended after {searched}: no other setting was expected to lower "
-            f"{queue.sweep.search.objective} by more than {queue.least_gain:.4f}, a fifth of its "
+            f"{queue.sweep.search.objective} by more than {queue.least_gain:.4f}, half of its "
             "standard error."
         )
     budget = f"search.{key} = {format_value(getattr(queue.sweep.search, key))}"

@@ -21,8 +21,8 @@ from sweeps.search.space import SearchSpace
 from sweeps.search.temperature_model import TemperatureModel, expected_objectives
 from trainables.contract.setting import Setting
 
-_LEAST_GUIDED: Final = 6  # trials before the search may end
-_LEAST_GAIN: Final = 0.2  # standard errors of the objective
+_LEAST_GUIDED: Final = 5  # trials before the search may end
+_LEAST_GAIN: Final = 0.5  # standard errors of the objective
 _SPACING: Final = 0.08  # share of a range; closer settings of a loss show much the same
 _CANDIDATES: Final = 64  # of each loss that has hyperparameters, a power of 2
 

@@ -67,7 +67,7 @@ def test_it_starts_with_the_baseline_and_finds_a_temperature_of_1(
     assert len({record.setting for record in records}) == len(records) < 25
     assert queue.ended_by == "sampler"
     assert queue.least_gain == pytest.approx(
-        0.2 * math.hypot(0.02 / 3.92, 0.05 * (0.01 + 0.2 * abs(log_t)))
+        0.5 * math.hypot(0.02 / 3.92, 0.05 * (0.01 + 0.2 * abs(log_t)))
     )
 
 
