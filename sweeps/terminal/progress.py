@@ -183,6 +183,8 @@ def _budgets(queue: TrialQueue) -> list[str]:
         f"{format_value(round(spent, 2))}/{format_value(most)} {budget_unit(key)}"
         for key, (spent, most) in queue.budget.spent.items()
     ]
+    if queue.ended_by == "sampler":
+        return [*found, "search ended, as no gain is expected"]
     return [*found, *([f"search ended by {queue.ended_by}"] if queue.ended_by else [])]
 
 

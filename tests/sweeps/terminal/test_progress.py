@@ -122,6 +122,19 @@ def test_a_guided_search_shows_what_it_expects_and_a_bound_of_the_time() -> None
     assert re.search(r" · at most \d+:\d\d left$", line)
 
 
+def test_a_guided_search_says_that_it_ended() -> None:
+    text = io.StringIO()
+    sweep = make_sweep("shown", search={"sampler": "guided"}, selection={"seeds": 0})
+    queue = TrialQueue(sweep, lambda record: None, num_classes=10)
+    with Progress(plain(text)) as progress:
+        progress.follow(queue)
+        while (record := queue.next()) is not None:
+            queue.result(record.number, trial(0, temperature=1.0, val_ece=0.01).outcome)
+            queue.end(record.number, "finished")
+    (line,) = text.getvalue().splitlines()
+    assert " · search ended, as no gain is expected · best so far" in line
+
+
 def test_an_error_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     text, moments = io.StringIO(), iter((1000.0, 1029.0, 1031.0))
     with Progress(plain(text)) as progress:
