@@ -40,18 +40,22 @@ from sweeps.terminal.style import new_table
 _WORD = 28  # characters available for the longest word of a setting
 
 
-def leaderboard_table(rows: Sequence[dict[str, Any]], objective: str) -> Table:
-    """The leaderboard for the terminal; fits into 80 columns."""
+def leaderboard_table(rows: Sequence[dict[str, Any]], objective: str, width: int = 80) -> Table:
+    """The leaderboard for a terminal of this width, at least 80 columns."""
     *fractions, temperature = shown_metrics(objective).items()
     table = new_table(gap=1)
     # Two columns, or a narrower one, would break words of settings at 80 columns.
     settings = [format_setting(row["loss"], row["hyperparameters"]) for row in rows]
     widest = max((len(word) for setting in settings for word in setting.split()), default=0)
-    table.add_column("loss and\nits best setting", overflow="fold", min_width=min(widest, _WORD))
+    widest = min(widest, _WORD)
+    table.add_column("loss and\nits best setting", overflow="fold", min_width=widest)
     for _, heading in fractions:
         table.add_column("\n".join(heading), justify="right", min_width=5, no_wrap=True)
     table.add_column("\n".join(temperature[1]), justify="right", min_width=4, no_wrap=True)
-    table.add_column("", overflow="fold", min_width=8)
+    # Without this maximum, Rich would crop the table instead of folding the notes.
+    numbers = sum(1 + max(5, *map(len, heading)) for _, heading in fractions)
+    left = width - widest - numbers - len("1.00 ") - 1
+    table.add_column("", overflow="fold", min_width=8, max_width=max(8, left))
     for row, setting in zip(rows, settings, strict=True):
         selected = row["note"] == "selected"
         judged = row["note"] in ("baseline", "finalist", "one seed")
@@ -68,7 +72,7 @@ def leaderboard_table(rows: Sequence[dict[str, Any]], objective: str) -> Table:
 def print_answer(console: Console, answer: dict[str, Any]) -> None:
     """Print a sweep's result: warnings, leaderboard, reasons, verdicts and their basis."""
     print_warnings(console, answer["warnings"])
-    console.print(leaderboard_table(answer["rows"], answer["objective"]))
+    console.print(leaderboard_table(answer["rows"], answer["objective"], console.width))
     console.print()
     for line in answer["why"]:
         console.print(redact(line))

@@ -59,7 +59,8 @@ def test_no_word_of_a_setting_is_broken_at_80_columns() -> None:
     ]
     text = shown(leaderboard_table(list(rows_by_loss(records).values()), "val_ece"), width=80)
     words_of_settings = ("r_aurc", "confidence=max_probability", "ρ=0.6507", "growth=1.953")
-    for word in (*words_of_settings, "focal_calibration", "label_smoothing", "selected"):
+    note = ("error", ">", "baseline", "+")
+    for word in (*words_of_settings, "focal_calibration", "label_smoothing", "selected", *note):
         assert word in text.split()
     assert max(map(len, text.splitlines())) <= 80
 
