@@ -110,8 +110,7 @@ class Guide:
 
     def _proposal(self, records: Sequence[TrialRecord]) -> Proposal:
         busy = {record.loss for record in records if record.state == "running"}
-        left = self._apart_from([record.setting for record in records])
-        left = self._untried(records) or left
+        left = self._untried(records) or self._apart_from([record.setting for record in records])
         # A running trial will soon inform about its loss.
         wanted = [setting for setting in left if setting.loss not in busy] or left
         model = self._model(records)

@@ -143,9 +143,8 @@ def test_asha_is_off_unless_it_is_asked_for() -> None:
         parse_sweep({**sweep.model_dump(mode="json"), "scheduler": {"name": "asha"}}).scheduler.name
         == "asha"
     )
-    assert make_sweep(
-        scheduler={"grace_period": 1}, search={"sampler": "guided"}
-    ).scheduler.name == ("asha")
+    stopping = make_sweep(scheduler={"grace_period": 1}, search={"sampler": "guided"})
+    assert stopping.scheduler.name == "asha"
     assert make_sweep().scheduler.name == "asha"  # not guided
     assert guided(objective="val_error").scheduler.name == "asha"  # no temperature affects it
     assert "scheduler" in dump_sweep(sweep)
