@@ -185,12 +185,15 @@ def _look() -> tuple[str, int, bool] | None:
 
 def _cpus_are_faster_in_bfloat16(sweep: SweepFile, dataset: Data) -> bool:
     """False if an autoscaler may add nodes, because their CPUs are unknown."""
+    from trainables.data.core.base import Dataset
     from trainables.engine.precision import cpu_has_bfloat16, gains_on_cpus
+    from trainables.engine.workload import operations_of_layers
 
-    workload = workload_of(sweep, dataset)
+    assert isinstance(dataset, Dataset)  # all data are known, except for custom loops
+    operations = operations_of_layers(sweep.model.name, sweep.model.options, dataset)
     _, recipe = sweep.recipes[-1]  # of the encoder, if there is one, because its head trains fast
     batch_size = recipe.batch_size / sweep.scaling.num_workers
-    if workload is None or not gains_on_cpus(workload, batch_size) or nodes_to_come():
+    if not gains_on_cpus(operations * batch_size) or nodes_to_come():
         return False
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On

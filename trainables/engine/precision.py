@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-
-if TYPE_CHECKING:
-    from trainables.engine.workload import Workload
 
 _ENOUGH = 6e7  # operations per step below which overhead and casts dominate on a CPU
 
@@ -63,6 +60,6 @@ def cpu_has_bfloat16() -> bool:
     return any(capabilities.get(name, False) for name in ("avx512_bf16", "amx_bf16"))
 
 
-def gains_on_cpus(workload: Workload, batch_size: float) -> bool:
-    """Whether bfloat16 makes training clearly faster on CPUs with native support."""
-    return workload.operations * batch_size >= _ENOUGH
+def gains_on_cpus(operations: float) -> bool:
+    """Whether bfloat16 makes steps of so many operations clearly faster on CPUs that support it."""
+    return operations >= _ENOUGH

@@ -8,7 +8,7 @@ from sklearn.datasets import load_breast_cancer
 
 from trainables.data import load_dataset
 from trainables.data.core.base import Dataset
-from trainables.engine.workload import busy_share, device_memory, measure
+from trainables.engine.workload import busy_share, device_memory, measure, operations_of_layers
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +22,7 @@ def test_a_small_net_by_hand(digits: Dataset) -> None:
     weights = 4 * 9 + 2 * 4 + 8 * 4 * 9 + 2 * 8 + 10 * 32 + 10
     assert found.parameters == 4 * weights
     assert found.operations == 2 * (64 * 4 * 9 + 16 * 8 * 4 * 9 + 10 * 32)
+    assert operations_of_layers("small_cnn", {"width": 4}, digits) == found.operations
     assert found.largest == 4 * 4 * 64
     assert found.saved >= 4 * (64 + 3 * 4 * 64 + 4 * 16)  # inputs of convolution, norm and pool
     assert (
@@ -35,6 +36,8 @@ def test_a_net_on_a_table_by_hand(tmp_path: Path) -> None:
     found = measure("table_mlp", {"width": 8, "vector_size": 4}, table)
     # 30 numbers, each with 48 frequencies (sine, cosine) made 4 numbers; two layers; a head.
     assert found.operations == 2 * (30 * 96 * 4 + 30 * 4 * 8 + 8 * 8 + 8 * 2)
+    layers = operations_of_layers("table_mlp", {"width": 8, "vector_size": 4}, table)
+    assert layers == 2 * (30 * 4 * 8 + 8 * 8 + 8 * 2)  # without the products per column
 
 
 def test_larger_nets_take_more_and_are_busier(digits: Dataset) -> None:
@@ -47,4 +50,5 @@ def test_larger_nets_take_more_and_are_busier(digits: Dataset) -> None:
 def test_measuring_keeps_the_random_state(digits: Dataset) -> None:
     before = torch.get_rng_state()
     measure("small_cnn", {"dropout": 0.5}, digits)
+    operations_of_layers("small_cnn", {"dropout": 0.5}, digits)
     assert torch.equal(before, torch.get_rng_state())
