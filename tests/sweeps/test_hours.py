@@ -10,16 +10,18 @@ from sweeps.errors import UserError
 from sweeps.runner import resume_sweep, run_sweep
 from tests.builders import make_sweep
 
-SLOW_LOSS = """
+SLOW_NET = """
 import time
-from torch.nn.functional import cross_entropy
-from trainables.losses import CalibrationLoss
+from torch import nn
+from trainables.models import Classifier
 
-class Slow(CalibrationLoss):
-    looks_across_batch = False
-    def compute(self, logits, targets, indices, features):
-        time.sleep(0.05)
-        return cross_entropy(logits, targets)
+class Slow(nn.Flatten):
+    def forward(self, inputs):
+        time.sleep(0.2)
+        return super().forward(inputs)
+
+def slow_net(*, input_shape: tuple[int, int, int], num_classes: int) -> Classifier:
+    return Classifier(Slow(), nn.Linear(input_shape[1] * input_shape[2], num_classes))
 """
 
 
@@ -29,12 +31,12 @@ def test_what_runs_when_the_hours_are_over_continues_after_a_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "slow_loss.py").write_text(SLOW_LOSS)
+    (tmp_path / "slow.py").write_text(SLOW_NET)
     sweep = make_sweep(
         "late",
         dataset={"name": "digits", "train_samples": 300},
-        model={"name": "small_cnn", "width": 4},
-        losses=["slow_loss:Slow"],
+        model={"name": "slow:slow_net"},
+        losses=["label_smoothing"],
         training={"epochs": 2000, "batch_size": 64},
         search={"trials": 2, "max_hours": 40 / 3600},
         scheduler={"name": "none"},

@@ -314,6 +314,7 @@ TWO_STAGES: dict[str, Any] = {
     "training": {"epochs": 6, "batch_size": 64, "lr": 3.0},
     "losses": ["label_smoothing"],
     "search": {"trials": 3, "sampler": "tpe"},
+    "scaling": {"max_concurrent": 1},  # one process to start
 }
 
 
@@ -466,7 +467,8 @@ def test_an_interrupted_sweep_leaves_no_process_behind(workplace: Path) -> None:
 def test_all_trials_train_for_the_epochs_that_the_baseline_needs(workplace: Path) -> None:
     """The pilot finds them, and is interrupted once; the schedule spans them."""
     recipe = {"epochs": 60, "patience": 2, "lr": 0.2, "batch_size": 32}
-    options = {"training": recipe, "search": {"trials": 2, "sampler": "tpe"}}
+    one = {"max_concurrent": 1}  # process to start
+    options = {"training": recipe, "search": {"trials": 2, "sampler": "tpe"}, "scaling": one}
     folder = workplace / "store/sweeps/patient"
     caught = interrupted(lambda: run(workplace, "patient", **options), folder, "pilot")
     assert "calsweep resume patient" in str(caught.value)

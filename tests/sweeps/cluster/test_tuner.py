@@ -122,7 +122,9 @@ def test_fewer_trials_run_after_a_shortage_and_later_as_many_again() -> None:
     assert slots() == 4
 
 
-def run_with_faults(folder: Path, patch: pytest.MonkeyPatch, faults: list[bool]) -> SweepResult:
+def run_with_faults(
+    folder: Path, patch: pytest.MonkeyPatch, faults: list[bool], concurrent: int
+) -> SweepResult:
     """A small sweep in which Tune fails at some results: True before recording, False after."""
     note = QueueCallback.on_trial_result
 
@@ -142,6 +144,7 @@ def run_with_faults(folder: Path, patch: pytest.MonkeyPatch, faults: list[bool])
         search={"trials": 2},
         scheduler={"name": "none"},
         selection={"finalists": 0},
+        scaling={"max_concurrent": concurrent},
     )
     return run_sweep(sweep, str(folder))
 
@@ -157,7 +160,7 @@ def test_a_sweep_that_gets_further_continues_after_any_fault(
     ray_session: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     faults = [False, True, False]
-    result = run_with_faults(tmp_path, monkeypatch, faults)
+    result = run_with_faults(tmp_path, monkeypatch, faults, concurrent=2)
     assert {record.state for record in result.records} == {"finished"}
     assert faults == []
 
@@ -167,4 +170,4 @@ def test_a_sweep_that_gets_no_further_ends_with_one_message(
     ray_session: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(SweepFailedError, match="4 times without progress of the sweep"):
-        run_with_faults(tmp_path, monkeypatch, [True] * 99)
+        run_with_faults(tmp_path, monkeypatch, [True] * 99, concurrent=1)

@@ -33,6 +33,7 @@ training: {{epochs: 2, batch_size: 64, lr: 0.05}}
 search: {{trials: 3}}
 scheduler: {{name: none}}
 selection: {{finalists: 0}}
+scaling: {{max_concurrent: 1}}
 tracking: {{uri: "{uri}", experiment: birds, register_model: true, system_metrics: true}}
 """
 
