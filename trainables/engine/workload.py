@@ -42,8 +42,7 @@ class Workload:
 def measure(name: str, options: dict[str, object], dataset: Dataset) -> Workload:
     """Measures a model by passing two samples through it on the CPU; downloads no weights."""
     with torch.random.fork_rng(devices=[]):
-        model, inputs, count = _model_and_inputs(name, options, dataset)
-        return _measure(model, inputs, count, _bytes_of(dataset))
+        return _measure(*_model_and_inputs(name, options, dataset), _bytes_of(dataset))
 
 
 def operations_of_layers(name: str, options: dict[str, object], dataset: Dataset) -> float:
@@ -60,24 +59,24 @@ def operations_of_layers(name: str, options: dict[str, object], dataset: Dataset
         operations += 2 * row.numel() * output.numel()
 
     with torch.random.fork_rng(devices=[]), torch.no_grad():
-        model, inputs, count = _model_and_inputs(name, options, dataset)
+        model, inputs = _model_and_inputs(name, options, dataset)
         for layer in model.modules():
             if isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d):
                 layer.register_forward_hook(add)
         model.train()(inputs)
-    return operations / count
+    return operations / len(inputs)
 
 
 def _model_and_inputs(
     name: str, options: dict[str, object], dataset: Dataset
-) -> tuple[nn.Module, Tensor, int]:
-    """An untrained model, inputs for it, and the number of samples in them."""
+) -> tuple[nn.Module, Tensor]:
+    """An untrained model, and two samples for it."""
     model = model_for(dataset, name, without_weights(name, options))
     rows = torch.from_numpy(dataset.train.rows(slice(_SAMPLES)))
-    return model, dataset.samples.prepare(rows), len(rows)
+    return model, dataset.samples.prepare(rows)
 
 
-def _measure(model: nn.Module, inputs: Tensor, count: int, data: int) -> Workload:
+def _measure(model: nn.Module, inputs: Tensor, data: int) -> Workload:
     own = {p.data_ptr() for p in model.parameters()}
     saved: dict[int, int] = {}
     layers = [module for module in model.modules() if not list(module.children())]
@@ -101,9 +100,9 @@ def _measure(model: nn.Module, inputs: Tensor, count: int, data: int) -> Workloa
         hook.remove()
     return Workload(
         parameters=sum(p.nbytes for p in model.parameters()),
-        saved=sum(saved.values()) / count,
-        largest=largest / count,
-        operations=counter.get_total_flops() / count,
+        saved=sum(saved.values()) / len(inputs),
+        largest=largest / len(inputs),
+        operations=counter.get_total_flops() / len(inputs),
         layers=len(layers),
         data=data,
     )

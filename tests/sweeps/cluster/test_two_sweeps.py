@@ -90,26 +90,30 @@ def test_two_sweeps_share_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def listed() -> str:
         return calsweep(tmp_path, "list", "--address", cluster.url).stdout
 
-    def run_now(**trials: int) -> bool:
+    def lists(sweep: str, trials: int) -> bool:
+        line = rf"{sweep} +[0-9a-f]+ +running +\S+ \S+ +{trials} +\d+"
+        return re.search(line, listed()) is not None
+
+    def running(**trials: int) -> bool:
         return {each.sweep: each.running for each in sweeps_on(cluster.url)} == trials
 
     try:
         assert listed() == "no sweep runs or waits on this cluster\n"
         several = run("several", workers=2)
-        wait_for(lambda: run_now(several=2))  # alone, it uses the whole cluster
+        wait_for(lambda: running(several=2))  # alone, it uses the whole cluster
         single = run("single", workers=1)
-        wait_for(lambda: run_now(several=1, single=2))
-        assert re.search(r"single +[0-9a-f]+ +running +\S+ \S+ +\d+ +\d+", listed())
+        wait_for(lambda: running(several=1, single=2))
+        wait_for(lambda: lists("several", 1) and lists("single", 2))
         before = finished("several"), finished("single")
         wait_for(lambda: finished("several") > before[0] and finished("single") > before[1])
         stop(several)
-        wait_for(lambda: run_now(single=4))
+        wait_for(lambda: running(single=4))
         several = start("resume", "several")
-        wait_for(lambda: run_now(several=1, single=2))
+        wait_for(lambda: running(several=1, single=2))
         before = finished("several"), finished("single")
         wait_for(lambda: finished("several") > before[0] and finished("single") > before[1])
         stop(single)
-        wait_for(lambda: run_now(several=2))
+        wait_for(lambda: running(several=2))
         stop(several)
         wait_for(lambda: not sweeps_on(cluster.url))
     finally:
