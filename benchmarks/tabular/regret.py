@@ -23,6 +23,7 @@ share: the recorded seeds, and the samples of the validation and test splits.
 
 from __future__ import annotations
 
+import argparse
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -183,13 +184,7 @@ def main() -> None:
         default=list(POLICIES),
         help="groups of policies; by default all",
     )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[QUICKSTART],
-        metavar="KEY=VALUE",
-        help="replace a value of the sweeps, such as search.trials=150",
-    )
+    add_sets(parser)
     parser.add_argument(
         "--degenerate",
         type=float,
@@ -203,6 +198,17 @@ def main() -> None:
     for file in arguments.sweeps:
         truth, num_classes = load(file, arguments.set, arguments.degenerate)
         _print_table(file, truth, num_classes, policies, arguments.replays)
+
+
+def add_sets(parser: argparse.ArgumentParser) -> None:
+    """Add the option ``--set``, whose values come after :data:`QUICKSTART`."""
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[QUICKSTART],
+        metavar="KEY=VALUE",
+        help="replace a value of the sweeps, such as search.trials=150",
+    )
 
 
 def load(file: str, sets: Sequence[str] = (), degenerate: float = 0.0) -> tuple[Truth, int]:

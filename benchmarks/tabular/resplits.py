@@ -7,7 +7,8 @@ trials of the quickstart's losses are trained once more (about 10 minutes), and 
 kept in ``FOLDER``, from where an interrupted run continues. For each replay, the validation and
 test samples are pooled and split anew, and the metrics after the last epoch are computed from the
 new splits. The temperature belongs to the new validation split; the curves that ASHA compares, and
-the training, are those of the recorded split.
+the training, are those of the recorded split. Another recipe needs a folder of its own:
+``--set training.epochs=12``.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from benchmarks.tabular.curves import (
 )
 from benchmarks.tabular.policies import Calsweep, guided, published_first
 from benchmarks.tabular.record import train
-from benchmarks.tabular.regret import QUICKSTART, Row, Truth, mean_and_error, run
+from benchmarks.tabular.regret import Row, Truth, add_sets, mean_and_error, run
 from benchmarks.tabular.selected import Policy
 from sweeps.planning.data import load_data
 from sweeps.search.space import SearchSpace
@@ -119,10 +120,11 @@ def main() -> None:
     parser = parser_of_recordings(__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, required=True, help="where logits are kept")
     parser.add_argument("--replays", type=int, default=48, help="replays, each with its splits")
+    add_sets(parser)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     for file in arguments.sweeps:
-        sweep = load_sweep(file, [QUICKSTART])
+        sweep = load_sweep(file, arguments.set)
         losses = {section.name for section in sweep.losses} | {BASELINE.loss}
         trials = [t for t in read_trials(Path(file).with_suffix(".parquet")) if t[0].loss in losses]
         dataset = load_data(load_sweep(file))
