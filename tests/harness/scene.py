@@ -22,7 +22,7 @@ from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import dump_sweep, parse_sweep
 from sweeps.tracking.address import check_answers, tracking_uri
-from tests.harness.command import CALSWEEP, start_calsweep
+from tests.harness.command import calsweep, start_calsweep
 from tests.harness.ray_cluster import Node, RayCluster, free_port
 
 EPOCHS = 6
@@ -176,15 +176,7 @@ class Scene:
         Raises:
             RuntimeError: It failed.
         """
-        done = subprocess.run(
-            [CALSWEEP, *arguments],
-            cwd=self.folder,
-            env=self.cluster.environment,
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_SECONDS,
-            check=False,
-        )
+        done = calsweep(self.folder, *arguments, environment=self.cluster.environment)
         if done.returncode != 0:
             raise RuntimeError(f"calsweep {' '.join(arguments)}: {done.stdout}{done.stderr}")
         return done.stdout

@@ -14,6 +14,8 @@ from tests.harness.command import calsweep
 from tests.harness.ray_cluster import RayCluster
 from tests.harness.scene import Scene
 
+FEW = {"search": {"trials": 6, "sampler": "tpe"}}
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
@@ -25,7 +27,7 @@ def cluster() -> Iterator[RayCluster]:
 
 @pytest.mark.parametrize("name", ["node", "storage full", "data changed", "run deleted"])
 def test_nothing_is_lost(cluster: RayCluster, name: str) -> None:
-    kind = replace(faults.FAULTS[name], sections={})
+    kind = replace(faults.FAULTS[name], sections=FEW)
     outcome = faults.faulty_sweep(cluster, kind, random.Random(name), tries=1)
     assert outcome.tries > 0
     assert not outcome.lost
@@ -33,7 +35,7 @@ def test_nothing_is_lost(cluster: RayCluster, name: str) -> None:
 
 
 def test_trials_leave_a_node_that_drains(cluster: RayCluster) -> None:
-    kind = replace(faults.FAULTS["node drained"], sections={})
+    kind = replace(faults.FAULTS["node drained"], sections=FEW)
     outcome = faults.faulty_sweep(cluster, kind, random.Random(1), tries=1)
     assert outcome.tries > 0
     assert not outcome.lost
@@ -44,8 +46,8 @@ def test_the_same_answer_here_and_on_a_cluster_that_loses_the_driver(
     cluster: RayCluster, tmp_path: Path
 ) -> None:
     here = tmp_path / "here"
-    sections = {"scaling": {"max_concurrent": 1}, "search": {"trials": 6, "sampler": "tpe"}}
-    scene = Scene(cluster, tmp_path, tmp_path / "there", sections)
+    sections = {"scaling": {"max_concurrent": 1}}
+    scene = Scene(cluster, tmp_path, tmp_path / "there", FEW | sections)
     scene.submit()
     scene.wait(lambda: len(scene.epochs()) > 8)
     faults.driver(scene, random.Random(0))

@@ -21,6 +21,7 @@ training: {epochs: 6, batch_size: 64}
 search: {trials: 5, sampler: tpe}
 scheduler: {name: none}
 selection: {finalists: 0}
+scaling: {max_concurrent: 1}
 """
 
 
