@@ -93,7 +93,7 @@ def test_check_prints_the_plan(tmp_path: Path) -> None:
     done = calsweep(tmp_path, "check", "quickstart", *(f"--set={each}" for each in sets))
     assert done.returncode == 0
     assert re.search(r"50: the baseline, \d+ published, \d+ searched", done.stdout)
-    assert "poor trials stop at 3, 9 by val_nll" in done.stdout
+    assert "poor trials stop at 1, 3, 9 by val_nll" in done.stdout
     assert "0.5 … 3.5" in done.stdout
 
 
