@@ -6,16 +6,17 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
 
 CALSWEEP = str(Path(sys.executable).with_name("calsweep"))
 
-# Importing PyTorch takes most of a short command's time. So the processes of commands are forked
-# from one that has imported it, and nothing else of what a command is about.
+# Importing other packages takes most of a short command's time. So the processes of commands are
+# forked from one that has imported them. It has not imported calsweep, or Ray, which reads its
+# environment variables when it is imported.
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["torch", "optuna"])
+FORKS.set_forkserver_preload(["tests.harness.preloaded"])
 
 
 def calsweep(
@@ -30,31 +31,75 @@ def calsweep(
         variables: Further ones.
     """
     base = os.environ if environment is None else environment
+    variables = {"COLUMNS": "120", **variables}
     with tempfile.TemporaryDirectory(prefix="calsweep-said-") as said:
-        process = FORKS.Process(
-            target=_command,
-            args=(str(folder), arguments, {**base, "COLUMNS": "120", **variables}, said),
-        )
-        process.start()
-        process.join(240)
-        if process.exitcode is None:
+        outputs = [Path(said) / name for name in ("stdout", "stderr")]
+        process = _fork(folder, arguments, {**base, **variables}, outputs)
+        try:
+            code = exit_code(process)
+        except TimeoutError:
             process.kill()
-            raise TimeoutError(f"calsweep {' '.join(arguments)} takes more than 240 s")
-        stdout, stderr = ((Path(said) / name).read_text() for name in ("stdout", "stderr"))
-    return subprocess.CompletedProcess(arguments, process.exitcode, stdout, stderr)
+            raise
+        stdout, stderr = (output.read_text() for output in outputs)
+    return subprocess.CompletedProcess(arguments, code, stdout, stderr)
+
+
+def start_calsweep(
+    folder: Path, *arguments: str, output: Path, environment: Mapping[str, str] | None = None
+) -> BaseProcess:
+    """Start it, and do not wait.
+
+    Args:
+        folder: The working folder.
+        arguments: Of the command.
+        output: A file to which it appends what it prints.
+        environment: None for this process's.
+    """
+    base = os.environ if environment is None else environment
+    return _fork(folder, arguments, base, [output, output])
+
+
+def exit_code(process: BaseProcess, seconds: float = 240) -> int:
+    """Wait for a command's end.
+
+    Raises:
+        TimeoutError: It is still running.
+    """
+    process.join(seconds)
+    if process.exitcode is None:
+        raise TimeoutError(f"{process.name} takes more than {seconds} s")
+    return process.exitcode
+
+
+def send_signal(process: BaseProcess, number: int) -> None:
+    """Send a signal to a command, such as SIGINT for Ctrl-C."""
+    assert process.pid is not None
+    os.kill(process.pid, number)
+
+
+def _fork(
+    folder: Path, arguments: Sequence[str], environment: Mapping[str, str], outputs: list[Path]
+) -> BaseProcess:
+    process = FORKS.Process(
+        target=_command,
+        args=(folder, arguments, dict(environment), outputs),
+        name=" ".join(["calsweep", *arguments]),
+        daemon=True,  # it does not outlive the tests
+    )
+    process.start()
+    return process
 
 
 def _command(
-    folder: str, arguments: tuple[str, ...], environment: dict[str, str], said: str
+    folder: Path, arguments: Sequence[str], environment: dict[str, str], outputs: list[Path]
 ) -> None:
     """The code of the forked process: acts as if the command had been started there."""
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    for descriptor, name in ((1, "stdout"), (2, "stderr")):
-        os.dup2(os.open(f"{said}/{name}", os.O_WRONLY | os.O_CREAT), descriptor)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for descriptor, output in enumerate(outputs, start=1):
+        os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND), descriptor)
     installed = [path for path in sys.path if "site-packages" in path or "/lib/python" in path]
     root = str(Path(__file__).parents[2])  # the source folder, which tests use
     given = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
@@ -64,19 +109,3 @@ def _command(
     from sweeps.cli import main
 
     main()
-
-
-def start_calsweep(folder: Path, *arguments: str, **streams: Any) -> subprocess.Popen[Any]:
-    """Start it, as from a terminal.
-
-    Args:
-        folder: The working folder.
-        arguments: Of the command.
-        streams: For :class:`subprocess.Popen`.
-    """
-    return subprocess.Popen([CALSWEEP, *arguments], cwd=folder, preexec_fn=_hears_ctrl_c, **streams)
-
-
-def _hears_ctrl_c() -> None:
-    """Restores Ctrl-C, which background jobs and their children ignore."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)

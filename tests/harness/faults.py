@@ -20,7 +20,7 @@ import numpy as np
 import psutil
 
 from sweeps.search.record import TrialRecord
-from tests.harness.command import calsweep
+from tests.harness.command import calsweep, send_signal
 from tests.harness.object_store import BUCKET, ObjectStore
 from tests.harness.ray_cluster import RayCluster
 from tests.harness.scene import EPOCHS, MlflowServer, Scene
@@ -231,8 +231,8 @@ def busy_start(scene: Scene, rng: random.Random) -> CutOff | None:
         for hog in hogs:
             hog.kill()
             hog.wait()
-    here.send_signal(signal.SIGINT)
-    here.wait()
+    send_signal(here, signal.SIGINT)
+    here.join()
     scene.resume()
     return cut_off
 
@@ -277,7 +277,7 @@ def second_driver(scene: Scene, rng: random.Random) -> CutOff | None:
     for process in drivers:
         process.resume()
     scene.wait(scene.has_ended)
-    second.wait()
+    second.join()
     return {}
 
 

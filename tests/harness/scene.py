@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -237,21 +238,20 @@ class Scene:
         self.wait(self.has_ended)
         return bool(drivers)
 
-    def resume_here(self, *more: str) -> subprocess.Popen[Any]:
+    def resume_here(self, *more: str) -> BaseProcess:
         """Resume the sweep with a driver that is not a job; its output is in ``here.log``."""
         words = ("resume", "fragile", "--storage", self.storage, *more)
-        with open(self.folder / "here.log", "w") as log:
-            return start_calsweep(
-                self.folder, *words, env=self.cluster.environment, stdout=log, stderr=log
-            )
+        log = self.folder / "here.log"
+        log.unlink(missing_ok=True)
+        return start_calsweep(self.folder, *words, output=log, environment=self.cluster.environment)
 
-    def wait_here(self, driver: subprocess.Popen[Any], until: Callable[[], bool]) -> None:
+    def wait_here(self, driver: BaseProcess, until: Callable[[], bool]) -> None:
         """Wait for a condition while a driver of :meth:`resume_here` runs.
 
         Raises:
             RuntimeError: It ended before.
         """
-        self.wait(lambda: until() or driver.poll() is not None)
+        self.wait(lambda: until() or driver.exitcode is not None)
         if not until():
             raise RuntimeError((self.folder / "here.log").read_text())
 

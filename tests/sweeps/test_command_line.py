@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -17,7 +18,7 @@ from sklearn.datasets import load_digits
 from sweeps.cli import app
 from sweeps.sweep_file.loading import FIRST_LINE
 from sweeps.tracking.address import tracking_uri
-from tests.harness.command import calsweep, start_calsweep
+from tests.harness.command import calsweep, exit_code, send_signal, start_calsweep
 from tests.harness.ray_cluster import free_port
 
 MINIMAL = "name: small\ndataset: digits\nmodel: small_cnn\nlosses: [focal]\n"
@@ -220,18 +221,15 @@ def test_a_second_run_of_the_same_name_is_refused(finished: Path) -> None:
 @pytest.fixture
 def ui(registered: Path) -> Iterator[str]:
     """The link that `calsweep ui` prints."""
-    with start_calsweep(
-        registered, "ui", "--port", str(free_port()), stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        link = ""
-        for line in process.stdout:
-            link = line.split()[-1] if "/experiments/" in line else link
-            if "is up" in line:
-                break
-        yield link
-        process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=60) == 0
+    said = registered / "ui.txt"
+    process = start_calsweep(registered, "ui", "--port", str(free_port()), output=said)
+    while not (said.exists() and "is up" in said.read_text()):
+        assert process.exitcode is None, said.read_text()
+        time.sleep(0.3)
+    [link] = re.findall(r"\S+/experiments/\S+", said.read_text())
+    yield link
+    send_signal(process, signal.SIGINT)
+    assert exit_code(process) == 0
 
 
 @pytest.mark.slow

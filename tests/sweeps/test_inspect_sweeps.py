@@ -1,6 +1,6 @@
 """Read-only commands: `calsweep show`, `list`, `compare`, `watch`, `metrics`; and `delete`."""
 
-import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import baseline, make_sweep, new_store, trial
-from tests.harness.command import calsweep, start_calsweep
+from tests.harness.command import calsweep, exit_code, start_calsweep
 from trainables.metrics import METRIC_NAMES
 
 
@@ -86,16 +86,18 @@ def test_watch_follows_a_sweep_until_its_answer(folder: Path) -> None:
     assert glimpse.running == [("focal γ=1", 12, 200)]
     assert (glimpse.ended, glimpse.epochs) == (1, 1 + 12)
     assert glimpse.planned > 50
-    with start_calsweep(folder, "watch", "cut-off", stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith("1/58 trials · 1 running · 0 stopped early")
-        records = [baseline(), trial(1, val_ece=0.02)]
-        store.save(records[1])
-        store.save_answer(answer(Ranking(records, rule_of(sweep)), sweep))
-        rest = process.stdout.read()
-    assert "2/58 trials · 0 running" in rest
-    assert "Selected: focal γ=1" in rest
-    assert process.returncode == 0
+    said = folder / "said.txt"
+    process = start_calsweep(folder, "watch", "cut-off", output=said)
+    while not (said.exists() and "\n" in said.read_text()):
+        assert process.exitcode is None
+        time.sleep(0.1)
+    assert said.read_text().startswith("1/58 trials · 1 running · 0 stopped early")
+    records = [baseline(), trial(1, val_ece=0.02)]
+    store.save(records[1])
+    store.save_answer(answer(Ranking(records, rule_of(sweep)), sweep))
+    assert exit_code(process) == 0
+    assert "2/58 trials · 0 running" in said.read_text()
+    assert "Selected: focal γ=1" in said.read_text()
 
 
 def test_a_shell_completes_commands_and_names(folder: Path) -> None:

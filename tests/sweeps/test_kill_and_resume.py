@@ -1,9 +1,7 @@
 """SIGKILL of the driver at any moment, or Ctrl-C, then ``calsweep resume``: no loss."""
 
 import json
-import os
 import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -17,7 +15,7 @@ from sweeps.search.space import SearchSpace
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
 from tests.builders import facts
-from tests.harness.command import start_calsweep
+from tests.harness.command import exit_code, send_signal, start_calsweep
 from tests.harness.tracked import runs_of
 
 SWEEP = """
@@ -33,14 +31,9 @@ selection: {finalists: 1, seeds: 1}
 """
 
 
-def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    with (folder / "stderr.txt").open("ab") as said:
-        return start_calsweep(folder, *arguments, stdout=subprocess.DEVNULL, stderr=said)
-
-
 def finish(folder: Path, *arguments: str) -> None:
-    process = start(folder, *arguments)
-    assert process.wait(timeout=240) == 0, (folder / "stderr.txt").read_text()[-3000:]
+    process = start_calsweep(folder, *arguments, output=folder / "said.txt")
+    assert exit_code(process) == 0, (folder / "said.txt").read_text()[-3000:]
 
 
 @pytest.fixture(scope="module")
@@ -87,19 +80,19 @@ def test_a_sweep_killed_again_and_again_resumes_to_the_same_trials(
         (in_the_search, signal.SIGINT),
         (in_the_finals, signal.SIGKILL),
     ):
-        process = start(tmp_path, *command)
+        process = start_calsweep(tmp_path, *command, output=tmp_path / "said.txt")
         deadline = time.monotonic() + 200
         while not moment(store):
-            assert process.poll() is None, (tmp_path / "stderr.txt").read_text()[-3000:]
+            assert process.exitcode is None, (tmp_path / "said.txt").read_text()[-3000:]
             assert time.monotonic() < deadline
             time.sleep(0.02)
-        os.kill(process.pid, number)
-        assert process.wait(timeout=90) == (130 if number == signal.SIGINT else -signal.SIGKILL)
+        send_signal(process, number)
+        assert exit_code(process) == (130 if number == signal.SIGINT else -signal.SIGKILL)
         ended_before |= {r.number: r.ended for r in store.load_records() if r.state != "running"}
         command = ("resume", "fragile")
     finish(tmp_path, *command)
 
-    said = (tmp_path / "stderr.txt").read_text()
+    said = (tmp_path / "said.txt").read_text()
     assert said.count("calsweep: interrupted; `calsweep resume fragile") == 1
     assert "Traceback" not in said
 

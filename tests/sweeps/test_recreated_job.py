@@ -1,15 +1,15 @@
 """A job that is killed with its cluster and recreated, as by Kubernetes, loses nothing."""
 
 import shutil
-import subprocess
 import time
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
 
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import facts
-from tests.harness.command import start_calsweep
+from tests.harness.command import exit_code, start_calsweep
 from tests.harness.ray_cluster import RayCluster
 
 SWEEP = """
@@ -25,13 +25,11 @@ scaling: {max_concurrent: 1}
 """
 
 
-def start(folder: Path, cluster: RayCluster) -> subprocess.Popen[bytes]:
+def start(folder: Path, cluster: RayCluster) -> BaseProcess:
     """The entry point of deploy/rayjob.yaml."""
     place = ("--address", cluster.address, "--storage", str(folder / "store"))
-    with (folder / "said.txt").open("ab") as said:
-        return start_calsweep(
-            folder, "run", "sweep.yaml", "--or-resume", *place, stdout=said, stderr=said
-        )
+    arguments = ("run", "sweep.yaml", "--or-resume", *place)
+    return start_calsweep(folder, *arguments, output=folder / "said.txt")
 
 
 @pytest.mark.slow
@@ -47,11 +45,11 @@ def test_a_recreated_job_resumes_on_a_fresh_cluster(
         driver = start(tmp_path, cluster)
         until = time.monotonic() + 400
         while not (before := [r for r in store.load_records() if r.state == "finished"]):
-            assert driver.poll() is None, (tmp_path / "said.txt").read_text()
+            assert driver.exitcode is None, (tmp_path / "said.txt").read_text()
             assert time.monotonic() < until
             time.sleep(0.2)
         driver.terminate()  # then the cluster is removed, like when the pods of a job are deleted
-        assert driver.wait(120) == 130, (tmp_path / "said.txt").read_text()
+        assert exit_code(driver) == 130, (tmp_path / "said.txt").read_text()
     finally:
         cluster.stop()
         shutil.rmtree(cluster.temporary, ignore_errors=True)
@@ -60,7 +58,8 @@ def test_a_recreated_job_resumes_on_a_fresh_cluster(
     cluster = RayCluster(head_cpus=2)
     try:
         for _ in range(2):  # the second time, everything exists
-            assert start(tmp_path, cluster).wait(400) == 0, (tmp_path / "said.txt").read_text()
+            driver = start(tmp_path, cluster)
+            assert exit_code(driver, 400) == 0, (tmp_path / "said.txt").read_text()
             after = {record.number: record for record in store.load_records()}
             assert [record.state for record in after.values()] == ["finished"] * 5
             assert all(facts(after[record.number]) == facts(record) for record in before)

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -118,14 +117,15 @@ def test_a_killed_driver_loses_nothing(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking)
     (tmp_path / "sweep.yaml").write_text(SWEEP)
     store = SweepStore(STORAGE, "far")
-    driver = command.start_calsweep(tmp_path, "run", "sweep.yaml", "--storage", STORAGE)
+    arguments = ("run", "sweep.yaml", "--storage", STORAGE)
+    driver = command.start_calsweep(tmp_path, *arguments, output=tmp_path.with_suffix(".txt"))
     until = time.monotonic() + 300
     while not (finished := _finished(store)):
-        assert driver.poll() is None
+        assert driver.exitcode is None
         assert time.monotonic() < until
         time.sleep(0.5)
-    driver.send_signal(signal.SIGKILL)
-    driver.wait()
+    driver.kill()
+    driver.join()
     printed = calsweep(tmp_path, "resume", "far", "--storage", STORAGE)
     assert f"browse the runs   calsweep ui --storage {STORAGE}\n" in printed
     links = calsweep(tmp_path, "ui", "--storage", STORAGE)

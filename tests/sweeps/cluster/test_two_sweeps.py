@@ -2,9 +2,9 @@
 
 import re
 import shutil
-import subprocess
 import time
 from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from sweeps.cluster.occupancy import sweeps_on
 from sweeps.cluster.sharing import share_of
 from sweeps.store.sweep_store import SweepStore
-from tests.harness.command import calsweep, start_calsweep
+from tests.harness.command import calsweep, exit_code, start_calsweep
 from tests.harness.ray_cluster import RayCluster
 from tests.harness.scene import LOGGED_LOSS
 
@@ -63,17 +63,17 @@ def test_two_sweeps_share_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     cluster = RayCluster(head_cpus=4)
     place = ("--address", cluster.address, "--storage", str(tmp_path / "store"))
 
-    def start(command: str, name: str) -> subprocess.Popen[bytes]:
-        with (tmp_path / f"{command} {name}.log").open("wb") as said:
-            return start_calsweep(tmp_path, command, name, *place, stdout=said, stderr=said)
+    def start(command: str, name: str) -> BaseProcess:
+        output = tmp_path / f"{command} {name}.log"
+        return start_calsweep(tmp_path, command, name, *place, output=output)
 
-    def run(name: str, workers: int) -> subprocess.Popen[bytes]:
+    def run(name: str, workers: int) -> BaseProcess:
         (tmp_path / f"{name}.yaml").write_text(SWEEP.format(name=name, workers=workers))
         return start("run", f"{name}.yaml")
 
-    def stop(driver: subprocess.Popen[bytes]) -> None:
+    def stop(driver: BaseProcess) -> None:
         driver.terminate()
-        assert driver.wait(120) == 130
+        assert exit_code(driver) == 130
 
     def finished(name: str) -> int:
         records = SweepStore(str(tmp_path / "store"), name).load_records()
@@ -99,22 +99,19 @@ def test_two_sweeps_share_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     try:
         assert listed() == "no sweep runs or waits on this cluster\n"
-        several = run("several", workers=2)
-        wait_for(lambda: running(several=2))  # alone, it uses the whole cluster
         single = run("single", workers=1)
+        wait_for(lambda: running(single=4))  # alone, it uses the whole cluster
+        several = run("several", workers=2)
         wait_for(lambda: running(several=1, single=2))
         wait_for(lambda: lists("several", 1) and lists("single", 2))
         before = finished("several"), finished("single")
         wait_for(lambda: finished("several") > before[0] and finished("single") > before[1])
-        stop(several)
-        wait_for(lambda: running(single=4))
-        several = start("resume", "several")
-        wait_for(lambda: running(several=1, single=2))
-        before = finished("several"), finished("single")
-        wait_for(lambda: finished("several") > before[0] and finished("single") > before[1])
         stop(single)
         wait_for(lambda: running(several=2))
+        single = start("resume", "single")
+        wait_for(lambda: running(several=1, single=2))
         stop(several)
+        stop(single)
         wait_for(lambda: not sweeps_on(cluster.url))
     finally:
         cluster.stop()
