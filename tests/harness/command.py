@@ -55,6 +55,7 @@ def start_calsweep(
         output: A file to which it appends what it prints.
         environment: None for this process's.
     """
+    output.touch()
     base = os.environ if environment is None else environment
     return _fork(folder, arguments, base, [output, output])
 

@@ -223,7 +223,7 @@ def ui(registered: Path) -> Iterator[str]:
     """The link that `calsweep ui` prints."""
     said = registered / "ui.txt"
     process = start_calsweep(registered, "ui", "--port", str(free_port()), output=said)
-    while not (said.exists() and "is up" in said.read_text()):
+    while "is up" not in said.read_text():
         assert process.exitcode is None, said.read_text()
         time.sleep(0.3)
     [link] = re.findall(r"\S+/experiments/\S+", said.read_text())
