@@ -30,16 +30,10 @@ def calsweep(
         environment: None for this process's.
         variables: Further ones.
     """
-    base = os.environ if environment is None else environment
     variables = {"COLUMNS": "120", **variables}
     with tempfile.TemporaryDirectory(prefix="calsweep-said-") as said:
         outputs = [Path(said) / name for name in ("stdout", "stderr")]
-        process = _fork(folder, arguments, {**base, **variables}, outputs)
-        try:
-            code = exit_code(process)
-        except TimeoutError:
-            process.kill()
-            raise
+        code = exit_code(_fork(folder, arguments, outputs, environment, variables))
         stdout, stderr = (output.read_text() for output in outputs)
     return subprocess.CompletedProcess(arguments, code, stdout, stderr)
 
@@ -56,18 +50,18 @@ def start_calsweep(
         environment: None for this process's.
     """
     output.touch()
-    base = os.environ if environment is None else environment
-    return _fork(folder, arguments, base, [output, output])
+    return _fork(folder, arguments, [output, output], environment)
 
 
 def exit_code(process: BaseProcess, seconds: float = 240) -> int:
     """Wait for a command's end.
 
     Raises:
-        TimeoutError: It is still running.
+        TimeoutError: It was still running, and is killed.
     """
     process.join(seconds)
     if process.exitcode is None:
+        process.kill()
         raise TimeoutError(f"{process.name} takes more than {seconds} s")
     return process.exitcode
 
@@ -79,11 +73,16 @@ def send_signal(process: BaseProcess, number: int) -> None:
 
 
 def _fork(
-    folder: Path, arguments: Sequence[str], environment: Mapping[str, str], outputs: list[Path]
+    folder: Path,
+    arguments: Sequence[str],
+    outputs: list[Path],
+    environment: Mapping[str, str] | None,
+    variables: Mapping[str, str] = {},
 ) -> BaseProcess:
+    base = os.environ if environment is None else environment
     process = FORKS.Process(
         target=_command,
-        args=(folder, arguments, dict(environment), outputs),
+        args=(folder, arguments, {**base, **variables}, outputs),
         name=" ".join(["calsweep", *arguments]),
         daemon=True,  # it does not outlive the tests
     )

@@ -9,4 +9,4 @@ import sklearn.gaussian_process  # noqa: F401
 import torch
 import typer  # noqa: F401
 
-torch.optim.SGD([torch.zeros(1, requires_grad=True)])  # the first optimiser imports a compiler
+torch.optim.SGD([torch.zeros(1, requires_grad=True)])  # any optimiser imports PyTorch's compiler

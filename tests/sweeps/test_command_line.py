@@ -229,7 +229,7 @@ def ui(registered: Path) -> Iterator[str]:
     [link] = re.findall(r"\S+/experiments/\S+", said.read_text())
     yield link
     send_signal(process, signal.SIGINT)
-    assert exit_code(process) == 0
+    assert exit_code(process, 60) == 0
 
 
 @pytest.mark.slow

@@ -87,7 +87,7 @@ def test_a_sweep_killed_again_and_again_resumes_to_the_same_trials(
             assert time.monotonic() < deadline
             time.sleep(0.02)
         send_signal(process, number)
-        assert exit_code(process) == (130 if number == signal.SIGINT else -signal.SIGKILL)
+        assert exit_code(process, 90) == (130 if number == signal.SIGINT else -signal.SIGKILL)
         ended_before |= {r.number: r.ended for r in store.load_records() if r.state != "running"}
         command = ("resume", "fragile")
     finish(tmp_path, *command)

@@ -49,7 +49,7 @@ def test_a_recreated_job_resumes_on_a_fresh_cluster(
             assert time.monotonic() < until
             time.sleep(0.2)
         driver.terminate()  # then the cluster is removed, like when the pods of a job are deleted
-        assert exit_code(driver) == 130, (tmp_path / "said.txt").read_text()
+        assert exit_code(driver, 120) == 130, (tmp_path / "said.txt").read_text()
     finally:
         cluster.stop()
         shutil.rmtree(cluster.temporary, ignore_errors=True)
