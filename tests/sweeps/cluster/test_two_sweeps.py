@@ -97,10 +97,6 @@ def test_two_sweeps_share_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def running(**trials: int) -> bool:
         return {each.sweep: each.running for each in sweeps_on(cluster.url)} == trials
 
-    def both_get_further() -> None:
-        before = finished("several"), finished("single")
-        wait_for(lambda: finished("several") > before[0] and finished("single") > before[1])
-
     try:
         assert listed() == "no sweep runs or waits on this cluster\n"
         single = run("single", workers=1)
@@ -108,12 +104,14 @@ def test_two_sweeps_share_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         several = run("several", workers=2)
         wait_for(lambda: running(several=1, single=2))
         wait_for(lambda: lists("several", 1) and lists("single", 2))
-        both_get_further()
+        before = finished("several"), finished("single")
+        wait_for(lambda: finished("several") > before[0] and finished("single") > before[1])
         stop(single)
         wait_for(lambda: running(several=2))
         single = start("resume", "single")
         wait_for(lambda: running(several=1, single=2))
-        both_get_further()
+        before = finished("several"), finished("single")
+        wait_for(lambda: finished("several") > before[0] and finished("single") > before[1])
         stop(several)
         wait_for(lambda: running(single=4))
         stop(single)
