@@ -20,29 +20,45 @@ def test_notebooks_exist_and_have_no_output() -> None:
             assert cell.get("execution_count") is None
 
 
+# One kernel, Ray session and MLflow database for all, as starting them takes most of the time.
+START = """
+import sys
+from sweeps.cluster.connection import connected
+
+sys.session = connected(None)
+sys.session.__enter__()
+"""
+CLEAR = "%reset -f"  # before the next notebook
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning:zmq")
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebooks_run(path: Path, tmp_path: Path) -> None:
+def test_notebooks_run(tmp_path: Path) -> None:
     import nbformat
     from nbclient import NotebookClient
 
-    notebook = nbformat.read(path, as_version=4)
-    client = NotebookClient(
-        notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
-    )
-    client.execute()
-    outputs = [each for cell in notebook.cells for each in cell.get("outputs", ())]
+    cells = {path.stem: nbformat.read(path, as_version=4).cells for path in NOTEBOOKS}
+    code = nbformat.v4.new_code_cell
+    in_turn = [cell for each in cells.values() for cell in (*each, code(CLEAR))]
+    whole = nbformat.v4.new_notebook(cells=[code(START), *in_turn])
+    settings = {"kernel_name": "python3", "resources": {"metadata": {"path": tmp_path}}}
+    NotebookClient(whole, timeout=600, **settings).execute()
+    for name, each in cells.items():
+        check([output for cell in each for output in cell.get("outputs", ())], name)
+
+
+def check(outputs: list[Any], name: str) -> None:
+    """Checks the outputs of a notebook."""
     html = "\n".join(_text(each, "text/html") for each in outputs)
     assert html
-    if path.stem in WITH_SWEEPS:
+    if name in WITH_SWEEPS:
         assert re.search(r"\d+/\d+ trials", html)  # the last state of the progress table
         assert "best so far" in html
         assert not any("best so far" in each.get("text", "") for each in outputs)  # and no lines
-    if path.stem == "quickstart":
+    if name == "quickstart":
         assert html.count("Selected: ") == 1  # the result appears once
-    if path.stem in ("quickstart", "reading_the_evidence"):
+    if name in ("quickstart", "reading_the_evidence"):
         assert any(_text(each, "image/png") for each in outputs)
 
 

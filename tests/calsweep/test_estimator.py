@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_iris
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
@@ -48,18 +48,24 @@ def ray_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_it_learns_in_a_pipeline_from_words_to_words(ray_session: None) -> None:
+def test_it_learns_in_a_pipeline_and_in_cross_validation(ray_session: None) -> None:
     samples, labels = load_iris(return_X_y=True)
     names = np.array(["setosa", "versicolor", "virginica"])[labels]
-    pipeline = make_pipeline(StandardScaler(), clone(SMALL)).fit(samples, names)
-    assert pipeline.classes_.tolist() == ["setosa", "versicolor", "virginica"]
-    probs = pipeline.predict_proba(samples)
+    pipeline = make_pipeline(StandardScaler(), clone(SMALL))
+    found = cross_validate(
+        pipeline, samples, names, cv=2, scoring="neg_log_loss", return_estimator=True
+    )
+    assert found["test_score"].shape == (2,)
+    assert (found["test_score"] > -np.log(3)).all()  # better than uniform predictions
+    fitted = found["estimator"][0]
+    assert fitted.classes_.tolist() == ["setosa", "versicolor", "virginica"]
+    probs = fitted.predict_proba(samples)
     assert probs.shape == (150, 3)
     assert np.allclose(probs.sum(1), 1)
-    assert pipeline.score(samples, names) > 0.8
-    assert pipeline[-1].best_.temperature > 0
+    assert fitted.score(samples, names) > 0.8
+    assert fitted[-1].best_.temperature > 0
     with pytest.raises(AttributeError, match="result_: the sweep was not kept; give storage="):
-        _ = pipeline[-1].result_
+        _ = fitted[-1].result_
 
 
 @pytest.mark.slow
@@ -72,15 +78,6 @@ def test_a_frame_with_words_in_it(ray_session: None, tmp_path: Path) -> None:
     assert found.result_.finished
     with pytest.raises(ValueError, match="feature names should match"):
         found.predict(frame.rename(columns={"hue": "colour"}))
-
-
-@pytest.mark.slow
-def test_cross_validation(ray_session: None) -> None:
-    samples, labels = load_iris(return_X_y=True)
-    pipeline = make_pipeline(StandardScaler(), clone(SMALL))
-    scores = cross_val_score(pipeline, samples, labels, cv=2, scoring="neg_log_loss")
-    assert scores.shape == (2,)
-    assert (scores > -np.log(3)).all()  # better than uniform predictions
 
 
 def test_what_is_wrong_is_a_value_error() -> None:
@@ -123,21 +120,25 @@ WITHOUT_FIT = {
 BY_HAND = {
     "check_classifier_data_not_an_array",
     "check_classifiers_classes",
+    "check_dict_unchanged",
     "check_dont_overwrite_parameters",
     "check_dtype_object",
     "check_estimators_dtypes",
     "check_estimators_fit_returns_self",
     "check_estimators_overwrite_params",
     "check_f_contiguous_array_estimator",
+    "check_fit2d_1feature",
     "check_fit2d_predict1d",
     "check_fit_check_is_fitted",
     "check_fit_idempotent",
     "check_fit_score_takes_y",
     "check_methods_sample_order_invariance",
+    "check_methods_subset_invariance",
     "check_n_features_in",
     "check_pipeline_consistency",
     "check_positive_only_tag_during_fit",
     "check_readonly_memmap_input",
+    "check_supervised_y_2d",
 }
 # Only with SciPy's own switch for them is there something to check; there is none that cannot hold.
 WITH_ARRAY_API = "check_array_api_input"

@@ -25,9 +25,20 @@ def cluster() -> Iterator[RayCluster]:
         yield cluster
 
 
-@pytest.mark.parametrize("name", ["node", "storage full", "data changed", "run deleted"])
+def run_then_data(scene: Scene, rng: random.Random) -> faults.CutOff | None:
+    """Two faults in one sweep: a run is deleted, then the data change."""
+    assert faults.run_deleted(scene, rng) is not None
+    return faults.data_changed(scene, rng)
+
+
+KINDS = {name: faults.FAULTS[name] for name in ("node", "storage full")} | {
+    "run deleted, data changed": faults.Kind(run_then_data, server=True, table=True)
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
 def test_nothing_is_lost(cluster: RayCluster, name: str) -> None:
-    kind = replace(faults.FAULTS[name], sections=FEW)
+    kind = replace(KINDS[name], sections=FEW)
     outcome = faults.faulty_sweep(cluster, kind, random.Random(name), tries=1)
     assert outcome.tries > 0
     assert not outcome.lost

@@ -449,7 +449,7 @@ def test_a_process_that_starts_late_gets_trials(
         "late",
         losses=[alike],
         training={"epochs": 1},
-        search={"trials": 40, "sampler": "random"},
+        search={"trials": 16, "sampler": "random"},
         scaling={"max_concurrent": 2},
     )
     assert len(set(recorded_processes(workplace))) == 2

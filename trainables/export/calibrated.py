@@ -68,7 +68,7 @@ class _Calibrated(nn.Module):
         batch_size = batch_size or (8 if self.samples.each_pixel else 1024)
         self.eval()
         pieces = [
-            self(torch.from_numpy(rows[start : start + batch_size]).to(device)).cpu().numpy()
+            self(torch.tensor(rows[start : start + batch_size], device=device)).cpu().numpy()
             for start in range(0, len(rows), batch_size)
         ]
         return np.concatenate(pieces)
