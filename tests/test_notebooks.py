@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.harness.running import START_RAY
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 WITH_SWEEPS = {"on_a_cluster", "own_data", "quickstart", "reading_the_evidence"}
@@ -20,28 +22,21 @@ def test_notebooks_exist_and_have_no_output() -> None:
             assert cell.get("execution_count") is None
 
 
-# One kernel, Ray session and MLflow database for all, as starting them takes most of the time.
-START = """
-import sys
-from sweeps.cluster.connection import connected
-
-sys.session = connected(None)
-sys.session.__enter__()
-"""
-CLEAR = "%reset -f"  # before the next notebook
+CLEAR = "%reset -f"
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning:zmq")
 def test_notebooks_run(tmp_path: Path) -> None:
+    """One after the other in one kernel, Ray session and MLflow, as starting them takes long."""
     import nbformat
     from nbclient import NotebookClient
 
     cells = {path.stem: nbformat.read(path, as_version=4).cells for path in NOTEBOOKS}
     code = nbformat.v4.new_code_cell
     in_turn = [cell for each in cells.values() for cell in (*each, code(CLEAR))]
-    whole = nbformat.v4.new_notebook(cells=[code(START), *in_turn])
+    whole = nbformat.v4.new_notebook(cells=[code(START_RAY), *in_turn])
     settings = {"kernel_name": "python3", "resources": {"metadata": {"path": tmp_path}}}
     NotebookClient(whole, timeout=600, **settings).execute()
     for name, each in cells.items():

@@ -120,6 +120,7 @@ def sweep_of(name: str, **sections: Any) -> dict[str, Any]:
         "training": {"epochs": 3, "batch_size": 64, "lr": 0.05},
         "search": {"trials": 7, "sampler": "tpe"},
         "selection": {"finalists": 1, "seeds": 1},
+        "scaling": {"max_concurrent": 1},  # one process to start
         **sections,
     }
 
@@ -288,7 +289,6 @@ def test_a_custom_metric_is_the_objective(workplace: Path) -> None:
         losses=["brier"],
         search={"trials": 2, "constraints": {"val_cost": 9}, "objective": objectives},
         selection={"finalists": 1, "seeds": 1},
-        scaling={"max_concurrent": 1},  # one process to start
     )
     finished = [r.outcome for r in result.records if r.state == "finished"]
     chosen = result.answer["chosen"]
@@ -314,7 +314,6 @@ TWO_STAGES: dict[str, Any] = {
     "training": {"epochs": 6, "batch_size": 64, "lr": 3.0},
     "losses": ["label_smoothing"],
     "search": {"trials": 3, "sampler": "tpe"},
-    "scaling": {"max_concurrent": 1},  # one process to start
 }
 
 
@@ -458,7 +457,8 @@ def test_a_process_that_starts_late_gets_trials(
 def test_an_interrupted_sweep_leaves_no_process_behind(workplace: Path) -> None:
     """Even if the traceback is kept alive, as in a notebook."""
     caught = interrupted(
-        lambda: run(workplace, "cut", training={"epochs": 500}), workplace / "store/sweeps/cut"
+        lambda: run(workplace, "cut", training={"epochs": 500}, scaling={"max_concurrent": 2}),
+        workplace / "store/sweeps/cut",
     )
     assert "calsweep resume cut" in str(caught.value)
     wait_for_cpus()
@@ -467,8 +467,7 @@ def test_an_interrupted_sweep_leaves_no_process_behind(workplace: Path) -> None:
 def test_all_trials_train_for_the_epochs_that_the_baseline_needs(workplace: Path) -> None:
     """The pilot finds them, and is interrupted once; the schedule spans them."""
     recipe = {"epochs": 60, "patience": 2, "lr": 0.2, "batch_size": 32}
-    one = {"max_concurrent": 1}  # process to start
-    options = {"training": recipe, "search": {"trials": 2, "sampler": "tpe"}, "scaling": one}
+    options = {"training": recipe, "search": {"trials": 2, "sampler": "tpe"}}
     folder = workplace / "store/sweeps/patient"
     caught = interrupted(lambda: run(workplace, "patient", **options), folder, "pilot")
     assert "calsweep resume patient" in str(caught.value)
@@ -501,7 +500,6 @@ def test_if_every_trial_fails_the_sweep_fails_with_the_reasons(workplace: Path) 
             losses=["focal"],
             search={"trials": 2},
             training={"epochs": 1, "lr": 1e6, "batch_size": 64},
-            scaling={"max_concurrent": 1},
         )
     records = SweepStore(str(workplace / "store"), "hopeless").load_records()
     assert [record.state for record in records] == ["failed", "failed"]
