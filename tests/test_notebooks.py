@@ -22,9 +22,6 @@ def test_notebooks_exist_and_have_no_output() -> None:
             assert cell.get("execution_count") is None
 
 
-CLEAR = "%reset -f"
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning:zmq")
@@ -35,7 +32,7 @@ def test_notebooks_run(tmp_path: Path) -> None:
 
     cells = {path.stem: nbformat.read(path, as_version=4).cells for path in NOTEBOOKS}
     code = nbformat.v4.new_code_cell
-    in_turn = [cell for each in cells.values() for cell in (*each, code(CLEAR))]
+    in_turn = [cell for each in cells.values() for cell in (*each, code("%reset -f"))]
     whole = nbformat.v4.new_notebook(cells=[code(START_RAY), *in_turn])
     settings = {"kernel_name": "python3", "resources": {"metadata": {"path": tmp_path}}}
     NotebookClient(whole, timeout=600, **settings).execute()

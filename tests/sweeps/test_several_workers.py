@@ -172,6 +172,7 @@ def another_ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_trials_reuse_the_workers_of_ended_trials(workplace: Path, another_ray: None) -> None:
+    """While another Ray is on the machine."""
     alike = {"name": "recording:Waiting", "space": {"alpha": {"choices": [1.0, 2.0]}}}
     swept = sweep_of(name="recording", losses=[alike], search={"trials": 3})
     result = run_sweep(swept, str(workplace / "store"), console=Console(quiet=True))
