@@ -7,11 +7,8 @@ from pathlib import Path
 
 # A Ray session with room for one trial, so that each sweep starts one process.
 START_RAY = """
-import os
-from sweeps.cluster.internals import LOCAL_SETTINGS, agents_may_be_slow
-
-os.environ.update(LOCAL_SETTINGS)
 import ray
+from sweeps.cluster.internals import agents_may_be_slow
 
 with agents_may_be_slow():
     ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)

@@ -26,12 +26,15 @@ def cluster() -> Iterator[RayCluster]:
 
 
 def in_turn(*those: faults.Fault) -> faults.Fault:
-    """Several faults in one sweep."""
+    """Several faults in one sweep; tried again later if one of them has nothing to break yet."""
 
     def happen(scene: Scene, rng: random.Random) -> faults.CutOff | None:
-        cut_offs = [each(scene, rng) for each in those]
-        assert None not in cut_offs
-        return cut_offs[-1]
+        cut_off = None
+        for each in those:
+            cut_off = each(scene, rng)
+            if cut_off is None:
+                break
+        return cut_off
 
     return happen
 
@@ -65,8 +68,8 @@ def test_the_same_answer_here_and_on_a_cluster_that_loses_the_driver(
     cluster: RayCluster, tmp_path: Path
 ) -> None:
     here = tmp_path / "here"
-    sections = {"search": {"trials": 4, "sampler": "tpe"}, "scaling": {"max_concurrent": 1}}
-    scene = Scene(cluster, tmp_path, tmp_path / "there", sections)
+    sections = {"scaling": {"max_concurrent": 1}}
+    scene = Scene(cluster, tmp_path, tmp_path / "there", FEW | sections)
     scene.submit()
     scene.wait(lambda: len(scene.epochs()) > 8)
     faults.driver(scene, random.Random(0))
@@ -75,5 +78,5 @@ def test_the_same_answer_here_and_on_a_cluster_that_loses_the_driver(
     done = calsweep(tmp_path, "run", "sweep.yaml", "--storage", str(here))
     assert done.returncode == 0, done.stderr
     local = SweepStore(str(here), "fragile").load_records()
-    assert len(local) == 4
+    assert len(local) == 6
     assert [facts(r) for r in scene.store.load_records()] == [facts(r) for r in local]
