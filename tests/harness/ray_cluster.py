@@ -212,7 +212,8 @@ class RayCluster:
         for _ in range(_START_TRIES):
             self._logs += 1
             log = Path(self.temporary) / f"ray_start_{self._logs}.log"
-            node = Node(arguments, environment, log)
+            # Nothing reads the workers' output that Ray's log monitors would send to the driver.
+            node = Node([*arguments, "--include-log-monitor=false"], environment, log)
             if node.joins():
                 return node
             node.kill()
