@@ -5,26 +5,13 @@ import importlib
 import inspect
 import pkgutil
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import mlflow.environment_variables
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("calsweep", "search_spaces", "sweeps", "trainables")
-SOURCES = {
-    path.relative_to(ROOT): ast.parse(path.read_text(encoding="utf-8"))
-    for package in PACKAGES
-    for path in sorted((ROOT / package).rglob("*.py"))
-}
-INTERNALS = [path for path in SOURCES if path.name == "internals.py"]
-OURS = {
-    name.name if isinstance(name, ast.FunctionDef | ast.ClassDef) else name.attr
-    for tree in SOURCES.values()
-    for name in ast.walk(tree)
-    if isinstance(name, ast.FunctionDef | ast.ClassDef)
-    or (isinstance(name, ast.Attribute) and isinstance(name.ctx, ast.Store))
-}
 # These are documented by the libraries.
 DOCUMENTED = {"MLFLOW_BACKEND_STORE_URI"}
 DOCUMENTED |= {"RAY_ADDRESS", "RAY_API_SERVER_ADDRESS"}
@@ -33,11 +20,29 @@ DOCUMENTED |= {name for name in vars(mlflow.environment_variables) if name.start
 VARIABLE = re.compile(r"(MLFLOW|NCCL|OPTUNA|PYTORCH|RAY|TORCH|TORCHINDUCTOR|TUNE)_\w+")
 
 
+def syntax_trees() -> dict[str, ast.Module]:
+    paths = (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")))
+    return {
+        str(path.relative_to(ROOT)): ast.parse(path.read_text(encoding="utf-8")) for path in paths
+    }
+
+
+def own_names(trees: Iterable[ast.Module]) -> set[str]:
+    """Names of functions, classes and attributes that the project defines."""
+    return {
+        node.attr if isinstance(node, ast.Attribute) else node.name
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        or (isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store))
+    }
+
+
 def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__")
 
 
-def private_uses(tree: ast.AST) -> Iterator[str]:
+def private_uses(tree: ast.AST, own: set[str]) -> Iterator[str]:
     """The private names of other libraries that a module uses."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -48,7 +53,7 @@ def private_uses(tree: ast.AST) -> Iterator[str]:
                     continue
                 if any(map(is_private, name.split("."))):
                     yield f"line {node.lineno}: import of {name}"
-        elif isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in OURS:
+        elif isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in own:
             yield f"line {node.lineno}: {ast.unparse(node)}"
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             variable = VARIABLE.fullmatch(node.value) and node.value not in DOCUMENTED
@@ -57,10 +62,12 @@ def private_uses(tree: ast.AST) -> Iterator[str]:
 
 
 def test_private_parts_are_used_in_internals_only() -> None:
+    trees = syntax_trees()
+    own = own_names(trees.values())
     found = {
-        str(path): list(private_uses(tree))
-        for path, tree in SOURCES.items()
-        if path not in INTERNALS
+        path: list(private_uses(tree, own))
+        for path, tree in trees.items()
+        if not path.endswith("/internals.py")
     }
     assert {path: each for path, each in found.items() if each} == {}
 
