@@ -1,6 +1,7 @@
 """The sweep as a scikit-learn classifier."""
 
 import functools
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,15 +28,12 @@ SMALL = CalibratedClassifierSweep(
         "training.batch_size": 16,
         "scheduler.name": "none",
         "scaling.max_concurrent": 1,  # one process to start
+        "tracking.uri": "sqlite:///mlflow.db",  # one for all, as creating its tables takes long
+        "reference": "none",
     },
 )
-
-
-TINY = clone(SMALL).set_params(  # one MLflow: creating its tables takes most of a fit
-    epochs=3,
-    trials=1,
-    set={**SMALL.set, "tracking.uri": "sqlite:///mlflow.db", "reference": "none"},
-)
+TINY = clone(SMALL).set_params(epochs=3, trials=1)
+NOT_FINITE = {np.nan: "contains NaN", np.inf: "contains infinity"}
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +61,19 @@ def test_it_learns_in_a_pipeline_and_in_cross_validation(ray_session: None) -> N
     assert probs.shape == (150, 3)
     assert np.allclose(probs.sum(1), 1)
     assert fitted.score(samples, names) > 0.8
-    assert fitted[-1].best_.temperature > 0
+    last = fitted[-1]
+    assert last.best_.temperature > 0
     with pytest.raises(AttributeError, match="result_: the sweep was not kept; give storage="):
-        _ = fitted[-1].result_
+        _ = last.result_
+    again = pickle.loads(pickle.dumps(last))
+    assert np.array_equal(again.predict_proba(samples), last.predict_proba(samples))
+    assert last.n_features_in_ == 4
+    for predict in (last.predict, last.predict_proba):
+        with pytest.raises(ValueError, match=r"X has 1 features, but .* expecting 4 features"):
+            predict(samples[:, [1]])
+        for value, reason in NOT_FINITE.items():
+            with pytest.raises(ValueError, match=reason):
+                predict(np.full((1, 4), value))
 
 
 @pytest.mark.slow
@@ -78,6 +86,14 @@ def test_a_frame_with_words_in_it(ray_session: None, tmp_path: Path) -> None:
     assert found.result_.finished
     with pytest.raises(ValueError, match="feature names should match"):
         found.predict(frame.rename(columns={"hue": "colour"}))
+
+
+@pytest.mark.parametrize(("value", "reason"), NOT_FINITE.items())
+def test_samples_that_are_not_finite(value: float, reason: str) -> None:
+    samples = np.eye(40)
+    samples[0, 0] = value
+    with pytest.raises(ValueError, match=reason):
+        clone(SMALL).fit(samples, np.arange(40) % 2)
 
 
 def test_what_is_wrong_is_a_value_error() -> None:
@@ -125,7 +141,9 @@ BY_HAND = {
     "check_dtype_object",
     "check_estimators_dtypes",
     "check_estimators_fit_returns_self",
+    "check_estimators_nan_inf",
     "check_estimators_overwrite_params",
+    "check_estimators_pickle",
     "check_f_contiguous_array_estimator",
     "check_fit2d_1feature",
     "check_fit2d_predict1d",
@@ -135,6 +153,7 @@ BY_HAND = {
     "check_methods_sample_order_invariance",
     "check_methods_subset_invariance",
     "check_n_features_in",
+    "check_n_features_in_after_fitting",
     "check_pipeline_consistency",
     "check_positive_only_tag_during_fit",
     "check_readonly_memmap_input",
