@@ -1,8 +1,8 @@
 """The sweep as a scikit-learn classifier."""
 
-import functools
 import pickle
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +19,18 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from calsweep import CalibratedClassifierSweep
 from sweeps.cluster import connection
 
+OPTIONS = {
+    "selection.finalists": 0,
+    "training.batch_size": 16,
+    "scheduler.name": "none",
+    "scaling.max_concurrent": 1,  # one process to start
+}
 SMALL = CalibratedClassifierSweep(
     losses=["focal"],
     epochs=15,
     trials=2,
-    set={
-        "selection.finalists": 0,
-        "training.batch_size": 16,
-        "scheduler.name": "none",
-        "scaling.max_concurrent": 1,  # one process to start
-        "tracking.uri": "sqlite:///mlflow.db",  # one for all, as creating its tables takes long
-        "reference": "none",
-    },
+    # One MLflow for all, as creating its tables takes long.
+    set={**OPTIONS, "tracking.uri": "sqlite:///mlflow.db", "reference": "none"},
 )
 TINY = clone(SMALL).set_params(epochs=3, trials=1)
 NOT_FINITE = {np.nan: "contains NaN", np.inf: "contains infinity"}
@@ -67,10 +67,11 @@ def test_it_learns_in_a_pipeline_and_in_cross_validation(ray_session: None) -> N
         _ = last.result_
     again = pickle.loads(pickle.dumps(last))
     assert np.array_equal(again.predict_proba(samples), last.predict_proba(samples))
+    assert np.array_equal(again.predict(samples), last.predict(samples))
     assert last.n_features_in_ == 4
-    for predict in (last.predict, last.predict_proba):
+    for predict in (last.predict, last.predict_proba, partial(last.score, y=names[:1])):
         with pytest.raises(ValueError, match=r"X has 1 features, but .* expecting 4 features"):
-            predict(samples[:, [1]])
+            predict(samples[:1, [1]])
         for value, reason in NOT_FINITE.items():
             with pytest.raises(ValueError, match=reason):
                 predict(np.full((1, 4), value))
@@ -80,7 +81,8 @@ def test_it_learns_in_a_pipeline_and_in_cross_validation(ray_session: None) -> N
 def test_a_frame_with_words_in_it(ray_session: None, tmp_path: Path) -> None:
     frame = pd.DataFrame({"hue": ["red", "blue"] * 60, "size": np.arange(120.0)})
     labels = np.array([-1, 7])[(frame["hue"] == "red").to_numpy().astype(int)]
-    found = clone(SMALL).set_params(storage=str(tmp_path)).fit(frame, labels)
+    alone = clone(SMALL).set_params(storage=str(tmp_path), set=OPTIONS)  # own MLflow, reference models
+    found = alone.fit(frame, labels)
     assert found.feature_names_in_.tolist() == ["hue", "size"]
     assert found.score(frame, labels) > 0.9
     assert found.result_.finished
@@ -182,7 +184,7 @@ def _checks() -> list[Any]:
 @pytest.mark.parametrize(("estimator", "check"), _checks())
 def test_scikit_learns_own_checks(
     estimator: CalibratedClassifierSweep,
-    check: functools.partial[None],
+    check: partial[None],
     request: pytest.FixtureRequest,
 ) -> None:
     if check.func.__name__ not in WITHOUT_FIT:
