@@ -81,8 +81,8 @@ def test_it_learns_in_a_pipeline_and_in_cross_validation(ray_session: None) -> N
 def test_a_frame_with_words_in_it(ray_session: None, tmp_path: Path) -> None:
     frame = pd.DataFrame({"hue": ["red", "blue"] * 60, "size": np.arange(120.0)})
     labels = np.array([-1, 7])[(frame["hue"] == "red").to_numpy().astype(int)]
-    alone = clone(SMALL).set_params(storage=str(tmp_path), set=OPTIONS)  # own MLflow, reference models
-    found = alone.fit(frame, labels)
+    # With its own MLflow and reference models, as by default.
+    found = clone(SMALL).set_params(storage=str(tmp_path), set=OPTIONS).fit(frame, labels)
     assert found.feature_names_in_.tolist() == ["hue", "size"]
     assert found.score(frame, labels) > 0.9
     assert found.result_.finished
