@@ -82,7 +82,7 @@ def delete_sweep(name: str, storage: str, checkpoints: bool = False) -> None:
         UserError: There is no such sweep, or it is being run.
     """
     store = SweepStore(storage, name)
-    if checkpoints or not store.folder.names():
+    if checkpoints or not store.is_left():
         store.load_sweep()  # raises if there is no such sweep
     with store.locked():
         if checkpoints:

@@ -93,11 +93,12 @@ def submit_resume(
 
 
 def _check_exists(name: str, storage: str) -> None:
-    """Refuse a sweep that does not exist, if the storage is a folder on this machine."""
+    """Refuse a name that no sweep has, as far as it is known on this machine."""
     from sweeps.store.sweep_store import SweepStore
 
+    store = SweepStore(storage, name)
     if os.path.isdir(storage):
-        SweepStore(storage, name).load_sweep()
+        store.load_sweep()
 
 
 def _submit(

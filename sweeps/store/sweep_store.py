@@ -31,9 +31,10 @@ from sweeps.store.lease import NAME as LEASE
 from sweeps.store.lease import Lease, lease
 from sweeps.sweep_file.loading import dump_sweep, read_resolved
 from sweeps.sweep_file.schema import SweepFile
+from sweeps.sweep_file.sections.fields import NAME_ALLOWED, NAME_LENGTH, NAME_PATTERN
 from trainables.contract.config import trial_folder
 from trainables.files.storage import Folder, absolute
-from trainables.plugins.arguments import did_you_mean
+from trainables.plugins.arguments import did_you_mean, few
 
 _SECONDS_BETWEEN_TRIES = 2.0
 _BLOCK = 4096  # bytes
@@ -42,6 +43,7 @@ _PILOT = "pilot"
 _LOCK = "driver.lock"
 _FORMAT = b"1"  # of a sweep's files; raised when an older calsweep would misread them
 _SWEEP_ID = re.compile("[0-9a-f]{32}")
+_MARKS = ("format", "sweep_id")  # the first files of a sweep, and the last that are deleted
 _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
 
 P = ParamSpec("P")
@@ -52,11 +54,17 @@ logger = logging.getLogger("calsweep")
 class SweepStore:
     """A sweep's folder, ``<storage>/sweeps/<name>``: its file, and a folder per trial.
 
+    A name that a sweep file may not have is a UserError, because it could be another folder's.
+
     :meth:`save`, :meth:`save_answer` and :meth:`patiently` wait while the storage fails. They
     report why, at each try, to the reporter of :meth:`locked`, or else to the log.
     """
 
     def __init__(self, storage: str, name: str) -> None:
+        if not is_name(name):
+            raise UserError(
+                f"name = {name!r} is not allowed; allowed: at most {NAME_LENGTH} {NAME_ALLOWED}"
+            )
         self.storage = absolute(storage)
         self.name = name
         self.folder = Folder(self.storage) / "sweeps" / name
@@ -86,6 +94,10 @@ class SweepStore:
     def exists(self) -> bool:
         return self.folder.exists("sweep.yaml")
 
+    def is_left(self) -> bool:
+        """Whether there are files of a sweep, complete or not."""
+        return not {"sweep.yaml", *_MARKS}.isdisjoint(self.folder.names())
+
     def create(
         self,
         sweep: SweepFile,
@@ -104,7 +116,7 @@ class SweepStore:
         self.check_free()
         try:
             self.folder.create()
-            self.folder.clear(besides=(_LOCK, LEASE))
+            self.folder.clear(besides=(_LOCK, LEASE, *_MARKS))
             self.folder.write("format", _FORMAT)
             self.folder.write("sweep_id", uuid.uuid4().hex.encode())
             if earlier:
@@ -117,12 +129,22 @@ class SweepStore:
             raise UserError(storage_fault(self.storage, error)) from None
 
     def check_free(self) -> None:
-        """Raise NameTakenError if a sweep has this name."""
+        """Raise NameTakenError if a sweep has this name, UserError if other files are there."""
         if self.exists():
             resume = calsweep_command(f"resume {self.name}", self.storage)
             raise NameTakenError(
                 f"name = {self.name!r}: a sweep of this name exists in {self.storage}; continue "
                 f"it with {resume}, or choose another by --name"
+            )
+        self._check_own()
+
+    def _check_own(self) -> None:
+        """Refuse a folder that calsweep has not written: its files would be deleted."""
+        others = [name for name in self.folder.names() if name not in (_LOCK, LEASE)]
+        if others and not self.is_left():
+            raise UserError(
+                f"name = {self.name!r}: {self.folder.uri} holds other files ({few(others)}); move "
+                "them, or choose another name by --name"
             )
 
     def change(self, sweep: SweepFile) -> None:
@@ -216,12 +238,13 @@ class SweepStore:
         """Delete the sweep with all its trials, complete or not; call it while locked.
 
         The sweep file is deleted first, because without it there is no sweep. The lock or lease is
-        deleted last, with the folder.
+        deleted last, with the folder, and what shows that the folder is a sweep's.
         """
+        self._check_own()
         self.check_held()
         self._deleted = True
         self.folder.delete("sweep.yaml")
-        self.folder.clear(besides=(_LOCK, LEASE))
+        self.folder.clear(besides=(_LOCK, LEASE, *_MARKS))
         if self._lease is not None:
             self._lease.stop_renewing()
             self.check_held()
@@ -397,7 +420,13 @@ def _is_of(record: TrialRecord, sweep_id: str | None) -> bool:
 def sweep_names(storage: str) -> list[str]:
     """Names of the sweeps in a storage folder; raises OSError."""
     folder = Folder(storage) / "sweeps"
-    return [name for name in folder.names() if (folder / name).exists("sweep.yaml")]
+    names = filter(is_name, folder.names())
+    return [name for name in names if (folder / name).exists("sweep.yaml")]
+
+
+def is_name(name: str) -> bool:
+    """Whether a sweep may have this name, by the pattern of the sweep file."""
+    return len(name) <= NAME_LENGTH and re.fullmatch(NAME_PATTERN, name) is not None
 
 
 def tells_storage_faults(function: Callable[P, T]) -> Callable[P, T]:

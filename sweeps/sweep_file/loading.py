@@ -14,6 +14,7 @@ from ruamel.yaml import YAML
 
 from sweeps.errors import UserError
 from sweeps.sweep_file.schema import BUDGETS, SweepFile
+from sweeps.sweep_file.sections.fields import NAME_ALLOWED
 from sweeps.sweep_file.yaml_text import (
     LONGEST_SHOWN,
     Location,
@@ -316,10 +317,7 @@ def _describe(fault: Any) -> str:
         hint = did_you_mean(str(fault["input"]), names)
         return f"{key} = {found} is not allowed{hint}; allowed: {context['expected']}"
     if fault["type"] == "string_pattern_mismatch":
-        return (
-            f"{key} = {found} is not allowed; allowed: letters, digits, '_', '.', '-', "
-            "the first a letter or digit"
-        )
+        return f"{key} = {found} is not allowed; allowed: {NAME_ALLOWED}"
     if fault["type"] in ("model_type", "model_attributes_type"):
         keys = ", ".join(_section_at(location).model_fields)
         return f"{key} = {found} is not allowed; expected a mapping, with keys: {keys}"

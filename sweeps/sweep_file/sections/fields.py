@@ -45,7 +45,10 @@ Bound = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 Count = Annotated[int, Field(gt=0, le=1_000_000)]
 Resources = Annotated[int, Field(gt=0, le=10_000)]
 Again = Annotated[int, Field(ge=0, le=1_000)]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100)]
+NAME_PATTERN = "[A-Za-z0-9][A-Za-z0-9_.-]*"
+NAME_LENGTH = 100
+NAME_ALLOWED = "letters, digits, '_', '.', '-', the first a letter or digit"
+Name = Annotated[str, Field(pattern=f"^{NAME_PATTERN}$", max_length=NAME_LENGTH)]
 
 
 class Section(BaseModel):

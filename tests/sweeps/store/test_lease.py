@@ -140,7 +140,7 @@ def test_deleting_a_sweep_does_not_lose_its_lease(
             stack.enter_context(store.locked(on_lost=lambda: lost.append("lost")))
         store.delete()
         time.sleep(0.3)  # long enough for a renewal, which must not happen
-    assert left == [[NAME]]
+    assert left == [[NAME, "format", "sweep_id"]]
     assert lost == []
     assert not Path(store.folder.path).exists()
 

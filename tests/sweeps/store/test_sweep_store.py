@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from sweeps.cli import app
+from sweeps.cluster.jobs import submit_resume
 from sweeps.errors import NameTakenError, UserError
 from sweeps.inspect_sweeps import overviews, read_answer
 from sweeps.results.comparison import Comparison
@@ -225,6 +228,56 @@ def test_a_deletion_that_was_interrupted_can_be_repeated(
     assert not Path(store.folder.path).exists()
     with pytest.raises(UserError, match="no sweep named 'kept'"):
         delete_sweep(store.name, store.storage)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../../beside", "a/b", "kept/", "-x", "k\n"])
+def test_a_name_is_never_another_folders(tmp_path: Path, name: str) -> None:
+    """An unset variable in a script gives an empty name, which would be all sweeps."""
+    (tmp_path / "beside").mkdir()
+    storage = tmp_path / "a" / "storage"
+    kept = new_store(storage, make_sweep("kept"), [baseline()])
+    for storage_uri in (str(storage), f"file://{storage}", "s3://bucket/prefix"):
+        with pytest.raises(UserError, match=r"name = .* is not allowed; allowed: .* letters"):
+            delete_sweep(name, storage_uri)
+    assert kept.load_records() == [baseline()]
+    assert (tmp_path / "beside").exists()
+
+
+def test_every_command_with_a_name_checks_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    new_store(tmp_path, make_sweep("kept"), [baseline()])
+    named = [
+        command.callback.__name__
+        for command in app.registered_commands
+        if command.callback is not None
+        and {"SweepName", "SweepNames"} & set(command.callback.__annotations__.values())
+    ]
+    assert {"delete", "show", "resume", "report", "export", "sync", "compare"} <= set(named)
+    for command in named:
+        for name in ("", ".."):
+            done = CliRunner().invoke(app, [command, name, "--storage", str(tmp_path)], input="y")
+            assert isinstance(done.exception, UserError), command
+            assert f"name = {name!r} is not allowed" in str(done.exception), command
+    with pytest.raises(UserError, match="name = '' is not allowed"):
+        submit_resume("", "s3://bucket/prefix", "http://127.0.0.1:9", (), print)
+    assert SweepStore(str(tmp_path), "kept").exists()
+
+
+def test_a_folder_that_no_sweep_has_written_is_not_touched(tmp_path: Path) -> None:
+    storage = tmp_path / "storage"
+    (mine := storage / "sweeps" / "notes").mkdir(parents=True)
+    (mine / "thesis.txt").write_text("years of work")
+    (mine / "trials").mkdir()
+    with pytest.raises(UserError, match="no sweep named 'notes'"):
+        delete_sweep("notes", str(storage))
+    store = SweepStore(str(storage), "notes")
+    with pytest.raises(UserError, match=r"holds other files \(thesis.txt, trials\)"):
+        run_sweep(make_sweep("notes"), str(storage))
+    with store.locked(), pytest.raises(UserError, match="holds other files"):
+        store.delete()
+    assert (mine / "thesis.txt").read_text() == "years of work"
 
 
 def test_a_new_sweep_takes_nothing_of_one_that_was_deleted_in_part(
