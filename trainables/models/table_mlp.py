@@ -76,7 +76,7 @@ class _Encoder(nn.Module):
         parts = [flags]
         if self.numbers is not None:
             parts.append(self.numbers(numbers).flatten(1))
-        codes = categories.long().unbind(dim=1)
-        parts += [each(code) for each, code in zip(self.categories, codes, strict=True)]
+        codes = categories.long()  # torch.export cannot unbind an empty axis
+        parts += [each(codes[:, place]) for place, each in enumerate(self.categories)]
         features: Tensor = self.layers(torch.cat(parts, dim=1))
         return features
